@@ -82,14 +82,14 @@ func TestScreenshots(t *testing.T) {
 		path string
 		look look
 	}{
-		"dashboard":           {"/", look{width: 1200, height: 640}},
-		"dashboard-dark":      {"/", look{width: 1200, height: 640, dark: true}},
+		"dashboard":           {"/", look{width: 1280, height: 640}},
+		"dashboard-dark":      {"/", look{width: 1280, height: 640, dark: true}},
 		"dashboard-narrow":    {"/", look{width: 400, height: 900}},
-		"dashboard-name":      {"/name?n=billing:close", look{width: 1200, height: 760}},
-		"dashboard-waits":     {"/waits", look{width: 1200, height: 760}},
-		"dashboard-processes": {"/processes", look{width: 1200, height: 760}},
-		"dashboard-doctor":    {"/doctor", look{width: 1200, height: 400}},
-		"dashboard-revoke":    {"", look{width: 1200, height: 760, dark: true}},
+		"dashboard-name":      {"/name?n=billing:close", look{width: 1280, height: 760}},
+		"dashboard-waits":     {"/waits", look{width: 1280, height: 760}},
+		"dashboard-processes": {"/processes", look{width: 1280, height: 760}},
+		"dashboard-doctor":    {"/doctor", look{width: 1280, height: 400}},
+		"dashboard-revoke":    {"", look{width: 1280, height: 760, dark: true}},
 	} {
 		p := open(t, s.Server, c.path, c.look)
 		if c.path == "" {
