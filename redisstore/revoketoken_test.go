@@ -123,8 +123,8 @@ func lockReader(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lea
 	return locks.RWMutex(name).RLock(ctx)
 }
 
-// A token that does not hold the name changes nothing. It may be that of another name, of a
-// waiter, or of a lease that was released while the name stays reserved.
+// A token that does not hold the name changes nothing: that of another name, or of a waiter. The
+// token of a lease that was released frees the name, if that is reserved.
 func TestRevokeByWrongToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -142,7 +142,7 @@ func TestRevokeByWrongToken(t *testing.T) {
 	}
 	tokens := []string{
 		elsewhere.Token, waits.Token, "nobody", "=", "!", held.Token[:len(held.Token)-1], held.Token + " ", reader.Token + " reserved",
-		"dibs:shared 2", "dibs:shared ", reserved.Token,
+		"dibs:shared 2", "dibs:shared ",
 	}
 	for _, name := range []string{"mutex", "readers", "reserved", "free"} {
 		before := p.inspect(name)
@@ -154,6 +154,12 @@ func TestRevokeByWrongToken(t *testing.T) {
 		if have, want := fieldsOf(roundTimes(p.inspect(name))), fieldsOf(roundTimes(before)); !reflect.DeepEqual(have, want) {
 			t.Errorf("%s: %+v, want %+v", name, have, want)
 		}
+	}
+	if revoked, err := p.s.Revoke(t.Context(), driver.RevokeRequest{Name: "reserved", Token: reserved.Token}); !revoked || err != nil {
+		t.Errorf("the token of a reserved name: %v, %v", revoked, err)
+	}
+	if state := p.inspect("reserved"); len(state.Holders) > 0 {
+		t.Errorf("%+v, want a free name", state)
 	}
 }
 

@@ -39,7 +39,7 @@ local function add_shared(meta, holders)
     reply[n + 1], reply[n + 2] = list[i], tonumber(list[i + 1]) - math.ceil(now / 1000)
     reply[n + 3], reply[n + 4] = weight or '1', fence or '0'
   end
-  return #list / 2 < max_count and #list / 2 or call('ZCOUNT', holders, live, '+inf')
+  return call('ZCOUNT', holders, live, '+inf')
 end
 
 -- add_exclusive adds the exclusive holder and returns 1.

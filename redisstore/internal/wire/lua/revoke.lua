@@ -1,5 +1,5 @@
 -- Ends the lease that has a fence or a token, for any caller, and hands the lock off.
--- Notifies the holder's client. Atomic; changes nothing if no lease is known to have it.
+-- Notifies the holder's client, unless the name is only reserved. Atomic; changes nothing if no lease is known to have it.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
@@ -18,11 +18,15 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include holders.lua
 --#include queue.lua
 
+-- The token of a reserved name, whose lease has ended: see release.lua.
+local reserved = by_token and ARGV[4] .. ' reserved'
+
 -- exclusive_client returns the client of the exclusive holder if its lease has the fence or
 -- the token. The metadata contain the fence once the lease was extended. Before that, the
 -- last fence issued in this slot counts as this lease's, and the client is read from the
 -- token.
 local function exclusive_client(token)
+  if by_token and token == reserved then return '-' end
   if by_token and token ~= ARGV[4] then return false end
   local recorded, client, owner = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) (%S+) (.*)$')
   if owner == token then return (by_token or recorded == fence) and client end
@@ -32,8 +36,11 @@ end
 -- find_shared returns token and client of the shared holder with the fence or the token.
 local function find_shared()
   if by_token then
-    if not redis.call('ZSCORE', holders, ARGV[4]) then return end
-    return ARGV[4], string.match(redis.call('HGET', meta, '=' .. ARGV[4]) or '', '^%d+ %d+ (.*)$')
+    if redis.call('ZSCORE', holders, ARGV[4]) then
+      return ARGV[4], string.match(redis.call('HGET', meta, '=' .. ARGV[4]) or '', '^%d+ %d+ (.*)$')
+    end
+    if redis.call('ZSCORE', holders, reserved) then return reserved, '-' end
+    return
   end
   for _, token in ipairs(redis.call('ZRANGE', holders, 0, -1)) do
     local recorded, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^%d+ (%d+) (.*)$')
@@ -57,7 +64,7 @@ end
 if used == math.huge then used = 0 else used = remove_shared(token, used) end
 -- The fence of a lease with this token is at most the last one that was issued.
 if by_token then fence = redis.call('GET', highwater) or '1' end
-publish(client, '0', fence, '0', ARGV[3] == '' and token or token .. '\n' .. ARGV[3])
+if client ~= '-' then publish(client, '0', fence, '0', ARGV[3] == '' and token or token .. '\n' .. ARGV[3]) end
 used = serve_queue(used, now, ARGV[1], true)
 flush_shared(used)
 if used == 0 then
