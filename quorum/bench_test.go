@@ -2,7 +2,9 @@ package quorum_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
@@ -30,6 +32,34 @@ func BenchmarkPair(b *testing.B) {
 		}
 		if err := l.Unlock(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkInspectAll merges the states of 10,000 held names on three nodes.
+func BenchmarkInspectAll(b *testing.B) {
+	var nodes []driver.Voter
+	for range 3 {
+		nodes = append(nodes, memstore.New())
+	}
+	s, err := quorum.Config{Trusting: true}.New(nodes...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+		for _, n := range nodes {
+			c := driver.AcquireRequest{Name: names[i], Token: clientID + ":m-abcdefgh", Client: clientID, TTL: time.Hour, Weight: 1, Limit: 1}
+			if _, err := n.Acquire(b.Context(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for b.Loop() {
+		states, err := s.InspectAll(b.Context(), names)
+		if err != nil || states[len(names)-1].Holding != 1 {
+			b.Fatalf("%+v, %v", states[len(names)-1], err)
 		}
 	}
 }

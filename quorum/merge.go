@@ -64,11 +64,14 @@ func (s nodes) mergeForeign(states []driver.State) *driver.Foreign {
 		key, kind string
 		lock      bool
 	}
-	known := make(map[what]int)
+	var known map[what]int
 	for _, state := range states {
 		f := state.Foreign
 		if f == nil {
 			continue
+		}
+		if known == nil {
+			known = make(map[what]int)
 		}
 		of := what{f.Key, f.Kind, f.Lock}
 		if known[of]++; known[of] == s.majority {
@@ -131,15 +134,19 @@ func (s nodes) mergeHolder(on []driver.Holder) driver.Holder {
 	return h
 }
 
-// mostCommon returns an entry with the value that most entries have; of several ones, that
-// with the largest.
+// mostCommon returns an entry with the value that most entries have; of several values, the
+// largest.
 func mostCommon[V cmp.Ordered](on []driver.Holder, value func(driver.Holder) V) driver.Holder {
-	count := make(map[V]int)
-	for _, h := range on {
-		count[value(h)]++
+	count := func(v V) (n int) {
+		for _, h := range on {
+			if value(h) == v {
+				n++
+			}
+		}
+		return n
 	}
 	return slices.MaxFunc(on, func(a, b driver.Holder) int {
-		return cmp.Or(cmp.Compare(count[value(a)], count[value(b)]), cmp.Compare(value(a), value(b)))
+		return cmp.Or(cmp.Compare(count(value(a)), count(value(b))), cmp.Compare(value(a), value(b)))
 	})
 }
 

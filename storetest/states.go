@@ -280,16 +280,20 @@ func inspectMany(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	const number, most = 120, 100
 	var waiters []driver.AcquireRequest
+	var last driver.AcquireRequest
 	for range number {
-		p.mustAcquire(p.newReader("n"))
+		last = p.newReader("n")
+		p.mustAcquire(last)
 	}
 	for i := range number {
 		waiters = append(waiters, p.newWriter("n"))
 		p.mustQueue(waiters[i], i+1)
 	}
 	state := p.states([]string{"free", "n"})[1]
-	if state.Holding != number || len(state.Holders) != most || state.Waiting != number || len(state.Waiters) != most {
-		t.Fatalf("%d holders, of which %d are shown, and %d waiters, of which %d are shown; want %d, and %d shown",
+	// The nodes of a quorum may not list the same holders, so it may show a few less.
+	wrong := func(shown int) bool { return shown > most || shown < most/2 }
+	if state.Holding != number || wrong(len(state.Holders)) || state.Waiting != number || wrong(len(state.Waiters)) {
+		t.Fatalf("%d holders, of which %d are shown, and %d waiters, of which %d are shown; want %d, and %d shown at most",
 			state.Holding, len(state.Holders), state.Waiting, len(state.Waiters), number, most)
 	}
 	for i, w := range state.Waiters {
@@ -302,6 +306,8 @@ func inspectMany(t *testing.T, s driver.Store) {
 			t.Fatalf("holder %d expires before the holder ahead of it: %+v", i+1, state.Holders)
 		}
 	}
+	p.mustRevokeToken(last, "it expires last, so it is not shown")
+	wantErr(t, p.extend(last, time.Minute), dibs.ErrLost)
 }
 
 func inspectAllOfMany(t *testing.T, s driver.Store) {
