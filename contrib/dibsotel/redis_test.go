@@ -338,7 +338,8 @@ func tracesUnderLoad(t *testing.T, b bed) {
 			defer caller.End()
 			roots[i] = caller.SpanContext().TraceID()
 			for j := range rounds {
-				if err := callOfLoad(ctx, locks, i+j); err != nil && !errors.Is(err, dibs.ErrBusy) {
+				err := callOfLoad(ctx, locks, i+j)
+				if err != nil && !errors.Is(err, dibs.ErrBusy) && !errors.Is(err, dibs.ErrLost) { // a lease of 1 s can expire on a busy machine
 					t.Error(err)
 				}
 			}
@@ -391,26 +392,31 @@ func TestTraceOfAFailover(t *testing.T) {
 				return open(t, servers{master: s.MasterName}, s.Addrs(), r, nil)
 			}}
 			locks, r := b.open(t)
+			var killed, served atomic.Bool
 			ends := time.Now().Add(time.Minute)
-			var failed, recovered atomic.Bool
 			var all sync.WaitGroup
 			for i := range 8 {
 				all.Go(func() {
-					for !recovered.Load() && time.Now().Before(ends) {
-						err := locks.Mutex(fmt.Sprint("failover:", i%4)).Do(t.Context(), nothing)
+					for !served.Load() && time.Now().Before(ends) {
+						began := killed.Load()
+						lease, err := locks.Mutex(fmt.Sprint("failover:", i%4)).Lock(t.Context())
 						if err != nil {
-							failed.Store(true)
+							continue
 						}
-						recovered.CompareAndSwap(false, err == nil && failed.Load())
+						if began {
+							served.Store(true)
+						}
+						_ = lease.Unlock() // its master may die
 					}
 				})
 			}
 			if _, err := s.KillMaster(); err != nil {
 				t.Error(err)
 			}
+			killed.Store(true)
 			all.Wait()
-			if !recovered.Load() {
-				t.Error("no call failed, or none succeeded afterwards")
+			if !served.Load() {
+				t.Error("no call is served after the death of the master")
 			}
 			if err := locks.Close(); err != nil {
 				t.Error(err)
