@@ -146,11 +146,13 @@ func combine(t *testing.T, stores []driver.Voter) driver.Store {
 	return all
 }
 
-// open returns a client of the locks, with a recorder of its spans and of those of Redis.
+// open returns a client of the locks, with a recorder of its spans and of those of Redis. The
+// time limit of its operations is long, for a busy machine.
 func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder) {
 	r := newRecorder(t)
 	store := markedRenewals{b.store(t, r), r.provider.Tracer("test")}
-	return newLocks(t, store, append(options, r.observe(dibsotel.Config{}))...), r
+	patient := []dibs.Option{dibs.Timeout(30 * time.Second), r.observe(dibsotel.Config{})}
+	return newLocks(t, store, append(patient, options...)...), r
 }
 
 // markedRenewals is a store that makes the span "renewal" for each Extend whose context has
