@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,7 +40,7 @@ func busyStore(t testing.TB) *memstore.Store {
 func TestPages(t *testing.T) {
 	h := New(busyStore(t), Config{Title: "shop-redis"})
 	for link, parts := range map[string][]string{
-		"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "api:partner", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
+		"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "<bdi>api:partner</bdi></a>", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
 		"?glob=account:*":              {"2 of 4 names", "account:2", `value="account:*"`},
 		"?glob=nothing":                {"No name matches the filter."},
 		"?sort=name":                   {"<option selected>name"},
@@ -273,18 +274,58 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// A store that ignores the end of its context does not stop a page.
-func TestPageOfAHangingStore(t *testing.T) {
+// A slowStore needs long to list its names.
+type slowStore struct{ driver.Store }
+
+func (s slowStore) List(ctx context.Context, pattern string) ([]string, error) {
+	time.Sleep(20 * time.Second)
+	return s.Store.List(ctx, pattern)
+}
+
+// A page does not wait for a long scan. Its events do.
+func TestPageOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		block := make(chan struct{})
-		s := &changedStore{Store: held(t, "a"), change: func(*driver.State) { <-block }}
-		h := New(s, Config{})
+		h := New(slowStore{held(t, "a")}, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		s, wait := open(ctx, h, "events?view=list")
 		began := time.Now()
-		wantText(t, body(t, h, ""), "The store does not answer")
-		if took := time.Since(began); took > firstPoll {
-			t.Errorf("the page took %v, want at most %v", took, firstPoll)
+		wantText(t, body(t, h, ""), "The store does not answer", "Nothing is known yet.")
+		if took := time.Since(began); took != firstPoll {
+			t.Errorf("the page took %v, want %v", took, firstPoll)
 		}
-		close(block)
+		time.Sleep(20 * time.Second)
+		wantText(t, s.text(), "web-7:211")
+		cancel()
+		wait()
+		time.Sleep(time.Minute) // until List has returned
+	})
+}
+
+func TestOrders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		lease := func(name string, ttl time.Duration, waiters int) {
+			for i := range 1 + waiters {
+				request := driver.AcquireRequest{Name: name, Token: tokenOf("web", 1+i, driver.KindMutex, 1, ""), Client: "c", TTL: ttl, Weight: 1, Limit: 1, Queue: true}
+				if _, err := s.Acquire(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lease("b", 30*time.Second, 0)
+		lease("c", 20*time.Second, 1)
+		time.Sleep(time.Second)
+		lease("a", time.Minute, 2)
+		h := New(s, Config{})
+		for sort, want := range map[string]string{"worst": "c a b", "name": "a b c", "ttl": "c b a", "waiting": "a c b"} {
+			var names []string
+			for _, row := range regexp.MustCompile(`<td class="name"><a href="name\?n=(.)"`).FindAllStringSubmatch(body(t, h, "?sort="+sort), -1) {
+				names = append(names, row[1])
+			}
+			if have := strings.Join(names, " "); have != want {
+				t.Errorf("%s: want %s, have %s", sort, want, have)
+			}
+		}
 	})
 }
 

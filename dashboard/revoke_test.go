@@ -286,3 +286,19 @@ func TestValueThatNeverExpires(t *testing.T) {
 	wantText(t, body(t, h, "name?n=a&revoke=f7"), "That lease has ended.")
 	wantText(t, body(t, h, ""), "never expires</span> <b>1</b>")
 }
+
+// The marks of leases do not find a foreign lock.
+func TestMarkOfAForeignLock(t *testing.T) {
+	s := &foreignStore{Store: memstore.New(), owner: "client-secret:12", removable: true}
+	h := New(foreignRevoker{s}, Config{}).(*handler)
+	state := s.state()
+	state.Holders[0].Fence = 7
+	for _, mark := range []string{h.leaseMark(state.Holders[0]), tokenMark + h.secrets.lease(state.Holders[0])} {
+		if _, found := h.find(state, mark); found {
+			t.Errorf("mark %s", mark)
+		}
+	}
+	if _, found := h.find(state, foreignMark+h.secrets.foreign(state)); !found {
+		t.Error("the mark of the foreign lock finds nothing")
+	}
+}
