@@ -13,7 +13,7 @@ import (
 )
 
 var someFindings = driver.Findings{
-	{Severity: driver.Critical, Node: "10.0.0.1:6379", Subject: "eviction", What: "allkeys-lru <b>", Consequence: "locks are evicted", Remedy: "noeviction"},
+	{Severity: driver.Critical, Node: "10.0.0.1:6379", Subject: "eviction", What: "allkeys-lru <b>\x1b", Consequence: "locks are evicted", Remedy: "noeviction"},
 	{Severity: driver.Warning, Subject: "disk", What: "w", Consequence: "c", Remedy: "r"},
 	{Severity: driver.Note, Subject: "prefix", What: "w", Consequence: "c", Remedy: "r"},
 }
@@ -25,7 +25,7 @@ func TestDoctor(t *testing.T) {
 			return someFindings, nil
 		}})
 		wantNoText(t, body(t, h, ""), "The doctor") // which does not wait for it
-		wantText(t, body(t, h, "doctor"), "eviction", "10.0.0.1:6379", "allkeys-lru &lt;b&gt;", "noeviction", ">critical<", ">note<")
+		wantText(t, body(t, h, "doctor"), "eviction", "10.0.0.1:6379", "allkeys-lru &lt;b&gt;\\x1b", "noeviction", ">critical<", ">note<")
 		wantText(t, body(t, h, ""), "The doctor has findings: 1 critical, 1 warning.")
 		var answer findingsAnswer
 		if err := json.Unmarshal([]byte(body(t, h, "api/findings")), &answer); err != nil {

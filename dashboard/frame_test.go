@@ -1,10 +1,13 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/dibslock/dibs/internal/watch"
+	"github.com/dibslock/dibs/memstore"
 )
 
 // The fragments of a frame are bounded. Those that are not kept are rendered again.
@@ -38,5 +41,16 @@ func TestFrames(t *testing.T) {
 	second := all.of(two)
 	if all.of(one).snapshot != one || all.of(two) != second {
 		t.Error("a late reader has replaced the frame")
+	}
+}
+
+// A fragment is kept for others, so a request that has ended does not spoil it.
+func TestFragmentOfAnEndedRequest(t *testing.T) {
+	h := New(memstore.New(), Config{}).(*handler)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	text, err := h.rendered(ctx, newFrame(&watch.Snapshot{}), query{view: viewName, name: "free"}, nil)
+	if err != nil || !strings.Contains(string(text), "is free") {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,38 +38,42 @@ func busyStore(t testing.TB) *memstore.Store {
 }
 
 func TestPages(t *testing.T) {
-	h := New(busyStore(t), Config{Title: "shop-redis"})
-	for link, parts := range map[string][]string{
-		"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "api:partner", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
-		"?glob=account:*":              {"2 of 4 names", "account:2", `value="account:*"`},
-		"?glob=nothing":                {"No name matches the filter."},
-		"?sort=name":                   {"<option selected>name"},
-		"name?n=account:1":             {"This name is held: mutex, by one holder.", "web-7:211 (cron)", "web-9:88", ">mutex<", ">all<", "Recent events", "held"},
-		"name?n=api:partner":           {"3 of 4", "2 of 4", ">semaphore<", "worker-2:7 (sync)"},
-		"name?n=report":                {">reader<"},
-		"name?n=free":                  {"This name is free."},
-		"processes":                    {"web-7:211", "holds 1", "waits for 1", "semaphore 3 of 4 (<bdi>sync</bdi>)", "position 1"},
-		"processes?process=web-9%3A88": {"Only", "web-9:88", "Show all"},
-		"processes?process=x":          {"This process holds nothing"},
-		"waits":                        {"2 processes wait for each other", "<svg", "account:1", "All waits", `class="node cycle"`},
-		"doctor":                       {"This dashboard has no doctor."},
-		"healthz":                      {"ok"},
-	} {
-		wantText(t, body(t, h, link), parts...)
-	}
-	wantNoText(t, body(t, h, "?glob=account:*"), "api:partner")
-	wantNoText(t, body(t, h, "processes?process=web-9%3A88"), "worker-1")
+	synctest.Test(t, func(t *testing.T) {
+		h := New(busyStore(t), Config{Title: "shop-redis"})
+		for link, parts := range map[string][]string{
+			"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "<bdi>api:partner</bdi></a>", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
+			"?glob=account:*":              {"2 of 4 names", "account:2", `value="account:*"`},
+			"?glob=nothing":                {"No name matches the filter."},
+			"?sort=name":                   {"<option selected>name"},
+			"name?n=account:1":             {"This name is held: mutex, by one holder.", "web-7:211 (cron)", "web-9:88", ">mutex<", ">all<", "Recent events", "held"},
+			"name?n=api:partner":           {"3 of 4", "2 of 4", ">semaphore<", "worker-2:7 (sync)"},
+			"name?n=report":                {">reader<"},
+			"name?n=free":                  {"This name is free."},
+			"processes":                    {"web-7:211", "holds 1", "waits for 1", "semaphore 3 of 4 (<bdi>sync</bdi>)", "position 1"},
+			"processes?process=web-9%3A88": {"Only", "web-9:88", "Show all"},
+			"processes?process=x":          {"This process holds nothing"},
+			"waits":                        {"2 processes wait for each other", "<svg", "account:1", "All waits", `class="node cycle"`},
+			"doctor":                       {"This dashboard has no doctor."},
+			"healthz":                      {"ok"},
+		} {
+			wantText(t, body(t, h, link), parts...)
+		}
+		wantNoText(t, body(t, h, "?glob=account:*"), "api:partner")
+		wantNoText(t, body(t, h, "processes?process=web-9%3A88"), "worker-1")
+	})
 }
 
 // Tokens never leave the server, in no view and no answer.
 func TestTokensAreShortened(t *testing.T) {
-	h := New(busyStore(t), Config{Allow: anybody})
-	for _, link := range []string{
-		"", "name?n=account:1", "name?n=api:partner", "processes", "waits", "fragment?view=name&n=account:1",
-		"api/names", "api/name?n=account:1", "api/processes", "api/waits",
-	} {
-		wantNoText(t, body(t, h, link), "secretsecret", "clientclientclient")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := New(busyStore(t), Config{Allow: anybody})
+		for _, link := range []string{
+			"", "name?n=account:1", "name?n=api:partner", "processes", "waits", "fragment?view=name&n=account:1",
+			"api/names", "api/name?n=account:1", "api/processes", "api/waits",
+		} {
+			wantNoText(t, body(t, h, link), "secretsecret", "clientclientclient")
+		}
+	})
 }
 
 func TestEmptyStore(t *testing.T) {
@@ -220,31 +225,33 @@ func TestGlobOfTheConfiguration(t *testing.T) {
 }
 
 func TestAPI(t *testing.T) {
-	h := New(busyStore(t), Config{})
-	var names namesAnswer
-	var name nameAnswer
-	var processes processesAnswer
-	var waits waitsAnswer
-	for link, into := range map[string]any{
-		"api/names?glob=account:*&sort=name": &names, "api/name?n=api:partner": &name, "api/processes?process=web-7:211": &processes, "api/waits": &waits,
-	} {
-		w := get(t, h, link)
-		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Header().Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %v\n%s", link, err, w.Body)
+	synctest.Test(t, func(t *testing.T) {
+		h := New(busyStore(t), Config{})
+		var names namesAnswer
+		var name nameAnswer
+		var processes processesAnswer
+		var waits waitsAnswer
+		for link, into := range map[string]any{
+			"api/names?glob=account:*&sort=name": &names, "api/name?n=api:partner": &name, "api/processes?process=web-7:211": &processes, "api/waits": &waits,
+		} {
+			w := get(t, h, link)
+			if err := json.Unmarshal(w.Body.Bytes(), into); err != nil || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("%s: %v\n%s", link, err, w.Body)
+			}
 		}
-	}
-	if names.Schema != view.Schema || names.Held != 4 || names.Waiting != 3 || names.Matches != 2 || names.Names[0].Name != "account:1" || names.Time.IsZero() {
-		t.Errorf("names: %+v", names)
-	}
-	if name.Name != "api:partner" || len(name.Holders) != 1 || name.Holders[0].Weight != 3 || len(name.Waiters) != 1 {
-		t.Errorf("name: %+v", name)
-	}
-	if p := processes.Processes; len(p) != 1 || p[0].Host != "web-7" || p[0].PID != 211 || len(p[0].Holds) != 1 || p[0].Holds[0].TTL == nil || p[0].Waits[0].Name != "account:2" || p[0].Waits[0].Position != 1 {
-		t.Errorf("processes: %+v", processes)
-	}
-	if len(waits.Cycles) != 1 || !waits.Cycles[0].Sure || len(waits.Waits) != 3 {
-		t.Errorf("waits: %+v", waits)
-	}
+		if names.Schema != view.Schema || names.Held != 4 || names.Waiting != 3 || names.Matches != 2 || names.Names[0].Name != "account:1" || names.Time.IsZero() {
+			t.Errorf("names: %+v", names)
+		}
+		if name.Name != "api:partner" || len(name.Holders) != 1 || name.Holders[0].Weight != 3 || len(name.Waiters) != 1 {
+			t.Errorf("name: %+v", name)
+		}
+		if p := processes.Processes; len(p) != 1 || p[0].Host != "web-7" || p[0].PID != 211 || len(p[0].Holds) != 1 || p[0].Holds[0].TTL == nil || p[0].Waits[0].Name != "account:2" || p[0].Waits[0].Position != 1 {
+			t.Errorf("processes: %+v", processes)
+		}
+		if len(waits.Cycles) != 1 || !waits.Cycles[0].Sure || len(waits.Waits) != 3 {
+			t.Errorf("waits: %+v", waits)
+		}
+	})
 }
 
 // While the store is away, the pages show its last states and say so.
@@ -273,18 +280,58 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// A store that ignores the end of its context does not stop a page.
-func TestPageOfAHangingStore(t *testing.T) {
+// A slowStore needs long to list its names.
+type slowStore struct{ driver.Store }
+
+func (s slowStore) List(ctx context.Context, pattern string) ([]string, error) {
+	time.Sleep(20 * time.Second)
+	return s.Store.List(ctx, pattern)
+}
+
+// A page does not wait for a long scan. Its events do.
+func TestPageOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		block := make(chan struct{})
-		s := &changedStore{Store: held(t, "a"), change: func(*driver.State) { <-block }}
-		h := New(s, Config{})
+		h := New(slowStore{held(t, "a")}, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		s, wait := open(ctx, h, "events?view=list")
 		began := time.Now()
-		wantText(t, body(t, h, ""), "The store does not answer")
-		if took := time.Since(began); took > firstPoll {
-			t.Errorf("the page took %v, want at most %v", took, firstPoll)
+		wantText(t, body(t, h, ""), "The store does not answer", "Nothing is known yet.")
+		if took := time.Since(began); took != firstPoll {
+			t.Errorf("the page took %v, want %v", took, firstPoll)
 		}
-		close(block)
+		time.Sleep(20 * time.Second)
+		wantText(t, s.text(), "web-7:211")
+		cancel()
+		wait()
+		time.Sleep(time.Minute) // until List has returned
+	})
+}
+
+func TestOrders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		lease := func(name string, ttl time.Duration, waiters int) {
+			for i := range 1 + waiters {
+				request := driver.AcquireRequest{Name: name, Token: tokenOf("web", 1+i, driver.KindMutex, 1, ""), Client: "c", TTL: ttl, Weight: 1, Limit: 1, Queue: true}
+				if _, err := s.Acquire(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lease("b", 30*time.Second, 0)
+		lease("c", 20*time.Second, 1)
+		time.Sleep(time.Second)
+		lease("a", time.Minute, 2)
+		h := New(s, Config{})
+		for sort, want := range map[string]string{"worst": "c a b", "name": "a b c", "ttl": "c b a", "waiting": "a c b"} {
+			var names []string
+			for _, row := range regexp.MustCompile(`<td class="name"><a href="name\?n=(.)"`).FindAllStringSubmatch(body(t, h, "?sort="+sort), -1) {
+				names = append(names, row[1])
+			}
+			if have := strings.Join(names, " "); have != want {
+				t.Errorf("%s: want %s, have %s", sort, want, have)
+			}
+		}
 	})
 }
 

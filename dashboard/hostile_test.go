@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
@@ -58,42 +59,46 @@ func viewsOf(name string) []string {
 // A hostile name or label changes nothing but texts: the pages have the same elements as
 // those of a harmless name.
 func TestHostileNames(t *testing.T) {
-	const harmless = "order:42"
-	plain := New(storeWith(t, harmless, "cron", "web-7"), Config{Allow: anybody})
-	for _, name := range hostileNames {
-		label, host := strings.ReplaceAll(name, "\x00", ""), strings.ReplaceAll(name, ":", "")
-		for _, h := range []struct{ label, host string }{{label, "web-7"}, {"cron", host}} {
-			hostile := New(storeWith(t, name, h.label, h.host), Config{Allow: anybody})
-			for i, link := range viewsOf(name) {
-				page := body(t, hostile, link)
-				want, _ := structure(t, body(t, plain, viewsOf(harmless)[i]))
-				have, text := structure(t, page)
-				if !slices.Equal(want, have) {
-					t.Errorf("%q in %s: want the elements\n%q, have\n%q", name, link, want, have)
+	synctest.Test(t, func(t *testing.T) {
+		const harmless = "order:42"
+		plain := New(storeWith(t, harmless, "cron", "web-7"), Config{Allow: anybody})
+		for _, name := range hostileNames {
+			label, host := strings.ReplaceAll(name, "\x00", ""), strings.ReplaceAll(name, ":", "")
+			for _, h := range []struct{ label, host string }{{label, "web-7"}, {"cron", host}} {
+				hostile := New(storeWith(t, name, h.label, h.host), Config{Allow: anybody})
+				for i, link := range viewsOf(name) {
+					page := body(t, hostile, link)
+					want, _ := structure(t, body(t, plain, viewsOf(harmless)[i]))
+					have, text := structure(t, page)
+					if !slices.Equal(want, have) {
+						t.Errorf("%q in %s: want the elements\n%q, have\n%q", name, link, want, have)
+					}
+					if !strings.HasPrefix(link, "fragment?n=") { // the name is above the fragment
+						wantText(t, text, view.Safe(name))
+					}
+					wantNoText(t, text, "\x1b", "\u202e", "\x00", "\u2066")
 				}
-				if !strings.HasPrefix(link, "fragment?n=") { // the name is above the fragment
-					wantText(t, text, view.Safe(name))
-				}
-				wantNoText(t, text, "\x1b", "\u202e", "\x00", "\u2066")
 			}
 		}
-	}
+	})
 }
 
 // Each link to a name leads to that name.
 func TestLinksToHostileNames(t *testing.T) {
-	for _, name := range hostileNames {
-		h := New(storeWith(t, name, "", "web-7"), Config{Allow: anybody})
-		for _, from := range []string{"?glob=*", "processes", "waits"} {
-			page := body(t, h, from)
-			link := linkTo(t, page, name)
-			var answer nameAnswer
-			if err := json.Unmarshal([]byte(body(t, h, "api/"+link)), &answer); err != nil || answer.Name != name || answer.State.State != view.Held {
-				t.Errorf("%s in %s: have %q, %s, %v", link, from, answer.Name, answer.State.State, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range hostileNames {
+			h := New(storeWith(t, name, "", "web-7"), Config{Allow: anybody})
+			for _, from := range []string{"?glob=*", "processes", "waits"} {
+				page := body(t, h, from)
+				link := linkTo(t, page, name)
+				var answer nameAnswer
+				if err := json.Unmarshal([]byte(body(t, h, "api/"+link)), &answer); err != nil || answer.Name != name || answer.State.State != view.Held {
+					t.Errorf("%s in %s: have %q, %s, %v", link, from, answer.Name, answer.State.State, err)
+				}
 			}
+			wantStatus(t, formOf(t, h, name).send(t, h), 303)
 		}
-		wantStatus(t, formOf(t, h, name).send(t, h), 303)
-	}
+	})
 }
 
 // linkTo returns the link to a name that a page has.
@@ -143,13 +148,15 @@ func FuzzName(f *testing.F) {
 		if driver.CheckAcquire(request) != nil || name == "other" || label == "" {
 			t.Skip()
 		}
-		h := New(storeWith(t, name, label, "web-7"), Config{Allow: anybody})
-		for i, link := range append(links, nameLink(name)) {
-			have, text := structure(t, body(t, h, link))
-			if !slices.Equal(want[i], have) {
-				t.Errorf("%q in %s: want the elements\n%q, have\n%q", name, link, want[i], have)
+		synctest.Test(t, func(t *testing.T) {
+			h := New(storeWith(t, name, label, "web-7"), Config{Allow: anybody})
+			for i, link := range append(links, nameLink(name)) {
+				have, text := structure(t, body(t, h, link))
+				if !slices.Equal(want[i], have) {
+					t.Errorf("%q in %s: want the elements\n%q, have\n%q", name, link, want[i], have)
+				}
+				wantText(t, text, view.Safe(name))
 			}
-			wantText(t, text, view.Safe(name))
-		}
+		})
 	})
 }

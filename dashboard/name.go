@@ -14,7 +14,6 @@ import (
 
 // A nameView is what is known of one name.
 type nameView struct {
-	Name    string
 	State   string // held, free, wrong_type
 	What    string // the same in words
 	Holders []holderRow
@@ -74,7 +73,7 @@ func (h *handler) nameState(ctx context.Context, f *frame, name string) (driver.
 // inspect returns the current state of a name, also of one whose key holds a value that is
 // not a lock.
 func (h *handler) inspect(ctx context.Context, name string) (driver.State, error) {
-	state, err := h.poller.Inspect(context.WithoutCancel(ctx), name) // bounded by its timeout
+	state, err := h.poller.Inspect(context.WithoutCancel(ctx), name) // others may use the result; it is bounded by its timeout
 	if errors.Is(err, driver.ErrWrongType) {
 		err = nil
 		if state.Foreign == nil {
@@ -88,7 +87,7 @@ func (h *handler) inspect(ctx context.Context, name string) (driver.State, error
 func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time) nameView {
 	s := view.StateOf(state, at)
 	_, canEndForeign := h.store.(driver.ForeignRevoker)
-	n := nameView{Name: view.Safe(q.name), State: strings.ReplaceAll(s.State, "_", " "), What: s.Description()}
+	n := nameView{State: strings.ReplaceAll(s.State, "_", " "), What: s.Description()}
 	for i, one := range s.Holders {
 		row := holderRowOf(state.Holders[i], one, at, state.Foreign != nil)
 		if q.allow && state.Foreign == nil && revocable(state.Holders[i]) {

@@ -144,7 +144,6 @@ func doneNotes(done string) []note {
 
 // rendered returns the fragment of a query, which is rendered once for a frame.
 func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
-	ctx = context.WithoutCancel(ctx) // others use the result, too
 	return f.fragment(fragmentKey{q, r}, func() ([]byte, error) { return h.render(ctx, f, q, r) })
 }
 

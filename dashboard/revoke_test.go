@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -13,31 +14,33 @@ import (
 )
 
 func TestRevoke(t *testing.T) {
-	s := &changedStore{Store: held(t, "order:42")}
-	waiter := tokenOf("web-9", 88, driver.KindMutex, 1, "")
-	acquire(t, s, "order:42", waiter)
-	var audit []Revocation
-	h := New(s, Config{Allow: anybody, Revoked: func(_ *http.Request, r Revocation) { audit = append(audit, r) }})
-	f := formOf(t, h, "order:42")
-	w := f.send(t, h)
-	location := w.Header().Get("Location")
-	if w.Code != http.StatusSeeOther || location != "name?done=revoked&n=order%3A42" {
-		t.Fatalf("status %d, location %q\n%s", w.Code, location, w.Body)
-	}
-	wantText(t, body(t, h, location), "The lease was revoked.", "web-9:88")
-	if have := holding(t, s, "order:42"); !slices.Equal(have, []string{waiter}) {
-		t.Errorf("want the waiter to hold the name, have %q", have)
-	}
-	if len(s.revoked) != 1 || s.revoked[0].Fence == 0 || s.revoked[0].Token != "" || s.revoked[0].Reason != "host is gone" {
-		t.Errorf("requests to the store: %+v", s.revoked)
-	}
-	if len(audit) != 1 || audit[0].Name != "order:42" || audit[0].Holder != "web-7:211 (cron)" || audit[0].Fence != s.revoked[0].Fence || audit[0].Reason != "host is gone" || audit[0].At.IsZero() {
-		t.Errorf("audit: %+v", audit)
-	}
-	wantStatus(t, f.send(t, h), http.StatusConflict, "That lease has ended", `href="name?n=order%3A42"`) // and not the waiter's
-	if len(audit) != 1 || len(holding(t, s, "order:42")) != 1 {
-		t.Error("the form was used twice")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &changedStore{Store: held(t, "order:42")}
+		waiter := tokenOf("web-9", 88, driver.KindMutex, 1, "")
+		acquire(t, s, "order:42", waiter)
+		var audit []Revocation
+		h := New(s, Config{Allow: anybody, Revoked: func(_ *http.Request, r Revocation) { audit = append(audit, r) }})
+		f := formOf(t, h, "order:42")
+		w := f.send(t, h)
+		location := w.Header().Get("Location")
+		if w.Code != http.StatusSeeOther || location != "name?done=revoked&n=order%3A42" {
+			t.Fatalf("status %d, location %q\n%s", w.Code, location, w.Body)
+		}
+		wantText(t, body(t, h, location), "The lease was revoked.", "web-9:88")
+		if have := holding(t, s, "order:42"); !slices.Equal(have, []string{waiter}) {
+			t.Errorf("want the waiter to hold the name, have %q", have)
+		}
+		if len(s.revoked) != 1 || s.revoked[0].Fence == 0 || s.revoked[0].Token != "" || s.revoked[0].Reason != "host is gone" {
+			t.Errorf("requests to the store: %+v", s.revoked)
+		}
+		if len(audit) != 1 || audit[0].Name != "order:42" || audit[0].Holder != "web-7:211 (cron)" || audit[0].Fence != s.revoked[0].Fence || audit[0].Reason != "host is gone" || audit[0].At.IsZero() {
+			t.Errorf("audit: %+v", audit)
+		}
+		wantStatus(t, f.send(t, h), http.StatusConflict, "That lease has ended", `href="name?n=order%3A42"`) // and not the waiter's
+		if len(audit) != 1 || len(holding(t, s, "order:42")) != 1 {
+			t.Error("the form was used twice")
+		}
+	})
 }
 
 // A store has not recorded the fence of a young lease. The form has a hash of its token.
@@ -285,4 +288,20 @@ func TestValueThatNeverExpires(t *testing.T) {
 	wantNoText(t, page, "Revoke…")
 	wantText(t, body(t, h, "name?n=a&revoke=f7"), "That lease has ended.")
 	wantText(t, body(t, h, ""), "never expires</span> <b>1</b>")
+}
+
+// The marks of leases do not find a foreign lock.
+func TestMarkOfAForeignLock(t *testing.T) {
+	s := &foreignStore{Store: memstore.New(), owner: "client-secret:12", removable: true}
+	h := New(foreignRevoker{s}, Config{}).(*handler)
+	state := s.state()
+	state.Holders[0].Fence = 7
+	for _, mark := range []string{h.leaseMark(state.Holders[0]), tokenMark + h.secrets.lease(state.Holders[0])} {
+		if _, found := h.find(state, mark); found {
+			t.Errorf("mark %s", mark)
+		}
+	}
+	if _, found := h.find(state, foreignMark+h.secrets.foreign(state)); !found {
+		t.Error("the mark of the foreign lock finds nothing")
+	}
 }

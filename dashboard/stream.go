@@ -87,9 +87,6 @@ type stream struct {
 
 // begin sends the header of the stream. It returns an error if the writer cannot flush.
 func (s *stream) begin() error {
-	if err := unlessUnsupported(s.control.SetReadDeadline(time.Time{})); err != nil {
-		return err
-	}
 	if err := s.extend(); err != nil {
 		return err
 	}
@@ -100,12 +97,9 @@ func (s *stream) begin() error {
 }
 
 // extend sets the deadline of the next write. Without it, that of the server would end the
-// stream.
+// stream. A writer may have no deadlines.
 func (s *stream) extend() error {
-	return unlessUnsupported(s.control.SetWriteDeadline(time.Now().Add(writeTime)))
-}
-
-func unlessUnsupported(err error) error {
+	err := s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}

@@ -106,11 +106,11 @@ func TestEvents(t *testing.T) {
 // Each view has events.
 func TestEventsOfEachView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(busyStore(t), Config{})
 		for view, part := range map[string]string{"list": "api:partner", "name&n=api:partner": "3 of 4", "processes": "holds 1", "waits": "<svg", "doctor": "no doctor"} {
+			h := New(busyStore(t), Config{})
 			ctx, cancel := context.WithCancel(t.Context())
 			s, wait := open(ctx, h, "events?view="+view)
-			time.Sleep(1500 * time.Millisecond)
+			time.Sleep(1500 * time.Millisecond) // less than a waiter lives
 			cancel()
 			wait()
 			wantText(t, s.text(), "event: update\n", part)
