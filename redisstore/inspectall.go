@@ -16,7 +16,7 @@ import (
 // together, and requests for locks wait behind them. On a cluster most calls are short: each
 // has the names of one slot.
 const (
-	inspectsAtOnce        = 8
+	inspectsAtOnce        = 4
 	inspectsAtOnceSharded = 64
 )
 

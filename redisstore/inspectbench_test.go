@@ -19,8 +19,7 @@ import (
 // BenchmarkInspectAll inspects 10,000 held names. Half of the leases were extended, and 1,000
 // requests wait for 200 of the names. Beside the time of the client it reports for one
 // InspectAll: the time of all scripts and the CPU time of the server, and the time for each
-// name. Then the median and the longest of all calls, and the longest round trip of another
-// client.
+// name. Then the longest call, if one took 0.2 ms, and the longest round trip of another client.
 func BenchmarkInspectAll(b *testing.B) {
 	server := redistest.Start(b)
 	b.Run("one server", func(b *testing.B) { benchmarkInspectAll(b, open(b, server), server) })
@@ -37,7 +36,9 @@ func benchmarkInspectAll(b *testing.B, s *redisstore.Store, server *redistest.Se
 		}
 	}
 	inspect() // loads the script
-	server.MustCmd(b, "CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000000")
+	// To log the commands in the scripts, too, would cost more than the commands.
+	const slow = 200 // µs
+	server.MustCmd(b, "CONFIG", "SET", "slowlog-log-slower-than", strconv.Itoa(slow), "slowlog-max-len", "100000")
 	server.MustCmd(b, "SLOWLOG", "RESET")
 	longestTrip := watchRoundTrips(b, server)
 	server.MustCmd(b, "CONFIG", "RESETSTAT")
@@ -47,15 +48,16 @@ func benchmarkInspectAll(b *testing.B, s *redisstore.Store, server *redistest.Se
 		inspect()
 	}
 	b.StopTimer()
+	longest := longestTrip()
 	calls, total := scriptTime(b, server)
-	took := logged(b, server, "EVALSHA")
 	b.ReportMetric(milliseconds(total)/float64(b.N), "server-ms/op")
 	b.ReportMetric(milliseconds(cpuTime(b, server)-cpu)/float64(b.N), "server-cpu-ms/op")
 	b.ReportMetric(milliseconds(total)*1000/float64(b.N*len(names)), "server-µs/name")
 	b.ReportMetric(float64(calls)/float64(b.N), "calls/op")
-	b.ReportMetric(milliseconds(took[len(took)/2]), "median-call-ms")
-	b.ReportMetric(milliseconds(took[len(took)-1]), "max-call-ms")
-	b.ReportMetric(milliseconds(longestTrip()), "max-other-ms")
+	if took := logged(b, server, "EVALSHA"); len(took) > 0 {
+		b.ReportMetric(milliseconds(took[len(took)-1]), "max-call-ms")
+	}
+	b.ReportMetric(milliseconds(longest), "max-other-ms")
 }
 
 // fillForBenchmark holds the names, and waits for some of them. It returns them in another
@@ -172,9 +174,6 @@ func logged(b *testing.B, server *redistest.Server, command string) (took []time
 		if len(words) > 0 && words[0] == command {
 			took = append(took, time.Duration(micros)*time.Microsecond)
 		}
-	}
-	if len(took) == 0 {
-		b.Fatalf("the slow log has no %s", command)
 	}
 	slices.Sort(took)
 	return took
