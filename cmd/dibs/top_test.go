@@ -509,8 +509,9 @@ func TestColours(t *testing.T) {
 // panicking is a store whose methods panic.
 type panicking struct{ driver.Store }
 
-func (panicking) List(context.Context, string) ([]string, error)      { panic("broken") }
-func (panicking) Inspect(context.Context, string) (dibs.State, error) { panic("broken") }
+func (panicking) List(context.Context, string) ([]string, error)             { panic("broken") }
+func (panicking) Inspect(context.Context, string) (dibs.State, error)        { panic("broken") }
+func (panicking) InspectAll(context.Context, []string) ([]dibs.State, error) { panic("broken") }
 
 func TestTopPanics(t *testing.T) {
 	for _, glob := range []string{"*", "name"} {
