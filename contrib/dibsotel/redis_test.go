@@ -198,10 +198,11 @@ func traceOfAPoll(t *testing.T, b bed) {
 	r.wantTraces(t, 1, 4) // several acquires, and a release
 }
 
-// A call that gives up leaves the queue in the background.
+// A call that gives up leaves the queue in the background. If a heartbeat was under way, the
+// cancel goes on until that cannot arrive any more, up to half a Timeout later.
 func traceOfACancel(t *testing.T, b bed) {
 	first, _ := b.open(t)
-	locks, r := b.open(t)
+	locks, r := b.open(t, dibs.Timeout(5*time.Second))
 	must[*dibs.Lease](t)(first.Mutex("cancel:42").Lock(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -397,7 +398,7 @@ func TestTraceOfAFailover(t *testing.T) {
 			b := bed{"sentinel", servers{}, "", func(t *testing.T, r *recorder) driver.Store {
 				return open(t, servers{master: s.MasterName}, s.Addrs(), r, nil)
 			}}
-			locks, r := b.open(t)
+			locks, r := b.open(t, dibs.Timeout(3*time.Second)) // calls may fail here
 			var killed, served atomic.Bool
 			ends := time.Now().Add(time.Minute)
 			var all sync.WaitGroup
