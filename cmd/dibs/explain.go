@@ -45,7 +45,7 @@ func (o *opened) explain(err error) error {
 // have no other sign of it.
 func timedOut(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "no answer") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
+	return strings.Contains(text, "no answer") || strings.Contains(text, "no reply") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
 }
 
 // A rephrased is an error with another text.

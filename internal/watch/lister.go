@@ -54,8 +54,10 @@ func (l *lister) probe(ctx context.Context) error {
 		return l.poller.Store.Inspect(ctx, "dibs:check")
 	})
 	var unavailable *driver.UnavailableError
-	if errors.As(err, &unavailable) && !unavailable.Refused {
-		return err
+	if !errors.As(err, &unavailable) || unavailable.Refused {
+		return nil
 	}
-	return nil
+	failed := *unavailable
+	failed.Op, failed.Name = "list", l.glob
+	return &failed
 }
