@@ -48,6 +48,7 @@ type WrongTypeError = driver.WrongTypeError
 //	Waiting int      // the number of all waiters
 //	Fence   uint64   // no fence granted on this name is larger
 //	Foreign *Foreign // set if the lock key holds something that dibs did not write
+//	Nodes   []NodeState // of a quorum: the state on each node, or why it is not known
 type State = driver.State
 
 // A Foreign describes a value at the key of a lock that dibs did not write: the lock of
@@ -67,8 +68,10 @@ type Foreign = driver.Foreign
 //
 //	Token     string
 //	Label     string
+//	Kind      Kind          // empty if not known, as for a token of the application
 //	Owner     string        // of a foreign lock: its owner as its library writes it; may be empty
 //	Weight    int           // zero: exclusive, as a mutex, a writer, or all permits of a semaphore
+//	Limit     int           // how much may be held together; zero if not known
 //	Fence     uint64        // zero if the store does not have it: see Client.Revoke
 //	Remaining time.Duration // negative: it never expires, so the lock is a foreign one
 //	Reserved  bool          // released, but MinHold or Once keeps the name unavailable
@@ -78,5 +81,8 @@ type Holder = driver.Holder
 //
 //	Token  string
 //	Label  string
+//	Kind   Kind // empty if not known
+//	Weight int  // how much of Limit it wants; equal to it: exclusive
+//	Limit  int
 //	Waited time.Duration
 type Waiter = driver.Waiter
