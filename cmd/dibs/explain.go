@@ -27,7 +27,7 @@ func (o *opened) explain(err error) error {
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, driver.ErrNoTables):
 		lines = append(lines, "to create the tables: dibs migrate")
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "no reply in time"):
 		lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")
 	case errors.Is(err, dibs.ErrUnavailable):
 		lines = append(lines, "to check the store: dibs doctor")
@@ -45,7 +45,7 @@ func (o *opened) explain(err error) error {
 // have no other sign of it.
 func timedOut(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "no answer") || strings.Contains(text, "no reply") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
+	return strings.Contains(text, "no answer") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
 }
 
 // A rephrased is an error with another text.
