@@ -1,37 +1,17 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
-	"path"
-	"strings"
 
 	"github.com/dibslock/dibs/driver"
 )
 
-// A glob is a pattern of names, with the rules of driver.Store.List.
-type glob struct{ pattern string }
-
-// parseGlob returns an ErrInvalid for a pattern that List rejects. An empty one matches
-// everything.
-func parseGlob(pattern string) (glob, error) {
-	if pattern == "" {
-		pattern = "*"
+// parseGlob returns an ErrInvalid for a pattern that is longer than a name may be, or that
+// List of a store rejects. An empty one matches everything.
+func parseGlob(pattern string) (driver.Glob, error) {
+	if len(pattern) > driver.MaxName {
+		return driver.Glob{}, fmt.Errorf("%w: pattern %q…: more than %d bytes", driver.ErrInvalid, pattern[:driver.MaxName], driver.MaxName)
 	}
-	g := glob{flat(pattern)}
-	if _, err := path.Match(g.pattern, ""); err != nil || len(pattern) > driver.MaxName {
-		return glob{}, fmt.Errorf("%w: pattern %q: want *, ?, [a-z], and \\ to quote", driver.ErrInvalid, pattern[:min(len(pattern), driver.MaxName)])
-	}
-	return g, nil
+	return driver.ParseGlob(cmp.Or(pattern, "*"))
 }
-
-// matches reports whether the whole name matches.
-func (g glob) matches(name string) bool {
-	if g.pattern == "*" {
-		return true
-	}
-	ok, err := path.Match(g.pattern, flat(name))
-	return ok && err == nil
-}
-
-// flat makes a slash an ordinary character, as it is in names.
-func flat(text string) string { return strings.ReplaceAll(text, "/", "\x00") }

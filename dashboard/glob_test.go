@@ -21,7 +21,7 @@ func TestGlobIsThatOfList(t *testing.T) {
 		var have []string
 		g, err := parseGlob(pattern)
 		for _, name := range names {
-			if err == nil && g.matches(name) {
+			if err == nil && g.Matches(name) {
 				have = append(have, name)
 			}
 		}

@@ -34,7 +34,7 @@ func (q query) selected(states []view.State) ([]*view.State, error) {
 	}
 	found := make([]*view.State, 0, len(states))
 	for i := range states {
-		if g.matches(states[i].Name) {
+		if g.Matches(states[i].Name) {
 			found = append(found, &states[i])
 		}
 	}

@@ -75,7 +75,7 @@ func (h *handler) checkName(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	if g, err := parseGlob(h.config.Glob); err != nil || !g.matches(name) {
+	if g, err := parseGlob(h.config.Glob); err != nil || !g.Matches(name) {
 		return hiddenError{name}
 	}
 	return nil

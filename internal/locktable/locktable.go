@@ -10,11 +10,8 @@ package locktable
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -365,16 +362,13 @@ func (t *Table) InspectAll(names []string, now Now) []driver.State {
 
 // List returns the held names that match a glob.
 func (t *Table) List(pattern string, now Now) ([]string, error) {
-	// A slash in a name is an ordinary character.
-	flat := strings.NewReplacer("/", "\x00")
-	pattern = flat.Replace(pattern)
+	glob, err := driver.ParseGlob(pattern)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
 	for name, lock := range t.Names {
-		matches, err := path.Match(pattern, flat.Replace(name))
-		if err != nil {
-			return nil, fmt.Errorf("%w: pattern %q: %w", driver.ErrInvalid, pattern, err)
-		}
-		if matches && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
+		if glob.Matches(name) && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
 			names = append(names, name)
 		}
 	}

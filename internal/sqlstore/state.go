@@ -2,9 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
-	"path"
-	"strings"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -82,11 +79,9 @@ func Inspect(ctx context.Context, name string, query func(ctx context.Context, n
 
 // List returns the names that match a glob. page returns at most this many names after one, in order.
 func List(pattern string, page func(after string, most int) ([]string, error)) (names []string, err error) {
-	// A slash in a name is an ordinary character.
-	flat := strings.NewReplacer("/", "\x00")
-	glob := flat.Replace(pattern)
-	if _, err := path.Match(glob, ""); err != nil {
-		return nil, fmt.Errorf("%w: pattern %q: %w", driver.ErrInvalid, pattern, err)
+	glob, err := driver.ParseGlob(pattern)
+	if err != nil {
+		return nil, err
 	}
 	const most = 10_000
 	for after := ""; ; {
@@ -95,7 +90,7 @@ func List(pattern string, page func(after string, most int) ([]string, error)) (
 			return nil, err
 		}
 		for _, name := range next {
-			if matches, _ := path.Match(glob, flat.Replace(name)); matches {
+			if glob.Matches(name) {
 				names = append(names, name)
 			}
 		}
