@@ -2,8 +2,6 @@ package view
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -18,12 +16,8 @@ type Owner struct {
 // OwnerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It
 // keeps only host, pid and label. Other tokens are opaque.
 func OwnerOf(token string) Owner {
-	const random = 16 // characters, at least
-	parts := strings.SplitN(token, ":", 5)
-	if len(parts) >= 4 && parts[0] != "" && len(parts[2]) >= random && parts[3] != "" {
-		if pid, err := strconv.Atoi(parts[1]); err == nil && pid > 0 {
-			return Owner{Host: parts[0], PID: pid, Label: driver.LabelOf(token), Short: parts[0] + ":" + parts[1] + ":…"}
-		}
+	if c, ok := driver.ClientOf(token); ok {
+		return Owner{Host: c.Host, PID: c.PID, Label: driver.LabelOf(token), Short: fmt.Sprintf("%s:%d:…", c.Host, c.PID)}
 	}
 	const known, public = 8, 2 // so short a value is not a secret
 	r := []rune(token)

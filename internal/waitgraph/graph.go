@@ -21,7 +21,7 @@ type Graph struct {
 type Process struct {
 	Host  string
 	PID   int
-	ID    string  // tells the clients of one process apart; not a secret
+	ID    string  // distinguishes clients with one host and process; not a secret
 	Holds []Entry // by name
 	Waits []Entry // the longest wait first
 
@@ -58,8 +58,8 @@ type Cycle struct {
 	Sure  bool // no wait is for permits, where another holder may make room
 }
 
-// Of returns the graph of some states. Foreign locks are not part of it: their owners do
-// not say of which process they are. A state has at most 100 holders and 100 waiters, so
+// Of returns the graph of some states. Foreign locks are not part of it, because their tokens
+// name no process. A state has at most 100 holders and 100 waiters, so
 // the graph may be incomplete.
 func Of(states []driver.State) Graph {
 	b := builder{index: make(map[string]int)}
@@ -152,21 +152,22 @@ func distinct(indices []int) []int {
 // process returns the process of a token. It is not known if the token is not one that dibs
 // made.
 func (b *builder) process(token string) (int, bool) {
-	client, ok := parseClient(token)
+	const shown = 4 // characters of the ID
+	client, ok := driver.ClientOf(token)
 	if !ok {
 		return 0, false
 	}
-	i, known := b.index[client.key]
+	i, known := b.index[client.ID]
 	if !known {
 		i = len(b.Processes)
-		b.index[client.key] = i
-		b.Processes = append(b.Processes, Process{Host: client.host, PID: client.pid, ID: client.id})
+		b.index[client.ID] = i
+		b.Processes = append(b.Processes, Process{Host: client.Host, PID: client.PID, ID: client.Own[:shown]})
 	}
 	return i, true
 }
 
-// markTwins marks the clients that host and process do not tell apart: two of one process,
-// or containers with one name.
+// markTwins marks the clients that have the host and the process of another one, such as two
+// clients of one process, or those of two containers.
 func (b *builder) markTwins() {
 	type address struct {
 		host string

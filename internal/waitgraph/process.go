@@ -1,0 +1,12 @@
+package waitgraph
+
+import "fmt"
+
+// String returns host and process, and the ID if another client has the same ones.
+func (p Process) String() string {
+	text := fmt.Sprintf("%s:%d", p.Host, p.PID)
+	if p.twin {
+		text += "/" + p.ID
+	}
+	return text
+}
