@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/dibslock/dibs/dashboard"
@@ -28,8 +29,8 @@ func serveCmd(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve [GLOB]",
 		Short: "Show the locks in a browser",
-		Long: `Show the locks on web pages that are updated continuously: who holds and who
-waits, each wait queue, processes, who waits for whom, and what doctor finds.
+		Long: `Show the locks on web pages that are updated continuously: holders, waiters,
+wait queues, processes, which process waits for which, and findings of doctor.
 GLOB is as in "dibs ls".
 
 There is no login. By default only this host can connect. For others, put a
@@ -168,21 +169,10 @@ func onlyLocalNames(next http.Handler) http.Handler {
 }
 
 func isLocalName(hostPort string) bool {
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		host = hostPort
-	}
+	host := (&url.URL{Host: hostPort}).Hostname()
 	if host == "localhost" {
 		return true
 	}
-	at, err := netip.ParseAddr(trimBrackets(host))
+	at, err := netip.ParseAddr(host)
 	return err == nil && at.Unmap().IsLoopback()
-}
-
-// trimBrackets removes the brackets of an IPv6 address without a port.
-func trimBrackets(host string) string {
-	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
 }
