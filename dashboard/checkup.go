@@ -31,8 +31,8 @@ type report struct {
 	err      error // why there are no findings
 }
 
-// latest returns the last report, or nil if there is none yet. It begins a check if one is
-// due, and does not wait for it.
+// latest returns the last report, or nil before the first one. If a check is due, latest
+// starts it and does not wait for its end.
 func (c *checkup) latest() *report {
 	if c.doctor == nil {
 		return nil

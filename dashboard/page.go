@@ -195,8 +195,8 @@ func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	_, _ = w.Write(out.Bytes()) // the client has gone
 }
 
-// refuse answers with an error: as JSON to a request of the API, else as a page. name is that of the lock,
-// if the page is to link to it.
+// refuse answers with an error: as JSON to a request of the API, else as a page. name is that
+// of the lock, if the page is to link to it.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
 	why := refusalOf(err)
 	if isAPI(r) {

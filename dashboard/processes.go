@@ -20,7 +20,7 @@ type processList struct {
 type processView struct {
 	Name         string
 	Link         string
-	ID           string // tells two clients with the same address apart
+	ID           string // distinguishes clients with the same address
 	Holds, Waits []entryRow
 	HoldsMore    int // entries that are not listed
 	WaitsMore    int

@@ -192,7 +192,7 @@ func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string
 
 var errEnded = refusal{http.StatusConflict, titleRefused, "That lease has ended. Another one may hold the name by now."}
 
-// permitted checks who has sent a request: the program allows it, and it comes from a form
+// permitted checks the sender of a request: the program allows it, and it comes from a form
 // of this dashboard in the same browser.
 func (h *handler) permitted(w http.ResponseWriter, r *http.Request) error {
 	if err := h.origin.Check(r); err != nil {

@@ -156,7 +156,7 @@ func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder
 }
 
 // markedRenewals is a store that makes the span "renewal" for each Extend whose context has
-// no span. So the commands of renewals, which belong to no call, can be told from others.
+// no span. It marks the commands of renewals, which belong to no call.
 type markedRenewals struct {
 	driver.Store
 	tracer trace.Tracer
