@@ -43,14 +43,7 @@ type namesAnswer struct {
 type nameAnswer struct {
 	view.State
 	Time   time.Time     `json:"time"`
-	Nodes  []nodeAnswer  `json:"nodes,omitempty"`
 	Recent []view.Change `json:"recent"`
-}
-
-type nodeAnswer struct {
-	Node  int         `json:"node"`
-	State *view.State `json:"state,omitempty"`
-	Error string      `json:"error,omitempty"`
 }
 
 type processesAnswer struct {
@@ -102,20 +95,11 @@ type waitAnswer struct {
 }
 
 type findingsAnswer struct {
-	Schema   int             `json:"schema"`
-	Time     time.Time       `json:"time,omitzero"` // of the check
-	Worst    string          `json:"worst"`
-	Findings []findingAnswer `json:"findings"`
-	Error    string          `json:"error,omitempty"`
-}
-
-type findingAnswer struct {
-	Severity    string `json:"severity"`
-	Node        string `json:"node,omitempty"`
-	Subject     string `json:"subject"`
-	What        string `json:"what"`
-	Consequence string `json:"consequence"`
-	Remedy      string `json:"remedy"`
+	Schema   int            `json:"schema"`
+	Time     time.Time      `json:"time,omitzero"` // of the check
+	Worst    string         `json:"worst"`
+	Findings []view.Finding `json:"findings"`
+	Error    string         `json:"error,omitempty"`
 }
 
 func isAPI(r *http.Request) bool {
@@ -181,15 +165,6 @@ func (h *handler) apiName(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	answer := nameAnswer{State: view.StateOf(state, now), Time: now.UTC().Truncate(time.Millisecond), Recent: append([]view.Change{}, h.hub.Recent(q.name)...)}
-	for i, n := range state.Nodes {
-		node := nodeAnswer{Node: i + 1}
-		if n.Err != nil {
-			node.Error = view.ErrorText(n.Err)
-		} else {
-			node.State = new(view.StateOf(n.State, now))
-		}
-		answer.Nodes = append(answer.Nodes, node)
-	}
 	h.writeJSON(w, http.StatusOK, answer)
 }
 
@@ -254,14 +229,12 @@ func waitAnswersOf(g waitgraph.Graph, waits []waitgraph.Wait) []waitAnswer {
 }
 
 func (h *handler) apiFindings(w http.ResponseWriter, r *http.Request) {
-	answer := findingsAnswer{Schema: view.Schema, Worst: driver.Note.String(), Findings: []findingAnswer{}}
+	answer := findingsAnswer{Schema: view.Schema, Worst: driver.Note.String(), Findings: []view.Finding{}}
 	report := h.checkup.wait(r.Context())
 	if report != nil {
 		answer.Time, answer.Worst = report.at.UTC().Truncate(time.Millisecond), report.findings.Worst().String()
 		answer.Error = view.ErrorText(report.err)
-		for _, f := range report.findings {
-			answer.Findings = append(answer.Findings, findingAnswer{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy})
-		}
+		answer.Findings = view.FindingsOf(report.findings)
 	}
 	h.writeJSON(w, http.StatusOK, answer)
 }

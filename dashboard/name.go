@@ -50,7 +50,7 @@ type foreignView struct {
 }
 
 type nodeRow struct {
-	Node    int
+	Node    int // the first one is 0, as in errors of a quorum
 	Holders string
 	TTL     string
 	Waiting int
@@ -105,7 +105,7 @@ func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time
 	}
 	n.Holding, n.Waiting = ofAll(len(s.Holders), s.Holding), ofAll(len(s.Waiters), s.Waiting)
 	if s.Foreign != nil {
-		n.What = foreignText(s)
+		n.What = s.Foreign.Description()
 		n.Foreign = foreignViewOf(s.Foreign)
 		if q.allow && canEndForeign && s.Foreign.Removable {
 			n.Foreign.Revoke = revokeLink(q.name, foreignMark+h.secrets.foreign(state))
@@ -171,19 +171,8 @@ func weightText(weight, limit int, exclusive bool) string {
 	return strconv.Itoa(weight) + " of " + strconv.Itoa(limit)
 }
 
-func foreignText(s view.State) string {
-	if s.Foreign.Lock {
-		return "is held by a foreign lock: " + view.Safe(s.Foreign.Kind)
-	}
-	return "cannot be locked: its key holds no lock: " + view.Safe(s.Foreign.Kind)
-}
-
 func foreignViewOf(f *view.Foreign) *foreignView {
-	left := time.Duration(-1)
-	if f.TTL != nil {
-		left = time.Duration(*f.TTL) * time.Millisecond
-	}
-	v := &foreignView{Key: view.Safe(f.Key), Type: view.Safe(f.Type), Kind: view.Safe(f.Kind), TTL: view.Brief(left)}
+	v := &foreignView{Key: view.Safe(f.Key), Type: view.Safe(f.Type), Kind: view.Safe(f.Kind), TTL: view.Brief(f.Left())}
 	for part := range strings.SplitSeq(f.Advice, "; ") {
 		v.Advice = append(v.Advice, view.Safe(part))
 	}
@@ -192,7 +181,7 @@ func foreignViewOf(f *view.Foreign) *foreignView {
 
 func nodeRowsOf(nodes []driver.NodeState, at time.Time) (rows []nodeRow) {
 	for i, n := range nodes {
-		row := nodeRow{Node: i + 1}
+		row := nodeRow{Node: i}
 		if n.Err != nil {
 			row.Err = view.Safe(view.ErrorText(n.Err))
 			rows = append(rows, row)

@@ -58,21 +58,12 @@ type report struct {
 }
 
 type nodeReport struct {
-	URL      string    `json:"url"`
-	Reached  bool      `json:"reached"`
-	Error    string    `json:"error,omitempty"` // why it was not reached
-	Findings []finding `json:"findings"`
+	URL      string         `json:"url"`
+	Reached  bool           `json:"reached"`
+	Error    string         `json:"error,omitempty"` // why it was not reached
+	Findings []view.Finding `json:"findings"`
 
 	found driver.Findings
-}
-
-type finding struct {
-	Severity    string `json:"severity"` // note, unchecked, warning, critical
-	Node        string `json:"node,omitempty"`
-	Subject     string `json:"subject"`
-	What        string `json:"what"`
-	Consequence string `json:"consequence"`
-	Remedy      string `json:"remedy"`
 }
 
 func examineStore(ctx context.Context, con *console, s *opened) error {
@@ -114,12 +105,9 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 }
 
 func reportOf(where string, found driver.Findings, err error) nodeReport {
-	n := nodeReport{URL: where, Reached: err == nil, Findings: make([]finding, len(found)), found: found}
+	n := nodeReport{URL: where, Reached: err == nil, Findings: view.FindingsOf(found), found: found}
 	if err != nil {
 		n.Error = strings.TrimPrefix(err.Error(), "dibs: ")
-	}
-	for i, f := range found {
-		n.Findings[i] = finding{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy}
 	}
 	return n
 }

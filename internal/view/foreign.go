@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -25,16 +26,23 @@ func foreignOf(f *driver.Foreign) *Foreign {
 	return &Foreign{Key: f.Key, Type: f.Type, Kind: f.Kind, Lock: f.Lock, TTL: ttlOf(f.Remaining), Removable: f.Removable, Advice: f.Advice}
 }
 
+// Left returns the time until the key expires, or -1 for never.
+func (f Foreign) Left() time.Duration { return leftOf(f.TTL) }
+
+// Description says what the value means for the name, in the words that follow the name.
+func (f Foreign) Description() string {
+	if f.Lock {
+		return "is held by a foreign lock: " + Safe(f.Kind)
+	}
+	return "cannot be locked: its key holds no lock: " + Safe(f.Kind)
+}
+
 // describeForeign formats the name, what its key holds, and what to do.
 func (n State) describeForeign(width int) string {
 	const head = "to do: "
 	f := n.Foreign
 	var b strings.Builder
-	if f.Lock {
-		fmt.Fprintf(&b, "%s is held by a foreign lock: %s\n", Safe(n.Name), Safe(f.Kind))
-	} else {
-		fmt.Fprintf(&b, "%s cannot be locked: its key holds no lock: %s\n", Safe(n.Name), Safe(f.Kind))
-	}
+	fmt.Fprintf(&b, "%s %s\n", Safe(n.Name), f.Description())
 	b.WriteString(n.foreignTable().Fit(width).String())
 	fmt.Fprintf(&b, "%s%s\n", head, strings.ReplaceAll(f.Advice, "; ", "\n"+strings.Repeat(" ", len(head))))
 	return b.String()
@@ -48,7 +56,7 @@ func (n State) foreignTable() (t Table) {
 		t.Row(key, kind, h.String(), Brief(h.Left()))
 	}
 	if len(n.Holders) == 0 {
-		t.Row(key, kind, "-", Brief(leftOf(n.Foreign.TTL)))
+		t.Row(key, kind, "-", Brief(n.Foreign.Left()))
 		return t
 	}
 	if n.wholeTokens {

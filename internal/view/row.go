@@ -20,10 +20,7 @@ type Row struct {
 
 // Row returns the row of a name.
 func (n State) Row(now time.Time) Row {
-	r := Row{Name: Safe(n.Name), Kind: n.kindText(), Holder: n.holderSummary(), Held: n.ago(now), Wait: n.Waiting}
-	if len(n.Holders) > 0 || n.Foreign != nil {
-		r.TTL = n.ttl()
-	}
+	r := Row{Name: Safe(n.Name), Kind: n.kindText(), Holder: n.holderSummary(), TTL: n.ttl(), Held: n.ago(now), Wait: n.Waiting}
 	if n.Waiting > 0 {
 		r.Longest = Brief(n.longestWait())
 	}

@@ -128,15 +128,15 @@ func (n State) left() time.Duration {
 	return first
 }
 
-// ttl formats left for people.
+// ttl formats left for people. It is empty for a name that nobody holds.
 func (n State) ttl() string {
 	switch {
 	case len(n.Holders) > 0:
 		return Brief(n.left())
 	case n.Foreign != nil:
-		return Brief(leftOf(n.Foreign.TTL))
+		return Brief(n.Foreign.Left())
 	}
-	return "-"
+	return ""
 }
 
 // longestWait returns the longest wait of the listed waiters.

@@ -1,0 +1,22 @@
+package view
+
+import "github.com/dibslock/dibs/driver"
+
+// A Finding is one problem that a doctor has found.
+type Finding struct {
+	Severity    string `json:"severity"` // note, unchecked, warning, critical
+	Node        string `json:"node,omitempty"`
+	Subject     string `json:"subject"`
+	What        string `json:"what"`
+	Consequence string `json:"consequence"`
+	Remedy      string `json:"remedy"`
+}
+
+// FindingsOf returns findings as JSON has them.
+func FindingsOf(found driver.Findings) []Finding {
+	all := make([]Finding, len(found))
+	for i, f := range found {
+		all[i] = Finding{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy}
+	}
+	return all
+}
