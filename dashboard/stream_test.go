@@ -301,19 +301,26 @@ func (l pipeListener) Close() error {
 
 func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
 
+// startStream starts a server until the test ends, and requests the events of the list.
+func startStream(t *testing.T, server *http.Server) (client net.Conn) {
+	t.Helper()
+	l := pipeListener{make(chan net.Conn), make(chan struct{})}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	client, conn := net.Pipe()
+	l.conns <- conn
+	if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // The time limits of a server do not end a stream.
 func TestEventsOfAServerWithTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2 * time.Second
 		server := &http.Server{Handler: New(held(t, "a"), Config{}), ReadTimeout: limit, WriteTimeout: limit}
-		l := pipeListener{make(chan net.Conn), make(chan struct{})}
-		go server.Serve(l)
-		defer server.Close()
-		client, conn := net.Pipe()
-		l.conns <- conn
-		if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		client := startStream(t, server)
 		began, events := time.Now(), 0
 		for in := bufio.NewReader(client); time.Since(began) < 5*limit; {
 			line, err := in.ReadString('\n')
@@ -336,14 +343,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: held(t, "a")}
 		server := &http.Server{Handler: New(store, Config{})}
-		l := pipeListener{make(chan net.Conn), make(chan struct{})}
-		go server.Serve(l)
-		defer server.Close()
-		client, conn := net.Pipe()
-		l.conns <- conn
-		if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		client := startStream(t, server)
 		time.Sleep(2 * writeTime)
 		before := store.inspectAlls.Load()
 		time.Sleep(time.Minute)
