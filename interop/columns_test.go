@@ -32,17 +32,24 @@ func exclusionWithoutShared() []column {
 
 func (r *row) key(name string) string { return r.prefix + name }
 
+// readValue returns what a key holds. It is one step, because another client may change the
+// type of the key.
+const readValue = `if redis.call('TYPE', KEYS[1]).ok == 'hash' then return redis.call('HKEYS', KEYS[1]) end
+return redis.call('GET', KEYS[1])`
+
 // value returns what the lock key holds: a string, the fields of a hash, or nil.
 func (r *row) value(t *testing.T, name string) any {
 	t.Helper()
-	if r.server.MustCmd(t, "TYPE", r.key(name)) != "hash" {
-		return r.server.MustCmd(t, "GET", r.key(name))
+	value := r.server.MustCmd(t, "EVAL", readValue, "1", r.key(name))
+	fields, isHash := value.([]any)
+	if !isHash {
+		return value
 	}
-	var fields []string
-	for _, field := range r.server.MustCmd(t, "HKEYS", r.key(name)).([]any) {
-		fields = append(fields, field.(string))
+	texts := make([]string, len(fields))
+	for i, field := range fields {
+		texts[i] = field.(string)
 	}
-	return strings.Join(fields, " ")
+	return strings.Join(texts, " ")
 }
 
 func (r *row) wantValue(t *testing.T, name, want string) {
