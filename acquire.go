@@ -28,17 +28,18 @@ type call struct {
 	settings        settings
 	request         driver.AcquireRequest
 	begin           time.Duration
-	sent            time.Duration       // when the last answered request was sent
-	reply           driver.AcquireReply // to the last request that was answered
-	replied         bool                // reply is set
-	took            time.Duration       // from the beginning to the outcome
-	notified        bool                // the lease came from a hand-off, with a notification
-	handoff         time.Duration       // how long ago that was requested; zero if unknown
-	hooks           *hookCall           // nil if there are no hooks
-	queuedHook      <-chan struct{}     // closed when the Queued hooks have returned; nil if they were not called
-	failed          time.Duration       // since when no request was answered, or zero
-	poll            pollInterval        // while the store cannot notify the waiter
-	unansweredUntil time.Time           // an unanswered acquire may arrive at the store until then
+	sent            time.Duration             // when the last answered request was sent
+	reply           driver.AcquireReply       // to the last request that was answered
+	replied         bool                      // reply is set
+	took            time.Duration             // from the beginning to the outcome
+	notified        bool                      // the lease came from a hand-off, with a notification
+	handoff         time.Duration             // how long ago that was requested; zero if unknown
+	hooks           *hookCall                 // nil if there are no hooks
+	queuedHook      <-chan struct{}           // closed when the Queued hooks have returned; nil if they were not called
+	failed          time.Duration             // since when no request was answered, or zero
+	poll            pollInterval              // while the store cannot notify the waiter
+	unansweredUntil time.Time                 // an unanswered acquire may arrive at the store until then
+	queued          func(driver.AcquireReply) // of a cohort: called when the store has answered that the name is not free; or nil
 }
 
 // Modes of acquire: queueing follows the options, tryOnce overrides them.
@@ -74,6 +75,9 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once boo
 	}
 	if err := set.checkOnce(w.name, once); err != nil {
 		return nil, err
+	}
+	if set.usesCohort(w) {
+		return c.acquireInCohort(ctx, w, set)
 	}
 	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.now(), hooks: set.hookCall}
 	if q.hooks == nil {
@@ -456,6 +460,9 @@ func (q *call) withContextCause(err error) error {
 
 // callQueuedHook calls the Queued hooks, once for each call of a user.
 func (q *call) callQueuedHook() {
+	if q.queued != nil {
+		q.queued(q.reply)
+	}
 	if q.hooks == nil || q.hooks.queued {
 		return
 	}

@@ -33,6 +33,7 @@ type Client struct {
 	started       atomic.Bool // the scheduler and the watch
 	renewer       *renewer
 	wanted        wantedLeases
+	cohorts       cohorts
 	closeLimit    closeLimit
 }
 
@@ -101,7 +102,7 @@ func (c *Client) endAll() []*lease {
 			ended = !s.ended
 			s.lose(s.name, ReasonClosed, nil, "")
 		})
-		if ended {
+		if ended && !h.isLocal() { // the store lease of a local one is in the list, too
 			release = append(release, h)
 		}
 	}

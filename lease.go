@@ -62,7 +62,7 @@ func (h *lease) update(transition func(s *leaseState)) error {
 		}
 	case err == nil:
 		at, early := h.nextAction()
-		if !h.c.renewer.set(h, h.c.clock.now(), at, early) {
+		if at < never && !h.c.renewer.set(h, h.c.clock.now(), at, early) {
 			err = ErrClosed
 		}
 	}
@@ -85,6 +85,7 @@ func (h *lease) end(contexts []*derivedContext) {
 	if lost && h.hooks != nil {
 		h.queueLost()
 	}
+	h.leaveCohort(lost)
 }
 
 // readExtra returns a copy of the extra state.
@@ -184,10 +185,14 @@ func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.deadline == 0 {
+	deadline := h.deadline
+	if h.isLocal() {
+		deadline = min(deadline, h.extra().store.until())
+	}
+	if deadline == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(h.deadline - h.c.clock.now())
+	return time.Now().Add(deadline - h.c.clock.now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
@@ -196,6 +201,7 @@ func (l *Lease) Deadline() time.Time {
 // must not come late. (Only the fence can stop a write that is already in progress.)
 func (l *Lease) Err() error {
 	h := l.h
+	h.endWithStoreLease()
 	h.mu.Lock()
 	if !h.isOver(h.c.clock.check()) {
 		defer h.mu.Unlock()
@@ -224,6 +230,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	if err := h.checkExtendable(); err != nil {
 		return err
+	}
+	if link := h.cohortLink(); link.store != nil {
+		return h.extendStoreLease(ctx, link, d)
 	}
 	var lost string // the name
 	var sent time.Duration
@@ -259,6 +268,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
+	h.endWithStoreLease()
 	again, last, lost, remains, counted := false, false, false, false, false
 	var request driver.AcquireRequest
 	err := h.update(func(s *leaseState) {
@@ -287,14 +297,19 @@ func (l *Lease) Unlock() error {
 		return err
 	case lost:
 		c.renewer.removePartlyLost(h)
-		if remains {
+		if store := h.storeLease(); store != nil {
+			_ = store.first.Unlock() // it was lost, too, or is being released
+		} else if remains {
 			c.releaseLost(h, request)
 		} else {
 			h.cancelUnanswered()
 		}
 		return err
 	}
-	err = c.releaseLease(h)
+	local, err := h.unlockLocal()
+	if !local {
+		err = c.releaseLease(h)
+	}
 	if counted {
 		c.work.done()
 	}
@@ -332,6 +347,9 @@ func (l *Lease) Detach() error {
 		return nil
 	case nested:
 		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
+	}
+	if store := h.storeLease(); store != nil {
+		_ = store.first.Detach() // the next caller acquires another one
 	}
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})

@@ -15,6 +15,7 @@ type leaseExtra struct {
 	late         *lateResize    // a change of the weight may still arrive at the store; or nil
 	unanswered   *unansweredTry // unanswered acquires of this lease
 	wanted       *wantedSignal  // of Lease.Wanted; nil if it was not called
+	cohortLink
 }
 
 // A lateResize is a change of the weight that had no answer.
@@ -61,5 +62,5 @@ func (s *leaseState) setRenewErr(err error) {
 
 func (x *leaseExtra) isEmpty() bool {
 	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 &&
-		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil && x.wanted == nil
+		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil && x.wanted == nil && x.cohort == nil
 }

@@ -175,6 +175,9 @@ func (s *leaseState) act(now time.Duration) (renew bool) {
 // renewNow makes the lease due for renewal. With anew it does so even if a renewal is in
 // progress.
 func (s *leaseState) renewNow(now time.Duration, anew bool) {
+	if s.isLocal() {
+		return
+	}
 	s.renewing = s.renewing && !anew
 	s.renewAt = now
 }

@@ -36,9 +36,11 @@ type settings struct {
 	reentrant     bool
 	label         string
 	token         string
-	hasToken      bool // Token was given
-	clientToken   bool // Token was given to New, where it would apply to all leases
-	hasWaitOption bool // Wait or Attempts was given at the nearest level
+	hasToken      bool          // Token was given
+	clientToken   bool          // Token was given to New, where it would apply to all leases
+	hasWaitOption bool          // Wait or Attempts was given at the nearest level
+	batch         int           // of Cohort; zero: no cohort
+	linger        time.Duration // of Cohort
 	hooks         *hookChain
 	hookCall      *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
 }
@@ -224,6 +226,10 @@ func (s *settings) checkValues(name string) error {
 		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
 	case s.hasAttempts && s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
+	case s.batch < 0 || s.batch > maxCohortBatch:
+		return invalid("Cohort of %q: batch %d is not within 0 to %d", name, s.batch, maxCohortBatch)
+	case s.linger < 0 || s.batch > 0 && s.linger > s.ttl/3:
+		return invalid("Cohort of %q: linger %v is not within 0 to a third of the TTL %v", name, s.linger, s.ttl)
 	case s.clientToken:
 		return invalid("Token given to New: it identifies one lease; give it to the call")
 	case s.hasToken && s.token == "":

@@ -120,7 +120,7 @@ func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, nam
 		}
 	})
 	if err != nil && ended == nil {
-		h.queueRenewFailed()
+		h.holder().queueRenewFailed(h)
 	}
 	if err == nil && ended == nil && asks {
 		h.registerWanted()

@@ -23,6 +23,7 @@ import (
 func (l *Lease) Wanted() <-chan struct{} {
 	signal, isNew := l.h.wantedSignal()
 	if isNew {
+		l.h.checkCallers()
 		l.h.registerWanted()
 	}
 	return signal.channel
@@ -33,6 +34,7 @@ type wantedSignal struct {
 	channel     chan struct{}
 	set         bool // the channel is closed
 	registering bool // a goroutine asks the store
+	answered    bool // the store has answered the last question
 	again       bool // it must ask once more, because an event may have been lost since it asked
 }
 
@@ -98,10 +100,15 @@ func (h *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 // setWanted closes the channel of Wanted.
 func (h *lease) setWanted() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if signal := h.extra().wanted; !signal.set {
+	signal := h.extra().wanted
+	isNew := signal != nil && !signal.set
+	if isNew {
 		signal.set = true
 		close(signal.channel)
+	}
+	h.mu.Unlock()
+	if link := h.cohortLink(); isNew && link.cohort != nil && link.store == nil {
+		link.cohort.setWanted()
 	}
 }
 
@@ -132,6 +139,7 @@ func (h *lease) mustRepeat(ctx context.Context, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	signal := h.extra().wanted
+	signal.answered = err == nil
 	if stopped || h.ended || signal.set || answered && !signal.again {
 		signal.registering = false
 	}

@@ -69,6 +69,9 @@ func (in *carriedLease) endYield() {
 // for its answer. If there is none, the store is asked again in the background.
 func (h *lease) isWanted(ctx context.Context) bool {
 	signal, isNew := h.wantedSignal()
+	if isNew {
+		h.checkCallers()
+	}
 	if isNew && h.notifyWanted(detach(ctx, h.values())) != nil {
 		h.registerWanted()
 	}

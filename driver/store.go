@@ -85,7 +85,8 @@ type Store interface {
 	// Resize changes the weight of a lease, and raises its remaining time to c.TTL if it
 	// is shorter. If the token does not hold the name, or if others hold too much, the
 	// reply is not Held and nothing changes. A smaller weight makes room, which is
-	// granted to the waiters that fit.
+	// granted to the waiters that fit. A Resize to the same weight returns a new fence. It
+	// keeps what NotifyWanted has asked for.
 	Resize(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
 	// Revoke ends the lease that r describes, whoever the caller is, and grants the name

@@ -16,6 +16,7 @@ func wantedCases() []Case {
 		{"wanted again", "a waiter that leaves is no waiter: a holder that asks again is notified of the next one", wantedAgain},
 		{"not asked", "a holder that did not ask is not notified, even if the holder before it did", notAsked},
 		{"wanted after renewal", "a renewal keeps what the holder asked for", wantedAfterRenewal},
+		{"wanted after resize", "a change of the weight keeps what the holder asked for", wantedAfterResize},
 		{"wanted needs a lease", "a token that does not hold is not notified", wantedNeedsLease},
 		{"wanted and dead waiters", "a dead waiter is no waiter, and does not hide the next one", wantedAndDeadWaiters},
 		{"wanted shared", "shared holders that asked for it are notified of the first waiter", wantedShared},
@@ -126,6 +127,28 @@ func wantedAfterRenewal(t *testing.T, s driver.Store) {
 	}
 	other.mustQueue(other.newRequest("n"), 1)
 	holder.wantWanted(h)
+}
+
+// wantedAfterResize resizes to the same weight, for a new fence, as a Client with Cohort does.
+func wantedAfterResize(t *testing.T, s driver.Store) {
+	holder, other := newClient(t, s), newSilentClient(t, s)
+	h := holder.newRequest("n")
+	fence := holder.mustAcquire(h).Fence
+	holder.registerWanted(h)
+	for range 3 {
+		reply := holder.mustResize(h, 1, 1)
+		if !reply.Held || reply.Fence <= fence {
+			t.Fatalf("resize to the same weight: %+v, want a fence larger than %d", reply, fence)
+		}
+		fence = reply.Fence
+	}
+	w := other.newRequest("n")
+	other.mustQueue(w, 1)
+	holder.wantWanted(h)
+	holder.mustRelease(h, fence)
+	if next := other.mustAcquire(w).Fence; next <= fence {
+		t.Fatalf("fence %d after %d", next, fence)
+	}
 }
 
 func wantedNeedsLease(t *testing.T, s driver.Store) {

@@ -225,7 +225,7 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 		}
 		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
 		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.At+c.TTL))
-		resized.Owner, resized.MinHoldUntil = h.Owner, h.MinHoldUntil
+		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted
 		resized.keepOwnerOnlyIf(t.Owner)
 		return true
 	})

@@ -505,7 +505,7 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE n, holder VARBINARY(512);
   DECLARE at, new_fence, remaining, old_expires, old_weight, r_used BIGINT;
-  DECLARE held, kept, changed, ended BOOLEAN;
+  DECLARE held, kept, changed, ended, was_asked BOOLEAN;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   SET n = UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -517,10 +517,10 @@ BEGIN
     SELECT used, fence INTO r_used, new_fence FROM dibs_names WHERE name = n;
     IF held THEN
       -- An exclusive holder was alone.
-      SELECT COALESCE(MAX(weight), 0), MAX(expires) INTO old_weight, old_expires
+      SELECT COALESCE(MAX(weight), 0), MAX(expires), MAX(asked) INTO old_weight, old_expires, was_asked
       FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved;
       IF old_expires IS NULL THEN
-        SELECT expires INTO old_expires FROM dibs_names WHERE name = n;
+        SELECT expires, asked INTO old_expires, was_asked FROM dibs_names WHERE name = n;
       END IF;
       SET held = r_used - old_weight <= its_most - its_weight;
     END IF;
@@ -531,6 +531,10 @@ BEGIN
       END IF;
       SET new_fence = GREATEST(new_fence + 1, at);
       CALL dibs_hold(n, whose, its_client, its_weight, its_most, new_fence, GREATEST(old_expires, at + its_ttl));
+      IF was_asked THEN
+        UPDATE dibs_names SET asked = TRUE WHERE name = n;
+        UPDATE dibs_holders SET asked = TRUE WHERE name = n AND token = whose;
+      END IF;
       SET changed = TRUE;
     ELSE
       SET new_fence = NULL;

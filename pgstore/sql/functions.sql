@@ -528,6 +528,7 @@ BEGIN
     IF r.token = whose THEN
       old.weight := r.weight;
       old.expires := r.expires;
+      old.asked := r.asked;
       held := its_weight <= most; -- it was alone
     ELSE
       SELECT * INTO old FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved;
@@ -540,6 +541,10 @@ BEGIN
     END IF;
     new_fence := greatest(r.fence + 1, at);
     PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, greatest(old.expires, at + its_ttl));
+    IF old.asked THEN
+      UPDATE dibs.names SET asked = true WHERE name = n;
+      UPDATE dibs.holders SET asked = true WHERE name = n AND token = whose;
+    END IF;
     changed := true;
   ELSE
     SELECT * INTO holder, kept, remaining FROM dibs.busy(r, whose, at);

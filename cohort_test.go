@@ -1,0 +1,672 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// An entry is one turn of a worker in a critical section.
+type entry struct {
+	who   string
+	fence uint64
+}
+
+// A workplace is a critical section that records who enters it, and checks that nobody is
+// inside with another one.
+type workplace struct {
+	t      *testing.T
+	inside atomic.Int32
+
+	mu      sync.Mutex
+	entries []entry
+}
+
+func (w *workplace) enter(who string, l *dibs.Lease, work time.Duration) {
+	if w.inside.Add(1) != 1 {
+		w.t.Error("two holders at once")
+	}
+	w.mu.Lock()
+	w.entries = append(w.entries, entry{who, l.Fence()})
+	w.mu.Unlock()
+	time.Sleep(work)
+	w.inside.Add(-1)
+}
+
+// order returns who has entered, in order. It checks that fences grow.
+func (w *workplace) order() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for i, e := range w.entries {
+		names = append(names, e.who)
+		if i > 0 && e.fence <= w.entries[i-1].fence {
+			w.t.Errorf("entry %d: fence %d after %d", i, e.fence, w.entries[i-1].fence)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// queueUp starts a worker that works once in w, and waits until it is queued.
+func (w *workplace) queueUp(who string, c *dibs.Client, work time.Duration, options ...dibs.Option) {
+	w.t.Helper()
+	go func() {
+		l, err := c.Mutex("n").Lock(w.t.Context(), options...)
+		if err != nil {
+			w.t.Errorf("%s: %v", who, err)
+			return
+		}
+		w.enter(who, l, work)
+		if err := l.Unlock(); err != nil {
+			w.t.Errorf("%s: unlock: %v", who, err)
+		}
+	}()
+	synctest.Wait()
+}
+
+// While another process waits, a cohort passes the lock on batch times, then hands it off.
+func TestCohortBatch(t *testing.T) {
+	for batch, want := range map[int]string{
+		1: "a1 a2 b1 b2 a3 a4 a5 a6",
+		2: "a1 a2 a3 b1 b2 a4 a5 a6",
+		9: "a1 a2 a3 a4 a5 a6 b1 b2",
+	} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				a, b := open(t, s, dibs.Cohort(batch, 0)), open(t, s)
+				w := workplace{t: t}
+				first := lock(t, a, "n")
+				for i := 2; i <= 6; i++ {
+					w.queueUp(fmt.Sprint("a", i), a, time.Millisecond)
+					if i == 3 {
+						w.queueUp("b1", b, time.Millisecond)
+						w.queueUp("b2", b, time.Millisecond)
+					}
+				}
+				w.enter("a1", first, time.Millisecond)
+				wantErr(t, first.Unlock())
+				time.Sleep(time.Second)
+				if got := w.order(); got != want {
+					t.Errorf("order %s, want %s", got, want)
+				}
+				wantFree(t, s, "n")
+			})
+		})
+	}
+}
+
+// Without waiters of other processes, one lease serves all calls, for at most a second.
+func TestCohortWithoutOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		a := open(t, f, dibs.Cohort(2, 0))
+		w := workplace{t: t}
+		first := lock(t, a, "n")
+		const callers = 500
+		for i := range callers {
+			w.queueUp(fmt.Sprint(i), a, time.Millisecond)
+		}
+		wantErr(t, first.Unlock())
+		time.Sleep(900 * time.Millisecond)
+		_ = w.order()
+		if len(w.entries) != callers {
+			t.Errorf("%d of %d calls were served", len(w.entries), callers)
+		}
+		f.mu.Lock()
+		acquires := f.acquires
+		f.mu.Unlock()
+		if acquires != 1 {
+			t.Errorf("%d acquires, want 1", acquires)
+		}
+		wantFree(t, s, "n")
+	})
+}
+
+// A cohort whose callers never stop releases the lock once a second, although it does not
+// know that anybody waits. So a waiter whose notification was lost is served.
+func TestCohortTenure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.notify = func(context.Context, driver.WantedRequest) (bool, error) { return false, nil }
+		})
+		a, b := open(t, f, dibs.Cohort(8, 0)), open(t, s)
+		stop := make(chan struct{})
+		var workers sync.WaitGroup
+		for range 3 {
+			workers.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					l := lock(t, a, "n")
+					time.Sleep(time.Millisecond)
+					wantErr(t, l.Unlock())
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		begin := time.Now()
+		l := lock(t, b, "n")
+		if took := time.Since(begin); took < 500*time.Millisecond || took > 800*time.Millisecond {
+			t.Errorf("another process waited for %v", took)
+		}
+		wantErr(t, l.Unlock())
+		close(stop)
+		workers.Wait()
+	})
+}
+
+// An unlock between calls of one process sends nothing to the store.
+func TestCohortPassSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		a := open(t, f, dibs.Cohort(32, time.Second))
+		wantErr(t, lock(t, a, "n").Unlock())
+		time.Sleep(100 * time.Millisecond) // the cohort has fences for 0.1 s
+		calls := func() string {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return fmt.Sprint(f.acquires, f.notifies)
+		}
+		f.set(func(f *faulty) {
+			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) {
+				t.Error("a release")
+				return false, errReset
+			}
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				return s.Resize(ctx, c) // fences for the next calls, in the background
+			}
+		})
+		before := calls()
+		for range 100 {
+			wantErr(t, lock(t, a, "n").Unlock())
+		}
+		if after := calls(); after != before {
+			t.Errorf("requests %s before and %s after", before, after)
+		}
+		f.heal()
+		if took := waitUntilFree(t, s, "n"); took > time.Second+10*time.Millisecond {
+			t.Errorf("it lingered for %v", took)
+		}
+	})
+}
+
+func TestCohortLinger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := open(t, s, dibs.Cohort(8, 5*time.Second)), open(t, s)
+		wantErr(t, lock(t, a, "n").Unlock())
+		if took := waitUntilFree(t, s, "n"); took < 5*time.Second || took > 5*time.Second+time.Millisecond {
+			t.Errorf("it lingered for %v", took)
+		}
+
+		wantErr(t, lock(t, a, "n").Unlock())
+		time.Sleep(4 * time.Second)
+		wantErr(t, lock(t, a, "n").Unlock()) // each use starts the time again
+		time.Sleep(900 * time.Millisecond)
+		if _, err := b.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("a try during linger: %v", err)
+		}
+
+		begin := time.Now()
+		l := lock(t, b, "n") // it is released at once for a call that waits
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("another process waited for %v", took)
+		}
+		wantErr(t, l.Unlock())
+		wantFree(t, s, "n")
+	})
+}
+
+// A loss of the store lease ends the lease of the holder, and those who wait go on.
+func TestCohortLoss(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, c *dibs.Client, s driver.Store, f *faulty, l *dibs.Lease) dibs.Reason{
+		"revoked": func(t *testing.T, c *dibs.Client, s driver.Store, _ *faulty, l *dibs.Lease) dibs.Reason {
+			if _, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: l.Token(), Reason: "stuck"}); err != nil {
+				t.Error(err)
+			}
+			return dibs.ReasonRevoked
+		},
+		"taken": func(t *testing.T, c *dibs.Client, s driver.Store, _ *faulty, l *dibs.Lease) dibs.Reason {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil {
+				t.Error(err)
+			}
+			return dibs.ReasonTaken
+		},
+		"expired": func(t *testing.T, _ *dibs.Client, _ driver.Store, f *faulty, _ *dibs.Lease) dibs.Reason {
+			f.hangAll()
+			time.AfterFunc(40*time.Second, f.heal)
+			return dibs.ReasonExpired
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, s := newFaulty()
+				a := open(t, f, dibs.Cohort(8, 0))
+				losses := make(chan dibs.Lost, 9)
+				hooks := dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, e dibs.Lost) { losses <- e }})
+				first := lock(t, a, "n", hooks)
+				w := workplace{t: t}
+				w.queueUp("next", a, time.Millisecond, hooks)
+				w.queueUp("last", a, time.Millisecond, hooks)
+				reason := lose(t, a, s, f, first)
+				<-first.Context().Done()
+				var lost *dibs.LostError
+				if !errors.As(first.Err(), &lost) || lost.Reason != reason || lost.Name != "n" {
+					t.Errorf("lost: %v, want %v", first.Err(), reason)
+				}
+				wantErr(t, context.Cause(first.Context()), dibs.ErrLost)
+				wantErr(t, first.Unlock(), dibs.ErrLost)
+				time.Sleep(2 * time.Minute)
+				if got := w.order(); got != "next last" {
+					t.Errorf("served: %s", got)
+				}
+				if len(losses) != 1 {
+					t.Errorf("%d losses were reported, want 1", len(losses))
+				}
+				wantFree(t, s, "n")
+			})
+		})
+	}
+}
+
+// MaxHold ends one lease. Its token is then not used any more.
+func TestCohortMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a := open(t, s, dibs.Cohort(8, time.Second))
+		begin := time.Now()
+		l := lock(t, a, "n", dibs.MaxHold(3*time.Second))
+		if until := l.Deadline(); until.Sub(begin) != 3*time.Second {
+			t.Errorf("deadline after %v", until.Sub(begin))
+		}
+		w := workplace{t: t}
+		w.queueUp("next", a, time.Millisecond)
+		<-l.Context().Done()
+		if held := time.Since(begin); held != 3*time.Second {
+			t.Errorf("held for %v", held)
+		}
+		var lost *dibs.LostError
+		if !errors.As(l.Err(), &lost) || lost.Reason != dibs.ReasonMaxHold {
+			t.Errorf("lost: %v", l.Err())
+		}
+		time.Sleep(time.Second)
+		if got := w.order(); got != "next" {
+			t.Errorf("served: %q", got)
+		}
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); released || err != nil {
+			t.Errorf("the token is still in use: %v", err)
+		}
+		wantErr(t, l.Unlock(), dibs.ErrLost)
+	})
+}
+
+func TestCohortTry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := open(t, s, dibs.Cohort(8, time.Second)), open(t, s)
+		try := func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").TryLock(t.Context()) }
+
+		l, err := try(a) // the store decides
+		wantErr(t, err)
+		if _, err := try(b); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("another process: %v", err)
+		}
+		wantErr(t, l.Unlock())
+		wantFree(t, s, "n")
+
+		l = lock(t, a, "n")
+		var busy *dibs.BusyError
+		if _, err := try(a); !errors.As(err, &busy) || busy.Holder != l.Token() || busy.Remaining <= 0 {
+			t.Errorf("a try while it is held: %v", err)
+		}
+		wantErr(t, l.Unlock())
+		again, err := try(a) // it lingers
+		wantErr(t, err)
+		if again.Token() != l.Token() || again.Fence() <= l.Fence() {
+			t.Errorf("token %s and fence %d after %s and %d", again.Token(), again.Fence(), l.Token(), l.Fence())
+		}
+		wantErr(t, again.Unlock())
+
+		l = lock(t, b, "n")
+		if _, err := try(a); !errors.As(err, &busy) || busy.Holder != l.Token() {
+			t.Errorf("a try while another process holds: %v", err)
+		}
+		wantErr(t, l.Unlock())
+	})
+}
+
+// A call that gives up leaves nothing behind, wherever it waits.
+func TestCohortGiveUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := open(t, s, dibs.Cohort(8, 0)), open(t, s)
+		theirs := lock(t, b, "n")
+		var busy *dibs.BusyError
+		begin := time.Now()
+		_, err := a.Mutex("n").Lock(t.Context(), dibs.Wait(time.Second))
+		if !errors.As(err, &busy) || busy.Holder != theirs.Token() || busy.Remaining != 29*time.Second || time.Since(begin) != time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = a.Mutex("n").Lock(ctx)
+		wantErr(t, err, dibs.ErrBusy, context.DeadlineExceeded)
+		synctest.Wait()
+		if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Waiting != 0 {
+			t.Errorf("%d waiters are left, %v", state.Waiting, err)
+		}
+		wantErr(t, theirs.Unlock())
+
+		mine := lock(t, a, "n")
+		w := workplace{t: t}
+		w.queueUp("one", a, time.Millisecond)
+		_, err = a.Mutex("n").Lock(t.Context(), dibs.Wait(time.Second))
+		if !errors.As(err, &busy) || busy.Holder != mine.Token() || busy.Ahead != 1 {
+			t.Errorf("while this process holds: %v", err)
+		}
+		wantErr(t, mine.Unlock())
+		time.Sleep(time.Second)
+		if got := w.order(); got != "one" {
+			t.Errorf("served: %q", got)
+		}
+		wantFree(t, s, "n")
+
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = a.Mutex("n").Lock(cancelled)
+		wantErr(t, err, context.Canceled)
+		if errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("nothing was asked: %v", err)
+		}
+	})
+}
+
+// A store that cannot be reached fails each call that waits.
+func TestCohortUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		f.set(func(f *faulty) {
+			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, errReset
+			}
+		})
+		a := open(t, f, dibs.Cohort(8, 0))
+		errs := make(chan error, 3)
+		for i := range 3 {
+			go func() {
+				_, err := a.Mutex("n").Lock(t.Context(), dibs.Wait(time.Duration(i+1)*100*time.Millisecond))
+				errs <- err
+			}()
+		}
+		for range 3 {
+			wantErr(t, <-errs, dibs.ErrUnavailable)
+		}
+		f.heal()
+		wantErr(t, lock(t, a, "n").Unlock())
+	})
+}
+
+// If the store issues no further fence, the lock is released instead of passed on.
+func TestCohortWithoutFences(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.resize = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "resize", Cause: errors.New("no"), Refused: true}
+			}
+		})
+		a := open(t, f, dibs.Cohort(8, time.Second))
+		w := workplace{t: t}
+		first := lock(t, a, "n")
+		w.queueUp("two", a, time.Millisecond)
+		w.queueUp("three", a, time.Millisecond)
+		w.enter("one", first, time.Millisecond)
+		wantErr(t, first.Unlock())
+		time.Sleep(5 * time.Second)
+		if got := w.order(); got != "one two three" {
+			t.Errorf("served: %q", got)
+		}
+		wantFree(t, s, "n")
+	})
+}
+
+func TestCohortClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a := dibs.New(s, dibs.Cohort(8, time.Second))
+		lingering := lock(t, a, "lingering")
+		wantErr(t, lingering.Unlock())
+		l := lock(t, a, "n", dibs.MaxHold(time.Hour))
+		errs := make(chan error, 1)
+		go func() {
+			_, err := a.Mutex("n").Lock(t.Context())
+			errs <- err
+		}()
+		synctest.Wait()
+		wantErr(t, a.Close())
+		wantErr(t, <-errs, dibs.ErrClosed)
+		var lost *dibs.LostError
+		if !errors.As(l.Err(), &lost) || lost.Reason != dibs.ReasonClosed {
+			t.Errorf("lost: %v", l.Err())
+		}
+		wantErr(t, l.Unlock(), dibs.ErrLost)
+		_, err := a.Mutex("n").Lock(t.Context())
+		wantErr(t, err, dibs.ErrClosed)
+		wantFree(t, s, "n")
+		wantFree(t, s, "lingering")
+	})
+}
+
+// What users do with a lease works with that of a cohort.
+func TestCohortLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := open(t, s, dibs.Cohort(8, 0), dibs.TTL(6*time.Second)), open(t, s)
+		m := a.Mutex("n")
+
+		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
+			wantErr(t, dibs.Holds(ctx, "n"))
+			if dibs.Fence(ctx) == 0 {
+				t.Error("no fence")
+			}
+			if _, err := m.Lock(ctx); !errors.Is(err, dibs.ErrReentrant) {
+				t.Errorf("without Reentrant: %v", err)
+			}
+			return m.Do(ctx, func(ctx context.Context) error { return dibs.Holds(ctx, "n") }, dibs.Reentrant())
+		}))
+
+		l := lock(t, a, "n")
+		if left := time.Until(l.Deadline()); left <= 5*time.Second || left > 6*time.Second {
+			t.Errorf("%v left", left)
+		}
+		wantErr(t, l.Extend(t.Context(), time.Minute))
+		if left := time.Until(l.Deadline()); left <= 50*time.Second {
+			t.Errorf("%v left after Extend", left)
+		}
+		time.Sleep(time.Hour)
+		wantErr(t, l.Err())
+		if isWanted(l) {
+			t.Error("wanted while nobody waits")
+		}
+		w := workplace{t: t}
+		w.queueUp("local", a, time.Millisecond)
+		if !isWanted(l) {
+			t.Error("not wanted by a call of this process")
+		}
+		wantErr(t, l.Unlock())
+		wantErr(t, l.Err(), dibs.ErrReleased)
+		wantErr(t, l.Unlock())
+		time.Sleep(time.Second)
+
+		l = lock(t, a, "n")
+		if isWanted(l) {
+			t.Error("wanted while nobody waits")
+		}
+		w.queueUp("remote", b, time.Millisecond)
+		if !isWanted(l) {
+			t.Error("not wanted by another process")
+		}
+		wantErr(t, l.Unlock())
+		time.Sleep(time.Second)
+		if got := w.order(); got != "local remote" {
+			t.Errorf("served: %q", got)
+		}
+
+		// A detached lease belongs to whoever has attached. The next call waits for it.
+		l = lock(t, a, "n")
+		theirs, err := b.Attach("n", l.Token())
+		wantErr(t, err)
+		wantErr(t, theirs.Extend(t.Context(), 10*time.Second))
+		w.queueUp("after", a, time.Millisecond)
+		wantErr(t, l.Detach())
+		wantErr(t, l.Err(), dibs.ErrReleased)
+		time.Sleep(time.Minute)
+		wantErr(t, theirs.Err())
+		if got := w.order(); got != "local remote" {
+			t.Errorf("served while another owner holds: %q", got)
+		}
+		wantErr(t, theirs.Unlock())
+		time.Sleep(time.Second)
+		if got := w.order(); got != "local remote after" {
+			t.Errorf("served: %q", got)
+		}
+		wantFree(t, s, "n")
+	})
+}
+
+func TestCohortYield(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a := open(t, s, dibs.Cohort(8, 0))
+		w := workplace{t: t}
+		var fences []uint64
+		wantErr(t, a.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			fences = append(fences, dibs.Fence(ctx))
+			w.queueUp("other", a, time.Millisecond)
+			wantErr(t, dibs.Yield(ctx))
+			fences = append(fences, dibs.Fence(ctx))
+			return dibs.Holds(ctx, "n")
+		}))
+		if got := w.order(); got != "other" || !slices.IsSorted(fences) || fences[1] <= w.entries[0].fence {
+			t.Errorf("served %q, fences %v, %v", got, fences, w.entries)
+		}
+		wantFree(t, s, "n")
+	})
+}
+
+func TestCohortHooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		var mu sync.Mutex
+		var events []string
+		record := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf(format, args...))
+		}
+		a := open(t, s, dibs.Cohort(8, 0), dibs.Observe(dibs.Hooks{
+			AcquireStart: func(_ context.Context, e dibs.AcquireStart) context.Context { record("start %s", e.Label); return nil },
+			Queued:       func(_ context.Context, e dibs.Queued) { record("queued %s behind %d", e.Label, e.Position-1) },
+			AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) {
+				record("end %s queued=%v token=%v ttl=%v waited=%v", e.Label, e.Queued, e.Token != "", e.TTL, e.Waited)
+			},
+			Released: func(_ context.Context, e dibs.Released) { record("released %s after %v, %v", e.Label, e.Held, e.Err) },
+		}))
+		l := lock(t, a, "n", dibs.Label("one"))
+		w := workplace{t: t}
+		w.queueUp("two", a, 3*time.Second, dibs.Label("two"))
+		time.Sleep(time.Second)
+		wantErr(t, l.Unlock())
+		time.Sleep(time.Minute)
+		want := []string{
+			"start one", "end one queued=false token=true ttl=30s waited=0s",
+			"start two", "queued two behind 0",
+			"released one after 1s, <nil>",
+			"end two queued=true token=true ttl=30s waited=1s",
+			"released two after 3s, <nil>",
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(events)
+		slices.Sort(want)
+		if !slices.Equal(events, want) {
+			t.Errorf("events:\n%s", strings.Join(events, "\n"))
+		}
+	})
+}
+
+func TestCohortInvalid(t *testing.T) {
+	a := open(t, memstore.New())
+	for name, options := range map[string][]dibs.Option{
+		"negative batch":  {dibs.Cohort(-1, 0)},
+		"large batch":     {dibs.Cohort(1_000_001, 0)},
+		"negative linger": {dibs.Cohort(1, -1)},
+		"long linger":     {dibs.Cohort(1, 4*time.Second), dibs.TTL(10 * time.Second)},
+	} {
+		if _, err := a.Mutex("n").Lock(t.Context(), options...); !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Many goroutines of several clients, with short waits, keep each other out.
+func TestCohortExclusion(t *testing.T) {
+	s := memstore.New()
+	var inside atomic.Int32
+	var last atomic.Uint64
+	var workers sync.WaitGroup
+	for i := range 4 {
+		linger := time.Duration(i%2) * time.Millisecond
+		c := open(t, s, dibs.Cohort(i, linger))
+		for g := range 8 {
+			workers.Go(func() {
+				for n := range 300 {
+					wait := time.Duration(-1)
+					if (n+g)%5 == 0 {
+						wait = time.Duration(n%7) * 100 * time.Microsecond
+					}
+					options := []dibs.Option{dibs.TTL(time.Second)}
+					if wait >= 0 {
+						options = append(options, dibs.Wait(wait))
+					}
+					l, err := c.Mutex("n").Lock(t.Context(), options...)
+					if errors.Is(err, dibs.ErrBusy) && wait >= 0 {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two holders at once")
+					}
+					if before := last.Swap(l.Fence()); before >= l.Fence() {
+						t.Errorf("fence %d after %d", l.Fence(), before)
+					}
+					inside.Add(-1)
+					if err := l.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	workers.Wait()
+	waitUntilFree(t, s, "n")
+}
