@@ -39,6 +39,7 @@ type call struct {
 	failed          time.Duration             // since when no request was answered, or zero
 	poll            pollInterval              // while the store cannot notify the waiter
 	unansweredUntil time.Time                 // an unanswered acquire may arrive at the store until then
+	fences          uint64                    // how many belong to a grant by hand-off; zero: not known
 	queued          func(driver.AcquireReply) // of a cohort: called when the store has answered that the name is not free; or nil
 }
 
@@ -327,7 +328,7 @@ func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	if q.sent+ttl-margin(ttl)-q.c.clock.check() < ttl/4 {
 		return nil, nil
 	}
-	q.reply.Fence = e.Fence
+	q.reply.Fence, q.fences = e.Fence, e.Fences
 	l, err := q.granted(q.sent, ttl, &e)
 	if errors.Is(err, errLate) {
 		return nil, nil

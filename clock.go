@@ -33,9 +33,10 @@ func (c *clock) check() time.Duration {
 	// Two clocks cannot be read at the same instant: a smaller difference is no
 	// suspension.
 	const noise = time.Millisecond
-	offset, jumped := c.wallClockJumped()
+	now := time.Now()
+	offset, jumped := c.wallClockJumped(now)
 	if !jumped {
-		return c.now()
+		return now.Sub(c.start) + time.Duration(c.suspendedFor.Load())
 	}
 	total := int64(c.suspended() - c.suspendedBefore)
 	for before := c.suspendedFor.Load(); time.Duration(total-before) >= noise; before = c.suspendedFor.Load() {
@@ -51,9 +52,8 @@ func (c *clock) check() time.Duration {
 // since check last asked the kernel. Then the machine was suspended, or the clock was set.
 // Only the kernel can distinguish the two; to ask it takes ten times as long, and each
 // lock runs this check.
-func (c *clock) wallClockJumped() (offset int64, jumped bool) {
+func (c *clock) wallClockJumped(now time.Time) (offset int64, jumped bool) {
 	const noise = 300 * time.Microsecond
-	now := time.Now()
 	offset = now.UnixNano() - int64(now.Sub(c.start))
 	d := time.Duration(offset - c.wallOffset.Load())
 	return offset, d <= -noise || noise <= d

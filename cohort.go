@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,9 +41,13 @@ const (
 	// notification of a waiter may be lost.
 	longestTenure = time.Second
 
-	// fewFences is when a cohort asks for more fences: enough for the local passes of a
-	// round trip.
+	// fewFences is when a cohort asks for more fences if nobody else waits: enough for the
+	// local passes of a round trip.
 	fewFences = 128
+
+	// fencesAtOnce is for how many fences it asks. They are about the time in µs, so a
+	// request is needed about once a millisecond at most.
+	fencesAtOnce = 1000
 )
 
 // A cohort is the calls of one Client that share one lease in the store, the store lease.
@@ -54,17 +59,18 @@ type cohort struct {
 	c   *Client
 	key cohortKey
 
-	mu      sync.Mutex
-	removed bool          // a new cohort may exist under the key
-	callers callerList    // that wait, in order
-	store   *lease        // the store lease; nil if there is none
-	grantee *caller       // it was granted the lock and has not received it so far
-	holder  *lease        // the local lease that holds the lock; nil if none
-	fences  fenceBlock    // of the store lease
-	served  int           // local leases of the store lease so far
-	left    int           // passes left while another process waits, or may wait
-	since   time.Duration // when the store lease was granted
-	origin  grantOrigin   // of the store lease; for the first local lease
+	mu        sync.Mutex
+	removed   bool          // a new cohort may exist under the key
+	callers   callerList    // that wait, in order
+	store     *lease        // the store lease; nil if there is none
+	grantee   *caller       // it was granted the lock and has not received it so far
+	holder    *lease        // the local lease that holds the lock; nil if none
+	fences    fenceBlock    // of the store lease
+	served    int           // local leases of the store lease so far
+	contended bool          // others held the lock before, and probably wait for it
+	left      int           // passes left while another process waits, or may wait
+	since     time.Duration // when the store lease was granted
+	origin    grantOrigin   // of the store lease; for the first local lease
 
 	acquiring *acquireJob   // in progress, or nil
 	pause     time.Duration // before the next one, after a failure
@@ -129,8 +135,7 @@ func (all *cohorts) remove(key cohortKey) {
 // advance does what is due after each change: it grants the lock to the next caller, asks for
 // the store lease or for fences, or lets the store lease linger. It returns a store lease
 // that the caller must release, or nil. The caller holds the lock.
-func (co *cohort) advance() (release *lease) {
-	now := co.c.clock.check()
+func (co *cohort) advance(now time.Duration) (release *lease) {
 	if co.store != nil && !co.store.isHeld(now) {
 		co.store = nil // storeEnded follows, or has no local lease to end
 	}
@@ -198,7 +203,7 @@ func (co *cohort) grant(next *caller) {
 	if co.callers.first != nil || co.key.linger > 0 {
 		co.reserveFences()
 	}
-	if co.left <= (co.key.batch+1)/2 {
+	if co.left <= (co.key.batch+1)/2 && !co.contended {
 		co.store.askWanted()
 	}
 }
@@ -294,13 +299,14 @@ func (co *cohort) acquired(job *acquireJob, l *Lease, err error) {
 	co.acquiring = nil
 	if l != nil && l.h.joinCohort(co) {
 		co.store, co.served, co.left, co.since = l.h, 0, co.key.batch, co.c.clock.now()
-		co.fences, co.exhausted = newFenceBlock(l.Fence()), false
+		co.fences, co.exhausted = newFenceBlock(l.Fence(), job.call.fences), false
 		co.origin = grantOrigin{job.call.notified, job.call.handoff}
+		co.contended = job.waitedForOthers()
 	}
 	if err != nil && job.call.ctx.Err() == nil { // else the last caller has left, and another may have come
 		co.fail(err)
 	}
-	release := co.advance()
+	release := co.advance(co.c.clock.check())
 	co.mu.Unlock()
 	co.releaseLater(release)
 }
@@ -321,15 +327,30 @@ func (co *cohort) fail(err error) {
 	co.pause = 50 * time.Millisecond
 }
 
+// neededFences returns how many fences must be left for the next passes.
+func (co *cohort) neededFences() uint64 {
+	if _, nobody := co.store.waiting(); !nobody && co.left < fewFences {
+		return uint64(co.left)
+	}
+	return fewFences
+}
+
+// waitedForOthers reports whether the job had to wait for another process. Then others
+// probably wait by now, and the cohort need not ask whether they do.
+func (job *acquireJob) waitedForOthers() bool {
+	own := strings.HasPrefix(job.reply.Holder, job.call.c.id+":") && job.reply.Position <= 1
+	return job.queued && !own
+}
+
 // reserveFences asks the store in the background for more fences, if few are left. A resize
 // to the same weight returns a new fence, and never acquires. So it may arrive late.
 func (co *cohort) reserveFences() {
-	if co.reserving || co.exhausted || co.store == nil || co.fences.left() >= fewFences {
+	if co.reserving || co.exhausted || co.store == nil || co.fences.left() >= co.neededFences() {
 		return
 	}
-	store := co.store
+	store, least := co.store, co.fences.end+fencesAtOnce
 	co.reserving = co.c.work.run(func(context.Context) {
-		fence, err := store.newFence()
+		fence, err := store.newFence(least)
 		co.mu.Lock()
 		co.reserving = false
 		if co.store == store {
@@ -339,7 +360,7 @@ func (co *cohort) reserveFences() {
 				co.exhausted = true
 			}
 		}
-		release := co.advance()
+		release := co.advance(co.c.clock.check())
 		co.mu.Unlock()
 		co.releaseLater(release)
 	})
@@ -347,12 +368,12 @@ func (co *cohort) reserveFences() {
 
 // unlock ends a local lease, and passes the lock on. If it releases the store lease, it
 // returns the error of that.
-func (co *cohort) unlock(local *lease) error {
+func (co *cohort) unlock(local *lease, now time.Duration) error {
 	co.mu.Lock()
 	if co.holder == local {
 		co.holder = nil
 	}
-	release := co.advance()
+	release := co.advance(now)
 	co.mu.Unlock()
 	if release == nil {
 		return nil
@@ -375,7 +396,7 @@ func (co *cohort) storeEnded(store *lease) {
 	if co.holder != nil && co.holder.storeLease() == store {
 		local, co.holder = co.holder, nil
 	}
-	release := co.advance()
+	release := co.advance(co.c.clock.check())
 	co.mu.Unlock()
 	co.releaseLater(release)
 	if local != nil {
@@ -396,7 +417,7 @@ func (co *cohort) localEnded(local, store *lease) {
 			co.store = nil
 		}
 	}
-	release := co.advance()
+	release := co.advance(co.c.clock.check())
 	co.mu.Unlock()
 	co.releaseLater(release)
 	if lost {
@@ -411,14 +432,14 @@ func (co *cohort) setWanted() {
 	if co.holder != nil {
 		co.holder.setWanted()
 	}
-	release := co.advance()
+	release := co.advance(co.c.clock.check())
 	co.mu.Unlock()
 	co.releaseLater(release)
 }
 
 // isIdle reports whether the cohort has a store lease that nobody uses or waits for.
-func (co *cohort) isIdle() bool {
-	return co.store != nil && co.store.isHeld(co.c.clock.check()) && co.holder == nil && co.grantee == nil && co.callers.first == nil
+func (co *cohort) isIdle(now time.Duration) bool {
+	return co.store != nil && co.store.isHeld(now) && co.holder == nil && co.grantee == nil && co.callers.first == nil
 }
 
 // addCaller adds a call that waits, and tells the holder if it has asked for that.
@@ -440,18 +461,18 @@ func (co *cohort) removeCaller(q *caller) {
 
 // receive returns the local lease of a call that was granted the lock, or nil. If the store
 // lease has ended in between, the call waits again, before all others.
-func (co *cohort) receive(q *caller) *lease {
+func (co *cohort) receive(q *caller, now time.Duration) *lease {
 	if co.grantee != q {
 		return nil
 	}
 	co.grantee = nil
-	if co.store != q.store || !co.store.isHeld(co.c.clock.check()) {
+	if co.store != q.store || !co.store.isHeld(now) {
 		co.callers.addFirst(q)
 		q.store = nil
-		co.releaseLater(co.advance())
+		co.releaseLater(co.advance(now))
 		return nil
 	}
-	co.holder = newLocalLease(q, co.origin)
+	co.holder = newLocalLease(q, co.origin, now)
 	co.origin = grantOrigin{}
 	return co.holder
 }

@@ -35,7 +35,7 @@ func (s *settings) usesCohort(w lockSpec) bool {
 
 // acquireInCohort is acquire for a call that uses a cohort.
 func (c *Client) acquireInCohort(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
-	q := &caller{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.now()}
+	q := &caller{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.check()}
 	q.hooks = startHooks(ctx, w, &q.settings, set.wait == 0)
 	if q.hooks == nil {
 		return q.acquire(w)
@@ -68,7 +68,7 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 	}
 	defer q.c.work.done()
 	q.co = q.c.cohorts.locked(q.c, cohortKey{name: w.name, ttl: q.settings.ttl, linger: q.settings.linger, batch: q.settings.batch})
-	if q.isTry() && !q.co.isIdle() {
+	if q.isTry() && !q.co.isIdle(q.begin) {
 		err := q.busyBeforeTry()
 		if err != nil {
 			return nil, err
@@ -79,9 +79,11 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.update(func(*leaseState) {}); err != nil { // it schedules the end of MaxHold
-		_ = h.first.Unlock()
-		return nil, err
+	if q.settings.maxHold > 0 {
+		if err := h.update(func(*leaseState) {}); err != nil { // it schedules the end of MaxHold
+			_ = h.first.Unlock()
+			return nil, err
+		}
 	}
 	return &h.first, nil
 }
@@ -111,8 +113,8 @@ func (q *caller) acquireDirectly(w lockSpec) (*Lease, error) {
 func (q *caller) join() (*lease, error) {
 	co := q.co
 	co.addCaller(q)
-	release := co.advance()
-	h := co.receive(q)
+	release := co.advance(q.begin)
+	h := co.receive(q, q.begin)
 	if h == nil {
 		q.turn = make(chan struct{}, 1)
 	}
@@ -160,9 +162,9 @@ func (q *caller) limitOfTry() time.Duration {
 // check returns a lease if the call has got one, an error if it must not wait longer, or
 // neither. A lease that has arrived counts, even if the waiting is over by now.
 func (q *caller) check(overdue, closed bool) (*lease, error) {
-	co := q.co
+	co, now := q.co, q.c.clock.check()
 	co.mu.Lock()
-	h := co.receive(q)
+	h := co.receive(q, now)
 	if h != nil || q.err != nil {
 		co.mu.Unlock()
 		return h, q.err

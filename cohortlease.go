@@ -26,8 +26,7 @@ type cohortLink struct {
 
 // newLocalLease returns the lease of a call that was granted the lock. The end of MaxHold is
 // not scheduled so far.
-func newLocalLease(q *caller, origin grantOrigin) *lease {
-	now := q.c.clock.now()
+func newLocalLease(q *caller, origin grantOrigin, now time.Duration) *lease {
 	local := &localLease{lease: lease{
 		c: q.c, parent: q.parent, hooks: q.hooks.forLease(), handles: 1,
 		leaseState: leaseState{
@@ -105,9 +104,10 @@ func (h *lease) endWith(store *lease) {
 	_ = h.update(func(s *leaseState) { s.lose(s.name, lost.Reason, lost.Cause, lost.Message) })
 }
 
-// endWithStoreLease ends a local lease if its store lease has ended.
-func (h *lease) endWithStoreLease() {
-	if store := h.storeLease(); store != nil && store.first.Err() != nil {
+// endWithStoreLease ends a local lease if its store lease is over at now.
+func (h *lease) endWithStoreLease(now time.Duration) {
+	if store := h.storeLease(); store != nil && !store.isHeld(now) {
+		_ = store.first.Err() // it ends the store lease
 		h.endWith(store)
 	}
 }
@@ -142,12 +142,12 @@ func (h *lease) leaveCohort(lost bool) {
 }
 
 // unlockLocal releases a local lease, and returns false if the lease is not a local one.
-func (h *lease) unlockLocal() (local bool, err error) {
+func (h *lease) unlockLocal(now time.Duration) (local bool, err error) {
 	link := h.cohortLink()
 	if link.store == nil {
 		return false, nil
 	}
-	return true, link.cohort.unlock(h)
+	return true, link.cohort.unlock(h, now)
 }
 
 // extendStoreLease extends the store lease of a local lease.
@@ -186,8 +186,9 @@ func (h *lease) waiting() (wanted, nobody bool) {
 	return signal.set, signal.answered && !signal.set && !signal.registering
 }
 
-// newFence returns a new fence of a store lease, and extends the lease.
-func (h *lease) newFence() (uint64, error) {
+// newFence returns a new fence of a store lease, if possible one that is at least least, and
+// extends the lease.
+func (h *lease) newFence(least uint64) (uint64, error) {
 	c := h.c
 	ctx := detach(c.work.life, h.values())
 	var reply driver.AcquireReply
@@ -195,7 +196,7 @@ func (h *lease) newFence() (uint64, error) {
 	err := c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
 		sent, ttl = a.sent, h.resizeTTL(a.sent)
 		reply, err = c.store.Resize(ctx, driver.AcquireRequest{
-			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: 1, Limit: 1, Until: a.until,
+			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: 1, Limit: 1, Until: a.until, MinFence: least,
 		})
 		return err
 	})

@@ -5,8 +5,10 @@ package dibs
 // if this process crashes in the middle of the block.
 type fenceBlock struct{ last, end uint64 }
 
-// newFenceBlock returns the block of a grant: its fence alone.
-func newFenceBlock(fence uint64) fenceBlock { return fenceBlock{last: fence - 1, end: fence} }
+// newFenceBlock returns the block of a grant: this many fences, at least one, up to its own.
+func newFenceBlock(fence, count uint64) fenceBlock {
+	return fenceBlock{last: fence - min(max(count, 1), fence), end: fence}
+}
 
 // extend adds the fences up to one that the store has issued for the same lease. No other
 // lease on the name can have got a fence in between.

@@ -201,9 +201,10 @@ func (l *Lease) Deadline() time.Time {
 // must not come late. (Only the fence can stop a write that is already in progress.)
 func (l *Lease) Err() error {
 	h := l.h
-	h.endWithStoreLease()
+	now := h.c.clock.check()
+	h.endWithStoreLease(now)
 	h.mu.Lock()
-	if !h.isOver(h.c.clock.check()) {
+	if !h.isOver(now) {
 		defer h.mu.Unlock()
 		return h.err
 	}
@@ -268,7 +269,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
-	h.endWithStoreLease()
+	now := c.clock.check()
+	h.endWithStoreLease(now)
 	again, last, lost, remains, counted := false, false, false, false, false
 	var request driver.AcquireRequest
 	err := h.update(func(s *leaseState) {
@@ -280,7 +282,7 @@ func (l *Lease) Unlock() error {
 		if last = h.handles == 0; !last {
 			return
 		}
-		if s.isOver(c.clock.now()) {
+		if s.isOver(now) {
 			s.expire()
 		}
 		if lost = s.ended; lost {
@@ -306,7 +308,7 @@ func (l *Lease) Unlock() error {
 		}
 		return err
 	}
-	local, err := h.unlockLocal()
+	local, err := h.unlockLocal(now)
 	if !local {
 		err = c.releaseLease(h)
 	}

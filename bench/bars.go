@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -24,13 +25,13 @@ func timesAll(column string, times float64) bar {
 	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: times}
 }
 
-// ours is the peer to which the bars apply.
+// ours is the peer to which the bars apply, unless the table has another.
 const ours = "dibs"
 
 // missed describes the bars that dibs does not reach. A missing figure reaches no bar.
 func (t *table) missed() (missed []string) {
 	for _, r := range t.rows {
-		if r.peer != ours {
+		if r.peer != cmp.Or(t.ours, ours) {
 			continue
 		}
 		for _, b := range t.bars {

@@ -29,8 +29,8 @@ func (h *history) join(other history) {
 // window. A wait that did not end within the window counts with its length at that time.
 func (h *history) figures(w window, waiters int) figures {
 	held, longest := h.order(w)
-	shares := make([]float64, waiters)
-	var gaps []float64
+	shares, byProcess := make([]float64, waiters), make([]float64, min(waiters, processes))
+	var gaps, passes, handoffs []float64
 	var free time.Duration // latest release so far
 	self, overlaps := 0, 0
 	for i, s := range held {
@@ -42,12 +42,19 @@ func (h *history) figures(w window, waiters int) figures {
 			continue
 		}
 		shares[s.Waiter]++
+		byProcess[s.Waiter%processes]++
 		switch {
 		case i == 0:
 		case held[i-1].Waiter == s.Waiter:
 			self++
 		default:
-			gaps = append(gaps, micros(s.Begin-held[i-1].Done))
+			gap := micros(s.Begin - held[i-1].Done)
+			gaps = append(gaps, gap)
+			if s.Waiter%processes == held[i-1].Waiter%processes {
+				passes = append(passes, gap)
+			} else {
+				handoffs = append(handoffs, gap)
+			}
 		}
 	}
 	n := sum(shares)
@@ -56,7 +63,10 @@ func (h *history) figures(w window, waiters int) figures {
 		"acq/s":        n / (w.To - w.From).Seconds(),
 		"p50 µs":       percentile(gaps, 0.5),
 		"mean µs":      mean(gaps),
+		"pass µs":      mean(passes),
+		"handoff µs":   mean(handoffs),
 		"Jain":         jain(shares),
+		"fairness":     jain(byProcess),
 		"self":         float64(self) / n,
 		"longest ms":   millis(longest),
 		"starved":      float64(starved(shares)),

@@ -3,8 +3,8 @@
 //
 //	go run ./bench [flags] [table ...]
 //
-// The tables are uncontended, rueidis, redigo, contended, delayed, held, primitives and
-// quorum. The tables of PostgreSQL are pg-uncontended, pg-handoff, pg-statements, pg-held and
+// The tables are uncontended, rueidis, redigo, contended, delayed, cohort, held, primitives
+// and quorum. The tables of PostgreSQL are pg-uncontended, pg-handoff, pg-statements, pg-held and
 // pg-names; postgres means all of these.
 //
 // bench starts its own servers. Each run has processes of its own. Absolute numbers
@@ -100,6 +100,7 @@ var redisTables = []tableSet{
 	{"redigo", uncontended("redigo", "@redigo")},
 	{"contended", contended},
 	{"delayed", delayed},
+	{"cohort", cohorts},
 	{"held", held},
 	{"primitives", primitives},
 	{"quorum", quorums},

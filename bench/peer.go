@@ -98,6 +98,8 @@ var peers = map[string]opener{
 	"baseline-renew@batch": openRenewBaseline,
 	"baseline-quorum":      openQuorumBaseline,
 	"dibs":                 openDibs,
+	"dibs@cohort":          openCohort(0),
+	"dibs@linger":          openCohort(cohortLinger),
 	"dibs readers":         openPrimitive(rlock),
 	"dibs permits":         openPrimitive(permit),
 	"dibs multi-lock":      openPrimitive(multiLock),

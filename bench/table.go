@@ -49,6 +49,7 @@ type table struct {
 	notes   []string // failures and warnings
 	server  string   // version; default: that of the fixture
 	bars    []bar
+	ours    string // the peer to which the bars apply; default: dibs
 }
 
 // row returns the row of a peer. It adds one if there is none.

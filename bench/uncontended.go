@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -50,13 +51,15 @@ func (t *table) pairs(b *fixture, c config, baseline string, names ...string) ([
 
 // pairs performs one run.
 func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string, error) {
-	o := order{
-		Job: "pairs", Peer: peer + b.at, Addrs: b.addrs(), TTL: leaseTTL, Name: b.name(),
-		Workers: 1, Count: goroutines,
-	}
+	return b.pairsOf(c, order{Peer: peer, Count: goroutines})
+}
+
+// pairsOf performs one run of a peer with Count goroutines.
+func (b *fixture) pairsOf(c config, o order) (figures, string, error) {
 	if c.profile != "" {
-		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, peer, goroutines)
+		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, o.Peer, o.Count)
 	}
+	o.Job, o.Peer, o.Addrs, o.TTL, o.Name, o.Workers = "pairs", o.Peer+b.at, b.addrs(), leaseTTL, b.name(), 1
 	group, err := b.startWorkers(o)
 	defer group.stop()
 	if err != nil {
@@ -101,7 +104,7 @@ func pairsJob(o order, p peer, t link) error {
 	lockers := make([]*locker, o.Count)
 	var running sync.WaitGroup
 	for i := range lockers {
-		l := newLocker(fmt.Sprintf("%s:%d", o.Name, i))
+		l := newLocker(fmt.Sprintf("%s:%d", o.Name, i), cmp.Or(o.Names, 64))
 		lockers[i] = l
 		running.Go(func() { l.run(p, w) })
 	}
@@ -178,8 +181,7 @@ type locker struct {
 	failed    error
 }
 
-func newLocker(name string) *locker {
-	const names = 64
+func newLocker(name string, names int) *locker {
 	l := new(locker)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for i := range names {

@@ -27,6 +27,7 @@ type order struct {
 	Index   int    // of this worker
 	Count   int    // of goroutines, waiters or leases in all workers
 	Section time.Duration
+	Names   int    // of each goroutine of a job of pairs; default: 64
 	Profile string // file for the CPU profile, or ""
 }
 

@@ -24,6 +24,8 @@ func CheckAcquire(c AcquireRequest) error {
 		return invalidRequest("%q and others: several names must be held exclusively", c.Name)
 	case c.TTL < time.Millisecond:
 		return invalidRequest("%q: TTL %v is below 1ms", c.Name, c.TTL)
+	case c.MinFence > 1<<53:
+		return invalidRequest("%q: the least fence %d is larger than 2^53", c.Name, c.MinFence)
 	}
 	return checkOwner(c.Name, c.Token, c.Client)
 }

@@ -153,6 +153,10 @@ type AcquireRequest struct {
 	Queue   bool          // join the wait queue if the name is not free
 	MinHold time.Duration // the name stays unavailable for this long, even if the owner crashes
 	Until   time.Time     // the request has no effect after this instant, by this process's clock
+
+	// MinFence is a wish of a Resize: if the store can, the fence of its reply is at least
+	// this, so that all smaller ones after the lease's last fence belong to the lease, too.
+	MinFence uint64
 }
 
 // Exclusive reports whether the request tolerates no other holder.
@@ -254,6 +258,7 @@ type Event struct {
 	Kind   EventKind
 	Token  string
 	Fence  uint64
+	Fences uint64 // how many fences, up to Fence, belong to the grant; zero: not known, so only Fence does
 	Ticket uint64
 	Node   string        // for a vote request: see VoteReply
 	Round  uint64        // of a quorum: the round in which it was granted

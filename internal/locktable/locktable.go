@@ -223,6 +223,7 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 			}
 			return false
 		}
+		t.Fence = max(t.Fence, max(c.MinFence, 1)-1)
 		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
 		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.At+c.TTL))
 		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted

@@ -272,7 +272,7 @@ func ParseMessage(text string) (Message, bool) {
 	if parts[2] == wantedOrigin {
 		return Message{Event: driver.Event{Kind: driver.EventWanted, Token: parts[3]}}, parts[0] == "0" && parts[1] == "0"
 	}
-	fence, err1 := strconv.ParseUint(parts[0], 10, 64)
+	fence, fences, err1 := parseFences(parts[0])
 	ticket, err2 := strconv.ParseUint(parts[1], 10, 64)
 	sent, node, err3 := parseOrigin(parts[2])
 	switch {
@@ -284,7 +284,20 @@ func ParseMessage(text string) (Message, bool) {
 	case fence == 0:
 		return Message{Event: driver.Event{Kind: driver.EventRetry, Token: parts[3]}}, true
 	}
-	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Ticket: ticket, Node: node}, sent}, true
+	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Node: node}, sent}, true
+}
+
+// parseFences reads the fence of a grant, and how many fences belong to it if that follows.
+func parseFences(field string) (fence, fences uint64, err error) {
+	first, rest, several := strings.Cut(field, "/")
+	fence, err = strconv.ParseUint(first, 10, 64)
+	if err == nil && several {
+		fences, err = strconv.ParseUint(rest, 10, 64)
+	}
+	if fences > fence {
+		err = errors.New("more fences than numbers")
+	}
+	return fence, fences, err
 }
 
 // wantedOrigin is the origin in a notification that a request waits: see notify_wanted.lua.

@@ -134,6 +134,9 @@ func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(weightArgument(c))
+	if c.MinFence > 0 && v == nil {
+		r.add(strconv.FormatUint(c.MinFence, 10))
+	}
 	r.addVote(v)
 }
 

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+const (
+	cohortWaiters = 128 // in 4 processes
+	cohortBatch   = 32
+	cohortLinger  = 100 * time.Millisecond
+)
+
+// openCohort opens dibs with cohorts.
+func openCohort(linger time.Duration) opener {
+	return func(s endpoint) (peer, error) {
+		return dibsPeer{dibs.New(s.store(), dibs.TTL(s.ttl), dibs.Cohort(cohortBatch, linger))}, nil
+	}
+}
+
+// cohorts measures callers of a few processes that want one name, with and without cohorts.
+func cohorts(b *fixture, c config) ([]*table, error) {
+	pair, err := b.lingeringPair(c)
+	if err != nil {
+		return nil, err
+	}
+	near, err := b.cohortHandoffs(c, "cohort", 0, 0, 20, "No delay, no work.")
+	if err != nil {
+		return nil, err
+	}
+	b.delay(oneWay)
+	defer b.delay(0)
+	rtt, err := b.idlePing(c.time)
+	if err != nil {
+		return nil, err
+	}
+	far, err := b.cohortHandoffs(c, "cohort delayed", section, rtt, 3,
+		fmt.Sprintf("Through a proxy that adds %v in each direction. An idle PING takes %.2f ms (median). 1 ms of work.", oneWay, millis(rtt)))
+	return []*table{pair, near, far}, err
+}
+
+// cohortHandoffs measures the acquisitions of one name. work is the time for which it is
+// held, and least the bar for the ratio.
+func (b *fixture) cohortHandoffs(c config, name string, work, rtt time.Duration, least float64, about string) (*table, error) {
+	t := handoffs(name, aboutGrant, about, fmt.Sprintf("%d waiters in 4 processes lock one name, and lock it again at once. Cohorts have batches of %d.", cohortWaiters, cohortBatch),
+		"bound: the longest wait that is documented for a cohort. fairness: Jain's index of the processes.")
+	t.columns = append(t.columns, column{"pass µs", 1, median}, column{"handoff µs", 0, median}, column{"fairness", 3, median}, column{"bound ms", 0, median})
+	t.ours = "dibs@cohort"
+	t.bars = []bar{atLeast("ratio", least), atLeast("fairness", 0.99), atMost("overlaps", 0), atMost("of bound", 1)}
+	t.columns = append(t.columns, column{"of bound", 2, maximum})
+	names := c.chosen("dibs", "dibs@cohort")
+	length := max(c.time, time.Duration(turns*cohortWaiters)*(work+rtt+rtt/10))
+	err := t.interleave(c.rounds, cohortWaiters, "baseline-grant", names, func(peer string) (figures, string, error) {
+		f, failure, err := b.contend(c, peer, cohortWaiters, work, length, rtt > 0)
+		if err == nil {
+			f["bound ms"] = b.longestWait(f, work)
+			f["of bound"] = f["longest ms"] / f["bound ms"]
+		}
+		return f, failure, err
+	})
+	return t, err
+}
+
+// longestWait returns the documented bound of a wait, in ms: each process may make batch + 1
+// acquisitions before a hand-off, and a process that has more callers waits for the others
+// once more for each further batch.
+func (b *fixture) longestWait(f figures, work time.Duration) float64 {
+	const perTenure = cohortBatch + 1
+	const tenures = (cohortWaiters/processes + perTenure - 1) / perTenure
+	each := f["pass µs"]/1000 + millis(work)
+	return processes * (tenures + 1) * (perTenure*each + f["handoff µs"]/1000)
+}
+
+// lingeringPair measures one goroutine that locks and unlocks one name again and again.
+func (b *fixture) lingeringPair(c config) (*table, error) {
+	t := &table{
+		name:  "cohort pair",
+		about: []string{fmt.Sprintf("One goroutine locks and unlocks one name. Cohorts linger for %v.", cohortLinger)},
+		load:  "G",
+		columns: []column{
+			{"pairs/s", 0, median}, {"ratio", 2, median}, {"p50 µs", 2, median}, {"p99 µs", 2, median},
+			{"allocs", 1, median}, {"wire", 4, median},
+		},
+		ours: "dibs@linger",
+		bars: []bar{atLeast("ratio", 50)},
+	}
+	err := t.interleave(c.rounds, 1, "baseline", c.chosen("dibs", "dibs@linger"), func(peer string) (figures, string, error) {
+		return b.pairsOf(c, order{Peer: peer, Names: 1, Count: 1})
+	})
+	return t, err
+}

@@ -1,0 +1,39 @@
+package dibs_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// BenchmarkCohort measures a lock and unlock of one name that one goroutine, or 32, want,
+// without other processes.
+func BenchmarkCohort(b *testing.B) {
+	for name, goroutines := range map[string]int{"1": 1, "32": 32} {
+		b.Run(name, func(b *testing.B) {
+			c := dibs.New(memstore.New(), dibs.Cohort(32, 100*time.Millisecond))
+			defer c.Close()
+			b.ReportAllocs()
+			var workers sync.WaitGroup
+			for range goroutines {
+				workers.Go(func() {
+					for range b.N / goroutines {
+						l, err := c.Mutex("n").Lock(b.Context())
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := l.Unlock(); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			workers.Wait()
+		})
+	}
+}
