@@ -74,6 +74,7 @@ type cohort struct {
 
 	acquiring *acquireJob   // in progress, or nil
 	pause     time.Duration // before the next one, after a failure
+	releasing int           // store leases that are being released
 	reserving bool          // a request for fences is in progress
 	exhausted bool          // the store has issued no fence: the store lease must be released, not passed on
 	extended  bool          // a local lease has changed the TTL of the store lease
@@ -142,7 +143,7 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 	next := co.callers.first
 	switch {
 	case co.store == nil:
-		if next != nil && co.acquiring == nil {
+		if next != nil && co.acquiring == nil && co.releasing == 0 {
 			co.startAcquire(next)
 		}
 	case co.holder != nil || co.grantee != nil:
@@ -151,10 +152,7 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 		}
 		return nil
 	case co.mustRelease(now, next):
-		release, co.store = co.store, nil
-		if next != nil && co.acquiring == nil {
-			co.startAcquire(next)
-		}
+		return co.takeStoreLease()
 	case next == nil:
 		co.linger(now)
 		return nil
@@ -167,7 +165,43 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 	} else {
 		co.reserveFences()
 	}
+	return nil
+}
+
+// takeStoreLease returns the store lease, which the caller must release. The next one is
+// acquired after that: before it, the release would wait for the answer to the acquire.
+func (co *cohort) takeStoreLease() (release *lease) {
+	release, co.store = co.store, nil
+	co.releasing++
 	return release
+}
+
+// release releases a store lease.
+func (co *cohort) release(store *lease) error {
+	err := store.first.Unlock()
+	co.change(func() { co.releasing-- })
+	return err
+}
+
+// releaseLater releases a store lease in the background, if there is one. A failure is
+// repeated, and nobody is left who could be told.
+func (co *cohort) releaseLater(store *lease) {
+	if store == nil {
+		return
+	}
+	ran := co.c.work.run(func(context.Context) { _ = co.release(store) })
+	if !ran { // the client is closed, and has released it
+		go co.change(func() { co.releasing-- })
+	}
+}
+
+// change makes a change, and does what follows from it.
+func (co *cohort) change(do func()) {
+	co.mu.Lock()
+	do()
+	release := co.advance(co.c.clock.check())
+	co.mu.Unlock()
+	co.releaseLater(release)
 }
 
 // mustRelease reports whether a store lease that nobody holds must be released, and not be
@@ -222,24 +256,16 @@ func (co *cohort) endLinger() {
 	var release *lease
 	idle := co.store != nil && co.holder == nil && co.grantee == nil && co.callers.first == nil
 	if co.idle.isOver(idle, co.c.clock.check(), co.key.linger, co.endLinger) {
-		release, co.store = co.store, nil
-		co.removeIfUnused()
+		release = co.takeStoreLease()
 	}
 	co.mu.Unlock()
 	co.releaseLater(release)
 }
 
 func (co *cohort) removeIfUnused() {
-	if co.store == nil && co.callers.first == nil && co.acquiring == nil && co.holder == nil && co.grantee == nil {
+	if co.store == nil && co.callers.first == nil && co.acquiring == nil && co.releasing == 0 && co.holder == nil && co.grantee == nil {
 		co.removed = true
 		co.c.cohorts.remove(co.key)
-	}
-}
-
-// releaseLater releases a store lease in the background.
-func (co *cohort) releaseLater(store *lease) {
-	if store != nil {
-		co.c.work.run(func(context.Context) { _ = store.first.Unlock() }) // a failure is repeated, and nobody is left who could be told
 	}
 }
 
@@ -378,7 +404,7 @@ func (co *cohort) unlock(local *lease, now time.Duration) error {
 	if release == nil {
 		return nil
 	}
-	return release.first.Unlock()
+	return co.release(release)
 }
 
 // storeEnded ends the local lease that holds a store lease that has ended. A grantee that
@@ -421,7 +447,7 @@ func (co *cohort) localEnded(local, store *lease) {
 	co.mu.Unlock()
 	co.releaseLater(release)
 	if lost {
-		co.releaseLater(store)
+		co.c.work.run(func(context.Context) { _ = store.first.Unlock() })
 	}
 }
 
@@ -479,7 +505,7 @@ func (co *cohort) receive(q *caller, now time.Duration) *lease {
 
 // isContended reports whether it is known that others hold the lock or wait for it.
 func (co *cohort) isContended() bool {
-	return co.store != nil || co.acquiring != nil && co.acquiring.queued
+	return co.store != nil || co.releasing > 0 || co.acquiring != nil && co.acquiring.queued
 }
 
 // busy returns the error of a call that may not wait.
@@ -500,14 +526,6 @@ func (co *cohort) busy(q *caller, cause error) *BusyError {
 		e.Ahead += max(job.reply.Position-1, 0)
 	}
 	return e
-}
-
-// ticket returns the ticket of the cohort in the store's queue, or zero.
-func (co *cohort) ticket() uint64 {
-	if co.acquiring == nil {
-		return 0
-	}
-	return co.acquiring.reply.Ticket
 }
 
 func (co *cohort) hasCallers() bool {

@@ -187,7 +187,7 @@ func (q *caller) check(overdue, closed bool) (*lease, error) {
 	}
 	if known && q.hooks != nil && !q.hooks.queued {
 		busy := co.busy(q, nil)
-		queued := Queued{LockInfo: q.hooks.lockInfo(""), Holder: busy.Holder, Position: busy.Ahead + 1, Ticket: co.ticket()}
+		queued := Queued{LockInfo: q.hooks.lockInfo(""), Holder: busy.Holder, Position: busy.Ahead + 1}
 		defer q.callQueuedHook(queued)
 	}
 	co.mu.Unlock()

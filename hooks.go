@@ -87,7 +87,7 @@ type Queued struct {
 	LockInfo
 	Holder   string // the token of a holder; may be empty
 	Position int    // 1 is served next
-	Ticket   uint64 // waiters with a smaller ticket are served first
+	Ticket   uint64 // waiters with a smaller ticket are served first; zero with Cohort
 }
 
 // AcquireEnd is the event of a call that ends, with or without a lease.

@@ -191,7 +191,7 @@ func (h *lease) checkResize(m *RWMutex) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0:
+	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0 || h.isLocal():
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
 	case h.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", h.name))

@@ -25,6 +25,7 @@ const (
 	Known     Rule = "known"     // the store reports each holder on each of its names
 	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
 	Leftover  Rule = "left"      // nothing is left at the end
+	Batch     Rule = "batch"     // a cohort overtakes a waiter for one batch at most
 )
 
 // A Violation is a contradiction, with the operations that contradict each other.
@@ -54,6 +55,7 @@ func Check(h History) []Violation {
 		c.exclusion(name)
 		c.fences(name)
 		c.fifo(name)
+		c.batch(name)
 		c.busy(name)
 	}
 	for _, op := range h {
@@ -327,7 +329,9 @@ func (c *checker) fifo(name string) {
 			continue
 		}
 		m := fencePoint{op.Call.Order, op.Fences[slices.Index(op.Names, name)], op.Exclusive(), op, op}
-		calls = append(calls, m)
+		if op.Cohort == "" {
+			calls = append(calls, m) // see batch for the others
+		}
 		// A queue entry or a hand-off may expire and be replaced unnoticed, but not so
 		// soon, unless it was revoked.
 		if op.Ticket == 0 || c.revoked(op) || op.Return.At-op.Call.At >= min(driver.WaiterTTL, op.TTL) {
@@ -344,6 +348,43 @@ func (c *checker) fifo(name string) {
 	forEachOvertaken(queued, calls, false, func(a, b fencePoint) {
 		c.report(FIFO, name, "the first was queued before the second called, but was served after it", a.op, b.op)
 	})
+}
+
+// batch checks that a cohort serves its own calls in order, and that it lets calls overtake a
+// waiter of another client only as often as it may.
+func (c *checker) batch(name string) {
+	var cohorts, waiters []*Op
+	for _, op := range c.takes[name] {
+		switch {
+		case op.Err != nil || c.revoked(op):
+		case op.Cohort != "":
+			cohorts = append(cohorts, op)
+		case op.Ticket != 0 && op.Exclusive() && len(op.Names) == 1:
+			waiters = append(waiters, op)
+		}
+	}
+	overtakes := func(first, second *Op) bool {
+		return first.Queued.Order != 0 && first.Queued.Before(second.Call) && second.Fences[0] < first.Fences[0]
+	}
+	for _, first := range cohorts {
+		for _, second := range cohorts {
+			if first.Cohort == second.Cohort && overtakes(first, second) {
+				c.report(Batch, name, "the first was queued before the second of the same cohort called, but was served after it", first, second)
+			}
+		}
+	}
+	for _, first := range waiters {
+		count := make(map[string]int)
+		for _, second := range cohorts {
+			if !overtakes(first, second) {
+				continue
+			}
+			count[second.Cohort]++
+			if second.MostPasses > 0 && count[second.Cohort] > second.MostPasses {
+				c.report(Batch, name, fmt.Sprintf("the first was overtaken by %d calls of one cohort", count[second.Cohort]), first, second)
+			}
+		}
+	}
 }
 
 // revoked reports whether the lease of an Acquire may have been revoked on any of its

@@ -66,6 +66,8 @@ type Op struct {
 	Fences        []uint64 // one for each of Names
 	Ticket        uint64   // position in the queue; 0 if none was reported
 	Queued        Moment   // when the ticket was reported
+	Cohort        string   // the client, if its calls for the name share leases; else empty
+	MostPasses    int      // passes of its cohort while others wait; 0: not known
 
 	Revoked bool     // of Revoke: the result
 	Tokens  []string // of Inspect: holders; of Final: holders and waiters

@@ -17,6 +17,10 @@ type Plan struct {
 	Prefix      string // of all names
 	ReuseTokens bool   // workers reuse tokens, and clients extend leases of others
 	KeepClients bool   // clients are closed at the end only, after all late messages have arrived
+
+	Cohorts bool          // clients have cohorts, with batches of 1 to 4
+	Linger  time.Duration // of every second client, with Cohorts
+	Instant bool          // messages take no time, so the number of passes is exact
 }
 
 func (p Plan) withDefaults() Plan {

@@ -43,7 +43,7 @@ func Record(ctx context.Context, store driver.Store, plan Plan) (History, error)
 	plan = plan.withDefaults()
 	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
-		r.clients = append(r.clients, &clientRef{client: r.open(), closable: i%2 == 1})
+		r.clients = append(r.clients, &clientRef{index: i, client: r.open(i), closable: i%2 == 1})
 	}
 	var group sync.WaitGroup
 	for i := range plan.Workers {
@@ -75,6 +75,7 @@ type runner struct {
 
 // A clientRef refers to a client, which is replaced when it is closed.
 type clientRef struct {
+	index    int
 	closable bool
 
 	mu         sync.Mutex
@@ -103,7 +104,17 @@ func (s *clientRef) replace(c *dibs.Client) *dibs.Client {
 	return old
 }
 
-func (r *runner) open() *dibs.Client { return dibs.New(r.store, dibs.TTL(longTTL)) }
+func (r *runner) open(index int) *dibs.Client {
+	options := []dibs.Option{dibs.TTL(longTTL)}
+	if r.plan.Cohorts {
+		linger := time.Duration(index%2) * r.plan.Linger
+		options = append(options, dibs.Cohort(batchOf(index), linger))
+	}
+	return dibs.New(r.store, options...)
+}
+
+// batchOf returns the batch of the cohorts of a client.
+func batchOf(index int) int { return 1 + index%4 }
 
 // contend lets many clients queue for a held name and give up, so that each run ends with
 // operations that could leave something behind.
@@ -190,7 +201,7 @@ func (w *worker) run(steps int) {
 
 // close replaces the client, and closes the old one while other workers are using it.
 func (w *worker) close(label string) {
-	old := w.ref.replace(w.open())
+	old := w.ref.replace(w.open(w.ref.index))
 	op := w.rec.Call(Op{Verb: Close, Label: label})
 	w.rec.Return(op, old.Close())
 }
@@ -222,6 +233,12 @@ func (w *worker) acquire(s step, label string) {
 		Verb: Acquire, Label: label, Names: s.names, Weight: s.weight, Limit: s.limit,
 		Try: s.waitMode == try || s.waitMode == attempts, TTL: max(s.ttl, s.minHold), MinHold: s.minHold,
 	})
+	if w.plan.Cohorts && s.usesCohort() {
+		op.Cohort = fmt.Sprintf("%d.%d", w.ref.index, before)
+		if w.plan.Instant {
+			op.MostPasses = batchOf(w.ref.index)
+		}
+	}
 	lease, err := w.lock(c, s, op)
 	w.rec.Return(op, err)
 	if err != nil {
@@ -230,6 +247,11 @@ func (w *worker) acquire(s step, label string) {
 	op.Token, op.Fences = lease.Token(), fences(lease, s.names)
 	a := activity{worker: w, client: c, lease: lease, acquire: op, step: s}
 	a.work()
+}
+
+// usesCohort reports whether a client with cohorts serves the step by one.
+func (s step) usesCohort() bool {
+	return s.primitive == mutex && s.token == "" && s.minHold == 0 && !s.expires && s.waitMode != attempts
 }
 
 func fences(lease *dibs.Lease, names []string) (all []uint64) {
