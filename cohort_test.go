@@ -21,6 +21,7 @@ import (
 type entry struct {
 	who   string
 	fence uint64
+	token string
 }
 
 // A workplace is a critical section that records who enters it, and checks that nobody is
@@ -38,7 +39,7 @@ func (w *workplace) enter(who string, l *dibs.Lease, work time.Duration) {
 		w.t.Error("two holders at once")
 	}
 	w.mu.Lock()
-	w.entries = append(w.entries, entry{who, l.Fence()})
+	w.entries = append(w.entries, entry{who, l.Fence(), l.Token()})
 	w.mu.Unlock()
 	time.Sleep(work)
 	w.inside.Add(-1)
@@ -206,6 +207,36 @@ func TestCohortPassSendsNothing(t *testing.T) {
 	})
 }
 
+// No lease has a fence that the store has not issued so far.
+func TestCohortFences(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		var issued atomic.Uint64
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				reply, err := s.Acquire(ctx, c)
+				issued.Store(max(issued.Load(), reply.Fence))
+				return reply, err
+			}
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				reply, err := s.Resize(ctx, c)
+				issued.Store(max(issued.Load(), reply.Fence))
+				return reply, err
+			}
+		})
+		a := open(t, f, dibs.Cohort(32, time.Second))
+		last := uint64(0)
+		for range 5000 {
+			l := lock(t, a, "n")
+			if l.Fence() <= last || l.Fence() > issued.Load() {
+				t.Fatalf("fence %d after %d, while the store has issued %d", l.Fence(), last, issued.Load())
+			}
+			last = l.Fence()
+			wantErr(t, l.Unlock())
+		}
+	})
+}
+
 func TestCohortLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -306,8 +337,8 @@ func TestCohortMaxHold(t *testing.T) {
 			t.Errorf("lost: %v", l.Err())
 		}
 		time.Sleep(time.Second)
-		if got := w.order(); got != "next" {
-			t.Errorf("served: %q", got)
+		if got := w.order(); got != "next" || w.entries[0].token == l.Token() {
+			t.Errorf("served: %q, with the token of the lost lease: %v", got, w.entries[0].token == l.Token())
 		}
 		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); released || err != nil {
 			t.Errorf("the token is still in use: %v", err)

@@ -1,0 +1,40 @@
+package dibs
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A store lease that has expired is not passed on, even if the scheduler has not ended it so
+// far, as after a process was stopped.
+func TestCohortExpiredUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memstore.New(), Cohort(8, time.Second))
+		defer c.Close()
+		lock := func() *Lease {
+			l, err := c.Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		first := lock()
+		store := first.h.storeLease()
+		if err := first.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		store.mu.Lock()
+		store.deadline = c.clock.now()
+		store.mu.Unlock()
+		second := lock()
+		if second.h.storeLease() == store || second.Err() != nil {
+			t.Error("a call got a lease that had expired")
+		}
+		if err := second.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
