@@ -19,6 +19,7 @@ import (
 //	minhold=1m         MinHold
 //	maxhold=1h         MaxHold
 //	attempts=5/200ms   Attempts(5, 200*time.Millisecond)
+//	cohort=32/1s       Cohort(32, time.Second)
 //	label=web          Label
 //	norenew            NoRenew
 //	reentrant          Reentrant
@@ -69,24 +70,24 @@ func parseOption(key, value string, hasValue bool) (Option, error) {
 		}
 		return duration(d), nil
 	case key == "attempts":
-		return parseAttempts(value)
+		return parsePair(value, "5/200ms", Attempts)
+	case key == "cohort":
+		return parsePair(value, "32/1s", Cohort)
 	case key == "label" && value == "":
 		return nil, optionError("empty")
 	case key == "label":
 		return Label(value), nil
 	}
-	return nil, optionError("unknown; want ttl, wait, timeout, minhold, maxhold, attempts, label, norenew or reentrant")
+	return nil, optionError("unknown; want ttl, wait, timeout, minhold, maxhold, attempts, cohort, label, norenew or reentrant")
 }
 
-func parseAttempts(value string) (Option, error) {
-	number, pause, _ := strings.Cut(value, "/")
+// parsePair parses a number and a duration, as in the example.
+func parsePair(value, example string, option func(int, time.Duration) Option) (Option, error) {
+	number, text, _ := strings.Cut(value, "/")
 	n, err := strconv.Atoi(number)
-	if err != nil {
-		return nil, optionError(`want a number and a pause, such as "5/200ms"`)
+	d, err2 := time.ParseDuration(text)
+	if err != nil || err2 != nil {
+		return nil, optionError("want a number and a duration, such as " + strconv.Quote(example))
 	}
-	every, err := time.ParseDuration(pause)
-	if err != nil {
-		return nil, optionError(`want a number and a pause, such as "5/200ms"`)
-	}
-	return Attempts(n, every), nil
+	return option(n, d), nil
 }

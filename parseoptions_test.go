@@ -21,6 +21,13 @@ func TestParseOptions(t *testing.T) {
 		if h := state.Holders[0]; h.Label != "web" || h.Remaining != time.Minute { // MinHold outlives a crash
 			t.Errorf("%+v, want label web for 1m", h)
 		}
+		cohort, err := dibs.ParseOptions("cohort=32/1s")
+		wantErr(t, err)
+		a := open(t, s, cohort...)
+		wantErr(t, lock(t, a, "lingering").Unlock())
+		if _, err := a.Mutex("lingering").TryLock(t.Context(), dibs.Token("other")); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("a lease of a cohort does not linger: %v", err)
+		}
 		wait, err := dibs.ParseOptions("wait=3s")
 		wantErr(t, err)
 		attempts, err := dibs.ParseOptions("attempts=5/200ms")
@@ -46,9 +53,12 @@ func TestParseOptionsRejects(t *testing.T) {
 		"ttl=20s wait=1s ttl=30s":          `"ttl" is given twice`,
 		"wait=-1s":                         `negative`,
 		"wait=1s attempts=3/1s":            `one or the other`,
-		"attempts=3":                       `want a number and a pause`,
+		"attempts=3":                       `want a number and a duration`,
 		"attempts=0/1s":                    `less than 1`,
-		"attempts=x/1s":                    `want a number and a pause`,
+		"attempts=x/1s":                    `want a number and a duration`,
+		"cohort=32":                        `want a number and a duration`,
+		"cohort=-1/1s":                     `not within 0 to 1000000`,
+		"cohort=8/20s":                     `a third of the TTL`,
 		"minhold=1h maxhold=1m":            `below its MinHold`,
 		"timeout=1us":                      `below 1ms`,
 		"norenew=true":                     `"norenew": takes no value`,
