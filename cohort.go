@@ -138,7 +138,8 @@ func (all *cohorts) remove(key cohortKey) {
 // that the caller must release, or nil. The caller holds the lock.
 func (co *cohort) advance(now time.Duration) (release *lease) {
 	if co.store != nil && !co.store.isHeld(now) {
-		co.store = nil // storeEnded follows, or has no local lease to end
+		// It must be ended, not forgotten: a late answer could still extend it.
+		return co.takeStoreLease()
 	}
 	next := co.callers.first
 	switch {

@@ -26,6 +26,7 @@ func TestCohortExpiredUnnoticed(t *testing.T) {
 		if err := first.Unlock(); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // until its fences are there, which extends the lease
 		store.mu.Lock()
 		store.deadline = c.clock.now()
 		store.mu.Unlock()

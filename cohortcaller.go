@@ -68,12 +68,15 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 	}
 	defer q.c.work.done()
 	q.co = q.c.cohorts.locked(q.c, cohortKey{name: w.name, ttl: q.settings.ttl, linger: q.settings.linger, batch: q.settings.batch})
-	if q.isTry() && !q.co.isIdle(q.begin) {
-		err := q.busyBeforeTry()
-		if err != nil {
-			return nil, err
+	if q.isTry() {
+		q.co.releaseLater(q.co.advance(q.begin)) // if it has expired
+		if !q.co.isIdle(q.begin) {
+			err := q.busyBeforeTry()
+			if err != nil {
+				return nil, err
+			}
+			return q.acquireDirectly(w)
 		}
-		return q.acquireDirectly(w)
 	}
 	h, err := q.join()
 	if err != nil {
