@@ -359,10 +359,27 @@ func (c plainConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd
 	c.Conn.Do(ctx, until, cmds, replies)
 }
 
-func openPlain(t *testing.T, server *redistest.Server, do func(cmds []redisconn.Cmd, replies []redisconn.Reply)) *redisstore.Store {
+func openPlain(t *testing.T, server *redistest.Server, do func(cmds []redisconn.Cmd, replies []redisconn.Reply), options ...redisstore.Option) *redisstore.Store {
 	conn := redistest.Dial(server.Addr())
 	t.Cleanup(conn.Close)
-	return redisstore.New(plainConn{conn, do})
+	return redisstore.New(plainConn{conn, do}, options...)
+}
+
+// Only scripts inspect names of a cluster, and those whose keys are not strings.
+func TestInspectAllByScriptOnly(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		server  *redistest.Server
+		options []redisstore.Option
+	}{
+		"cluster":  {redistest.StartClusterNode(t), []redisstore.Option{redisstore.Sharded()}},
+		"redisson": {redistest.Start(t), []redisstore.Option{redisstore.Redisson(), redisstore.Prefix("redisson:")}},
+	} {
+		p := newClient(t, openPlain(t, c.server, func(cmds []redisconn.Cmd, _ []redisconn.Reply) {
+			t.Errorf("%s: sent %q", what, cmds[0].Args)
+		}, c.options...))
+		p.wantHeld(p.holdMany(3))
+	}
 }
 
 // The script inspects the names whose plain commands failed.
