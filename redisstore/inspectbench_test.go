@@ -19,8 +19,8 @@ import (
 
 // BenchmarkInspectAll inspects 10,000 held names. Half of the leases were extended, and 1,000
 // requests wait for 200 of the names. Beside the time of the client it reports for one
-// InspectAll: the CPU time of the server, in all and for each name, the time of scripts, and
-// that of other commands, also of those in scripts. Then the longest command, if one took
+// InspectAll the CPU time of the server, in all and for each name. Of that, the time of scripts,
+// and the time of other commands, in scripts or not. Then the longest command, if one took
 // 0.2 ms, and the longest round trip of another client. "poll" is one of a dashboard, which
 // lists the names first. "by script" is the baseline: it inspects the same keys, but a store
 // without a prefix uses no plain commands.
