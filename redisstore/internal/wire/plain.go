@@ -25,8 +25,8 @@ func (f Format) AppendPlain(cmds []redisconn.Cmd, name string) []redisconn.Cmd {
 }
 
 // ParsePlain reads the replies to the commands of AppendPlain. The state has no fence
-// high-water mark. Only inspect can return the state if ok is false: the name has a queue,
-// shared holders or a value that dibs did not write, or it changed between two commands.
+// high-water mark. If ok is false, only inspect can return the state. Then the name has a
+// queue, shared holders or a value that dibs did not write, or it changed meanwhile.
 func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok bool) {
 	for _, r := range replies {
 		if r.Err != nil {
