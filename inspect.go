@@ -88,7 +88,7 @@ const listBatch = 500
 //
 // The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects up to 500 names
 // together, and each such step takes at most one operation timeout. The states are not of one
-// moment. Locks of other libraries are yielded, too: State.Foreign describes them. A name whose
+// moment, and State.Fence may be zero: Inspect returns it. Locks of other libraries are yielded, too: State.Foreign describes them. A name whose
 // key holds data of another type is left out. An error is the last thing that List yields.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {

@@ -129,6 +129,8 @@ type Store interface {
 	// few round trips as possible, and keeps the server busy for a few milliseconds at a
 	// time at most. The states are not of one moment. A name whose key holds a value of
 	// another type is no error here: its State has the description of the WrongTypeError.
+	// State.Fence may be zero, which means unknown. The fences of the holders are those of
+	// Inspect.
 	InspectAll(ctx context.Context, names []string) ([]State, error)
 
 	// List returns the held names that match a glob (*, ?, [a-z], \ to quote), in no
@@ -274,7 +276,7 @@ type State struct {
 	Holding int      // the number of all holders
 	Waiters []Waiter // the first 100, in the order of service
 	Waiting int      // the number of all waiters
-	Fence   uint64   // no fence granted on this name is larger
+	Fence   uint64   // no fence granted on this name is larger; of InspectAll, zero if unknown
 
 	// Foreign is set if the lock key holds a value that dibs did not write, and nil in a
 	// store that has no such values. If the value is a string, its only Holder has it as

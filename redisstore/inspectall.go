@@ -20,17 +20,21 @@ const (
 	inspectsAtOnceSharded = 64
 )
 
-// InspectAll implements driver.Store. One call of the script inspects up to a hundred names,
-// on a cluster those of one slot. In Redisson mode it inspects one name. So do the calls for
-// names whose keys hold values of other types. If ctx has no deadline, each call is bounded
-// by driver.OperationTimeout. InspectAll ends with its first error.
+// InspectAll implements driver.Store. It reads exclusive holders without waiters by plain
+// commands, a hundred names in a round trip. One call of the script inspects up to a hundred
+// of the others, on a cluster those of one slot. In Redisson mode it inspects one name. So do
+// the calls for names whose keys hold values of other types. If ctx has no deadline, each call
+// is bounded by driver.OperationTimeout. InspectAll ends with its first error.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
 		if err := s.check(name); err != nil {
 			return nil, err
 		}
 	}
-	all := inspection{s: s, names: names, states: make([]driver.State, len(names)), alone: make([]bool, len(names))}
+	all := inspection{s: s, names: names, states: make([]driver.State, len(names)), known: make([]bool, len(names)), alone: make([]bool, len(names))}
+	if s.plain() {
+		all.inspectPlain(ctx)
+	}
 	if err := all.inspectTogether(ctx); err != nil {
 		return nil, err
 	}
@@ -46,6 +50,7 @@ type inspection struct {
 	s      *Store
 	names  []string
 	states []driver.State
+	known  []bool // names whose states are set
 	alone  []bool // names that need a call of their own
 }
 
@@ -70,10 +75,13 @@ func (a *inspection) inspectTogether(ctx context.Context) error {
 	})
 }
 
-// batches divides the names into those that one script call inspects, as indices.
+// batches divides the names that are not known into those that one script call inspects, as indices.
 func (a *inspection) batches() (batches [][]int) {
 	bySlot := make(map[int][]int)
 	for i, name := range a.names {
+		if a.known[i] {
+			continue
+		}
 		at := 0
 		if a.s.format.Sharded {
 			at = a.s.format.Slot(name)

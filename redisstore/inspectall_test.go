@@ -5,17 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // A stateWriter writes the keys of names, each with a random state that stays the same for an
@@ -212,8 +215,9 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 }
 
 // fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+// InspectAll may omit the fence high-water mark.
 func fieldsOf(s driver.State) []any {
-	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
+	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Foreign, len(s.Nodes)}
 }
 
 // roundTimes returns a state without what changes from one call to the next.
@@ -242,24 +246,64 @@ func roundTimes(s driver.State) driver.State {
 	return s
 }
 
-// A mutex without waiters costs four commands, and a tenth of one that looks for queues.
-func TestCommandsOfInspectAll(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	p := newClient(t, open(t, server))
-	const count = 200
-	var names []string
+// holdMany holds names, with tokens that have the form of dibs.
+func (p *testClient) holdMany(count int) (names []string) {
+	p.client = "host:77:kFLLirqc6sneINPI"
 	for i := range count {
 		c := p.request(fmt.Sprintf("n%d", i))
 		p.mustAcquire(c)
 		names = append(names, c.Name)
 	}
-	inspect := func() {
-		states, err := p.s.InspectAll(t.Context(), names)
-		if err != nil || len(states) != len(names) || states[count-1].Holding != 1 {
-			t.Fatalf("%d states, %v", len(states), err)
+	return names
+}
+
+// wantHeld inspects names that are all held.
+func (p *testClient) wantHeld(names []string) {
+	p.t.Helper()
+	states, err := p.s.InspectAll(p.t.Context(), names)
+	if err != nil || len(states) != len(names) {
+		p.t.Fatalf("%d states, %v: want %d", len(states), err, len(names))
+	}
+	for i, s := range states {
+		if s.Name != names[i] || s.Holding != 1 || s.Holders[0].Remaining <= 0 {
+			p.t.Fatalf("%+v, want that %q is held", s, names[i])
 		}
 	}
+}
+
+// A mutex without waiters costs four commands, and no script. The script inspects the others.
+func TestCommandsOfInspectAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server))
+	const count = 201
+	names := p.holdMany(count)
+	inspect := func() { p.wantHeld(names) }
+	p.inspect("n") // loads the script
+	if all, runs := countCommands(t, server, inspect); all != 4*count || runs != 0 {
+		t.Errorf("%d commands and %d scripts, want %d and none", all, runs, 4*count)
+	}
+	p.mustWait(p.request("n7"))
+	reader := p.request("shared")
+	reader.Limit = 2
+	p.mustAcquire(reader)
+	names = append(names, "shared")
+	// TIME, EXISTS, and for each name: the high-water mark and the lock; then the queue.
+	const inner = 2 + 2*2 + (3 + 1) + (1 + 3 + 1)
+	if all, runs := countCommands(t, server, inspect); all != 4*(count+1)+inner || runs != 1 {
+		t.Errorf("with a queue and a reader: %d commands and %d scripts, want %d and one", all, runs, 4*(count+1)+inner)
+	}
+}
+
+// Where names may be those of data, a mutex without waiters costs four commands of the script,
+// and a tenth of one that looks for queues.
+func TestCommandsOfInspectAllByScript(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	const count = 200
+	names := p.holdMany(count)
+	inspect := func() { p.wantHeld(names) }
 	inspect() // loads the script
 	const perCall = 1 + 100*4 + 10
 	if each, runs := countCommands(t, server, inspect); each != perCall || runs != 2 {
@@ -270,12 +314,120 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	if each, runs := countCommands(t, server, inspect); each != perCall+(group+1)/2 || runs != 2 {
 		t.Errorf("with a waiter: %d commands in each of %d calls", each, runs)
 	}
-	server.MustCmd(t, "SADD", "lock:n3x", "data")
+	server.MustCmd(t, "SADD", "n3x", "data")
 	names = slices.Insert(names, 3, "n3x")
-	inspect()       // loads the script describe
+	inspectSome := func() {
+		if states, err := p.s.InspectAll(t.Context(), names); err != nil || states[3].Holding != 0 || states[count].Holding != 1 {
+			t.Errorf("%d states, %v", len(states), err)
+		}
+	}
+	inspectSome()   // loads the script describe
 	const alone = 2 // inspect, and describe
-	if _, runs := countCommands(t, server, inspect); runs != (count+1+99)/100+alone {
+	if _, runs := countCommands(t, server, inspectSome); runs != (count+1+99)/100+alone {
 		t.Errorf("with a key of another type: %d calls", runs)
+	}
+}
+
+// A value that no lock has is data. From then on the store reads no whole values.
+func TestInspectAllReadsNoDataAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server))
+	names := p.holdMany(3)
+	inspect := func() { p.wantHeld(names) }
+	const size = 4097 // one byte more than a token has
+	server.MustCmd(t, "SET", "lock:data", strings.Repeat("x", size), "PX", "3600000")
+	names = append(names, "data")
+	inspect()
+	const perCall = 1 + 4*4 + 1
+	if all, runs := countCommands(t, server, inspect); all != perCall || runs != 1 {
+		t.Errorf("%d commands and %d scripts, want the %d of one script", all, runs, perCall)
+	}
+}
+
+// A plainConn handles commands that are no scripts in its own way.
+type plainConn struct {
+	redisconn.Conn
+	do func(cmds []redisconn.Cmd, replies []redisconn.Reply)
+}
+
+func (c plainConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if cmds[0].Script == nil {
+		c.do(cmds, replies)
+		return
+	}
+	c.Conn.Do(ctx, until, cmds, replies)
+}
+
+func openPlain(t *testing.T, server *redistest.Server, do func(cmds []redisconn.Cmd, replies []redisconn.Reply), options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(server.Addr())
+	t.Cleanup(conn.Close)
+	return redisstore.New(plainConn{conn, do}, options...)
+}
+
+// Only scripts inspect names of a cluster, and those whose keys are not strings.
+func TestInspectAllByScriptOnly(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		server  *redistest.Server
+		options []redisstore.Option
+	}{
+		"cluster":  {redistest.StartClusterNode(t), []redisstore.Option{redisstore.Sharded()}},
+		"redisson": {redistest.Start(t), []redisstore.Option{redisstore.Redisson(), redisstore.Prefix("redisson:")}},
+	} {
+		p := newClient(t, openPlain(t, c.server, func(cmds []redisconn.Cmd, _ []redisconn.Reply) {
+			t.Errorf("%s: sent %q", what, cmds[0].Args)
+		}, c.options...))
+		p.wantHeld(p.holdMany(3))
+	}
+}
+
+// The script inspects the names whose plain commands failed.
+func TestInspectAllWithoutPlainCommands(t *testing.T) {
+	t.Parallel()
+	for what, failure := range map[string]error{"refused": redisconn.ServerError("NOPERM no get"), "broken": io.ErrUnexpectedEOF} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			var failed atomic.Int32
+			p := newClient(t, openPlain(t, server, func(_ []redisconn.Cmd, replies []redisconn.Reply) {
+				failed.Add(1)
+				for i := range replies {
+					replies[i].Err = failure
+				}
+			}))
+			p.wantHeld(p.holdMany(300))
+			if failed.Load() == 0 {
+				t.Error("no plain commands were sent")
+			}
+		})
+	}
+}
+
+// InspectAll returns when its context ends, although the Conn does not.
+func TestInspectAllDoesNotWaitForConn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	called, over := make(chan struct{}, 10), make(chan struct{})
+	defer close(over)
+	p := newClient(t, openPlain(t, server, func([]redisconn.Cmd, []redisconn.Reply) {
+		called <- struct{}{}
+		<-over
+	}))
+	names := p.holdMany(3)
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
+	go func() {
+		_, err := p.s.InspectAll(ctx, names)
+		returned <- err
+	}()
+	<-called
+	cancel()
+	select {
+	case err := <-returned:
+		wantIs(t, "a context that has ended", err, context.Canceled)
+	case <-time.After(generous):
+		t.Fatal("InspectAll does not return")
 	}
 }
 

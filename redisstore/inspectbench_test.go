@@ -13,28 +13,53 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/redisstore"
 )
 
 // BenchmarkInspectAll inspects 10,000 held names. Half of the leases were extended, and 1,000
 // requests wait for 200 of the names. Beside the time of the client it reports for one
-// InspectAll: the time of all scripts and the CPU time of the server, and the time for each
-// name. Then the longest call, if one took 0.2 ms, and the longest round trip of another client.
+// InspectAll the CPU time of the server, in all and for each name. Of that, the time of scripts,
+// and the time of other commands, in scripts or not. Then the longest command, if one took
+// 0.2 ms, and the longest round trip of another client. "poll" is one of a dashboard, which
+// lists the names first. "by script" is the baseline: it inspects the same keys, but a store
+// without a prefix uses no plain commands.
 func BenchmarkInspectAll(b *testing.B) {
+	const prefix = "lock:"
 	server := redistest.Start(b)
-	b.Run("one server", func(b *testing.B) { benchmarkInspectAll(b, open(b, server), server) })
+	s, bare := open(b, server, redisstore.Prefix(prefix)), open(b, server, redisstore.Prefix(""))
+	names := fillForBenchmark(b, s)
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = prefix + name
+	}
+	b.Run("one server", func(b *testing.B) { benchmarkInspectAll(b, server, len(names), inspecting(b, s, names)) })
+	b.Run("by script", func(b *testing.B) { benchmarkInspectAll(b, server, len(names), inspecting(b, bare, keys)) })
+	b.Run("poll", func(b *testing.B) {
+		benchmarkInspectAll(b, server, len(names), func() {
+			states, err := watch.Poller{Store: s, Timeout: generous}.Matching(context.Background(), "*")
+			if err != nil || len(states) != len(names) {
+				b.Fatalf("%d states, %v", len(states), err)
+			}
+		})
+	})
 	node := redistest.StartClusterNode(b)
-	b.Run("cluster", func(b *testing.B) { benchmarkInspectAll(b, open(b, node, redisstore.Sharded()), node) })
+	sharded := open(b, node, redisstore.Sharded())
+	fillForBenchmark(b, sharded)
+	b.Run("cluster", func(b *testing.B) { benchmarkInspectAll(b, node, len(names), inspecting(b, sharded, names)) })
 }
 
-func benchmarkInspectAll(b *testing.B, s *redisstore.Store, server *redistest.Server) {
-	names := fillForBenchmark(b, s)
-	inspect := func() {
+// inspecting returns a function that inspects names.
+func inspecting(b *testing.B, s *redisstore.Store, names []string) func() {
+	return func() {
 		states, err := s.InspectAll(context.Background(), names)
 		if err != nil || len(states) != len(names) || len(states[0].Holders) != 1 {
 			b.Fatalf("%d states, %v", len(states), err)
 		}
 	}
+}
+
+func benchmarkInspectAll(b *testing.B, server *redistest.Server, names int, inspect func()) {
 	inspect() // loads the script
 	// To log the commands in the scripts, too, would cost more than the commands.
 	const slow = 200 // µs
@@ -49,14 +74,18 @@ func benchmarkInspectAll(b *testing.B, s *redisstore.Store, server *redistest.Se
 	}
 	b.StopTimer()
 	longest := longestTrip()
-	calls, total := scriptTime(b, server)
-	b.ReportMetric(milliseconds(total)/float64(b.N), "server-ms/op")
-	b.ReportMetric(milliseconds(cpuTime(b, server)-cpu)/float64(b.N), "server-cpu-ms/op")
-	b.ReportMetric(milliseconds(total)*1000/float64(b.N*len(names)), "server-µs/name")
-	b.ReportMetric(float64(calls)/float64(b.N), "calls/op")
-	if took := logged(b, server, "EVALSHA"); len(took) > 0 {
-		b.ReportMetric(milliseconds(took[len(took)-1]), "max-call-ms")
+	used := milliseconds(cpuTime(b, server)-cpu) / float64(b.N)
+	b.ReportMetric(used, "server-cpu-ms/op")
+	b.ReportMetric(used*1000/float64(names), "server-cpu-µs/name")
+	b.ReportMetric(milliseconds(commandTime(b, server, "evalsha"))/float64(b.N), "scripts-ms/op")
+	b.ReportMetric(milliseconds(commandTime(b, server, "scan", "exists", "get", "hget", "pttl"))/float64(b.N), "commands-ms/op")
+	var slowest time.Duration
+	for _, command := range []string{"EVALSHA", "SCAN"} {
+		if took := logged(b, server, command); len(took) > 0 {
+			slowest = max(slowest, took[len(took)-1])
+		}
 	}
+	b.ReportMetric(milliseconds(slowest), "max-call-ms")
 	b.ReportMetric(milliseconds(longest), "max-other-ms")
 }
 
@@ -135,18 +164,18 @@ func watchRoundTrips(b *testing.B, server *redistest.Server) (longest func() tim
 	return func() time.Duration { cancel(); return <-found }
 }
 
-var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`)
+var commandTimes = regexp.MustCompile(`cmdstat_([^:]+):calls=\d+,usec=(\d+)`)
 
-// scriptTime returns how many scripts a server has run, and for how long.
-func scriptTime(b *testing.B, server *redistest.Server) (calls int, total time.Duration) {
+// commandTime returns for how long a server has executed some commands.
+func commandTime(b *testing.B, server *redistest.Server, commands ...string) (total time.Duration) {
 	text, _ := server.MustCmd(b, "INFO", "commandstats").(string)
-	m := scriptCalls.FindStringSubmatch(text)
-	if m == nil {
-		b.Fatalf("no scripts in %s", text)
+	for _, m := range commandTimes.FindAllStringSubmatch(text, -1) {
+		if slices.Contains(commands, m[1]) {
+			micros, _ := strconv.Atoi(m[2])
+			total += time.Duration(micros) * time.Microsecond
+		}
 	}
-	calls, _ = strconv.Atoi(m[1])
-	micros, _ := strconv.Atoi(m[2])
-	return calls, time.Duration(micros) * time.Microsecond
+	return total
 }
 
 var cpuTimes = regexp.MustCompile(`used_cpu_(?:sys|user):([\d.]+)`)

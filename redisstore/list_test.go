@@ -30,7 +30,7 @@ func setForeignKeys(t testing.TB, server *redistest.Server, n int) {
 func TestListBesideForeignKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	const foreign, step = 20_000, 500
+	const foreign, step = 20_000, 1000
 	setForeignKeys(t, server, foreign)
 	p := newClient(t, open(t, server))
 	for i := range 10 {

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -29,6 +30,7 @@ type Store struct {
 	replicas *replication // replicas that must have a write, or nil
 	mixed    mixedNames
 	releases releases
+	hasData  atomic.Bool // a lock key has a value that is too long for a lock: see plain
 }
 
 var _ driver.Voter = (*Store)(nil)
