@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -59,20 +60,14 @@ func changes(t *testing.T, server *redistest.Server) int {
 	return n
 }
 
-// olderServer makes a script see a server before 7.0, without the option GT.
-const olderServer = `local server = redis
-local redis = { pcall = server.pcall }
-function redis.call(command, ...)
-  if command == 'PEXPIRE' and select('#', ...) ~= 2 then error('ERR wrong number of arguments') end
-  return server.call(command, ...)
-end
-`
+//go:embed testdata/before_7_0.lua
+var before7 string
 
 // The TTL of a lock is raised and never lowered, and the record lives as long, on servers
 // with and without the option GT.
 func TestExtendRaisesTheTTL(t *testing.T) {
 	t.Parallel()
-	for server, script := range map[string]string{"since 7.0": "", "before 7.0": olderServer} {
+	for server, script := range map[string]string{"since 7.0": "", "before 7.0": before7} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
