@@ -316,6 +316,34 @@ func TestCohortLoss(t *testing.T) {
 	}
 }
 
+// A process that dies in the middle of a block of fences blocks the name for one TTL, and the
+// next holder has a larger fence than all its leases.
+func TestCohortCrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		a, b := open(t, f, dibs.Cohort(8, time.Second), dibs.TTL(10*time.Second)), open(t, s)
+		var last uint64
+		for range 100 {
+			l := lock(t, a, "n")
+			last = l.Fence()
+			wantErr(t, l.Unlock())
+		}
+		synctest.Wait()
+		f.hangAll()
+		time.AfterFunc(time.Minute, f.heal) // Close must end
+		begin := time.Now()
+		l := lock(t, b, "n")
+		if took := time.Since(begin); took > 10*time.Second+50*time.Millisecond {
+			t.Errorf("the name was blocked for %v", took)
+		}
+		if l.Fence() <= last {
+			t.Errorf("fence %d after %d", l.Fence(), last)
+		}
+		wantErr(t, l.Unlock())
+		time.Sleep(2 * time.Minute)
+	})
+}
+
 // MaxHold ends one lease. Its token is then not used any more.
 func TestCohortMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
