@@ -154,6 +154,8 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 		return nil
 	case co.mustRelease(now, next):
 		return co.takeStoreLease()
+	case co.left == 0 && next != nil: // until the store has said whether another process waits
+		return nil
 	case next == nil:
 		co.linger(now)
 		return nil
@@ -208,7 +210,7 @@ func (co *cohort) change(do func()) {
 // mustRelease reports whether a store lease that nobody holds must be released, and not be
 // passed to the next caller, which may be nil.
 func (co *cohort) mustRelease(now time.Duration, next *caller) bool {
-	wanted, nobody := co.store.waiting()
+	wanted, nobody, asking := co.store.waiting()
 	switch {
 	case next == nil && (wanted || co.key.linger == 0):
 		return true
@@ -218,7 +220,7 @@ func (co *cohort) mustRelease(now time.Duration, next *caller) bool {
 		co.left = co.key.batch
 		return false
 	}
-	return co.left == 0 && next != nil
+	return co.left == 0 && next != nil && !asking
 }
 
 // grant makes a caller the grantee. The first local lease of a store lease is no pass.
@@ -238,7 +240,7 @@ func (co *cohort) grant(next *caller) {
 	if co.callers.first != nil || co.key.linger > 0 {
 		co.reserveFences()
 	}
-	if co.left <= (co.key.batch+1)/2 && !co.contended {
+	if co.callers.first != nil && !co.contended {
 		co.store.askWanted()
 	}
 }
@@ -356,7 +358,7 @@ func (co *cohort) fail(err error) {
 
 // neededFences returns how many fences must be left for the next passes.
 func (co *cohort) neededFences() uint64 {
-	if _, nobody := co.store.waiting(); !nobody && co.left < fewFences {
+	if _, nobody, _ := co.store.waiting(); !nobody && co.left < fewFences {
 		return uint64(co.left)
 	}
 	return fewFences
@@ -451,6 +453,10 @@ func (co *cohort) localEnded(local, store *lease) {
 		co.c.work.run(func(context.Context) { _ = store.first.Unlock() })
 	}
 }
+
+// wantedAnswered goes on when the store has said whether another process waits, or has not
+// answered.
+func (co *cohort) wantedAnswered() { co.change(func() {}) }
 
 // setWanted releases the store lease if it lingers, and tells the holder if it has asked for
 // that: another process waits.

@@ -135,6 +135,45 @@ func TestCohortWithoutOthers(t *testing.T) {
 	})
 }
 
+// Calls that work for no time do not use up their batch before the store has said that no
+// other process waits.
+func TestCohortAwaitsTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		const trip = 5 * time.Millisecond
+		f.set(func(f *faulty) {
+			f.notify = func(ctx context.Context, r driver.WantedRequest) (bool, error) {
+				time.Sleep(trip)
+				return s.NotifyWanted(ctx, r)
+			}
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.Sleep(trip)
+				return s.Resize(ctx, c)
+			}
+		})
+		a := open(t, f, dibs.Cohort(2, 0))
+		w := workplace{t: t}
+		first := lock(t, a, "n")
+		for i := range 200 {
+			w.queueUp(fmt.Sprint(i), a, 0)
+		}
+		begin := time.Now()
+		wantErr(t, first.Unlock())
+		waitUntilFree(t, s, "n")
+		if took := time.Since(begin); took > 3*trip {
+			t.Errorf("took %v", took)
+		}
+		if _ = w.order(); len(w.entries) != 200 {
+			t.Errorf("%d calls were served", len(w.entries))
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.acquires != 1 {
+			t.Errorf("%d acquires, want 1", f.acquires)
+		}
+	})
+}
+
 // A cohort whose callers never stop releases the lock once a second, although it does not
 // know that anybody waits. So a waiter whose notification was lost is served.
 func TestCohortTenure(t *testing.T) {
