@@ -139,7 +139,7 @@ func (all *cohorts) remove(key cohortKey) {
 func (co *cohort) advance(now time.Duration) (release *lease) {
 	if co.store != nil && !co.store.isHeld(now) {
 		// It must be ended, not forgotten: a late answer could still extend it.
-		return co.takeStoreLease()
+		return co.endTenure()
 	}
 	next := co.callers.first
 	switch {
@@ -153,7 +153,7 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 		}
 		return nil
 	case co.mustRelease(now, next):
-		return co.takeStoreLease()
+		return co.endTenure()
 	case co.left == 0 && next != nil: // until the store has said whether another process waits
 		return nil
 	case next == nil:
@@ -171,9 +171,10 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 	return nil
 }
 
-// takeStoreLease returns the store lease, which the caller must release. The next one is
-// acquired after that: before it, the release would wait for the answer to the acquire.
-func (co *cohort) takeStoreLease() (release *lease) {
+// endTenure ends the use of the store lease, and returns it. The caller must release it. The
+// next one is acquired after that: before it, the release would wait for the answer to the
+// acquire.
+func (co *cohort) endTenure() (release *lease) {
 	release, co.store = co.store, nil
 	co.releasing++
 	return release
@@ -241,13 +242,13 @@ func (co *cohort) grant(next *caller) {
 		co.reserveFences()
 	}
 	if co.callers.first != nil && !co.contended {
-		co.store.askWanted()
+		co.store.requestWanted()
 	}
 }
 
 // linger keeps the store lease although nobody of this process wants it.
 func (co *cohort) linger(now time.Duration) {
-	co.store.askWanted()
+	co.store.requestWanted()
 	co.reserveFences()
 	co.idle.begin(now, co.key.linger, co.endLinger)
 }
@@ -259,7 +260,7 @@ func (co *cohort) endLinger() {
 	var release *lease
 	idle := co.store != nil && co.holder == nil && co.grantee == nil && co.callers.first == nil
 	if co.idle.isOver(idle, co.c.clock.check(), co.key.linger, co.endLinger) {
-		release = co.takeStoreLease()
+		release = co.endTenure()
 	}
 	co.mu.Unlock()
 	co.releaseLater(release)

@@ -167,8 +167,8 @@ func (h *lease) setTTL(ttl time.Duration) {
 	h.ttl = ttl
 }
 
-// askWanted asks the store, once for each store lease, to notify this client of waiters.
-func (h *lease) askWanted() {
+// requestWanted asks the store, once for each store lease, to notify this client of waiters.
+func (h *lease) requestWanted() {
 	if _, isNew := h.wantedSignal(); isNew {
 		h.registerWanted()
 	}
