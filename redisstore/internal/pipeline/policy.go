@@ -17,14 +17,15 @@ type policy struct {
 const (
 	maxWorkers = 4   // more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
-	minBatch   = 4
+	minBatch   = 4   // a worker takes at least as many, if they are queued
+	nearBatch  = 16  // the same, of a near server
 
 	minSingles    = 16                     // consecutive single requests after which callers send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
 	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
 
 	// A server is near if a round trip to it takes less than nearReply, beside requestTime
-	// for each request. An exchange then costs more processor time than it waits.
+	// for each request. Then an exchange costs more processor time than it waits.
 	nearReply   = 150 * time.Microsecond
 	requestTime = 5 * time.Microsecond
 	fewRequests = 4 // in flight to a near server; with more of them, the next ones wait
@@ -49,11 +50,11 @@ func (p *policy) addWorker(queued, inFlight int) bool {
 	return true
 }
 
-// maySend reports whether an exchange may begin beside those in flight. With a near server
-// the next batch waits for the last one: it grows meanwhile, and fewer exchanges cost less
-// than what client and server could do at the same time.
+// maySend reports whether an exchange may begin beside those in flight. With a near server a
+// small batch waits for the one in flight, and grows meanwhile. Fewer exchanges save more
+// time than client and server gain if both work at once.
 func (p *policy) maySend(queued, inFlight int) bool {
-	return inFlight <= fewRequests || queued >= maxBatch || !p.near()
+	return inFlight <= fewRequests || queued >= nearBatch || !p.near()
 }
 
 // near reports whether the server is near.
@@ -72,14 +73,14 @@ func (p *policy) addDirect(queued int) bool {
 
 func (p *policy) removeWorker() { p.workers-- }
 
-// quota returns how many of the queued requests one worker sends. For a near server these
-// are all. Otherwise, while the server processes one batch, the client prepares the next.
+// quota returns how many of the queued requests one worker sends: while the server
+// processes one batch, the client prepares the next.
 func (p *policy) quota(queued, inFlight int) int {
+	part, least := (queued+inFlight+maxWorkers-1)/maxWorkers, minBatch
 	if p.near() {
-		return min(queued, maxBatch)
+		least = nearBatch
 	}
-	part := (queued + inFlight + maxWorkers - 1) / maxWorkers
-	return min(queued, max(part, minBatch), maxBatch)
+	return min(queued, max(part, least), maxBatch)
 }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.

@@ -83,12 +83,11 @@ func TestPolicyNear(t *testing.T) {
 	}
 }
 
-// A batch has a share of all requests, within its limits, and no more than are queued. For a
-// near server it has all of them.
+// A batch has a share of all requests, within its limits, and no more than are queued.
 func TestPolicyQuota(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct{ queued, inFlight, far, near int }{
-		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {40, 0, 10, 40}, {40, 40, 20, 40}, {5, 400, 5, 5},
+		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {40, 0, 10, nearBatch}, {40, 40, 20, 20}, {5, 400, 5, 5},
 		{4000, 0, maxBatch, maxBatch},
 	} {
 		if have := far.quota(c.queued, c.inFlight); have != c.far {
@@ -100,15 +99,15 @@ func TestPolicyQuota(t *testing.T) {
 	}
 }
 
-// Requests to a near server wait while more than a few are in flight, unless they fill a
-// batch.
+// Requests to a near server wait while more than a few are in flight, unless they are enough
+// for a batch.
 func TestPolicyMaySend(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct {
 		queued, inFlight int
 		near             bool
 	}{
-		{1, 0, true}, {1, fewRequests, true}, {1, fewRequests + 1, false}, {maxBatch - 1, maxBatch, false}, {maxBatch, maxBatch, true},
+		{1, 0, true}, {1, fewRequests, true}, {1, fewRequests + 1, false}, {nearBatch - 1, maxBatch, false}, {nearBatch, maxBatch, true},
 	} {
 		if have := near.maySend(c.queued, c.inFlight); have != c.near || !far.maySend(c.queued, c.inFlight) {
 			t.Errorf("%d queued, %d in flight: may send to a near server %v, want %v; and always to another one", c.queued, c.inFlight, have, c.near)
