@@ -19,9 +19,9 @@ import (
 
 // A Pipeline sends requests to the server. It bounds each caller by its context and its
 // deadline, whatever the client library does, because a worker does the waiting. While
-// all workers are busy, requests accumulate and are sent as one pipeline. Requests on one
-// name become one script call. Under load there are fewer and fuller packets: most of a
-// lock's cost to the server is reading from sockets.
+// all workers are busy, or a near server has a batch, requests accumulate and are sent as
+// one pipeline. Requests on one name become one script call. Under load there are fewer and
+// fuller packets: most of a lock's cost to the server is reading from sockets.
 type Pipeline struct {
 	conn  redisconn.Conn
 	clock *serverclock.Clock

@@ -492,8 +492,7 @@ func TestPipelineSurvivesHangs(t *testing.T) {
 	}
 }
 
-// sendToNear makes the server near, and returns an exchange in flight of so many requests
-// that others wait for it.
+// sendToNear makes the server near, and returns an exchange in flight that others wait for.
 func (r *fixture) sendToNear() (callers []*testCall, e *exchange) {
 	r.t.Helper()
 	engaged, hanging := r.occupyWorkers()
