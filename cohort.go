@@ -45,8 +45,7 @@ const (
 	// local passes of a round trip.
 	fewFences = 128
 
-	// fencesAtOnce is for how many fences it asks. They are about the time in µs, so a
-	// request is needed about once a millisecond at most.
+	// fencesAtOnce is for how many fences it asks if its calls outrun the clock.
 	fencesAtOnce = 1000
 )
 
@@ -372,13 +371,23 @@ func (job *acquireJob) waitedForOthers() bool {
 	return job.queued && !own
 }
 
+// outrunsTheClock reports whether the calls have needed more than one fence for each µs. A new
+// fence is about the time in µs, so it would not bring enough. Only then may fences run ahead
+// of the server's clock.
+func (co *cohort) outrunsTheClock() bool {
+	return int64(co.served) > (co.c.clock.now()-co.since).Microseconds()+fewFences
+}
+
 // reserveFences asks the store in the background for more fences, if few are left. A resize
 // to the same weight returns a new fence, and never acquires. So it may arrive late.
 func (co *cohort) reserveFences() {
 	if co.reserving || co.exhausted || co.store == nil || co.fences.left() >= co.neededFences() {
 		return
 	}
-	store, least := co.store, co.fences.end+fencesAtOnce
+	store, least := co.store, uint64(0)
+	if co.outrunsTheClock() {
+		least = co.fences.end + fencesAtOnce
+	}
 	co.reserving = co.c.work.run(func(context.Context) {
 		fence, err := store.newFence(least)
 		co.mu.Lock()
