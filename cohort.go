@@ -248,7 +248,9 @@ func (co *cohort) grant(next *caller) {
 // linger keeps the store lease although nobody of this process wants it.
 func (co *cohort) linger(now time.Duration) {
 	co.store.requestWanted()
-	co.reserveFences()
+	if co.fences.left() == 0 {
+		co.reserveFences()
+	}
 	co.idle.begin(now, co.key.linger, co.endLinger)
 }
 

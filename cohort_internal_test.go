@@ -39,27 +39,3 @@ func TestCohortExpiredUnnoticed(t *testing.T) {
 		}
 	})
 }
-
-// Fences stay close to the clock of the store, as long as the calls need less than one for
-// each µs.
-func TestCohortFencesFollowTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := New(memstore.New(), Cohort(8, 100*time.Millisecond))
-		defer c.Close()
-		for i := range 2000 {
-			for range 3 {
-				l, err := c.Mutex(string(rune('a' + i%26))).Lock(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if ahead := int64(l.Fence()) - time.Now().UnixMicro(); ahead > 1000 {
-					t.Fatalf("lock %d: a fence is %d µs ahead of the clock", i, ahead)
-				}
-				time.Sleep(10 * time.Microsecond)
-				if err := l.Unlock(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
-}

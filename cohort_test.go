@@ -276,6 +276,31 @@ func TestCohortFences(t *testing.T) {
 	})
 }
 
+// Fences stay close to the clock of the store, as long as the calls need less than one for
+// each µs, however many names have cohorts.
+func TestCohortFencesFollowTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.Sleep(50 * time.Microsecond)
+				return s.Resize(ctx, c)
+			}
+		})
+		a := open(t, f, dibs.Cohort(8, 100*time.Millisecond))
+		for i := range 2000 {
+			for range 3 {
+				l := lock(t, a, fmt.Sprint("n", i%100))
+				if ahead := int64(l.Fence()) - time.Now().UnixMicro(); ahead > 100 {
+					t.Fatalf("lock %d: a fence is %d µs ahead of the clock", i, ahead)
+				}
+				time.Sleep(10 * time.Microsecond)
+				wantErr(t, l.Unlock())
+			}
+		}
+	})
+}
+
 func TestCohortLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
