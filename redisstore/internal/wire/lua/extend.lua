@@ -11,25 +11,36 @@ local AUX_TTL = 60000 -- see holders.lua
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- PEXPIRE has the option GT since Redis 7.0, as redis has this field.
+local has_gt = redis.REDIS_VERSION_NUM ~= nil
+
 -- ensure_ttl makes the lock live for at least this many ms, and returns its TTL. Its
 -- PEXPIRE is the first write, and always happens: a server that is out of memory never
--- refuses PEXPIRE, and after it refuses no write of this script.
-local function ensure_ttl(lock, ms)
-  ms = math.max(ms, redis.call('PTTL', lock))
+-- refuses PEXPIRE, and after it refuses no write of this script. ttl is text, since each
+-- number is formatted for a command. GT changes nothing if the key has no TTL.
+local function ensure_ttl(lock, ttl)
+  if has_gt and redis.call('PEXPIRE', lock, ttl, 'GT') == 1 then return tonumber(ttl) end
+  local ms = math.max(tonumber(ttl), redis.call('PTTL', lock))
   redis.call('PEXPIRE', lock, ms)
   return ms
 end
 
+-- is_later reports whether a record is of this token and a larger fence: then this call was
+-- sent before that fence was issued.
+local function is_later(recorded, token, fence)
+  local last_fence, owner = string.match(recorded or '', '^(%d+) %S+ (.*)$')
+  return owner == token and tonumber(last_fence) > tonumber(fence)
+end
+
 -- extend_exclusive extends the exclusive holder. Its fence is recorded here and not at
--- each grant: short leases need it least.
+-- each grant: short leases need it least. Most renewals find the record, and metadata that
+-- live longer than the lock, and write nothing but the TTL of the lock.
 local function extend_exclusive(lock, meta, token, ttl, fence, client)
   local ms = ensure_ttl(lock, ttl)
   if fence == '0' then return end
-  local recorded, owner = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) %S+ (.*)$')
-  if owner ~= token or tonumber(recorded) <= tonumber(fence) then -- or this call was sent before that fence was issued
-    redis.call('HSET', meta, '=', fence .. ' ' .. client .. ' ' .. token)
-  end
-  if redis.call('PTTL', meta) < ms then redis.call('PEXPIRE', meta, ms) end
+  local record, recorded = fence .. ' ' .. client .. ' ' .. token, redis.call('HGET', meta, '=')
+  if recorded ~= record and not is_later(recorded, token, fence) then redis.call('HSET', meta, '=', record) end
+  if redis.call('PTTL', meta) < ms then redis.call('PEXPIRE', meta, ms + AUX_TTL) end
 end
 
 -- extend_shared extends a shared holder, and reports whether the token is one. It
@@ -38,7 +49,7 @@ local function extend_shared(lock, meta, holders, token, ttl, fence, client, wei
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   if expires <= math.floor(now / 1000) then return false end
   local ms = ensure_ttl(lock, ttl) + AUX_TTL
-  local new_expiry = math.ceil(now / 1000) + ttl
+  local new_expiry = math.ceil(now / 1000) + tonumber(ttl)
   if new_expiry > expires then redis.call('ZADD', holders, new_expiry, token) end
   if weight ~= '0' and fence ~= '0' and redis.call('HEXISTS', meta, '=' .. token) == 0 then
     redis.call('HSET', meta, '=' .. token, weight .. ' ' .. fence .. ' ' .. client)
@@ -52,7 +63,7 @@ local reply = {}
 for i = 1, #KEYS, 3 do
   local lock, meta, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2]
   local arg = (i - 1) / 3 * 5
-  local token, ttl, fence, client, weight = ARGV[arg + 1], tonumber(ARGV[arg + 2]), ARGV[arg + 3], ARGV[arg + 4], ARGV[arg + 5]
+  local token, ttl, fence, client, weight = ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3], ARGV[arg + 4], ARGV[arg + 5]
   local holder = redis.pcall('GET', lock)
   local status = '0'
   if type(holder) == 'table' then

@@ -29,7 +29,10 @@ end
 
 --#include lock_key.lua
 
-local redis = { error_reply = server.error_reply, status_reply = server.status_reply, pcall = server.pcall }
+local redis = {
+  error_reply = server.error_reply, status_reply = server.status_reply, pcall = server.pcall,
+  REDIS_VERSION_NUM = server.REDIS_VERSION_NUM,
+}
 
 function redis.call(command, ...)
   local reply = server.call(command, ...)

@@ -103,7 +103,9 @@ function commands.DEL(...)
   return server.pcall('DEL', ...)
 end
 
-local redis = { error_reply = server.error_reply, status_reply = server.status_reply }
+local redis = {
+  error_reply = server.error_reply, status_reply = server.status_reply, REDIS_VERSION_NUM = server.REDIS_VERSION_NUM,
+}
 
 function redis.pcall(command, ...)
   if commands[command] then return commands[command](...) end

@@ -1,0 +1,138 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+)
+
+// A renewal of a lease whose fence is recorded writes the TTL of the lock only.
+func TestCommandsOfARenewal(t *testing.T) {
+	t.Parallel()
+	const leases, most = 50, 5 // before Redis 7; 4 since
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	held := make([]driver.AcquireRequest, leases)
+	for i := range held {
+		held[i] = p.request("n" + strconv.Itoa(i))
+		p.mustAcquire(held[i])
+	}
+	p.mustExtend(held) // records the fences
+	for i := range held {
+		held[i].TTL += time.Second
+	}
+	dirty := changes(t, server)
+	each, runs := countCommands(t, server, func() { p.mustExtend(held) })
+	if runs != 1 || each > most*leases+1 {
+		t.Errorf("%d calls of %d commands for %d leases", runs, each, leases)
+	}
+	if n := changes(t, server) - dirty; n != leases {
+		t.Errorf("%d changes for %d leases", n, leases)
+	}
+}
+
+func (p *testClient) mustExtend(held []driver.AcquireRequest) {
+	p.t.Helper()
+	for i, err := range p.extend(held...) {
+		if err != nil {
+			p.t.Fatalf("extend %s: %v", held[i].Name, err)
+		}
+	}
+}
+
+// changes returns the number of changes of a server since it saved its data.
+func changes(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	text, _ := server.MustCmd(t, "INFO", "persistence").(string)
+	_, after, _ := strings.Cut(text, "rdb_changes_since_last_save:")
+	n, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// olderServer makes a script see a server before 7.0, without the option GT.
+const olderServer = `local server = redis
+local redis = { pcall = server.pcall }
+function redis.call(command, ...)
+  if command == 'PEXPIRE' and select('#', ...) ~= 2 then error('ERR wrong number of arguments') end
+  return server.call(command, ...)
+end
+`
+
+// The TTL of a lock is raised and never lowered, and the record lives as long, on servers
+// with and without the option GT.
+func TestExtendRaisesTheTTL(t *testing.T) {
+	t.Parallel()
+	for server, script := range map[string]string{"since 7.0": "", "before 7.0": olderServer} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			extend := func(seconds int) {
+				t.Helper()
+				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain.Extend.Text, "3", "n", "{n}"+meta, "{n}"+shared,
+					"host:1:c:x", fmt.Sprint(seconds*1000), "7", "host:1:c", "0").([]any)
+				if len(reply) != 2 || reply[1] != "1" {
+					t.Fatalf("%v", reply)
+				}
+			}
+			want := func(seconds int64) {
+				t.Helper()
+				lock, _ := server.MustCmd(t, "PTTL", "n").(int64)
+				if lock > seconds*1000 || lock < seconds*1000-500_000 {
+					t.Errorf("the lock expires in %d ms, want %d s", lock, seconds)
+				}
+				if ms, _ := server.MustCmd(t, "PTTL", "{n}"+meta).(int64); ms < lock {
+					t.Errorf("the lock expires in %d ms, its metadata in %d ms", lock, ms)
+				}
+				if record := server.MustCmd(t, "HGET", "{n}"+meta, "="); record != "7 host:1:c host:1:c:x" {
+					t.Errorf("the record is %q", record)
+				}
+			}
+			server.MustCmd(t, "SET", "n", "host:1:c:x", "PX", "1000000")
+			extend(2000)
+			want(2000)
+			extend(1000)
+			want(2000)
+			extend(2000) // perhaps within the same ms
+			want(2000)
+			extend(9000)
+			want(9000)
+			server.MustCmd(t, "PERSIST", "n")
+			extend(3000)
+			want(3000)
+			server.MustCmd(t, "DEL", "{n}"+meta)
+			extend(3001)
+			want(3001)
+		})
+	}
+}
+
+// An extension that was sent before the last fence was issued does not overwrite its record.
+func TestLateExtensionKeepsTheRecord(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	c := p.request("n")
+	p.mustAcquire(c)
+	for _, test := range []struct{ recorded, want string }{
+		{"9 host:1:d " + c.Token, "9 host:1:d " + c.Token},         // a later fence
+		{"1 host:1:d " + c.Token, "1 " + p.client + " " + c.Token}, // attached by another client
+		{"9 host:1:d other", "1 " + p.client + " " + c.Token},
+		{"?", "1 " + p.client + " " + c.Token},
+	} {
+		server.MustCmd(t, "HSET", "{n}"+meta, "=", test.recorded)
+		p.mustExtend([]driver.AcquireRequest{c})
+		if record := server.MustCmd(t, "HGET", "{n}"+meta, "="); record != test.want {
+			t.Errorf("the record %q becomes %q, want %q", test.recorded, record, test.want)
+		}
+	}
+}
