@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,13 +61,9 @@ func changes(t *testing.T, server *redistest.Server) int {
 }
 
 // olderServer makes a script see a server before 7.0, without the option GT.
-const olderServer = `local server = redis
-local redis = { pcall = server.pcall }
-function redis.call(command, ...)
-  if command == 'PEXPIRE' and select('#', ...) ~= 2 then error('ERR wrong number of arguments') end
-  return server.call(command, ...)
-end
-`
+//
+//go:embed testdata/before70.lua
+var olderServer string
 
 // The TTL of a lock is raised and never lowered, and the record lives as long, on servers
 // with and without the option GT.
