@@ -45,8 +45,7 @@ const (
 	// local passes of a round trip.
 	fewFences = 128
 
-	// fencesAtOnce is for how many fences it asks. They are about the time in µs, so a
-	// request is needed about once a millisecond at most.
+	// fencesAtOnce is for how many fences it asks if its calls outrun the clock.
 	fencesAtOnce = 1000
 )
 
@@ -139,7 +138,7 @@ func (all *cohorts) remove(key cohortKey) {
 func (co *cohort) advance(now time.Duration) (release *lease) {
 	if co.store != nil && !co.store.isHeld(now) {
 		// It must be ended, not forgotten: a late answer could still extend it.
-		return co.takeStoreLease()
+		return co.endTenure()
 	}
 	next := co.callers.first
 	switch {
@@ -153,7 +152,9 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 		}
 		return nil
 	case co.mustRelease(now, next):
-		return co.takeStoreLease()
+		return co.endTenure()
+	case co.left == 0 && next != nil: // until the store has said whether another process waits
+		return nil
 	case next == nil:
 		co.linger(now)
 		return nil
@@ -169,9 +170,10 @@ func (co *cohort) advance(now time.Duration) (release *lease) {
 	return nil
 }
 
-// takeStoreLease returns the store lease, which the caller must release. The next one is
-// acquired after that: before it, the release would wait for the answer to the acquire.
-func (co *cohort) takeStoreLease() (release *lease) {
+// endTenure ends the use of the store lease, and returns it. The caller must release it. The
+// next one is acquired after that: before it, the release would wait for the answer to the
+// acquire.
+func (co *cohort) endTenure() (release *lease) {
 	release, co.store = co.store, nil
 	co.releasing++
 	return release
@@ -208,7 +210,7 @@ func (co *cohort) change(do func()) {
 // mustRelease reports whether a store lease that nobody holds must be released, and not be
 // passed to the next caller, which may be nil.
 func (co *cohort) mustRelease(now time.Duration, next *caller) bool {
-	wanted, nobody := co.store.waiting()
+	wanted, nobody, asking := co.store.waiting()
 	switch {
 	case next == nil && (wanted || co.key.linger == 0):
 		return true
@@ -218,7 +220,7 @@ func (co *cohort) mustRelease(now time.Duration, next *caller) bool {
 		co.left = co.key.batch
 		return false
 	}
-	return co.left == 0 && next != nil
+	return co.left == 0 && next != nil && !asking
 }
 
 // grant makes a caller the grantee. The first local lease of a store lease is no pass.
@@ -238,15 +240,17 @@ func (co *cohort) grant(next *caller) {
 	if co.callers.first != nil || co.key.linger > 0 {
 		co.reserveFences()
 	}
-	if co.left <= (co.key.batch+1)/2 && !co.contended {
-		co.store.askWanted()
+	if co.callers.first != nil && !co.contended {
+		co.store.requestWanted()
 	}
 }
 
 // linger keeps the store lease although nobody of this process wants it.
 func (co *cohort) linger(now time.Duration) {
-	co.store.askWanted()
-	co.reserveFences()
+	co.store.requestWanted()
+	if co.fences.left() == 0 {
+		co.reserveFences()
+	}
 	co.idle.begin(now, co.key.linger, co.endLinger)
 }
 
@@ -257,7 +261,7 @@ func (co *cohort) endLinger() {
 	var release *lease
 	idle := co.store != nil && co.holder == nil && co.grantee == nil && co.callers.first == nil
 	if co.idle.isOver(idle, co.c.clock.check(), co.key.linger, co.endLinger) {
-		release = co.takeStoreLease()
+		release = co.endTenure()
 	}
 	co.mu.Unlock()
 	co.releaseLater(release)
@@ -356,7 +360,7 @@ func (co *cohort) fail(err error) {
 
 // neededFences returns how many fences must be left for the next passes.
 func (co *cohort) neededFences() uint64 {
-	if _, nobody := co.store.waiting(); !nobody && co.left < fewFences {
+	if _, nobody, _ := co.store.waiting(); !nobody && co.left < fewFences {
 		return uint64(co.left)
 	}
 	return fewFences
@@ -369,13 +373,23 @@ func (job *acquireJob) waitedForOthers() bool {
 	return job.queued && !own
 }
 
+// outrunsTheClock reports whether the calls have needed more than one fence for each µs. A new
+// fence is about the time in µs, so it would not bring enough. Only then may fences run ahead
+// of the server's clock.
+func (co *cohort) outrunsTheClock() bool {
+	return int64(co.served) > (co.c.clock.now()-co.since).Microseconds()+fewFences
+}
+
 // reserveFences asks the store in the background for more fences, if few are left. A resize
 // to the same weight returns a new fence, and never acquires. So it may arrive late.
 func (co *cohort) reserveFences() {
 	if co.reserving || co.exhausted || co.store == nil || co.fences.left() >= co.neededFences() {
 		return
 	}
-	store, least := co.store, co.fences.end+fencesAtOnce
+	store, least := co.store, uint64(0)
+	if co.outrunsTheClock() {
+		least = co.fences.end + fencesAtOnce
+	}
 	co.reserving = co.c.work.run(func(context.Context) {
 		fence, err := store.newFence(least)
 		co.mu.Lock()
@@ -451,6 +465,10 @@ func (co *cohort) localEnded(local, store *lease) {
 		co.c.work.run(func(context.Context) { _ = store.first.Unlock() })
 	}
 }
+
+// wantedAnswered goes on when the store has said whether another process waits, or has not
+// answered.
+func (co *cohort) wantedAnswered() { co.change(func() {}) }
 
 // setWanted releases the store lease if it lingers, and tells the holder if it has asked for
 // that: another process waits.

@@ -135,6 +135,45 @@ func TestCohortWithoutOthers(t *testing.T) {
 	})
 }
 
+// Calls that work for no time do not use up their batch before the store has said that no
+// other process waits.
+func TestCohortAwaitsTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		const trip = 5 * time.Millisecond
+		f.set(func(f *faulty) {
+			f.notify = func(ctx context.Context, r driver.WantedRequest) (bool, error) {
+				time.Sleep(trip)
+				return s.NotifyWanted(ctx, r)
+			}
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.Sleep(trip)
+				return s.Resize(ctx, c)
+			}
+		})
+		a := open(t, f, dibs.Cohort(2, 0))
+		w := workplace{t: t}
+		first := lock(t, a, "n")
+		for i := range 200 {
+			w.queueUp(fmt.Sprint(i), a, 0)
+		}
+		begin := time.Now()
+		wantErr(t, first.Unlock())
+		waitUntilFree(t, s, "n")
+		if took := time.Since(begin); took > 3*trip {
+			t.Errorf("took %v", took)
+		}
+		if _ = w.order(); len(w.entries) != 200 {
+			t.Errorf("%d calls were served", len(w.entries))
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.acquires != 1 {
+			t.Errorf("%d acquires, want 1", f.acquires)
+		}
+	})
+}
+
 // A cohort whose callers never stop releases the lock once a second, although it does not
 // know that anybody waits. So a waiter whose notification was lost is served.
 func TestCohortTenure(t *testing.T) {
@@ -237,6 +276,31 @@ func TestCohortFences(t *testing.T) {
 	})
 }
 
+// Fences stay close to the clock of the store, as long as the calls need less than one for
+// each µs, however many names have cohorts.
+func TestCohortFencesFollowTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.Sleep(50 * time.Microsecond)
+				return s.Resize(ctx, c)
+			}
+		})
+		a := open(t, f, dibs.Cohort(8, 100*time.Millisecond))
+		for i := range 2000 {
+			for range 3 {
+				l := lock(t, a, fmt.Sprint("n", i%100))
+				if ahead := int64(l.Fence()) - time.Now().UnixMicro(); ahead > 100 {
+					t.Fatalf("lock %d: a fence is %d µs ahead of the clock", i, ahead)
+				}
+				time.Sleep(10 * time.Microsecond)
+				wantErr(t, l.Unlock())
+			}
+		}
+	})
+}
+
 func TestCohortLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -314,6 +378,34 @@ func TestCohortLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that dies in the middle of a block of fences blocks the name for one TTL, and the
+// next holder has a larger fence than all its leases.
+func TestCohortCrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		a, b := open(t, f, dibs.Cohort(8, time.Second), dibs.TTL(10*time.Second)), open(t, s)
+		var last uint64
+		for range 100 {
+			l := lock(t, a, "n")
+			last = l.Fence()
+			wantErr(t, l.Unlock())
+		}
+		synctest.Wait()
+		f.hangAll()
+		time.AfterFunc(time.Minute, f.heal) // Close must end
+		begin := time.Now()
+		l := lock(t, b, "n")
+		if took := time.Since(begin); took > 10*time.Second+50*time.Millisecond {
+			t.Errorf("the name was blocked for %v", took)
+		}
+		if l.Fence() <= last {
+			t.Errorf("fence %d after %d", l.Fence(), last)
+		}
+		wantErr(t, l.Unlock())
+		time.Sleep(2 * time.Minute)
+	})
 }
 
 // MaxHold ends one lease. Its token is then not used any more.

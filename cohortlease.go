@@ -167,23 +167,29 @@ func (h *lease) setTTL(ttl time.Duration) {
 	h.ttl = ttl
 }
 
-// askWanted asks the store, once for each store lease, to notify this client of waiters.
-func (h *lease) askWanted() {
+// requestWanted asks the store, once for each store lease, to notify this client of waiters.
+func (h *lease) requestWanted() {
 	if _, isNew := h.wantedSignal(); isNew {
 		h.registerWanted()
 	}
 }
 
-// waiting reports whether another process waits for the store lease, and whether the store
-// has said that none does. Both are false while that is not known.
-func (h *lease) waiting() (wanted, nobody bool) {
+// waiting reports whether another process waits for the store lease, whether the store has
+// said that none does, or whether it is being asked. All are false if that is not known.
+func (h *lease) waiting() (wanted, nobody, asking bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	signal := h.extra().wanted
-	if signal == nil {
-		return false, false
+	switch {
+	case signal == nil:
+	case signal.set:
+		return true, false, false
+	case signal.registering:
+		return false, false, true
+	default:
+		return false, signal.answered, false
 	}
-	return signal.set, signal.answered && !signal.set && !signal.registering
+	return false, false, false
 }
 
 // newFence returns a new fence of a store lease, if possible one that is at least least, and

@@ -70,7 +70,7 @@ type LockInfo struct {
 	Name   string
 	More   []string // the further names of a multi-lock
 	Kind   Kind
-	Token  string // the owner token; empty in AcquireStart, and if the call sent nothing
+	Token  string // the owner token; empty in AcquireStart, if the call sent nothing, and in Queued of a call with Cohort
 	Label  string
 	Weight int // permits of a semaphore; 1 of 1 for a mutex; zero for KindAttached
 	Limit  int // permits of the whole semaphore; for readers and writers a very large number

@@ -126,6 +126,9 @@ func (h *lease) registerWanted() {
 			ctx = detach(ctx, h.values())
 			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
 			}
+			if link := h.cohortLink(); link.cohort != nil && link.store == nil {
+				link.cohort.wantedAnswered()
+			}
 		})
 	}
 }

@@ -156,8 +156,9 @@ type AcquireRequest struct {
 	MinHold time.Duration // the name stays unavailable for this long, even if the owner crashes
 	Until   time.Time     // the request has no effect after this instant, by this process's clock
 
-	// MinFence is a wish of a Resize: if the store can, the fence of its reply is at least
-	// this, so that all smaller ones after the lease's last fence belong to the lease, too.
+	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store
+	// can do that. The fences between the last one of the lease and this one then belong to
+	// the lease, too. It is at most 2^53.
 	MinFence uint64
 }
 

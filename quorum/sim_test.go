@@ -48,6 +48,7 @@ type conditions struct {
 	losesData  bool    // nodes lose their data when they stop
 	ttl        time.Duration
 	noRenewal  bool         // leases are held until their TTL ends
+	cohorts    bool         // two users share a client with cohorts, and tokens are random
 	sabotage   func(*Store) // breaks the quorum, to check that the simulation detects it
 	config     Config
 }
@@ -339,7 +340,14 @@ func (w *world) run() {
 		if w.sabotage != nil {
 			w.sabotage(store)
 		}
-		users = append(users, &user{w: w, locks: dibs.New(store, dibs.TTL(w.ttl)), name: fmt.Sprint("client-", i), offset: time.Duration(2 + i), lastToken: make(map[string]string)})
+		locks := dibs.New(store, dibs.TTL(w.ttl))
+		if w.cohorts {
+			locks = dibs.New(store, dibs.TTL(w.ttl), dibs.Cohort(1+i%4, time.Duration(i%2)*w.ttl/10))
+			if i%2 == 1 { // it shares the client before it
+				locks = users[i-1].locks
+			}
+		}
+		users = append(users, &user{w: w, locks: locks, name: fmt.Sprint("client-", i), offset: time.Duration(2 + i), lastToken: make(map[string]string)})
 	}
 	for i, p := range users {
 		p.other = users[(i+1)%clients]
@@ -409,7 +417,10 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 	if u.w.noRenewal {
 		options = append(options, dibs.NoRenew())
 	}
-	l, shares, err := lock(u.locks, name, append(options, dibs.Wait(wait), dibs.Token(token))...)
+	if !u.w.cohorts {
+		options = append(options, dibs.Token(token))
+	}
+	l, shares, err := lock(u.locks, name, append(options, dibs.Wait(wait))...)
 	if err != nil {
 		u.w.logf("%s: %q: %v", token, name, err)
 		return nil, err
@@ -817,6 +828,22 @@ func TestSimulationSees(t *testing.T) {
 				}
 			}
 			t.Error("no violation found in 2000 seeds")
+		})
+	}
+}
+
+// Clients with cohorts keep the promises of a quorum, too. Their tokens are random, so that a
+// seed does not repeat a run exactly.
+func TestSimulationOfCohorts(t *testing.T) {
+	const seeds, lots = 60, 4
+	for lot := range uint64(lots) {
+		t.Run(fmt.Sprint(lot), func(t *testing.T) {
+			t.Parallel()
+			for seed := 1 + lot; seed <= seeds && !t.Failed(); seed += lots {
+				c := defaultConditions(seed)
+				c.cohorts = true
+				simulate(t, seed, c, false).report(t)
+			}
 		})
 	}
 }

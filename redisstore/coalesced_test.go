@@ -14,15 +14,18 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// coalescedCall calls the script for coalesced requests: "name token ttl until" each.
-func coalescedCall(t *testing.T, server *redistest.Server, requests ...string) (now int64, statuses string) {
+// coalescedCall calls the script for coalesced requests: "name token ttl" each.
+func coalescedCall(t *testing.T, server *redistest.Server, until string, requests ...string) (now int64, statuses string) {
 	t.Helper()
-	var keys, args []string
+	keys, args := []string(nil), []string{until}
 	for _, request := range requests {
-		parts := strings.Split(request, " ")
-		name := parts[0]
-		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta, highwaters+"{"+name[:1]+"}")
-		args = append(args, parts[1:]...)
+		name, rest, _ := strings.Cut(request, " ")
+		token, ttl, _ := strings.Cut(rest, " ")
+		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta)
+		if ttl != "0" {
+			keys = append(keys, highwaters+"{"+name[:1]+"}")
+		}
+		args = append(args, token, ttl)
 	}
 	cmd := append([]string{"EVAL", wire.Plain.Coalesced.Text, strconv.Itoa(len(keys))}, keys...)
 	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
@@ -38,40 +41,42 @@ func coalescedCall(t *testing.T, server *redistest.Server, requests ...string) (
 // released; everything else is unchanged.
 func TestCoalesced(t *testing.T) {
 	t.Parallel()
-	const until = " 99999999999999999"
-	const later = " 60000" + until
+	const until = "99999999999999999"
+	const ttl = " 60000"
 	server := redistest.Start(t)
 	set := func(args ...string) { server.MustCmd(t, args...) }
 	set("SET", "lock:taken", "other", "PX", "60000")
 	set("SET", "lock:mine", "me", "PX", "60000")
 	set("HSET", "{lock:mine}"+meta, "=", "1 client me")
 	set("SET", "lock:wanted", "me", "PX", "60000")
-	set("SET", "lock:stale", "me", "PX", "60000")
 	set("ZADD", "{lock:wanted}"+queue, "1", "entry")
 	set("ZADD", "{lock:queued}"+queue, "1", "entry")
 	set("HSET", "{lock:signed}"+meta, "=", "1 client me")
 	set("SET", "lock:shared", "dibs:shared 1", "PX", "60000")
 	set("ZADD", "lock:parts", "99999999999999", "me")
-	now, statuses := coalescedCall(t, server,
-		"a me"+later, "b me"+later, "again me"+later, "taken me"+later, "queued me"+later, "signed me"+later, "shared me"+later, "late me 60000 5",
-		"mine me 0"+until, "taken me 0"+until, "wanted me 0"+until, "parts me 0"+until, "nobodys me 0"+until, "stale me 0 5",
+	set("SET", "lock:plain", "me", "PX", "60000")
+	set("SET", "lock:odd", "me", "PX", "60000")
+	set("LPUSH", "{lock:odd}"+meta, "not metadata")
+	now, statuses := coalescedCall(t, server, until,
+		"a me"+ttl, "plain me 0", "b me"+ttl, "again me"+ttl, "taken me"+ttl, "queued me"+ttl, "signed me"+ttl, "shared me"+ttl,
+		"mine me 0", "taken me 0", "wanted me 0", "parts me 0", "nobodys me 0", "odd me 0",
 	)
-	if want := "11200000100000"; statuses != want {
+	if want := "11120000100000"; statuses != want {
 		t.Errorf("statuses %s, want %s", statuses, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {
 		t.Errorf("the time is %d", now)
 	}
 	for key, want := range map[string]any{
-		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:stale": "me",
-		"lock:queued": nil, "lock:signed": nil, "lock:late": nil, "lock:again": "me",
+		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:plain": nil,
+		"lock:queued": nil, "lock:signed": nil, "lock:again": "me", "lock:odd": "me",
 		highwaters + "{a}": strconv.FormatInt(now+1, 10), // also again's; {b} is not checked
 	} {
 		if have := server.MustCmd(t, "GET", key); have != want {
 			t.Errorf("%s is %v, want %v", key, have, want)
 		}
 	}
-	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + meta} {
+	for _, key := range []string{"lock:shared", "lock:parts", "{lock:wanted}" + queue, "{lock:queued}" + queue, "{lock:signed}" + meta, "{lock:odd}" + meta} {
 		if server.MustCmd(t, "EXISTS", key) != int64(1) {
 			t.Errorf("%s was deleted", key)
 		}
@@ -83,20 +88,37 @@ func TestCoalesced(t *testing.T) {
 		t.Errorf("its TTL is %d ms", ms)
 	}
 	set("SET", highwaters+"{c}", "9000000000000000") // the clock went back since
-	if _, statuses := coalescedCall(t, server, "c me"+later); statuses != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
+	if _, statuses := coalescedCall(t, server, until, "c me"+ttl); statuses != "0" || server.MustCmd(t, "GET", highwaters+"{c}") != "9000000000000000" {
 		t.Errorf("status %s with a highwater ahead of the time, which is %v now", statuses, server.MustCmd(t, "GET", highwaters+"{c}"))
 	}
 	// Times are compared as text if they have as many digits.
 	set("SET", highwaters+"{d}", "7")
-	set("SET", "lock:freed", "me", "PX", "60000")
-	almost := strconv.FormatInt(now-1, 10)
-	now, statuses = coalescedCall(t, server, "d me"+later, "late me 60000 "+almost, "stale me 0 "+almost, "ended me 0 "+almost, "g me 60000 "+strconv.FormatInt(now+time.Hour.Microseconds(), 10), "freed me 0 ")
-	if want := "100011"; statuses != want || server.MustCmd(t, "GET", highwaters+"{d}") != strconv.FormatInt(now, 10) {
-		t.Errorf("statuses %s, want %s; the highwater is %v, want %d", statuses, want, server.MustCmd(t, "GET", highwaters+"{d}"), now)
+	now, statuses = coalescedCall(t, server, strconv.FormatInt(now+time.Hour.Microseconds(), 10), "d me"+ttl)
+	if statuses != "1" || server.MustCmd(t, "GET", highwaters+"{d}") != strconv.FormatInt(now, 10) {
+		t.Errorf("status %s; the highwater is %v, want %d", statuses, server.MustCmd(t, "GET", highwaters+"{d}"), now)
 	}
 	set("LPUSH", highwaters+"{e}", "not a highwater")
-	if _, statuses := coalescedCall(t, server, "e me"+later); statuses != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
+	if _, statuses := coalescedCall(t, server, until, "e me"+ttl); statuses != "0" || server.MustCmd(t, "EXISTS", "lock:e") != int64(0) {
 		t.Errorf("status %s without a highwater", statuses)
+	}
+}
+
+// After its time a call changes nothing, and each request is to be sent alone.
+func TestCoalescedCallIsVoid(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.MustCmd(t, "SET", "lock:mine", "me", "PX", "60000")
+	now, _ := coalescedCall(t, server, "", "other me 0")
+	for _, until := range []string{"0", "5", strconv.FormatInt(now-1, 10)} {
+		if _, statuses := coalescedCall(t, server, until, "free me 60000", "mine me 0"); statuses != "00" {
+			t.Errorf("until %q: statuses %s, want 00", until, statuses)
+		}
+	}
+	if free, mine := server.MustCmd(t, "EXISTS", "lock:free"), server.MustCmd(t, "GET", "lock:mine"); free != int64(0) || mine != "me" {
+		t.Errorf("lock:free exists: %v; lock:mine is %v", free, mine)
+	}
+	if _, statuses := coalescedCall(t, server, "", "free me 60000", "mine me 0"); statuses != "11" {
+		t.Errorf("without a time: statuses %s, want 11", statuses)
 	}
 }
 

@@ -24,6 +24,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"linger while others wait", "cohort.go", "next == nil && (wanted || co.key.linger == 0)", "next == nil && (co.key.linger == 0 || wanted && false)"},
 	{"linger ends a lease in use", "cohortlease.go", "return idle && left <= 0", "return left <= 0"},
 	{"a tenure without end", "cohort.go", "now-co.since >= max(longestTenure, co.key.linger)", "now-co.since >= 1000*max(longestTenure, co.key.linger)"},
+	{"fences ahead of the clock", "cohort.go", "return int64(co.served) > (co.c.clock.now()-co.since).Microseconds()+fewFences", "return true"},
 	{"a call that gave up holds", "cohortcaller.go", "	h := co.receive(q, now)\n	if h != nil || q.err != nil {", "	var h *lease\n	if q.ctx.Err() == nil && !overdue {\n		h = co.receive(q, now)\n	}\n	if h != nil || q.err != nil {"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -20,6 +21,8 @@ type batch struct {
 	replies   []redisconn.Reply
 
 	// Guarded by the pipeline's mutex:
+	sentAt    time.Time
+	awaited   bool // further requests may wait for its replies
 	callers   int  // that still wait
 	abandoned bool // all callers have left; the worker does not count any longer
 }

@@ -48,14 +48,8 @@ func (r *fixture) coalesce(requests ...*Request) (callers []*testCall, sent *exc
 	return callers, sent
 }
 
-const coalescedKeys = "%[1]s %[1]s:q %[1]s:s %[1]s:f"
-
-func coalescedCall(names, args string) string {
-	var keys []string
-	for name := range strings.FieldsSeq(names) {
-		keys = append(keys, fmt.Sprintf(coalescedKeys, name))
-	}
-	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain.Coalesced.Hash, 4*len(keys), strings.Join(keys, " "), args)
+func coalescedCall(keys, args string) string {
+	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain.Coalesced.Hash, len(strings.Fields(keys)), keys, args)
 }
 
 // Uncontended requests become one call; the others are sent beside it. A request that the
@@ -65,7 +59,7 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	callers, e := r.coalesce(uncontendedAcquire("a"), plain("p"), uncontendedRelease("b"), uncontendedAcquire("c"))
 	wantCmds(t, e,
 		"EVALSHA "+wire.Plain.Release.Hash+" 1 key p",
-		coalescedCall("a b c", "token ttl 0 token 0 0 token ttl 0"),
+		coalescedCall("a a:q a:s a:f b b:q b:s c c:q c:s c:f", "0 token ttl token 0 token ttl"),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	single := r.sent()

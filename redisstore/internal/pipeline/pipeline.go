@@ -19,9 +19,9 @@ import (
 
 // A Pipeline sends requests to the server. It bounds each caller by its context and its
 // deadline, whatever the client library does, because a worker does the waiting. While
-// all workers are busy, requests accumulate and are sent as one pipeline. Requests on one
-// name become one script call. Under load there are fewer and fuller packets: most of a
-// lock's cost to the server is reading from sockets.
+// all workers are busy, or a near server has a batch, requests accumulate and are sent as
+// one pipeline. Requests on one name become one script call. Under load there are fewer and
+// fuller packets: most of a lock's cost to the server is reading from sockets.
 type Pipeline struct {
 	conn  redisconn.Conn
 	clock *serverclock.Clock
@@ -31,7 +31,7 @@ type Pipeline struct {
 	policy           policy
 	queue            []*Request
 	inFlight         []*batch // batches of workers
-	inFlightRequests int      // requests of batches in flight
+	inFlightRequests int      // requests of batches in flight that are awaited
 	timerAt          time.Time
 	timer            *time.Timer // fires at timerAt
 	lastErr          error       // why the last exchange failed: see explainsNext
@@ -122,13 +122,10 @@ func (p *Pipeline) observeError(err error) {
 // have it.
 func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reusable bool) {
 	p.mu.Lock()
-	newWorker := p.policy.addWorker()
 	p.queue = append(p.queue, r)
 	p.setTimer(r.until)
+	p.addWorker()
 	p.mu.Unlock()
-	if newWorker {
-		go p.work()
-	}
 	var err error
 	select {
 	case <-r.done:
@@ -149,26 +146,69 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 	return redisconn.Reply{Err: err}, false
 }
 
-// setTimer makes sure that a caller's timeout is noticed. All callers share one timer,
-// since most requests are answered long before.
+// addWorker starts a worker for the queued requests, unless they have to wait for one that
+// is sending. They wait for none whose reply is late.
+func (p *Pipeline) addWorker() {
+	switch {
+	case len(p.queue) == 0:
+	case p.policy.addWorker(len(p.queue), p.inFlightRequests):
+		go p.work()
+	case !p.maySend():
+		p.setTimer(p.oldestAwaited().sentAt.Add(lateReply))
+	}
+}
+
+func (p *Pipeline) maySend() bool { return p.policy.maySend(len(p.queue), p.inFlightRequests) }
+
+// oldestAwaited returns the first of the batches in flight that are awaited.
+func (p *Pipeline) oldestAwaited() *batch {
+	return p.inFlight[slices.IndexFunc(p.inFlight, func(b *batch) bool { return b.awaited })]
+}
+
+// ceaseAwaiting records that no request waits for a batch any longer.
+func (p *Pipeline) ceaseAwaiting(b *batch) {
+	if b.awaited {
+		b.awaited = false
+		p.inFlightRequests -= len(b.requests)
+	}
+}
+
+func (p *Pipeline) ceaseAwaitingLate(now time.Time) {
+	for _, b := range p.inFlight {
+		if now.Sub(b.sentAt) >= lateReply {
+			p.ceaseAwaiting(b)
+		}
+	}
+}
+
+// setTimer makes sure that a caller's timeout is noticed, or a late reply. All share one
+// timer, since most requests are answered long before.
 func (p *Pipeline) setTimer(at time.Time) {
 	switch {
 	case !p.timerAt.IsZero() && !at.Before(p.timerAt):
 		return
 	case p.timer == nil:
-		p.timer = time.AfterFunc(time.Until(at), p.expireCallers)
+		p.timer = time.AfterFunc(time.Until(at), p.checkTimes)
 	default:
 		p.timer.Reset(time.Until(at))
 	}
 	p.timerAt = at
 }
 
-// expireCallers wakes the callers whose time is over.
-func (p *Pipeline) expireCallers() {
+// checkTimes wakes the callers whose time is over, and sends what waits for a late reply.
+func (p *Pipeline) checkTimes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerAt = time.Time{}
 	now := time.Now()
+	p.expireCallers(now)
+	if !p.maySend() {
+		p.ceaseAwaitingLate(now)
+	}
+	p.addWorker()
+}
+
+func (p *Pipeline) expireCallers(now time.Time) {
 	all := slices.Clone(p.queue)
 	for _, b := range p.inFlight {
 		all = append(all, b.requests...)
@@ -217,7 +257,9 @@ func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer in
 	batches.Put(b)
 	p.mu.Lock()
 	more := len(p.queue) > 0
-	if !more {
+	if more {
+		p.policy.taking++
+	} else {
 		p.policy.removeWorker()
 	}
 	p.mu.Unlock()
@@ -256,9 +298,8 @@ func (p *Pipeline) detach(r *Request) {
 	}
 	b.abandoned = true
 	p.policy.removeWorker()
-	if len(p.queue) > 0 && p.policy.addWorker() {
-		go p.work()
-	}
+	p.ceaseAwaiting(b)
+	p.addWorker()
 }
 
 // work sends queued requests until none is left.
@@ -278,16 +319,18 @@ func (p *Pipeline) work() {
 // one batch.
 func yieldToCallers() { runtime.Gosched() }
 
-// fillBatch fills the batch with a worker's share of the queue. It reports false if the
-// queue is empty; then the worker is not counted any longer.
+// fillBatch fills the batch with a worker's share of the queue. It reports false if there
+// is none; then the worker is not counted any longer.
 func (p *Pipeline) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.policy.quota(len(p.queue), p.inFlightRequests)
-	if n < len(p.queue) && p.policy.addWorker() {
-		go p.work()
+	defer p.addWorker() // for the rest of the queue
+	p.policy.taking--
+	if len(p.queue) == 0 || !p.maySend() {
+		p.policy.removeWorker()
+		return false
 	}
-	p.inFlightRequests += n
+	n := p.policy.quota(len(p.queue), p.inFlightRequests)
 	var until voidTexts
 	for _, r := range p.queue[:n] {
 		r.sent, r.batch = true, b
@@ -295,35 +338,46 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 		b.requests = append(b.requests, r)
 	}
 	p.queue = slices.Delete(p.queue, 0, n)
-	b.callers, b.abandoned = len(b.requests), false
-	if b.callers == 0 {
-		p.policy.removeWorker()
-		return false
-	}
+	b.sentAt, b.callers, b.abandoned, b.awaited = time.Now(), n, false, true
+	p.inFlightRequests += n
 	p.inFlight = append(p.inFlight, b)
 	return true
 }
 
-// deliver wakes the callers, and reports whether the worker is still counted.
+// deliver wakes the callers, and reports whether the worker is still counted. It wakes them
+// without the mutex, which they need for their next requests.
 func (p *Pipeline) deliver(b *batch) bool {
+	callers, counted := p.endBatch(b)
+	for _, r := range callers {
+		r.done <- struct{}{}
+	}
+	return counted
+}
+
+// endBatch ends a batch in flight. It returns the requests whose callers still wait.
+func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inFlightRequests -= len(b.requests)
+	p.ceaseAwaiting(b)
 	at := slices.Index(p.inFlight, b)
 	p.inFlight = slices.Delete(p.inFlight, at, at+1)
+	waiting = b.requests[:0]
 	for _, r := range b.requests {
 		r.batch = nil
 		if !r.abandoned {
-			r.done <- struct{}{}
+			waiting = append(waiting, r)
 		}
 	}
-	return !b.abandoned
+	if !b.abandoned {
+		p.policy.taking++
+	}
+	return waiting, !b.abandoned
 }
 
 // send does one round trip, and a second one for requests that could not be coalesced.
 func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	p.mu.Lock()
-	coalesce := p.policy.mayCoalesce()
+	coalesce := p.policy.mayCoalesce(len(b.requests))
 	p.mu.Unlock()
 	b.makeCalls(coalesce)
 	if alone := p.exchange(ctx, until, b); len(alone) > 0 {

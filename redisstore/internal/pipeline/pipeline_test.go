@@ -492,6 +492,92 @@ func TestPipelineSurvivesHangs(t *testing.T) {
 	}
 }
 
+// sendToNear makes the server near, and returns an exchange in flight that others wait for.
+func (r *fixture) sendToNear() (callers []*testCall, e *exchange) {
+	r.t.Helper()
+	engaged, hanging := r.occupyWorkers()
+	r.mu.Lock()
+	r.policy.roundTrip.add(0)
+	r.mu.Unlock()
+	for i := range fewRequests + 1 {
+		callers = append(callers, r.call(plain(fmt.Sprint("of a batch ", i)), time.Hour))
+	}
+	r.nothingSent()
+	for i := range hanging {
+		hanging[i].reply("done")
+		engaged[i].wantValue("done")
+	}
+	e = r.sent()
+	if len(e.cmds) != len(callers) {
+		r.t.Fatalf("sent %q, want all that were queued", e.cmds)
+	}
+	return callers, e
+}
+
+// Requests to a near server wait for a batch in flight, and are sent when it ends.
+func TestPipelineNearServer(t *testing.T) {
+	r := newFixture(t)
+	batch, e := r.sendToNear()
+	var waiting []*testCall
+	for i := range 3 {
+		waiting = append(waiting, r.call(plain(fmt.Sprint("waits ", i)), time.Hour))
+	}
+	e.reply(slices.Repeat([]any{"done"}, len(batch))...)
+	for _, c := range batch {
+		c.wantValue("done")
+	}
+	for answered := 0; answered < len(waiting); {
+		e := r.sent()
+		e.reply(slices.Repeat([]any{"done"}, len(e.cmds))...)
+		answered += len(e.cmds)
+	}
+	for _, c := range waiting {
+		c.wantValue("done")
+	}
+}
+
+// Requests do not wait longer for a batch whose replies are late, or that nobody awaits.
+func TestPipelineNearServerHangs(t *testing.T) {
+	t.Run("late", func(t *testing.T) {
+		r := newFixture(t)
+		batch, e := r.sendToNear()
+		r.mu.Lock()
+		sentAt := r.inFlight[0].sentAt
+		r.mu.Unlock()
+		for i := range 3 { // the late batch delays only the first one
+			c := r.call(plain(fmt.Sprint("waits ", i)), time.Hour)
+			other := r.sent()
+			if after := time.Since(sentAt); after < lateReply {
+				t.Errorf("sent %v after the batch, want at least %v", after, lateReply)
+			}
+			other.reply("done")
+			c.wantValue("done")
+		}
+		r.mu.Lock()
+		if r.inFlightRequests != 0 {
+			t.Errorf("%d requests in flight are awaited, want 0", r.inFlightRequests)
+		}
+		r.mu.Unlock()
+		e.reply(slices.Repeat([]any{"done"}, len(batch))...)
+		for _, c := range batch {
+			c.wantValue("done")
+		}
+	})
+	t.Run("abandoned", func(t *testing.T) {
+		r := newFixture(t)
+		batch, e := r.sendToNear()
+		for _, c := range batch {
+			c.leave(nil)
+			c.wantErr(context.Canceled)
+		}
+		r.eventually("nothing is awaited", func() bool { return r.inFlightRequests == 0 && r.policy.workers == 0 })
+		c := r.call(plain("another"), time.Hour)
+		r.sent().reply("done")
+		c.wantValue("done")
+		e.reply(slices.Repeat([]any{"too late"}, len(batch))...)
+	})
+}
+
 // A server that was always fast may hang, too. A caller that sends its own request, over
 // a Conn that enforces the deadline, returns like others.
 func TestPipelineFastServerHangs(t *testing.T) {
@@ -668,6 +754,9 @@ func underLoad(t *testing.T, prompt bool) {
 		if p.policy.workers < 0 || p.policy.workers > maxWorkers || time.Now().After(end) {
 			t.Errorf("%d workers, %d queued in the end", p.policy.workers, len(p.queue))
 			busy = false
+		}
+		if !busy && (p.policy.taking != 0 || p.inFlightRequests != 0) {
+			t.Errorf("%d workers about to send, %d requests in flight in the end", p.policy.taking, p.inFlightRequests)
 		}
 		p.mu.Unlock()
 		time.Sleep(time.Millisecond)

@@ -7,39 +7,68 @@ import "time"
 type policy struct {
 	prompt         bool // the Conn returns soon after the time until which a caller waits
 	workers        int  // that are sending, callers included
+	taking         int  // workers that will take queued requests next
 	singles        int  // consecutive exchanges of a single request
 	fast           bool // the last exchange succeeded, within fastReply
-	skipCoalescing int  // batches left that are not coalesced
+	roundTrip      recentLeast
+	skipCoalescing int // requests left that are not coalesced
 }
 
 const (
 	maxWorkers = 4   // more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
-	minBatch   = 4
+	minBatch   = 4   // a worker takes at least as many, if they are queued
+	nearBatch  = 16  // the same, of a near server
 
 	minSingles    = 16                     // consecutive single requests after which callers send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
 	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
 
-	// coalescePause is how many batches are not coalesced, after a batch in which most
-	// requests were contended.
-	coalescePause = 64
+	// A server is near if a round trip to it takes less than nearReply, beside requestTime
+	// for each request. Then an exchange costs more processor time than it waits.
+	nearReply   = 150 * time.Microsecond
+	requestTime = 5 * time.Microsecond
+	fewRequests = 4 // in flight to a near server; with more of them, the next ones wait
+
+	// lateReply is after which time requests do not wait for an exchange any longer: its
+	// connection may be broken.
+	lateReply = 5 * time.Millisecond
+
+	// coalescePause is how many requests are not coalesced, after a batch in which most of
+	// them were contended. Such a batch takes a second round trip.
+	coalescePause = 256
 )
 
-// addWorker reports whether one more worker may send, and counts it.
-func (p *policy) addWorker() bool {
-	if p.workers == maxWorkers {
+// addWorker reports whether one more worker may send, and counts it. There is no need for
+// one if another is about to take the queued requests.
+func (p *policy) addWorker(queued, inFlight int) bool {
+	if p.workers == maxWorkers || p.taking > 0 || !p.maySend(queued, inFlight) {
 		return false
 	}
 	p.workers++
+	p.taking++
 	return true
 }
+
+// maySend reports whether an exchange may begin beside those in flight. With a near server a
+// small batch waits for the one in flight, and grows meanwhile. Fewer exchanges save more
+// time than client and server gain if both work at once.
+func (p *policy) maySend(queued, inFlight int) bool {
+	return inFlight <= fewRequests || queued >= nearBatch || !p.near()
+}
+
+// near reports whether the server is near.
+func (p *policy) near() bool { return p.roundTrip.below(nearReply) }
 
 // addDirect reports whether a caller may send its own request, and counts it as a worker.
 // This avoids two goroutine switches, which cost more than everything else that dibs does
 // for a lock. It is for a fast server and a lone caller.
 func (p *policy) addDirect(queued int) bool {
-	return p.prompt && p.fast && p.singles >= minSingles && queued == 0 && p.addWorker()
+	if !p.prompt || !p.fast || p.singles < minSingles || queued > 0 || p.workers == maxWorkers {
+		return false
+	}
+	p.workers++
+	return true
 }
 
 func (p *policy) removeWorker() { p.workers-- }
@@ -47,8 +76,11 @@ func (p *policy) removeWorker() { p.workers-- }
 // quota returns how many of the queued requests one worker sends: while the server
 // processes one batch, the client prepares the next.
 func (p *policy) quota(queued, inFlight int) int {
-	part := (queued + inFlight + maxWorkers - 1) / maxWorkers
-	return min(queued, max(part, minBatch), maxBatch)
+	part, least := (queued+inFlight+maxWorkers-1)/maxWorkers, minBatch
+	if p.near() {
+		least = nearBatch
+	}
+	return min(queued, max(part, least), maxBatch)
 }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.
@@ -57,12 +89,17 @@ func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool
 		p.singles = 0
 	}
 	p.fast = succeeded && took < fastReply
+	if succeeded {
+		p.roundTrip.add(max(took-time.Duration(requests)*requestTime, 0))
+	} else {
+		p.roundTrip = recentLeast{} // another server may answer next
+	}
 }
 
-// mayCoalesce reports whether the requests of the next batch are coalesced.
-func (p *policy) mayCoalesce() bool {
+// mayCoalesce reports whether the next requests, a batch, are coalesced.
+func (p *policy) mayCoalesce(requests int) bool {
 	if p.skipCoalescing > 0 {
-		p.skipCoalescing--
+		p.skipCoalescing -= requests
 		return false
 	}
 	return true
@@ -73,4 +110,32 @@ func (p *policy) recordCoalesced(alone, coalesced int) {
 	if alone > coalesced/2 {
 		p.skipCoalescing = coalescePause
 	}
+}
+
+// recentLeast is the least of the last 64 to 128 durations. Their average says more about
+// how busy the machine is than about the distance to the server.
+type recentLeast struct {
+	current, previous least
+}
+
+// least is the least of n durations.
+type least struct {
+	n     int
+	value time.Duration
+}
+
+func (r *recentLeast) add(d time.Duration) {
+	const window = 64
+	if r.current.n == window {
+		r.previous, r.current = r.current, least{}
+	}
+	if r.current.n == 0 || d < r.current.value {
+		r.current.value = d
+	}
+	r.current.n++
+}
+
+// below reports whether one of the durations is less than limit.
+func (r *recentLeast) below(limit time.Duration) bool {
+	return r.current.n > 0 && r.current.value < limit || r.previous.n > 0 && r.previous.value < limit
 }

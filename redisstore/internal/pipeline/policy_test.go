@@ -1,6 +1,9 @@
 package pipeline
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A caller sends its own request only to a fast server, if the Conn is prompt, after enough
 // single requests, while nothing is queued and a worker's place is free.
@@ -45,47 +48,112 @@ func TestPolicyDirect(t *testing.T) {
 	}
 }
 
+// nearServer is a policy after one quick reply.
+func nearServer() (p policy) {
+	p.recordExchange(1, nearReply/2, true)
+	return p
+}
+
+// A server is near after one quick reply, and until many others were slow, or one failed. A
+// batch may take longer.
+func TestPolicyNear(t *testing.T) {
+	const requests, window = 8, 64
+	var p policy
+	for i := range 3 * window {
+		p.recordExchange(requests, nearReply+requests*requestTime, true)
+		if p.near() {
+			t.Fatalf("near after %d slow replies", i+1)
+		}
+	}
+	p.recordExchange(requests, nearReply+requests*requestTime-1, true)
+	if !p.near() {
+		t.Error("not near after a quick reply")
+	}
+	slow := 0
+	for ; p.near() && slow < 3*window; slow++ {
+		p.recordExchange(1, time.Second, true)
+	}
+	if slow < window || slow > 2*window {
+		t.Errorf("not near after %d slow replies, want %d to %d", slow, window, 2*window)
+	}
+	p = nearServer()
+	p.recordExchange(1, 0, false)
+	if p.near() {
+		t.Error("near after a failure")
+	}
+}
+
 // A batch has a share of all requests, within its limits, and no more than are queued.
 func TestPolicyQuota(t *testing.T) {
-	for _, c := range []struct{ queued, inFlight, want int }{
-		{0, 0, 0}, {1, 0, 1}, {3, 0, 3}, {8, 0, minBatch}, {40, 0, 10}, {40, 40, 20}, {5, 400, 5}, {4000, 0, maxBatch},
+	far, near := policy{}, nearServer()
+	for _, c := range []struct{ queued, inFlight, far, near int }{
+		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {40, 0, 10, nearBatch}, {40, 40, 20, 20}, {5, 400, 5, 5},
+		{4000, 0, maxBatch, maxBatch},
 	} {
-		if have := new(policy).quota(c.queued, c.inFlight); have != c.want {
-			t.Errorf("%d of %d queued with %d in flight, want %d", have, c.queued, c.inFlight, c.want)
+		if have := far.quota(c.queued, c.inFlight); have != c.far {
+			t.Errorf("%d of %d queued with %d in flight, want %d", have, c.queued, c.inFlight, c.far)
+		}
+		if have := near.quota(c.queued, c.inFlight); have != c.near {
+			t.Errorf("near: %d of %d queued with %d in flight, want %d", have, c.queued, c.inFlight, c.near)
 		}
 	}
 }
 
-// Batches are not coalesced for a while after one in which most requests were contended.
+// Requests to a near server wait while more than a few are in flight, unless they are enough
+// for a batch.
+func TestPolicyMaySend(t *testing.T) {
+	far, near := policy{}, nearServer()
+	for _, c := range []struct {
+		queued, inFlight int
+		near             bool
+	}{
+		{1, 0, true}, {1, fewRequests, true}, {1, fewRequests + 1, false}, {nearBatch - 1, maxBatch, false}, {nearBatch, maxBatch, true},
+	} {
+		if have := near.maySend(c.queued, c.inFlight); have != c.near || !far.maySend(c.queued, c.inFlight) {
+			t.Errorf("%d queued, %d in flight: may send to a near server %v, want %v; and always to another one", c.queued, c.inFlight, have, c.near)
+		}
+	}
+	if near.addWorker(1, fewRequests+1) || !near.addWorker(1, fewRequests) {
+		t.Error("a worker is not added exactly if it may send")
+	}
+}
+
+// Requests are not coalesced for a while after a batch in which most were contended.
 func TestPolicyCoalescing(t *testing.T) {
+	const batch = 4
 	var p policy
 	p.recordCoalesced(2, 4)
-	if !p.mayCoalesce() {
+	if !p.mayCoalesce(batch) {
 		t.Error("it pauses although only half of the requests were contended")
 	}
 	p.recordCoalesced(3, 4)
 	pauses := 0
-	for !p.mayCoalesce() {
+	for !p.mayCoalesce(batch) {
 		pauses++
 	}
-	if pauses != coalescePause {
-		t.Errorf("%d batches are not coalesced, want %d", pauses, coalescePause)
+	if pauses != coalescePause/batch {
+		t.Errorf("%d batches are not coalesced, want %d", pauses, coalescePause/batch)
 	}
 }
 
-// There are never more workers than the limit.
+// There are never more workers than the limit, and only one at a time is about to take
+// queued requests.
 func TestPolicyWorkers(t *testing.T) {
 	var p policy
 	for range maxWorkers {
-		if !p.addWorker() {
+		if !p.addWorker(1, 0) {
 			t.Fatal("a free place is refused")
 		}
+		if p.addWorker(1, 0) {
+			t.Fatal("two workers are about to take the same requests")
+		}
+		p.taking--
 	}
-	if p.addWorker() || p.workers != maxWorkers {
+	if p.addWorker(1, 0) || p.workers != maxWorkers {
 		t.Errorf("%d workers", p.workers)
 	}
 	p.removeWorker()
-	if !p.addWorker() {
+	if !p.addWorker(1, 0) {
 		t.Error("the place of an ended worker is not free")
 	}
 }

@@ -32,23 +32,36 @@ func Split(r redisconn.Reply, i, n int) redisconn.Reply {
 // CanCoalesce reports whether a request can be sent together with requests on other names.
 func (r *Request) CanCoalesce() bool { return r.Joins != JoinsNot }
 
-// BeginCoalesced begins a coalesced call, in the slices of an earlier one.
+// BeginCoalesced begins a coalesced call, in the slices of an earlier one. It is void as soon
+// as one of its requests is; they are sent alone then.
 func BeginCoalesced(call *redisconn.Cmd) {
-	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: call.Args[:0]}
+	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: append(call.Args[:0], "")}
 }
 
-// Coalesce adds a request to a coalesced call. It does not need the holders, the last key.
+// Coalesce adds a request to a coalesced call. It does not need the holders, the last key,
+// and a release does not need the fence high-water mark before it.
 func Coalesce(call *redisconn.Cmd, r *Request) {
-	const holders = 4
-	ttl, until := r.TTL, ""
+	keys, ttl := 4, r.TTL
 	if r.Joins == JoinsRelease {
-		ttl = "0"
+		keys, ttl = 3, "0"
 	}
-	if r.Until > 0 {
-		until = r.Args[r.Until]
+	if r.Until > 0 && isEarlier(r.Args[r.Until], call.Args[0]) {
+		call.Args[0] = r.Args[r.Until]
 	}
-	call.Keys = append(call.Keys, r.Keys[:holders]...)
-	call.Args = append(call.Args, r.Token, ttl, until)
+	call.Keys = append(call.Keys, r.Keys[:keys]...)
+	call.Args = append(call.Args, r.Token, ttl)
+}
+
+// isEarlier reports whether a request is void before another one. Their times are decimal
+// numbers, or "" for never.
+func isEarlier(until, other string) bool {
+	switch {
+	case until == "" || other == "":
+		return until != ""
+	case len(until) != len(other):
+		return len(until) < len(other)
+	}
+	return until < other
 }
 
 // A CoalescedReply is the reply to a coalesced call.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -94,14 +95,9 @@ func TestCoalesce(t *testing.T) {
 	BeginCoalesced(&call)
 	Coalesce(&call, &acquire)
 	Coalesce(&call, &release)
-	want := []string{"c:1", "3000", "5", "t2", "0", "6"}
-	if len(call.Keys) != 8 || len(call.Args) != len(want) {
-		t.Fatalf("keys %q, args %q", call.Keys, call.Args)
-	}
-	for i, arg := range want {
-		if call.Args[i] != arg {
-			t.Errorf("argument %d is %q, want %q", i, call.Args[i], arg)
-		}
+	keys := slices.Concat(acquire.Keys[:4], release.Keys[:3])
+	if args := []string{"5", "c:1", "3000", "t2", "0"}; !slices.Equal(call.Keys, keys) || !slices.Equal(call.Args, args) {
+		t.Errorf("keys %q, args %q, want %q and %q", call.Keys, call.Args, keys, args)
 	}
 	for _, n := range []int{2, 4} {
 		if c, err := ParseCoalesced([]any{int64(100), "140"}, n); err == nil {
@@ -126,5 +122,26 @@ func TestCoalesce(t *testing.T) {
 	}
 	if r, served := c.Of(0, &release); !served || r.Value != int64(1) {
 		t.Errorf("%+v, %v: want a release", r, served)
+	}
+}
+
+// A coalesced call is void at the earliest of the times of its requests.
+func TestCoalescedUntil(t *testing.T) {
+	for _, c := range []struct {
+		untils []string
+		want   string
+	}{
+		{[]string{""}, ""}, {[]string{"", "7", ""}, "7"}, {[]string{"10", "9", "11"}, "9"}, {[]string{"12", "11", "13"}, "11"}, {[]string{"5", "0"}, "0"},
+	} {
+		var call redisconn.Cmd
+		BeginCoalesced(&call)
+		for _, until := range c.untils {
+			r := Request{Until: 1, Joins: JoinsRelease}
+			r.Keys, r.Args = make([]string, 5), []string{"token", until}
+			Coalesce(&call, &r)
+		}
+		if call.Args[0] != c.want {
+			t.Errorf("of %q it is %q, want %q", c.untils, call.Args[0], c.want)
+		}
 	}
 }

@@ -238,6 +238,8 @@ func TestParseMessage(t *testing.T) {
 		"7 5 9 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
 		"7 5 9 t o k":  {Kind: driver.EventGranted, Token: "t o k", Fence: 7, Ticket: 5},
 		"7 5 0 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
+		"7/3 5 9 tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Fences: 3, Ticket: 5},
+		"7/7 5 9 tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Fences: 7, Ticket: 5},
 		"7 5 @ID tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5, Node: "ID"},
 		"0 0 0 tok":    {Kind: driver.EventRetry, Token: "tok"},
 		"0 5 9 tok":    {Kind: driver.EventRevoked, Token: "tok", Fence: 5},
@@ -249,7 +251,7 @@ func TestParseMessage(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", " ", "   ", "7", "7 5", "7 5 9", "7 5 9 ", "x 5 9 tok", "7 x 9 tok", "7 5 x tok", "7 x @ID tok", "-7 5 9 tok", "7 -5 9 tok",
-		"18446744073709551616 5 9 tok", "7.5 5 9 tok", " 7 5 9 tok",
+		"18446744073709551616 5 9 tok", "7.5 5 9 tok", " 7 5 9 tok", "7/ 5 9 tok", "7/8 5 9 tok", "7/x 5 9 tok", "7/-1 5 9 tok", "7/1/1 5 9 tok", "/7 5 9 tok",
 	} {
 		if have, ok := ParseMessage(text); ok {
 			t.Errorf("%q: %+v, want none", text, have)
@@ -390,7 +392,7 @@ func wantValidMessage(t *testing.T, text string) {
 	t.Helper()
 	m, ok := ParseMessage(text)
 	e := m.Event
-	if ok && (e.Token == "" || e.Kind == driver.EventGranted && e.Fence == 0 || e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Age < 0) {
+	if ok && (e.Token == "" || e.Kind == driver.EventGranted && (e.Fence == 0 || e.Fences > e.Fence) || e.Kind != driver.EventGranted && e.Kind != driver.EventRetry && e.Kind != driver.EventRevoked || e.Age < 0) {
 		t.Errorf("message %q: %+v", text, e)
 	}
 }
