@@ -40,7 +40,7 @@ local function extend_exclusive(lock, meta, token, ttl, fence, client)
   if fence == '0' then return end
   local record, recorded = fence .. ' ' .. client .. ' ' .. token, redis.call('HGET', meta, '=')
   if recorded ~= record and not is_later(recorded, token, fence) then redis.call('HSET', meta, '=', record) end
-  if redis.call('PTTL', meta) < ms then redis.call('PEXPIRE', meta, ms + AUX_TTL) end
+  if redis.call('PTTL', meta) < ms then redis.call('PEXPIRE', meta, ms + math.min(ms, AUX_TTL)) end
 end
 
 -- extend_shared extends a shared holder, and reports whether the token is one. It
