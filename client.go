@@ -32,6 +32,7 @@ type Client struct {
 	hooks         hookQueue
 	started       atomic.Bool // the scheduler and the watch
 	renewer       *renewer
+	renewals      chan struct{} // has an element for each renewal in progress
 	wanted        wantedLeases
 	cohorts       cohorts
 	closeLimit    closeLimit
@@ -49,6 +50,7 @@ func New(store driver.Store, options ...Option) *Client {
 		clock:    newClock(suspended),
 		work:     newBackground(),
 		renewer:  newRenewer(),
+		renewals: make(chan struct{}, maxRenewals),
 	}
 	c.store = &observedStore{Store: store, isBack: c.renewAll}
 	return c

@@ -14,6 +14,7 @@ import (
 
 const (
 	maxBatch    = 512             // leases in one renewal
+	maxRenewals = 32              // in progress; more would fail, because each waits for the others until its time limit
 	renewWindow = 3 * time.Second // renewals due within this time, or a tenth of the TTL, are sent together
 )
 
@@ -46,7 +47,7 @@ func (c *Client) tick() time.Duration {
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), maxBatch)]
 		batch = batch[len(part):]
-		c.work.run(func(ctx context.Context) { c.renew(ctx, part) })
+		c.work.run(func(ctx context.Context) { c.renewInTurn(ctx, part) })
 	}
 	return c.renewer.sleep(now)
 }
@@ -61,6 +62,36 @@ func (c *Client) actOn(due []*lease, now time.Duration) (batch []*lease) {
 		}
 	}
 	return batch
+}
+
+// renewInTurn renews a batch when fewer than maxRenewals are in progress. If they hang, it
+// does not wait for them longer than half of the time that a lease has left.
+func (c *Client) renewInTurn(ctx context.Context, batch []*lease) {
+	select {
+	case c.renewals <- struct{}{}:
+		defer func() { <-c.renewals }()
+	default:
+		patience := time.NewTimer(c.timeLeft(batch) / 2)
+		defer patience.Stop()
+		select {
+		case c.renewals <- struct{}{}:
+			defer func() { <-c.renewals }()
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+	c.renew(ctx, batch)
+}
+
+// timeLeft returns the time until the first deadline of these leases.
+func (c *Client) timeLeft(batch []*lease) time.Duration {
+	now, left := c.clock.now(), never
+	for _, h := range batch {
+		h.mu.Lock()
+		left = min(left, h.deadline-now)
+		h.mu.Unlock()
+	}
+	return left
 }
 
 // renew extends a batch of leases in one store call.
