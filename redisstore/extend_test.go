@@ -60,16 +60,14 @@ func changes(t *testing.T, server *redistest.Server) int {
 	return n
 }
 
-// olderServer makes a script see a server before 7.0, without the option GT.
-//
-//go:embed testdata/before70.lua
-var olderServer string
+//go:embed testdata/before_7_0.lua
+var before7 string
 
 // The TTL of a lock is raised and never lowered, and the record lives as long, on servers
 // with and without the option GT.
 func TestExtendRaisesTheTTL(t *testing.T) {
 	t.Parallel()
-	for server, script := range map[string]string{"since 7.0": "", "before 7.0": olderServer} {
+	for server, script := range map[string]string{"since 7.0": "", "before 7.0": before7} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)

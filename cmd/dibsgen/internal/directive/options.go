@@ -19,7 +19,7 @@ type Option struct {
 // functions are the functions of package dibs by the keys of dibs.ParseOptions.
 var functions = map[string]string{
 	"ttl": "TTL", "wait": "Wait", "timeout": "Timeout", "minhold": "MinHold", "maxhold": "MaxHold",
-	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
+	"attempts": "Attempts", "cohort": "Cohort", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
 }
 
 // isOption reports whether a word is an option, perhaps with a bad value.
@@ -75,11 +75,11 @@ func newOption(word, key, value string) Option {
 	case "norenew", "reentrant":
 	case "label":
 		o.args = []any{value}
-	case "attempts":
-		number, pause, _ := strings.Cut(value, "/")
+	case "attempts", "cohort":
+		number, text, _ := strings.Cut(value, "/")
 		n, _ := strconv.Atoi(number)
-		every, _ := time.ParseDuration(pause)
-		o.args = []any{n, every}
+		d, _ := time.ParseDuration(text)
+		o.args = []any{n, d}
 	default:
 		d, _ := time.ParseDuration(value)
 		o.args = []any{d}

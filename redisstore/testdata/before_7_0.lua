@@ -1,5 +1,5 @@
--- Makes the script behind it see a server before 7.0, without the option GT of PEXPIRE.
-
+-- Put before a script, it lets the script see a server before Redis 7.0, which has no
+-- version field, and no options of PEXPIRE.
 local server = redis
 local redis = { pcall = server.pcall }
 function redis.call(command, ...)
