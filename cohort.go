@@ -186,8 +186,8 @@ func (co *cohort) release(store *lease) error {
 	return err
 }
 
-// releaseLater releases a store lease in the background, if there is one. A failure is
-// repeated, and nobody is left who could be told.
+// releaseLater releases a store lease in the background, if there is one. The lease itself
+// repeats a failed release, and no caller is left to receive the error.
 func (co *cohort) releaseLater(store *lease) {
 	if store == nil {
 		return
@@ -259,8 +259,7 @@ func (co *cohort) linger(now time.Duration) {
 func (co *cohort) endLinger() {
 	co.mu.Lock()
 	var release *lease
-	idle := co.store != nil && co.holder == nil && co.grantee == nil && co.callers.first == nil
-	if co.idle.isOver(idle, co.c.clock.check(), co.key.linger, co.endLinger) {
+	if co.idle.isOver(co.isIdle(), co.c.clock.check(), co.key.linger, co.endLinger) {
 		release = co.endTenure()
 	}
 	co.mu.Unlock()
@@ -268,7 +267,7 @@ func (co *cohort) endLinger() {
 }
 
 func (co *cohort) removeIfUnused() {
-	if co.store == nil && co.callers.first == nil && co.acquiring == nil && co.releasing == 0 && co.holder == nil && co.grantee == nil {
+	if co.store == nil && co.isUnused() && co.acquiring == nil && co.releasing == 0 {
 		co.removed = true
 		co.c.cohorts.remove(co.key)
 	}
@@ -285,7 +284,7 @@ type acquireJob struct {
 
 // startAcquire acquires the store lease in the background, with the settings of a caller.
 func (co *cohort) startAcquire(first *caller) {
-	ctx, cancel := context.WithCancel(detach(co.c.work.life, first.values()))
+	ctx, cancel := context.WithCancel(detach(co.c.work.life, first.ctx))
 	job := &acquireJob{cancel: cancel}
 	job.call = call{c: co.c, ctx: ctx, parent: ctx, settings: first.settings.forStoreLease(), begin: co.c.clock.now()}
 	job.call.queued = func(reply driver.AcquireReply) { co.setQueued(job, reply) }
@@ -314,7 +313,7 @@ func (s settings) forStoreLease() settings {
 	return s
 }
 
-// setQueued records that the store lease is not free, and tells the callers.
+// setQueued records that the name is not free, and wakes the callers, which have to queue.
 func (co *cohort) setQueued(job *acquireJob, reply driver.AcquireReply) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
@@ -326,20 +325,23 @@ func (co *cohort) setQueued(job *acquireJob, reply driver.AcquireReply) {
 
 // acquired records the result of a job.
 func (co *cohort) acquired(job *acquireJob, l *Lease, err error) {
-	co.mu.Lock()
-	co.acquiring = nil
-	if l != nil && l.h.joinCohort(co) {
-		co.store, co.served, co.left, co.since = l.h, 0, co.key.batch, co.c.clock.now()
-		co.fences, co.exhausted = newFenceBlock(l.Fence(), job.call.fences), false
-		co.origin = grantOrigin{job.call.notified, job.call.handoff}
-		co.contended = job.waitedForOthers()
-	}
-	if err != nil && job.call.ctx.Err() == nil { // else the last caller has left, and another may have come
-		co.fail(err)
-	}
-	release := co.advance(co.c.clock.check())
-	co.mu.Unlock()
-	co.releaseLater(release)
+	co.change(func() {
+		co.acquiring = nil
+		if l != nil && l.h.joinCohort(co) {
+			co.beginTenure(job, l)
+		}
+		if err != nil && job.call.ctx.Err() == nil { // else the last caller has left, and another may have come
+			co.fail(err)
+		}
+	})
+}
+
+// beginTenure makes the lease of a job the store lease.
+func (co *cohort) beginTenure(job *acquireJob, l *Lease) {
+	co.store, co.served, co.left, co.since = l.h, 0, co.key.batch, co.c.clock.now()
+	co.fences, co.exhausted = newFenceBlock(l.Fence(), job.call.fences), false
+	co.origin = grantOrigin{job.call.notified, job.call.handoff}
+	co.contended = job.waitedForOthers()
 }
 
 // fail ends the calls that wait. An outage does not end those that have waited before, as in
@@ -392,18 +394,16 @@ func (co *cohort) reserveFences() {
 	}
 	co.reserving = co.c.work.run(func(context.Context) {
 		fence, err := store.newFence(least)
-		co.mu.Lock()
-		co.reserving = false
-		if co.store == store {
-			if err == nil {
+		co.change(func() {
+			co.reserving = false
+			switch {
+			case co.store != store:
+			case err == nil:
 				co.fences.extend(fence)
-			} else {
+			default:
 				co.exhausted = true
 			}
-		}
-		release := co.advance(co.c.clock.check())
-		co.mu.Unlock()
-		co.releaseLater(release)
+		})
 	})
 }
 
@@ -425,21 +425,19 @@ func (co *cohort) unlock(local *lease, now time.Duration) error {
 // storeEnded ends the local lease that holds a store lease that has ended. A grantee that
 // has not received the lock waits again, before all others.
 func (co *cohort) storeEnded(store *lease) {
-	co.mu.Lock()
 	var local *lease
-	if co.store == store {
-		co.store = nil
-	}
-	if q := co.grantee; q != nil && q.store == store {
-		co.grantee, q.store = nil, nil
-		co.callers.addFirst(q)
-	}
-	if co.holder != nil && co.holder.storeLease() == store {
-		local, co.holder = co.holder, nil
-	}
-	release := co.advance(co.c.clock.check())
-	co.mu.Unlock()
-	co.releaseLater(release)
+	co.change(func() {
+		if co.store == store {
+			co.store = nil
+		}
+		if q := co.grantee; q != nil && q.store == store {
+			co.grantee, q.store = nil, nil
+			co.callers.addFirst(q)
+		}
+		if co.holder != nil && co.holder.storeLease() == store {
+			local, co.holder = co.holder, nil
+		}
+	})
 	if local != nil {
 		local.endWith(store)
 	} else {
@@ -450,17 +448,16 @@ func (co *cohort) storeEnded(store *lease) {
 // localEnded ends the store lease of a local lease that was lost by itself, such as after
 // MaxHold. A lost lease is never passed on, so nobody else can use its token.
 func (co *cohort) localEnded(local, store *lease) {
-	co.mu.Lock()
-	lost := co.holder == local
-	if lost {
+	lost := false
+	co.change(func() {
+		if lost = co.holder == local; !lost {
+			return
+		}
 		co.holder = nil
 		if co.store == store {
 			co.store = nil
 		}
-	}
-	release := co.advance(co.c.clock.check())
-	co.mu.Unlock()
-	co.releaseLater(release)
+	})
 	if lost {
 		co.c.work.run(func(context.Context) { _ = store.first.Unlock() })
 	}
@@ -470,24 +467,25 @@ func (co *cohort) localEnded(local, store *lease) {
 // answered.
 func (co *cohort) wantedAnswered() { co.change(func() {}) }
 
-// setWanted releases the store lease if it lingers, and tells the holder if it has asked for
-// that: another process waits.
+// setWanted records that another process waits: it closes the channel of Wanted of the
+// holder, and releases a store lease that lingers.
 func (co *cohort) setWanted() {
-	co.mu.Lock()
-	if co.holder != nil {
-		co.holder.setWanted()
-	}
-	release := co.advance(co.c.clock.check())
-	co.mu.Unlock()
-	co.releaseLater(release)
+	co.change(func() {
+		if co.holder != nil {
+			co.holder.setWanted()
+		}
+	})
 }
 
 // isIdle reports whether the cohort has a store lease that nobody uses or waits for.
-func (co *cohort) isIdle(now time.Duration) bool {
-	return co.store != nil && co.store.isHeld(now) && co.holder == nil && co.grantee == nil && co.callers.first == nil
+func (co *cohort) isIdle() bool { return co.store != nil && co.isUnused() }
+
+// isUnused reports whether no call holds the lock or waits for it.
+func (co *cohort) isUnused() bool {
+	return co.holder == nil && co.grantee == nil && co.callers.first == nil
 }
 
-// addCaller adds a call that waits, and tells the holder if it has asked for that.
+// addCaller adds a call that waits, and closes the channel of Wanted of the holder.
 func (co *cohort) addCaller(q *caller) {
 	co.callers.add(q)
 	if co.holder != nil {

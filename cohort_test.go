@@ -45,7 +45,7 @@ func (w *workplace) enter(who string, l *dibs.Lease, work time.Duration) {
 	w.inside.Add(-1)
 }
 
-// order returns who has entered, in order. It checks that fences grow.
+// order returns the names of those who have entered, in order. It checks that fences grow.
 func (w *workplace) order() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -69,8 +69,8 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 	defer q.c.work.done()
 	q.co = q.c.cohorts.locked(q.c, cohortKey{name: w.name, ttl: q.settings.ttl, linger: q.settings.linger, batch: q.settings.batch})
 	if q.isTry() {
-		q.co.releaseLater(q.co.advance(q.begin)) // if it has expired
-		if !q.co.isIdle(q.begin) {
+		q.co.releaseLater(q.co.advance(q.begin)) // ends a store lease that has expired
+		if !q.co.isIdle() {
 			err := q.busyBeforeTry()
 			if err != nil {
 				return nil, err
@@ -202,9 +202,6 @@ func (q *caller) callQueuedHook(e Queued) {
 	q.hooks.queued = true
 	q.queuedHook = q.hooks.callQueued(e)
 }
-
-// values returns the context whose values the requests for this call have.
-func (q *caller) values() context.Context { return q.ctx }
 
 // signal makes a waiting call check again.
 func (q *caller) signal() {

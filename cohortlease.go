@@ -3,10 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A localLease is a lease of one caller of a cohort. Its state has no deadline but the end of
@@ -41,10 +38,7 @@ func newLocalLease(q *caller, origin grantOrigin, now time.Duration) *lease {
 	if q.settings.timeout != q.c.defaults.timeout {
 		local.space.timeout = q.settings.timeout
 	}
-	if maxHold := q.settings.maxHold; maxHold > 0 {
-		h.limitHold(now, 0, now, maxHold)
-		h.deadline, h.maxHoldReached = now+maxHold, true
-	}
+	h.leaseState.beginWhole(now, 0, q.settings.maxHold, false)
 	if q.hooks != nil {
 		q.hooks.heldSince = now
 	}
@@ -195,25 +189,12 @@ func (h *lease) waiting() (wanted, nobody, asking bool) {
 // newFence returns a new fence of a store lease, if possible one that is at least least, and
 // extends the lease.
 func (h *lease) newFence(least uint64) (uint64, error) {
-	c := h.c
-	ctx := detach(c.work.life, h.values())
-	var reply driver.AcquireReply
-	var sent, ttl time.Duration
-	err := c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
-		sent, ttl = a.sent, h.resizeTTL(a.sent)
-		reply, err = c.store.Resize(ctx, driver.AcquireRequest{
-			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: 1, Limit: 1, Until: a.until, MinFence: least,
-		})
-		return err
-	})
-	switch {
-	case err != nil:
-		return 0, err
-	case !reply.Held:
-		_ = h.lose(h.name, ReasonTaken, nil)
-		return 0, fmt.Errorf("%w: %q", ErrLost, h.name)
+	ctx := detach(h.c.work.life, h.values())
+	reply, err := h.requestResize(ctx, time.Now().Add(h.timeout()), exclusive(KindMutex, h.name), least)
+	if err == nil && !reply.Held {
+		err = h.lose(h.name, ReasonTaken, nil)
 	}
-	return reply.Fence, h.resized(exclusive(KindMutex, h.name), reply.Fence, sent, ttl)
+	return reply.Fence, err
 }
 
 // An idleTimer ends the linger of a store lease. Each use of the lease would have to stop

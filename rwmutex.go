@@ -114,7 +114,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	if lease == nil || lease.h == nil {
 		return nil, invalid("no lease on %q", m.name)
 	}
-	h, c := lease.h, m.c
+	h := lease.h
 	if err := h.checkResize(m); err != nil {
 		return nil, err
 	}
@@ -127,25 +127,34 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	}
 	h.setResizing(1)
 	defer h.setResizing(-1)
+	reply, err := h.requestResize(ctx, end, w, 0)
+	if err == nil && !reply.Held {
+		busy = &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}
+	}
+	return busy, err
+}
+
+// requestResize asks the store for another weight of the lease, or for a new fence, and
+// records the answer. least is a wish for the fence: see driver.AcquireRequest.
+func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec, least uint64) (driver.AcquireReply, error) {
+	c := h.c
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
-	err = c.retry(ctx, end, func(a attempt) (err error) {
+	err := c.retry(ctx, end, func(a attempt) (err error) {
 		sent, ttl = a.sent, h.resizeTTL(a.sent)
-		request := driver.AcquireRequest{Name: m.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until}
+		request := driver.AcquireRequest{
+			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until, MinFence: least,
+		}
 		reply, err = c.store.Resize(ctx, request)
 		if !hasOutcome(err) {
 			h.recordLateResize(w, a.until)
 		}
 		return err
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case !reply.Held:
-		return &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}, nil
-	default:
-		return nil, h.resized(w, reply.Fence, sent, ttl)
+	if err != nil || !reply.Held {
+		return reply, err
 	}
+	return reply, h.resized(w, reply.Fence, sent, ttl)
 }
 
 // setResizing counts the changes in progress: during a change, renewals leave out the

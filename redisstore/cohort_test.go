@@ -158,7 +158,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(4 * oneWay) // until the store knows that it is to be told
+		time.Sleep(4 * oneWay) // until the store has recorded that the client is to be notified
 		begin := time.Now()
 		l, err = b.Mutex(name).Lock(t.Context())
 		if err != nil {

@@ -20,8 +20,8 @@ func (s *Store) plain() bool {
 // maxPlain is the size of the largest value that may be a lock, in bytes: see inspect.lua.
 const maxPlain = 4096
 
-// inspectPlain sets the states of those names that plain commands can read. All others are
-// left to the script, which also repeats what has failed here.
+// inspectPlain sets the states of those names that plain commands can read. The script reads
+// all others afterwards, also those for which a command has failed.
 func (a *inspection) inspectPlain(ctx context.Context) {
 	batches := (len(a.names) + wire.MaxNames - 1) / wire.MaxNames
 	_ = forEach(ctx, batches, a.atOnce(), func(ctx context.Context, i int) error {

@@ -195,7 +195,8 @@ func (p *Pipeline) setTimer(at time.Time) {
 	p.timerAt = at
 }
 
-// checkTimes wakes the callers whose time is over, and sends what waits for a late reply.
+// checkTimes wakes the callers whose time is over. If a reply is late, it sends the requests
+// that wait for it.
 func (p *Pipeline) checkTimes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
