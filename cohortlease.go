@@ -98,9 +98,10 @@ func (h *lease) endWith(store *lease) {
 	_ = h.update(func(s *leaseState) { s.lose(s.name, lost.Reason, lost.Cause, lost.Message) })
 }
 
-// endWithStoreLease ends a local lease if its store lease is over at now.
-func (h *lease) endWithStoreLease(now time.Duration) {
-	if store := h.storeLease(); store != nil && !store.isHeld(now) {
+// endWithStoreLease ends a local lease if its store lease is over at now. Other leases have
+// none.
+func (h *lease) endWithStoreLease(store *lease, now time.Duration) {
+	if store != nil && !store.isHeld(now) {
 		_ = store.first.Err() // it ends the store lease
 		h.endWith(store)
 	}
@@ -133,15 +134,6 @@ func (h *lease) leaveCohort(lost bool) {
 	case lost:
 		link.cohort.localEnded(h, link.store)
 	}
-}
-
-// unlockLocal releases a local lease, and returns false if the lease is not a local one.
-func (h *lease) unlockLocal(now time.Duration) (local bool, err error) {
-	link := h.cohortLink()
-	if link.store == nil {
-		return false, nil
-	}
-	return true, link.cohort.unlock(h, now)
 }
 
 // extendStoreLease extends the store lease of a local lease.

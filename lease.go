@@ -202,7 +202,7 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Err() error {
 	h := l.h
 	now := h.c.clock.check()
-	h.endWithStoreLease(now)
+	h.endWithStoreLease(h.storeLease(), now)
 	h.mu.Lock()
 	if !h.isOver(now) {
 		defer h.mu.Unlock()
@@ -269,8 +269,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
-	now := c.clock.check()
-	h.endWithStoreLease(now)
+	now, link := c.clock.check(), h.cohortLink()
+	h.endWithStoreLease(link.store, now)
 	again, last, lost, remains, counted := false, false, false, false, false
 	var request driver.AcquireRequest
 	err := h.update(func(s *leaseState) {
@@ -299,8 +299,8 @@ func (l *Lease) Unlock() error {
 		return err
 	case lost:
 		c.renewer.removePartlyLost(h)
-		if store := h.storeLease(); store != nil {
-			_ = store.first.Unlock() // it was lost, too, or is being released
+		if link.store != nil {
+			_ = link.store.first.Unlock() // it was lost, too, or is being released
 		} else if remains {
 			c.releaseLost(h, request)
 		} else {
@@ -308,8 +308,9 @@ func (l *Lease) Unlock() error {
 		}
 		return err
 	}
-	local, err := h.unlockLocal(now)
-	if !local {
+	if link.store != nil {
+		err = link.cohort.unlock(h, now)
+	} else {
 		err = c.releaseLease(h)
 	}
 	if counted {

@@ -46,13 +46,12 @@ func cohorts(b *fixture, c config) ([]*table, error) {
 func (b *fixture) cohortHandoffs(c config, name string, work, rtt time.Duration, least float64, about string) (*table, error) {
 	t := handoffs(name, aboutGrant, about, fmt.Sprintf("%d waiters in 4 processes lock one name, and lock it again at once. Cohorts have batches of %d.", cohortWaiters, cohortBatch),
 		"bound: the longest wait that is documented for a cohort. fairness: Jain's index of the processes.")
-	t.columns = append(t.columns, column{"pass µs", 1, median}, column{"handoff µs", 0, median}, column{"fairness", 3, median}, column{"bound ms", 0, median})
+	t.columns = append(t.columns, column{"pass µs", 1, median}, column{"handoff µs", 0, median}, column{"fairness", 3, median}, column{"bound ms", 0, median}, column{"of bound", 2, maximum})
 	t.ours = "dibs@cohort"
 	t.bars = []bar{atLeast("ratio", least), atLeast("fairness", 0.99), atMost("overlaps", 0)}
 	if work > 0 { // else the longest wait is that of a busy machine
 		t.bars = append(t.bars, atMost("of bound", 1))
 	}
-	t.columns = append(t.columns, column{"of bound", 2, maximum})
 	names := c.chosen("dibs", "dibs@cohort")
 	length := max(c.time, time.Duration(turns*cohortWaiters)*(work+rtt+rtt/10))
 	err := t.interleave(c.rounds, cohortWaiters, "baseline-grant", names, func(peer string) (figures, string, error) {
