@@ -14,6 +14,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -751,8 +752,7 @@ func TestCohortInvalid(t *testing.T) {
 // Many goroutines of several clients, with short waits, keep each other out.
 func TestCohortExclusion(t *testing.T) {
 	s := memstore.New()
-	var inside atomic.Int32
-	var last atomic.Uint64
+	var section history.Section
 	var workers sync.WaitGroup
 	for i := range 4 {
 		linger := time.Duration(i%2) * time.Millisecond
@@ -776,13 +776,7 @@ func TestCohortExclusion(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if inside.Add(1) != 1 {
-						t.Error("two holders at once")
-					}
-					if before := last.Swap(l.Fence()); before >= l.Fence() {
-						t.Errorf("fence %d after %d", l.Fence(), before)
-					}
-					inside.Add(-1)
+					section.Visit(t, l.Fence())
 					if err := l.Unlock(); err != nil {
 						t.Error(err)
 					}

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -27,8 +27,7 @@ func TestCohortsExclude(t *testing.T) {
 				start = redistest.StartClusterNode
 			}
 			server := start(t)
-			var inside atomic.Int32
-			var last atomic.Uint64
+			var section history.Section
 			var workers sync.WaitGroup
 			for i := range 4 {
 				c := dibs.New(open(t, server, options...), dibs.Cohort(4*i, time.Duration(i%2)*time.Millisecond))
@@ -41,13 +40,7 @@ func TestCohortsExclude(t *testing.T) {
 								t.Error(err)
 								return
 							}
-							if inside.Add(1) != 1 {
-								t.Error("two holders at once")
-							}
-							if before := last.Swap(l.Fence()); before >= l.Fence() {
-								t.Errorf("fence %d after %d", l.Fence(), before)
-							}
-							inside.Add(-1)
+							section.Visit(t, l.Fence())
 							if err := l.Unlock(); err != nil {
 								t.Error(err)
 							}
