@@ -299,11 +299,12 @@ func (l *Lease) Unlock() error {
 		return err
 	case lost:
 		c.renewer.removePartlyLost(h)
-		if link.store != nil {
+		switch {
+		case link.store != nil:
 			_ = link.store.first.Unlock() // it was lost, too, or is being released
-		} else if remains {
+		case remains:
 			c.releaseLost(h, request)
-		} else {
+		default:
 			h.cancelUnanswered()
 		}
 		return err
