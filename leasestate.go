@@ -32,6 +32,7 @@ type leaseState struct {
 	ended          bool
 	expiredLocally bool  // the clock ended it, not an answer of the store
 	maxHoldReached bool  // MaxHold allows no further renewal
+	recorded       uint8 // renewals left for which the store has the record of the fence
 	resizing       int16 // changes of the weight in progress: the store may have another weight
 }
 
@@ -119,7 +120,7 @@ func (s *leaseState) extend(sent, ttl time.Duration) {
 func (s *leaseState) confirm(sent, ttl, next time.Duration) {
 	s.err = nil
 	s.setRenewErr(nil)
-	s.ttl = next
+	s.ttl, s.recorded = next, 0
 	s.extend(sent, ttl)
 }
 
@@ -137,9 +138,22 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err 
 		}
 		s.extend(sent, ttl)
 	default:
+		s.recorded = 0 // the store may have lost it
 		retryIn := min(s.ttl/20, (s.deadline-now)/4, 250*time.Millisecond)
 		s.renewAt = now + max(retryIn, 10*time.Millisecond)
 	}
+}
+
+// isRecorded reports whether the store still has the record of the fence at the renewal that is
+// sent now. Else that one has it recorded, and the next renewals need not.
+func (s *leaseState) isRecorded(ttl time.Duration) bool {
+	const renewalsInTTL = 3
+	if s.recorded > 0 {
+		s.recorded--
+		return true
+	}
+	s.recorded = uint8(renewalsInTTL * driver.RecordInterval(ttl) / ttl)
+	return false
 }
 
 // nextAction returns the time of the next renewal, or of the deadline if that is earlier.
@@ -180,6 +194,7 @@ func (s *leaseState) renewNow(now time.Duration, anew bool) {
 	}
 	s.renewing = s.renewing && !anew
 	s.renewAt = now
+	s.recorded = 0
 }
 
 // isOver reports whether the deadline has passed although nothing has ended the lease so
@@ -231,6 +246,7 @@ func (s *leaseState) merge(o *leaseState) {
 	x.minHoldUntil = max(x.minHoldUntil, other.minHoldUntil)
 	x.unanswered = x.unanswered.merge(other.unanswered)
 	s.deadline, s.renewAt = min(s.deadline, o.deadline), min(s.renewAt, o.renewAt)
+	s.recorded = 0
 }
 
 // lostReason returns why the lease was lost. It returns false for a lease that is held or
@@ -302,6 +318,16 @@ func (s *leaseState) headroom(now time.Duration) float64 {
 		return 1
 	}
 	return max(0, float64(s.deadline-now)/float64(whole))
+}
+
+// renewRequests appends the requests of the renewal that is sent now.
+func (s *leaseState) renewRequests(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
+	first, recorded := len(to), s.isRecorded(ttl)
+	to = s.extendRequests(to, client, ttl)
+	for i := range to[first:] {
+		to[first+i].Recorded = recorded
+	}
+	return to
 }
 
 // extendRequests appends the requests that extend the lease by ttl.

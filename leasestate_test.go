@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 const second = time.Second
@@ -199,6 +201,60 @@ func TestLeaseStateMerge(t *testing.T) {
 	a.resizing = 1
 	if r := a.extendRequests(nil, "client", second)[0]; r.Weight != 0 || r.Limit != 0 {
 		t.Errorf("weight %d of %d during a change, want none", r.Weight, r.Limit)
+	}
+}
+
+// The store records the fence again before its record ends, and after all that may have
+// removed or changed it.
+func TestLeaseStateRecords(t *testing.T) {
+	ttl := 30 * second
+	s := newState(ttl)
+	renew := func(err error) (recorded bool) {
+		sent := s.renewAt
+		r := s.renewRequests(nil, "client", ttl)
+		if len(r) != len(s.names()) {
+			t.Fatalf("requests %+v", r)
+		}
+		for _, one := range r {
+			if one.Recorded != r[0].Recorded || one.Fence == 0 {
+				t.Errorf("requests %+v", r)
+			}
+		}
+		s.recordRenewal(sent, sent, ttl, len(r), err)
+		return r[0].Recorded
+	}
+	for range 3 {
+		if renew(nil) {
+			t.Fatal("no renewal has recorded the fence")
+		}
+		begin := s.renewAt
+		for range 27 {
+			if !renew(nil) {
+				t.Fatalf("recorded again after %v", s.renewAt-begin)
+			}
+		}
+		if took := s.renewAt - begin; took > driver.RecordInterval(ttl) {
+			t.Errorf("not recorded for %v, want at most %v", took, driver.RecordInterval(ttl))
+		}
+	}
+	for what, change := range map[string]func(){
+		"a failure":            func() { renew(ErrUnavailable) },
+		"a failure of a store": func() { s.renewNow(s.renewAt, true) },
+		"an extension":         func() { s.confirm(s.renewAt, ttl, ttl) },
+		"further names":        func() { s.merge(newState(ttl)) },
+	} {
+		change()
+		if renew(nil) {
+			t.Errorf("after %s the fence is not recorded", what)
+		}
+		if !renew(nil) {
+			t.Errorf("after %s the fence is recorded twice", what)
+		}
+	}
+	ttl = time.Hour // so a record may end before the next renewal
+	s.confirm(s.renewAt, ttl, ttl)
+	if renew(nil) || renew(nil) {
+		t.Error("with a long TTL the fence is not recorded each time")
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *Client) renew(ctx context.Context, batch []*lease) {
 		ttls[i] = h.renewalTTL(sent)
 		left = min(left, h.deadline-sent)
 		before := len(requests)
-		requests = h.extendRequests(requests, c.id, ttls[i])
+		requests = h.renewRequests(requests, c.id, ttls[i])
 		names[i] = len(requests) - before
 		h.mu.Unlock()
 	}

@@ -229,7 +229,16 @@ type ExtendRequest struct {
 	TTL    time.Duration
 	Weight int // of Limit; zero if unknown, as for an attached lease
 	Limit  int
+
+	// Recorded means that the store has extended this lease with this fence, weight and
+	// client, at most RecordInterval ago. It need not record them again.
+	Recorded bool
 }
+
+// RecordInterval returns for how long a store keeps what it recorded when it extended a lease
+// by ttl, if the lease is held for so long: nine TTLs, at most 5 minutes. A client then
+// repeats a request without Recorded.
+func RecordInterval(ttl time.Duration) time.Duration { return min(9*ttl, 5*time.Minute) }
 
 // An EventKind is the kind of an Event.
 type EventKind int

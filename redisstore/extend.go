@@ -14,8 +14,9 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Extend implements driver.Store. It makes a script call for each hundred locks, on a
-// cluster for each slot; all run concurrently.
+// Extend implements driver.Store. It makes a script call for each hundred locks, and others
+// for those whose fence must be recorded. On a cluster each slot has its own. All run
+// concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
@@ -40,19 +41,23 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 // group divides requests into those that one script call extends, as indices. It sets
 // errs of invalid requests.
 func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
-	bySlot := make(map[int][]int)
+	type call struct {
+		slot   int
+		renews bool
+	}
+	byCall := make(map[call][]int)
 	for i, h := range requests {
 		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
 			continue
 		}
-		at := 0
+		at := call{renews: s.format.Renews(h)}
 		if s.format.Sharded {
-			at = s.format.Slot(h.Name)
+			at.slot = s.format.Slot(h.Name)
 		}
-		bySlot[at] = append(bySlot[at], i)
+		byCall[at] = append(byCall[at], i)
 	}
 	var groups [][]int
-	for _, all := range bySlot {
+	for _, all := range byCall {
 		groups = slices.AppendSeq(groups, slices.Chunk(all, wire.MaxNames))
 	}
 	return groups
@@ -85,7 +90,11 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, gro
 // extendBatch does one script call.
 func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	r := s.requests.Get()
-	s.format.Extend(&r.Request, requests, group)
+	if s.format.Renews(requests[group[0]]) {
+		s.format.Renew(&r.Request, requests, group)
+	} else {
+		s.format.Extend(&r.Request, requests, group)
+	}
 	r.Extends = true
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	errs := make([]error, len(group))
@@ -94,13 +103,23 @@ func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest
 		reply.Err = redisconn.Unexpected(reply.Value)
 	}
 	for i, at := range group {
-		if reply.Err != nil {
+		switch {
+		case reply.Err != nil:
 			errs[i] = s.wrapReplyError(ctx, until, "extend", []string{requests[at].Name}, reply.Err)
-		} else {
+		case statuses[i] == wire.StatusShared:
+			errs[i] = s.extendShared(ctx, requests[at], until)
+		default:
 			errs[i] = s.extendResult(ctx, until, requests[at], statuses[i], replicaErr)
 		}
 	}
 	return errs
+}
+
+// extendShared extends a lease that is exclusive for its client, and shared on the server: a
+// change of its weight had no answer, or it is lost.
+func (s *Store) extendShared(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
+	h.Recorded = false
+	return s.extend(ctx, []driver.ExtendRequest{h}, []int{0}, until)[0]
 }
 
 // extendResult converts the status of one request in a reply.

@@ -2,12 +2,14 @@ package redisstore_test
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
@@ -17,7 +19,7 @@ import (
 // A renewal of a lease whose fence is recorded writes the TTL of the lock only.
 func TestCommandsOfARenewal(t *testing.T) {
 	t.Parallel()
-	const leases, most = 50, 5 // before Redis 7; 4 since
+	const leases, most = 50, 3 // before Redis 7; 2 since
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	held := make([]driver.AcquireRequest, leases)
@@ -26,17 +28,78 @@ func TestCommandsOfARenewal(t *testing.T) {
 		p.mustAcquire(held[i])
 	}
 	p.mustExtend(held) // records the fences
+	p.mustRenew(held)  // loads the script
 	for i := range held {
 		held[i].TTL += time.Second
 	}
 	dirty := changes(t, server)
-	each, runs := countCommands(t, server, func() { p.mustExtend(held) })
+	each, runs := countCommands(t, server, func() { p.mustRenew(held) })
 	if runs != 1 || each > most*leases+1 {
 		t.Errorf("%d calls of %d commands for %d leases", runs, each, leases)
 	}
 	if n := changes(t, server) - dirty; n != leases {
 		t.Errorf("%d changes for %d leases", n, leases)
 	}
+}
+
+// The record of the fence lives for as long as driver.RecordInterval says, beside a lease that
+// is renewed without it.
+func TestRecordOutlivesItsInterval(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	for _, ttl := range []time.Duration{time.Second, 30 * time.Second, time.Hour} {
+		c := p.request("n" + ttl.String())
+		c.TTL = ttl
+		p.mustAcquire(c)
+		p.mustExtend([]driver.AcquireRequest{c})
+		want := (ttl + driver.RecordInterval(ttl)).Milliseconds()
+		if ms, _ := server.MustCmd(t, "PTTL", "{"+c.Name+"}"+meta).(int64); ms > want || ms < want-generous.Milliseconds() {
+			t.Errorf("TTL %v: the record expires in %d ms, want %d", ttl, ms, want)
+		}
+	}
+}
+
+// The server may have another lease than the client expects: shared, as after a change of the
+// weight that had no answer, lost, or of another type.
+func TestRenewalFindsAnotherLease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	mine, reader, other, lost, foreign := p.request("mine"), p.request("reader"), p.request("other"), p.request("lost"), p.request("foreign")
+	p.mustAcquire(mine)
+	shared := p.sharedRequest("reader", 1, 7, time.Minute)
+	shared.Token = reader.Token
+	p.mustAcquire(shared)
+	p.mustAcquire(p.request("other"))
+	p.mustAcquire(p.sharedRequest("lost", 1, 7, time.Minute))
+	server.MustCmd(t, "SADD", "foreign", "x")
+	reader.TTL = time.Hour
+	errs := p.renew(mine, reader, other, lost, foreign)
+	for i, want := range []error{nil, nil, driver.ErrLost, driver.ErrLost, dibs.ErrWrongType} {
+		if !errors.Is(errs[i], want) {
+			t.Errorf("lease %d: %v, want %v", i, errs[i], want)
+		}
+	}
+	if ms, _ := server.MustCmd(t, "PTTL", "reader").(int64); ms < time.Minute.Milliseconds() {
+		t.Errorf("the reader's lease was not extended: %d ms", ms)
+	}
+}
+
+func (p *testClient) mustRenew(held []driver.AcquireRequest) {
+	p.t.Helper()
+	if err := errors.Join(p.renew(held...)...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// renew extends leases whose fence is recorded.
+func (p *testClient) renew(held ...driver.AcquireRequest) []error {
+	requests := extensions(held)
+	for i := range requests {
+		requests[i].Recorded = true
+	}
+	return p.s.Extend(p.t.Context(), requests)
 }
 
 func (p *testClient) mustExtend(held []driver.AcquireRequest) {

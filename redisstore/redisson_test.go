@@ -18,7 +18,7 @@ import (
 // Redisson mode rejects. docs/spec.md has the same list.
 var notInRedissonMode = []string{
 	"limit", "exclusive", "own limit", "shared expiry", "shared owner only", "grant together", "heavy first waiter",
-	"heavy first waiter leaves", "reserve shared", "resize", "resize needs a lease", "revoke", "inspect shared", "shared clients",
+	"heavy first waiter leaves", "reserve shared", "resize", "resize needs a lease", "revoke", "extend recorded shared", "inspect shared", "shared clients",
 	"all or none", "wanted shared", "wanted by many",
 }
 

@@ -25,12 +25,17 @@ func (p *testClient) release(c driver.AcquireRequest) (bool, error) {
 	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
 }
 
-func (p *testClient) extend(requests ...driver.AcquireRequest) []error {
-	extends := make([]driver.ExtendRequest, len(requests))
-	for i, c := range requests {
-		extends[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
+func (p *testClient) extend(leases ...driver.AcquireRequest) []error {
+	return p.s.Extend(p.t.Context(), extensions(leases))
+}
+
+// extensions returns requests that extend leases.
+func extensions(leases []driver.AcquireRequest) []driver.ExtendRequest {
+	requests := make([]driver.ExtendRequest, len(leases))
+	for i, c := range leases {
+		requests[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
 	}
-	return p.s.Extend(p.t.Context(), extends)
+	return requests
 }
 
 // foreignValues are values of other types at the lock's key: the commands that write and

@@ -273,6 +273,50 @@ func cancel(t *testing.T, s driver.Store) {
 	}
 }
 
+func extendRecorded(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	p.extendRecorded(p.newRequest("mutex"))
+	attached := p.newRequest("attached")
+	p.mustAcquire(attached)
+	for range 2 {
+		if err := p.extendAs(attached, 0, time.Minute, true); err != nil {
+			t.Errorf("an attached lease: %v", err)
+		}
+	}
+	p.wantHolder("attached", attached.Token)
+}
+
+// extendRecorded extends a lease, and extends it again when its fence is recorded. A lease with
+// another token is not extended.
+func (p *testClient) extendRecorded(c driver.AcquireRequest) {
+	p.t.Helper()
+	fence := p.mustAcquire(c).Fence
+	for i := range 3 {
+		if err := p.extendAs(c, fence, time.Duration(i+1)*10*time.Minute, i > 0); err != nil {
+			p.t.Errorf("%s, extension %d: %v", c.Name, i+1, err)
+		}
+	}
+	state, err := p.s.Inspect(operationContext(p.t), c.Name)
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Fence != fence || state.Holders[0].Remaining < 20*time.Minute {
+		p.t.Errorf("%s: %+v, %v, want fence %d and half an hour", c.Name, state, err, fence)
+	}
+	other := c
+	other.Token += "x"
+	if err := p.extendAs(other, fence, time.Minute, true); !errors.Is(err, dibs.ErrLost) {
+		p.t.Errorf("%s, another token: %v, want ErrLost", c.Name, err)
+	}
+	p.mustRelease(c, fence)
+}
+
+// extendAs sends an extension of a lease that has this fence.
+func (p *testClient) extendAs(c driver.AcquireRequest, fence uint64, ttl time.Duration, recorded bool) error {
+	r := driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: fence, TTL: ttl, Recorded: recorded}
+	if fence > 0 {
+		r.Weight, r.Limit = c.Weight, c.Limit
+	}
+	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{r})[0]
+}
+
 func extend(t *testing.T, s driver.Store) {
 	p := newSilentClient(t, s)
 	var holds []driver.ExtendRequest

@@ -408,6 +408,6 @@ func ParsePairs(v any) map[string]string {
 	return read
 }
 
-// StatusShared is the status in extend_key.lua of a lock that is shared: the holders key
-// decides.
+// StatusShared is the status in renew.lua and extend_key.lua of a lock that is shared: the
+// holders key decides.
 const StatusShared = 's'

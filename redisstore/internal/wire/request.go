@@ -222,6 +222,25 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 	}
 }
 
+// Renews reports whether Renew can encode the extension of a lease: an exclusive one that is
+// recorded. In Redisson mode there is no record.
+func (f Format) Renews(h driver.ExtendRequest) bool {
+	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && f.Redisson == nil
+}
+
+// Renew encodes the extension of some leases of one slot, for which Renews is true.
+func (f Format) Renew(r *Request, requests []driver.ExtendRequest, which []int) {
+	r.reset(f.scripts().Renew, Keys{})
+	r.Keys = r.Keys[:0]
+	for _, i := range which {
+		h := requests[i]
+		k := f.Keys(h.Name)
+		r.Slot = k.Slot
+		r.Keys = append(r.Keys, k.Lock)
+		r.add(h.Token, number(Milliseconds(h.TTL)))
+	}
+}
+
 // ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
 func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	k := f.Keys(h.Name)

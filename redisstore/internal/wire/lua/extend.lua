@@ -6,24 +6,13 @@
 -- Reply  {the server's time in µs, a string with a character for each: "1" the token
 --        holds, "0" it does not, "x" the key holds a value of another type}
 
-local AUX_TTL = 60000 -- see holders.lua
+local AUX_TTL = 60000     -- see holders.lua
+local MAX_RECORD = 300000 -- ms, and nine TTLs: see driver.RecordInterval
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- PEXPIRE has the option GT since Redis 7.0, as redis has this field.
-local has_gt = redis.REDIS_VERSION_NUM ~= nil
-
--- ensure_ttl makes the lock live for at least this many ms, and returns its TTL. Its
--- PEXPIRE is the first write, and always happens: a server that is out of memory never
--- refuses PEXPIRE, and after it refuses no write of this script. ttl is text, since each
--- number is formatted for a command. GT changes nothing if the key has no TTL.
-local function ensure_ttl(lock, ttl)
-  if has_gt and redis.call('PEXPIRE', lock, ttl, 'GT') == 1 then return tonumber(ttl) end
-  local ms = math.max(tonumber(ttl), redis.call('PTTL', lock))
-  redis.call('PEXPIRE', lock, ms)
-  return ms
-end
+--#include raise_ttl.lua
 
 -- is_later reports whether a record is of this token and a larger fence: then this call was
 -- sent before that fence was issued.
@@ -33,14 +22,15 @@ local function is_later(recorded, token, fence)
 end
 
 -- extend_exclusive extends the exclusive holder. Its fence is recorded here and not at
--- each grant: short leases need it least. Most renewals find the record, and metadata that
--- live longer than the lock, and write nothing but the TTL of the lock.
+-- each grant: short leases need it least. The next renewals find the record, and use
+-- renew.lua.
 local function extend_exclusive(lock, meta, token, ttl, fence, client)
-  local ms = ensure_ttl(lock, ttl)
+  local ms = raise_ttl(lock, ttl)
   if fence == '0' then return end
   local record, recorded = fence .. ' ' .. client .. ' ' .. token, redis.call('HGET', meta, '=')
   if recorded ~= record and not is_later(recorded, token, fence) then redis.call('HSET', meta, '=', record) end
-  if redis.call('PTTL', meta) < ms then redis.call('PEXPIRE', meta, ms + math.min(ms, AUX_TTL)) end
+  local record_ms = ms + math.min(9 * tonumber(ttl), MAX_RECORD)
+  if redis.call('PTTL', meta) < record_ms then redis.call('PEXPIRE', meta, record_ms) end
 end
 
 -- extend_shared extends a shared holder, and reports whether the token is one. It
@@ -48,7 +38,7 @@ end
 local function extend_shared(lock, meta, holders, token, ttl, fence, client, weight)
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   if expires <= math.floor(now / 1000) then return false end
-  local ms = ensure_ttl(lock, ttl) + AUX_TTL
+  local ms = raise_ttl(lock, ttl) + AUX_TTL
   local new_expiry = math.ceil(now / 1000) + tonumber(ttl)
   if new_expiry > expires then redis.call('ZADD', holders, new_expiry, token) end
   if weight ~= '0' and fence ~= '0' and redis.call('HEXISTS', meta, '=' .. token) == 0 then
