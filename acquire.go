@@ -16,6 +16,8 @@ import (
 
 const (
 	heartbeat   = driver.WaiterTTL / 2   // the longest time between two heartbeats
+	heartbeatAt = heartbeat / 50         // waiters far back send theirs at multiples of this time
+	farBack     = 64                     // the position in the queue after which a waiter is far back
 	cancelGrace = time.Second            // how long after a TTL a cancel goes on, for requests that arrive late
 	clockSlack  = 100 * time.Millisecond // between the clocks of the store and this process
 )
@@ -389,6 +391,9 @@ func (q *call) retryDelay(failed error) time.Duration {
 		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
 		// behind retry only a little later, because all those before them may be dead.
 		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))
+	}
+	if position > farBack && d > 2*heartbeatAt {
+		d -= (q.c.clock.now() + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
 	}
 	return d
 }

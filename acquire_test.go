@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -860,4 +862,65 @@ func TestNewClientQueuesWhenItIsSubscribed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The waiters of a process that are far back send their heartbeats together, so that the store
+// serves many in one call. None is late, and those in front send theirs as they are due.
+func TestHeartbeatsTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waiters, inFront = 400, 64
+		store, reliable := newFaulty()
+		var mu sync.Mutex
+		sent := make(map[string][]time.Time)
+		store.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				mu.Lock()
+				sent[r.Token] = append(sent[r.Token], time.Now())
+				mu.Unlock()
+				return reliable.Acquire(ctx, r)
+			}
+		})
+		lock(t, open(t, reliable), "n")
+		c := open(t, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		var pending sync.WaitGroup
+		for i := range waiters {
+			pending.Go(func() {
+				_, err := c.Mutex("n").Lock(ctx, dibs.Label(fmt.Sprint(i)))
+				wantErr(t, err, dibs.ErrBusy)
+			})
+			time.Sleep(7 * time.Millisecond)
+		}
+		begin := time.Now()
+		time.Sleep(25 * time.Second)
+		cancel()
+		pending.Wait()
+		near, far := make(map[time.Time]bool), make(map[time.Time]bool)
+		for token, times := range sent {
+			_, label, _ := strings.Cut(token[strings.LastIndex(token, "-"):], ":")
+			i, err := strconv.Atoi(label)
+			if err != nil {
+				t.Fatal(token)
+			}
+			for n, at := range times {
+				if n > 0 && at.Sub(times[n-1]) > driver.WaiterTTL/2 {
+					t.Errorf("waiter %d: no heartbeat for %v", i, at.Sub(times[n-1]))
+				}
+				if at.Before(begin) {
+					continue
+				}
+				if i < inFront {
+					near[at] = true
+				} else {
+					far[at] = true
+				}
+			}
+		}
+		if len(far) > 25*20+1 { // a multiple of 50 ms
+			t.Errorf("waiters far back sent their heartbeats at %d times", len(far))
+		}
+		if len(near) < inFront*9 {
+			t.Errorf("waiters in front sent their heartbeats at %d times only", len(near))
+		}
+	})
 }
