@@ -59,7 +59,11 @@ func (w *stateWriter) future(unit time.Duration) string {
 func (w *stateWriter) exclusive() {
 	token := w.token()
 	w.cmd("SET", w.key, token, "PX", "3600000")
-	switch w.r.IntN(3) {
+	switch w.r.IntN(5) {
+	case 3:
+		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 "+strings.TrimPrefix(token, "web-7:211:q3ZkAbCdEfGhIjKl"))
+	case 4:
+		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 :m-another")
 	case 0:
 		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 web-7:211:q3ZkAbCdEfGhIjKl "+token)
 	case 1:

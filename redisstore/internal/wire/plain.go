@@ -66,12 +66,15 @@ func plainHolder(lock, record, ttl any) (h driver.Holder, ok bool) {
 	return h, true
 }
 
-// recordedFence returns the fence in a record "fence client token" if it is of this token, or
-// zero: see inspect.lua.
+// recordedFence returns the fence in a record if it is of this token, or zero: see record.lua.
 func recordedFence(record any, token string) uint64 {
 	text, _ := record.(string)
 	fence, rest, _ := strings.Cut(text, " ")
-	if _, owner, _ := strings.Cut(rest, " "); owner != token {
+	if strings.HasPrefix(rest, ":") {
+		if !strings.HasSuffix(token, rest) {
+			return 0
+		}
+	} else if _, owner, _ := strings.Cut(rest, " "); owner != token {
 		return 0
 	}
 	n, err := strconv.ParseUint(fence, 10, 64)

@@ -52,6 +52,7 @@ func vectors() string {
 			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false), false)
 		}},
 		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
+		{"renew", func(r *Request) { f.Renew(r, []driver.ExtendRequest{lease}, []int{0}) }},
 		{"extend_key", func(r *Request) { f.ExtendKey(r, lease, "lock") }},
 		{"resize, to a writer", func(r *Request) {
 			writer := reader

@@ -14,12 +14,9 @@ local now = time[1] * 1000000 + time[2]
 
 --#include raise_ttl.lua
 
--- is_later reports whether a record is of this token and a larger fence: then this call was
--- sent before that fence was issued.
-local function is_later(recorded, token, fence)
-  local last_fence, owner = string.match(recorded or '', '^(%d+) %S+ (.*)$')
-  return owner == token and tonumber(last_fence) > tonumber(fence)
-end
+--#include record.lua
+
+--#include read_record.lua
 
 -- extend_exclusive extends the exclusive holder. Its fence is recorded here and not at
 -- each grant: short leases need it least. The next renewals find the record, and use
@@ -27,8 +24,12 @@ end
 local function extend_exclusive(lock, meta, token, ttl, fence, client)
   local ms = raise_ttl(lock, ttl)
   if fence == '0' then return end
-  local record, recorded = fence .. ' ' .. client .. ' ' .. token, redis.call('HGET', meta, '=')
-  if recorded ~= record and not is_later(recorded, token, fence) then redis.call('HSET', meta, '=', record) end
+  local record, recorded = make_record(token, fence, client), redis.call('HGET', meta, '=')
+  if recorded ~= record then
+    local last_fence = read_record(recorded, token)
+    -- After a larger fence this call is late.
+    if not last_fence or tonumber(last_fence) <= tonumber(fence) then redis.call('HSET', meta, '=', record) end
+  end
   local record_ms = ms + math.min(9 * tonumber(ttl), MAX_RECORD)
   if redis.call('PTTL', meta) < record_ms then redis.call('PEXPIRE', meta, record_ms) end
 end

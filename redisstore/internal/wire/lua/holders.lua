@@ -6,8 +6,8 @@
 -- holders  zset of the shared holders: token → ms at which it expires. It counts only
 --          while the lock says SHARED. Otherwise these tokens do not hold any more
 -- meta     hash: "=" token → "weight fence client" of a shared holder;
---                "=" → "fence client token" of the exclusive holder, once it was
---                extended;
+--                "=" → the record of the exclusive holder, once it was extended: see
+--                record.lua;
 --                "!" → the holders to be notified of the next waiter, as a JSON array of
 --                "client token"; only while nobody waits: see wanted.lua;
 --                and the fields of queue.lua
@@ -29,10 +29,12 @@ end
 
 local function integer(n) return string.format('%.0f', n) end
 
+--#include record.lua
+
 -- record_exclusive records fence and client of the exclusive holder; "-" is an unknown
 -- client.
 local function record_exclusive(token, fence, client)
-  redis.call('HSET', meta, '=', integer(fence) .. ' ' .. client .. ' ' .. token)
+  redis.call('HSET', meta, '=', make_record(token, integer(fence), client))
   ensure_ttl(meta, redis.call('PTTL', lock))
 end
 

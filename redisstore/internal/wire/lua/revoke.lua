@@ -18,6 +18,8 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include holders.lua
 --#include queue.lua
 
+--#include read_record.lua
+
 -- The token of a reserved name, whose lease has ended: see release.lua.
 local reserved = by_token and ARGV[4] .. ' reserved'
 
@@ -28,8 +30,8 @@ local reserved = by_token and ARGV[4] .. ' reserved'
 local function exclusive_client(token)
   if by_token and token == reserved then return '-' end
   if by_token and token ~= ARGV[4] then return false end
-  local recorded, client, owner = string.match(redis.call('HGET', meta, '=') or '', '^(%d+) (%S+) (.*)$')
-  if owner == token then return (by_token or recorded == fence) and client end
+  local recorded, client = read_record(redis.call('HGET', meta, '='), token)
+  if recorded then return (by_token or recorded == fence) and client end
   return (by_token or redis.call('GET', highwater) == fence) and string.match(token, '^([^:%s]+:%d+:[^:%s]+):%w+')
 end
 
