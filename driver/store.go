@@ -236,8 +236,8 @@ type ExtendRequest struct {
 }
 
 // RecordInterval returns for how long a store keeps what it recorded when it extended a lease
-// by ttl, if the lease is held for so long: nine TTLs, at most 5 minutes. A client then
-// repeats a request without Recorded.
+// by ttl: nine TTLs, at most 5 minutes. After that, the client sends a request without
+// Recorded.
 func RecordInterval(ttl time.Duration) time.Duration { return min(9*ttl, 5*time.Minute) }
 
 // An EventKind is the kind of an Event.
