@@ -19,12 +19,13 @@ func held(b *fixture, c config) ([]*table, error) {
 			"baseline-renew@batch: a set of names, and one goroutine that extends 100 in a script.",
 			"B: heap and stacks in use after a collection, for each lease. wire: commands for each lease and TTL.",
 			"per call: leases renewed by one script call. lost: reported by the peer, or missing on the server.",
+			"client µs, server µs: CPU time for each lease and TTL.",
 		},
 		columns: []column{
 			{"leases", 0, median}, {"goroutines", 3, median}, {"B", 0, median}, {"wire", 3, median},
-			{"per call", 1, median}, {"lost", 0, maximum},
+			{"per call", 1, median}, {"client µs", 1, median}, {"server µs", 1, median}, {"lost", 0, maximum},
 		},
-		bars: []bar{atMost("goroutines", 0.001), atMost("B", 600), atLeast("per call", 50), atMost("lost", 0)},
+		bars: []bar{atMost("goroutines", 0.001), atMost("B", 350), atLeast("per call", 50), atMost("lost", 0)},
 	}
 	for _, peer := range c.chosen("baseline-renew@batch", "dibs", "rueidislock") {
 		leases := c.held
@@ -80,6 +81,7 @@ func (b *fixture) hold(c config, peer string, leases int) (f figures, used usage
 		"goroutines": float64(r.Goroutines) / n,
 		"B":          float64(r.Bytes) / n,
 		"wire":       used.sum(group.wire...) / n / ttls,
+		"client µs":  micros(r.CPU) / n / ttls,
 		"server µs":  micros(used.cpu) / n / ttls,
 		"lost":       float64(max(r.Lost, leases-present, 0)),
 	}, used, nil
@@ -92,6 +94,7 @@ func (o order) heldName(id string) string { return o.Name + ":held:" + id }
 type holdReport struct {
 	Goroutines int
 	Bytes      int64
+	CPU        time.Duration
 	Lost       int
 }
 
@@ -139,9 +142,12 @@ func holdJob(o order, p peer, t link) error {
 	if err := t.in.Decode(&w); err != nil {
 		return err
 	}
+	sleepUntil(w.From)
+	before := cpu()
 	sleepUntil(w.To)
+	used := cpu() - before
 	full := measureFootprint()
-	r := holdReport{Goroutines: full.goroutines - empty.goroutines, Bytes: full.bytes - empty.bytes}
+	r := holdReport{Goroutines: full.goroutines - empty.goroutines, Bytes: full.bytes - empty.bytes, CPU: used}
 	for _, lease := range leases {
 		if lease.Lost() {
 			r.Lost++
