@@ -18,7 +18,7 @@ const (
 	maxWorkers = 4   // more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
 	minBatch   = 4   // a worker takes at least as many, if they are queued
-	nearBatch  = 16  // the same, of a near server
+	nearBatch  = 8   // the same, of a near server
 
 	minSingles    = 16                     // consecutive single requests after which callers send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast

@@ -87,7 +87,7 @@ func TestPolicyNear(t *testing.T) {
 func TestPolicyQuota(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct{ queued, inFlight, far, near int }{
-		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {40, 0, 10, nearBatch}, {40, 40, 20, 20}, {5, 400, 5, 5},
+		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {24, 0, 6, nearBatch}, {40, 0, 10, 10}, {40, 40, 20, 20}, {5, 400, 5, 5},
 		{4000, 0, maxBatch, maxBatch},
 	} {
 		if have := far.quota(c.queued, c.inFlight); have != c.far {
