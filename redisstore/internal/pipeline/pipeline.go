@@ -231,7 +231,7 @@ func (p *Pipeline) expireCallers(now time.Time) {
 func (p *Pipeline) reserveWorker() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.policy.addDirect(len(p.queue))
+	return p.policy.addDirect(len(p.queue), p.inFlightRequests)
 }
 
 // sendDirect sends a request from the caller's own goroutine. It gives up early, because a

@@ -5,11 +5,11 @@ import "time"
 // A policy decides how requests are sent: by whom, and how many at once. It has all
 // heuristics and their limits, and no I/O.
 type policy struct {
-	prompt         bool // the Conn returns soon after the time until which a caller waits
-	workers        int  // that are sending, callers included
-	taking         int  // workers that will take queued requests next
-	singles        int  // consecutive exchanges of a single request
-	fast           bool // the last exchange succeeded, within fastReply
+	prompt         bool       // the Conn returns soon after the time until which a caller waits
+	workers        int        // that are sending, callers included
+	taking         int        // workers that will take queued requests next
+	others         recentMean // how many requests were in progress when one came
+	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
 	skipCoalescing int // requests left that are not coalesced
 }
@@ -18,9 +18,9 @@ const (
 	maxWorkers = 4   // more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
 	minBatch   = 4   // a worker takes at least as many, if they are queued
-	nearBatch  = 8   // the same, of a near server
+	nearBatch  = 8   // of a near server; it takes half of the requests if they are fewer than two of these
 
-	minSingles    = 16                     // consecutive single requests after which callers send directly
+	fewOthers     = 8                      // with more requests in progress on average, callers do not send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
 	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
 
@@ -51,10 +51,10 @@ func (p *policy) addWorker(queued, inFlight int) bool {
 }
 
 // maySend reports whether an exchange may begin beside those in flight. With a near server a
-// small batch waits for the one in flight, and grows meanwhile. Fewer exchanges save more
-// time than client and server gain if both work at once.
+// batch waits until it is as large as the one in flight. So the client and the server both
+// work, each on half of the requests, and few exchanges save both of them time.
 func (p *policy) maySend(queued, inFlight int) bool {
-	return inFlight <= fewRequests || queued >= nearBatch || !p.near()
+	return inFlight <= fewRequests || queued >= min(inFlight, nearBatch) || !p.near()
 }
 
 // near reports whether the server is near.
@@ -62,9 +62,10 @@ func (p *policy) near() bool { return p.roundTrip.below(nearReply) }
 
 // addDirect reports whether a caller may send its own request, and counts it as a worker.
 // This avoids two goroutine switches, which cost more than everything else that dibs does
-// for a lock. It is for a fast server and a lone caller.
-func (p *policy) addDirect(queued int) bool {
-	if !p.prompt || !p.fast || p.singles < minSingles || queued > 0 || p.workers == maxWorkers {
+// for a lock. It is for a fast server and few callers: many share batches, which cost less.
+func (p *policy) addDirect(queued, inFlight int) bool {
+	p.others.add(queued + max(inFlight, p.workers))
+	if !p.prompt || !p.fast || queued > 0 || p.workers == maxWorkers || p.others.exceeds(fewOthers) {
 		return false
 	}
 	p.workers++
@@ -78,16 +79,13 @@ func (p *policy) removeWorker() { p.workers-- }
 func (p *policy) quota(queued, inFlight int) int {
 	part, least := (queued+inFlight+maxWorkers-1)/maxWorkers, minBatch
 	if p.near() {
-		least = nearBatch
+		least = max(least, min(nearBatch, (queued+inFlight+1)/2))
 	}
 	return min(queued, max(part, least), maxBatch)
 }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.
 func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool) {
-	if p.singles++; requests > 1 {
-		p.singles = 0
-	}
 	p.fast = succeeded && took < fastReply
 	if succeeded {
 		p.roundTrip.add(max(took-time.Duration(requests)*requestTime, 0))
@@ -139,3 +137,13 @@ func (r *recentLeast) add(d time.Duration) {
 func (r *recentLeast) below(limit time.Duration) bool {
 	return r.current.n > 0 && r.current.value < limit || r.previous.n > 0 && r.previous.value < limit
 }
+
+// recentMean is the mean of the last numbers, of which the latest count most.
+type recentMean struct{ scaled int }
+
+const meanOf = 16 // about so many numbers
+
+func (m *recentMean) add(n int) { m.scaled += n - m.scaled/meanOf }
+
+// exceeds reports whether the mean is larger than limit.
+func (m *recentMean) exceeds(limit int) bool { return m.scaled > limit*meanOf }

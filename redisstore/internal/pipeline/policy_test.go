@@ -5,22 +5,15 @@ import (
 	"time"
 )
 
-// A caller sends its own request only to a fast server, if the Conn is prompt, after enough
-// single requests, while nothing is queued and a worker's place is free.
+// A caller sends its own request only to a fast server, if the Conn is prompt, while few others
+// do, nothing is queued and a worker's place is free.
 func TestPolicyDirect(t *testing.T) {
 	const fast = fastReply / 2
-	lone := func(requests int) policy {
-		p := policy{prompt: true}
-		for range requests {
-			p.recordExchange(1, fast, true)
-		}
-		return p
-	}
-	ready := lone(minSingles)
-	slow, failed, shared, busy, hanging := ready, ready, ready, ready, ready
+	ready := policy{prompt: true}
+	ready.recordExchange(1, fast, true)
+	slow, failed, busy, hanging := ready, ready, ready, ready
 	slow.recordExchange(1, fastReply, true)
 	failed.recordExchange(1, fast, false)
-	shared.recordExchange(2, fast, true)
 	busy.workers = maxWorkers
 	hanging.prompt = false
 	for name, c := range map[string]struct {
@@ -29,22 +22,50 @@ func TestPolicyDirect(t *testing.T) {
 		want   bool
 	}{
 		"a lone caller":             {ready, 0, true},
-		"too few single requests":   {lone(minSingles - 1), 0, false},
+		"no reply so far":           {policy{prompt: true}, 0, false},
 		"a slow reply":              {slow, 0, false},
 		"a failure":                 {failed, 0, false},
-		"a batch of two":            {shared, 0, false},
 		"a queue":                   {ready, 1, false},
 		"all workers are sending":   {busy, 0, false},
 		"a Conn that may hang long": {hanging, 0, false},
 	} {
 		before := c.p.workers
-		if c.p.addDirect(c.queued) != c.want || (c.p.workers > before) != c.want {
+		if c.p.addDirect(c.queued, 0) != c.want || (c.p.workers > before) != c.want {
 			t.Errorf("%s: %d workers, %d before: sends directly, want %v", name, c.p.workers, before, c.want)
 		}
 	}
 	failed.recordExchange(1, fast, true)
-	if !failed.addDirect(0) {
+	if !failed.addDirect(0, 0) {
 		t.Error("after a success, the caller does not send directly")
+	}
+}
+
+// Callers send directly unless many requests are in progress for some time.
+func TestPolicyDirectOfMany(t *testing.T) {
+	after := func(calls, inFlight int) *policy {
+		p := &policy{prompt: true, fast: true}
+		for range calls {
+			if p.addDirect(0, inFlight) {
+				p.removeWorker()
+			}
+		}
+		return p
+	}
+	if !after(1000, fewOthers).addDirect(0, 0) {
+		t.Error("with few others, the caller does not send directly")
+	}
+	if !after(meanOf/2, 2*fewOthers-2).addDirect(0, 0) {
+		t.Error("after a burst, the caller does not send directly")
+	}
+	many := after(1000, 2*fewOthers)
+	if many.addDirect(0, 2*fewOthers) {
+		t.Error("with many others, the caller sends directly")
+	}
+	calls := 0
+	for ; !many.addDirect(0, 0); calls++ {
+	}
+	if calls > 2*meanOf {
+		t.Errorf("when the others have left, %d callers do not send directly", calls)
 	}
 }
 
@@ -87,7 +108,7 @@ func TestPolicyNear(t *testing.T) {
 func TestPolicyQuota(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct{ queued, inFlight, far, near int }{
-		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, 8}, {24, 0, 6, nearBatch}, {40, 0, 10, 10}, {40, 40, 20, 20}, {5, 400, 5, 5},
+		{0, 0, 0, 0}, {1, 0, 1, 1}, {3, 0, 3, 3}, {8, 0, minBatch, minBatch}, {10, 0, minBatch, 5}, {6, 6, minBatch, 6}, {24, 0, 6, nearBatch}, {40, 0, 10, 10}, {40, 40, 20, 20}, {5, 400, 5, 5},
 		{4000, 0, maxBatch, maxBatch},
 	} {
 		if have := far.quota(c.queued, c.inFlight); have != c.far {
@@ -99,15 +120,15 @@ func TestPolicyQuota(t *testing.T) {
 	}
 }
 
-// Requests to a near server wait while more than a few are in flight, unless they are enough
-// for a batch.
+// Requests to a near server wait while more than a few are in flight, unless they are as many
+// as those, or enough for a batch.
 func TestPolicyMaySend(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct {
 		queued, inFlight int
 		near             bool
 	}{
-		{1, 0, true}, {1, fewRequests, true}, {1, fewRequests + 1, false}, {nearBatch - 1, maxBatch, false}, {nearBatch, maxBatch, true},
+		{1, 0, true}, {1, fewRequests, true}, {1, fewRequests + 1, false}, {fewRequests, fewRequests + 1, false}, {fewRequests + 1, fewRequests + 1, true}, {nearBatch - 1, maxBatch, false}, {nearBatch, maxBatch, true},
 	} {
 		if have := near.maySend(c.queued, c.inFlight); have != c.near || !far.maySend(c.queued, c.inFlight) {
 			t.Errorf("%d queued, %d in flight: may send to a near server %v, want %v; and always to another one", c.queued, c.inFlight, have, c.near)
