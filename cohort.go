@@ -313,13 +313,17 @@ func (s settings) forStoreLease() settings {
 	return s
 }
 
-// setQueued records that the name is not free, and wakes the callers, which have to queue.
+// setQueued records that the name is not free. It wakes only callers that do more than go on
+// waiting: another process has just entered, and needs the processor.
 func (co *cohort) setQueued(job *acquireJob, reply driver.AcquireReply) {
 	co.mu.Lock()
 	defer co.mu.Unlock()
 	job.queued, job.reply, job.at = true, reply, co.c.clock.now()
 	for q := co.callers.first; q != nil; q = q.next {
-		q.signal()
+		q.contended = true
+		if q.overdue || q.isTry() || q.hooks != nil && !q.hooks.queued {
+			q.signal()
+		}
 	}
 }
 

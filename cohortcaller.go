@@ -24,6 +24,7 @@ type caller struct {
 	fence          uint64
 	err            error // why there will be no store lease
 	contended      bool  // it knows that others held the lock, so an outage does not end the waiting
+	overdue        bool  // its time to wait is over; it waits only to know whether others hold the lock
 	listed         bool
 	previous, next *caller
 }
@@ -173,7 +174,7 @@ func (q *caller) check(overdue, closed bool) (*lease, error) {
 		return h, q.err
 	}
 	known := co.isContended()
-	q.contended = q.contended || known
+	q.contended, q.overdue = q.contended || known, overdue
 	var err error
 	switch {
 	case closed:
@@ -191,16 +192,11 @@ func (q *caller) check(overdue, closed bool) (*lease, error) {
 	if known && q.hooks != nil && !q.hooks.queued {
 		busy := co.busy(q, nil)
 		queued := Queued{LockInfo: q.hooks.lockInfo(""), Holder: busy.Holder, Position: busy.Ahead + 1}
-		defer q.callQueuedHook(queued)
+		q.hooks.queued = true
+		defer func() { q.queuedHook = q.hooks.callQueued(queued) }()
 	}
 	co.mu.Unlock()
 	return nil, nil
-}
-
-// callQueuedHook calls the Queued hooks, once.
-func (q *caller) callQueuedHook(e Queued) {
-	q.hooks.queued = true
-	q.queuedHook = q.hooks.callQueued(e)
 }
 
 // signal makes a waiting call check again.

@@ -1,0 +1,20 @@
+//go:build unix
+
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// The clock is the one that other processes read, apart from a few microseconds.
+func TestClockIsShared(t *testing.T) {
+	least := time.Hour
+	for range 1000 {
+		before := sharedClock()
+		least = min(least, max(before-now(), now()-sharedClock()))
+	}
+	if least > 5*time.Microsecond {
+		t.Errorf("the clocks differ by %v", least)
+	}
+}
