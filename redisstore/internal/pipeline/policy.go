@@ -141,7 +141,7 @@ func (r *recentLeast) below(limit time.Duration) bool {
 // recentMean is the mean of the last numbers, of which the latest count most.
 type recentMean struct{ scaled int }
 
-const meanOf = 16 // about so many numbers
+const meanOf = 16 // numbers, about
 
 func (m *recentMean) add(n int) { m.scaled += n - m.scaled/meanOf }
 
