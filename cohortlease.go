@@ -150,7 +150,7 @@ func (h *lease) extendStoreLease(ctx context.Context, link cohortLink, d time.Du
 func (h *lease) setTTL(ttl time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ttl = ttl
+	h.ttl, h.recorded = ttl, 0
 }
 
 // requestWanted asks the store, once for each store lease, to notify this client of waiters.
