@@ -39,3 +39,15 @@ func TestCohortExpiredUnnoticed(t *testing.T) {
 		}
 	})
 }
+
+// The record of the fence lives for as long as the TTL says with which it was made.
+func TestCohortRecordsAfterANewTTL(t *testing.T) {
+	h := &lease{leaseState: *newState(second)}
+	if h.isRecorded(second) || !h.isRecorded(second) {
+		t.Fatal("the fence is not recorded once")
+	}
+	h.setTTL(30 * second)
+	if h.isRecorded(30 * second) {
+		t.Error("with another TTL, the fence is not recorded again")
+	}
+}
