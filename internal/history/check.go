@@ -350,9 +350,9 @@ func (c *checker) fifo(name string) {
 	})
 }
 
-// batch checks that a cohort serves its own calls in order, and that its calls overtake a
-// waiter of another client only as often as it may pass the lock on. If the call that queued
-// for the cohort has given up, a later one takes its place, and overtakes, too.
+// batch checks that a cohort serves its own calls in order, and that not more of them overtake
+// a waiter of another client than there are passes. If the call that queued for the cohort
+// has given up, a later one takes its place, and overtakes, too.
 func (c *checker) batch(name string) {
 	var cohorts, waiters []*Op
 	for _, op := range c.takes[name] {
