@@ -787,3 +787,28 @@ func TestCohortExclusion(t *testing.T) {
 	workers.Wait()
 	waitUntilFree(t, s, "n")
 }
+
+// A lease that is lost by itself, here after MaxHold, is not passed on: the next call gets
+// another lease of the store, and keeps it. Which goroutine runs first is not certain, so there
+// are many.
+func TestCohortLostLeaseIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New(), dibs.Cohort(8, 0))
+		var calls sync.WaitGroup
+		for i := range 500 {
+			name := fmt.Sprint("n", i)
+			first := lock(t, c, name, dibs.MaxHold(300*time.Millisecond)) // the cohort would keep the lease for 1 s
+			calls.Go(func() {
+				next := lock(t, c, name)
+				wantErr(t, first.Err(), dibs.ErrLost)
+				if next.Token() == first.Token() || next.Fence() <= first.Fence() {
+					t.Errorf("the lost lease was passed on: token %q, fence %d after %d", next.Token(), next.Fence(), first.Fence())
+				}
+				time.Sleep(time.Minute)
+				wantErr(t, next.Err())
+				wantErr(t, next.Unlock())
+			})
+		}
+		calls.Wait()
+	})
+}
