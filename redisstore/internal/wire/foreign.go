@@ -21,12 +21,10 @@ func (f Format) types() []string {
 // Describe encodes a query for the first key of some names, all in one slot, that holds a
 // value of another type than dibs has there.
 func (f Format) Describe(r *Request, names []string) {
-	r.reset(f.scripts().Describe, Keys{})
-	r.Keys = r.Keys[:0]
+	r.resetMany(f.scripts().Describe)
 	for _, name := range names {
 		k := f.Keys(name)
-		r.Slot = k.Slot
-		r.Keys = append(r.Keys, k.list()...)
+		r.addKeys(k.Slot, k.list()...)
 		r.add(f.types()...)
 	}
 }

@@ -40,8 +40,18 @@ const (
 const MaxNames = 100
 
 func (r *Request) reset(script *redisconn.Script, k Keys) {
-	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: r.Keys[:0], Args: r.Args[:0]}, Slot: k.Slot}
-	r.Keys = append(r.Keys, k.list()...)
+	r.resetMany(script)
+	r.addKeys(k.Slot, k.list()...)
+}
+
+// resetMany begins a call for several names of one slot. addKeys adds the keys of each.
+func (r *Request) resetMany(script *redisconn.Script) {
+	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: r.Keys[:0], Args: r.Args[:0]}}
+}
+
+func (r *Request) addKeys(slot int, keys ...string) {
+	r.Slot = slot
+	r.Keys = append(r.Keys, keys...)
 }
 
 func (r *Request) add(args ...string) { r.Args = append(r.Args, args...) }
@@ -199,25 +209,21 @@ func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 // Inspect encodes a query of the states of some names, all in one slot, with at most this
 // number of holders and waiters of each.
 func (f Format) Inspect(r *Request, names []string, most int) {
-	r.reset(f.scripts().Inspect, Keys{})
-	r.Keys = r.Keys[:0]
+	r.resetMany(f.scripts().Inspect)
 	for _, name := range names {
 		k := f.Keys(name)
-		r.Slot = k.Slot
-		r.Keys = append(r.Keys, k.list()...)
+		r.addKeys(k.Slot, k.list()...)
 	}
 	r.add(strconv.Itoa(most))
 }
 
 // Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
-	r.reset(f.scripts().Extend, Keys{})
-	r.Keys = r.Keys[:0]
+	r.resetMany(f.scripts().Extend)
 	for _, i := range which {
 		h := requests[i]
 		k := f.Keys(h.Name)
-		r.Slot = k.Slot
-		r.Keys = append(r.Keys, k.Lock, k.Meta, k.Holders)
+		r.addKeys(k.Slot, k.Lock, k.Meta, k.Holders)
 		r.add(h.Token, number(Milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, ExtendWeight(h))
 	}
 }
@@ -230,13 +236,11 @@ func (f Format) Renews(h driver.ExtendRequest) bool {
 
 // Renew encodes the extension of some leases of one slot, for which Renews is true.
 func (f Format) Renew(r *Request, requests []driver.ExtendRequest, which []int) {
-	r.reset(f.scripts().Renew, Keys{})
-	r.Keys = r.Keys[:0]
+	r.resetMany(f.scripts().Renew)
 	for _, i := range which {
 		h := requests[i]
 		k := f.Keys(h.Name)
-		r.Slot = k.Slot
-		r.Keys = append(r.Keys, k.Lock)
+		r.addKeys(k.Slot, k.Lock)
 		r.add(h.Token, number(Milliseconds(h.TTL)))
 	}
 }
