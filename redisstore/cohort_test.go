@@ -164,8 +164,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	}
 	slices.Sort(waits)
 	t.Logf("waits %v, one way %v", waits, oneWay)
-	// A busy machine delays some of them.
-	if quick := waits[len(waits)/4]; quick > 5*oneWay {
-		t.Errorf("three quarters of the waiters waited for %v or longer, want two round trips of %v", quick, 2*oneWay)
+	if median := waits[len(waits)/2]; median > 5*oneWay { // four, and the time of a busy machine
+		t.Errorf("half of the waiters waited for %v or longer, want two round trips of %v", median, 2*oneWay)
 	}
 }
