@@ -244,10 +244,8 @@ func (c *cluster) owner(ctx context.Context, slot int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, r := range slotMap {
-		if r.First <= slot && slot <= r.Last {
-			return r.Master(), nil
-		}
+	if r, ok := slots.Find(slotMap, slot); ok {
+		return r.Master(), nil
 	}
 	err = fmt.Errorf("no node of the cluster owns slot %d", slot)
 	c.reloadAfter(err)

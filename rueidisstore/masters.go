@@ -17,15 +17,14 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 	if !c.sharded {
 		return visit(c.node(c.client, ""))
 	}
-	nodes := c.client.Nodes()
-	masters, err := c.masters(ctx, nodes)
+	masters, err := c.masters(ctx)
 	if err != nil {
 		return err
 	}
-	for _, addr := range masters {
-		client, ok := nodes[addr]
-		if !ok {
-			return fmt.Errorf("rueidis has no client for the master %s yet", addr)
+	for _, addr := range slices.Sorted(maps.Keys(masters)) {
+		client, err := c.master(ctx, masters[addr])
+		if err != nil {
+			return err
 		}
 		if err := visit(c.node(client, addr)); err != nil {
 			return err
@@ -34,14 +33,35 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 	return nil
 }
 
-// masters returns the addresses of the nodes that own slots.
-func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) ([]string, error) {
-	ranges, err := c.ranges(ctx, nodes)
-	found := make(map[string]bool)
+// masters returns the addresses of the nodes that own slots, each with a range of these.
+func (c *conn) masters(ctx context.Context) (map[string]slots.Range, error) {
+	ranges, err := c.ranges(ctx, c.client.Nodes())
+	found := make(map[string]slots.Range)
 	for _, r := range ranges {
-		found[r.Master()] = true
+		found[r.Master()] = r
 	}
-	return slices.Sorted(maps.Keys(found)), err
+	return found, err
+}
+
+// master returns rueidis' client for the owner of some slots. rueidis reloads its slot map
+// after an error of one of its own commands, and not after one of a node's client. So
+// master sends a command that a former owner redirects. This adds the new owner at once,
+// or within a second if the former one is dead. A user without rights to the key gets an
+// error until another command is redirected.
+func (c *conn) master(ctx context.Context, r slots.Range) (rueidis.Client, error) {
+	addr := r.Master()
+	if client, ok := c.client.Nodes()[addr]; ok {
+		return client, nil
+	}
+	exists := c.client.B().Arbitrary("EXISTS").Keys(slots.KeyOf(r.First)).Blocking()
+	err := c.client.Do(c.bounded(ctx, deadlineOf(ctx)), exists).Error()
+	if client, ok := c.client.Nodes()[addr]; ok {
+		return client, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rueidis has no client for the master %s yet: %w", addr, err)
+	}
+	return nil, fmt.Errorf("rueidis has no client for the master %s yet", addr)
 }
 
 // ranges returns the slot map of the first node that answers. It does not query roles: a
@@ -88,12 +108,9 @@ func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 	if m == nil || time.Now().After(m.until) {
 		return all
 	}
-	slot := int(cmd.Slot())
-	for _, r := range m.ranges {
-		if r.First <= slot && slot <= r.Last {
-			if node, ok := all.Nodes()[r.Master()]; ok {
-				return node
-			}
+	if r, ok := slots.Find(m.ranges, int(cmd.Slot())); ok {
+		if node, ok := all.Nodes()[r.Master()]; ok {
+			return node
 		}
 	}
 	return all

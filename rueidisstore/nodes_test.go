@@ -12,6 +12,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// A client lists the names on a master that was added after it had connected.
+func TestNewMaster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := rueidisstore.New(dial(t, cluster.Addrs()[0]))
+	if list, err := store.List(t.Context(), "*"); err != nil || len(list) > 0 {
+		t.Fatalf("%q, %v, want no names", list, err)
+	}
+	added := cluster.AddMaster(t)
+	drill.Lock(t, open(t, dial(t, cluster.Addrs()[0])), job)
+	if err := cluster.Migrate(added, redistest.Slot(key)); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := store.List(t.Context(), "*"); err != nil || !slices.Equal(list, []string{job}) {
+		t.Errorf("%q, %v, want %q", list, err, job)
+	}
+}
+
 // Names of all slots can be locked concurrently, and a slot may move while its name is
 // locked.
 func TestSlots(t *testing.T) {

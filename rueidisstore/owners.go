@@ -32,15 +32,15 @@ func (o *owners) of(ctx context.Context, c *conn, slot int) (owner, error) {
 		return owner{}, err
 	}
 	found := owner{discard: func() { o.loaded.CompareAndSwap(ranges, nil) }}
-	for _, r := range *ranges {
-		if r.First <= slot && slot <= r.Last {
-			found.addr = r.Master()
-		}
-	}
-	found.client = c.client.Nodes()[found.addr]
-	if found.client == nil {
+	r, ok := slots.Find(*ranges, slot)
+	if !ok {
 		found.discard()
-		return owner{}, fmt.Errorf("rueidis has no client for the owner of slot %d yet", slot)
+		return owner{}, fmt.Errorf("slot %d has no owner", slot)
+	}
+	found.addr = r.Master()
+	if found.client, err = c.master(ctx, r); err != nil {
+		found.discard()
+		return owner{}, err
 	}
 	return found, nil
 }

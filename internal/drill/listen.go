@@ -396,6 +396,7 @@ func (o ListenOpener) ListenCluster(t *testing.T) {
 		}
 	}
 	moveUnnoticed(t, c, conn)
+	moveToNew(t, c, conn)
 	killOwner(t, c, conn)
 }
 
@@ -461,6 +462,23 @@ func moveUnnoticed(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) 
 	publish(t, from, true, stays, "2")
 	l.WantMessage("2")
 	moved.End()
+	l.End()
+}
+
+// moveToNew moves a slot to a master that was added after the client had connected. The
+// client has not sent any other command that could tell it of that node.
+func moveToNew(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
+	t.Helper()
+	const moving = "to the new node"
+	l := ListenAgain(t, conn, moving, true)
+	added := c.AddMaster(t)
+	if err := c.Migrate(added, redistest.Slot(moving)); err != nil {
+		t.Fatal(err)
+	}
+	l.WantFailure()
+	l = ListenAgain(t, conn, moving, true)
+	publish(t, added, true, moving, "1")
+	l.WantMessage("1")
 	l.End()
 }
 

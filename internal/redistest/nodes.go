@@ -63,7 +63,7 @@ func clusterArgs(args []string) []string {
 
 // form makes a cluster of nodes that do not know each other.
 func (c *Cluster) form() error {
-	for _, step := range []func() error{c.assignSlots, c.meetAll, c.replicateAll, c.WaitSettled} {
+	for _, step := range []func() error{c.assignSlots, c.meetAll, c.awaitMet, c.replicateAll, c.WaitSettled} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -97,12 +97,25 @@ func (c *Cluster) assignSlots() error {
 // meetAll lets every two nodes meet. Gossip would need fewer commands, but more time.
 func (c *Cluster) meetAll() error {
 	for i, s := range c.nodes {
-		for _, other := range c.nodes[i+1:] {
-			if _, err := s.Cmd("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), strconv.Itoa(other.bus)); err != nil {
-				return err
-			}
+		if err := c.meet(s, c.nodes[:i]); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// meet lets a node meet others.
+func (c *Cluster) meet(s *Server, others []*Server) error {
+	for _, other := range others {
+		if _, err := s.Cmd("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), strconv.Itoa(other.bus)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitMet waits until all nodes know each other.
+func (c *Cluster) awaitMet() error {
 	return waitUntil("all nodes know each other", func(ctx context.Context) error {
 		for _, s := range c.nodes {
 			if err := c.knowsAll(ctx, s); err != nil {
@@ -136,6 +149,28 @@ func (c *Cluster) replicateAll() error {
 		}
 	}
 	return nil
+}
+
+// AddMaster adds a master without slots, as when a cluster grows. It is stopped
+// with the test.
+func (c *Cluster) AddMaster(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{dir: t.TempDir(), args: clusterArgs(args), cluster: true}
+	startAll(t, s)
+	id, err := s.Cmd("CLUSTER", "MYID")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.MustCmd(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(len(c.nodes)+1))
+	known := c.Nodes()
+	c.nodes, c.shards = append(c.nodes, s), append(c.shards, []*Server{s})
+	c.ids[s] = fmt.Sprint(id)
+	for _, step := range []func() error{func() error { return c.meet(s, known) }, c.awaitMet, c.WaitSettled} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
 }
 
 // Nodes returns all nodes. The first masters come first, in the order of their slots.

@@ -15,6 +15,16 @@ type Range struct {
 // Master returns the address of the owner.
 func (r Range) Master() string { return r.Nodes[0] }
 
+// Find returns the range that has a slot.
+func Find(ranges []Range, slot int) (r Range, ok bool) {
+	for _, r := range ranges {
+		if r.First <= slot && slot <= r.Last {
+			return r, true
+		}
+	}
+	return Range{}, false
+}
+
 // Parse reads the reply to CLUSTER SLOTS. Each element has the first slot, the last slot,
 // the master and its replicas. from is the address of the node that replied.
 func Parse(reply any, from string) ([]Range, error) {

@@ -41,3 +41,13 @@ func TestParseNonsense(t *testing.T) {
 		}
 	}
 }
+
+func TestFind(t *testing.T) {
+	ranges := []Range{{0, 5, []string{"a"}}, {7, 7, []string{"b"}}}
+	for slot, want := range map[int]string{0: "a", 5: "a", 6: "", 7: "b", 8: ""} {
+		r, ok := Find(ranges, slot)
+		if ok != (want != "") || ok && r.Master() != want {
+			t.Errorf("slot %d: %v, %v, want the range of %q", slot, r, ok, want)
+		}
+	}
+}

@@ -1,7 +1,10 @@
 // Package slots maps keys to slots of Redis Cluster, and slots to servers.
 package slots
 
-import "sync"
+import (
+	"strconv"
+	"sync"
+)
 
 // Count is the number of slots.
 const Count = 16384
@@ -34,6 +37,15 @@ func index[T Text](s T, c byte, from int) int {
 
 // Of returns the slot of a key.
 func Of[T Text](key T) int { return int(crc16(Hashed(key))) % Count }
+
+// KeyOf returns some key of a slot. It tries about as many as there are slots.
+func KeyOf(slot int) string {
+	for i := 0; ; i++ {
+		if key := strconv.Itoa(i); Of(key) == slot {
+			return key
+		}
+	}
+}
 
 // crc16 is the XMODEM variant, which Redis Cluster uses.
 func crc16[T Text](s T) uint16 {

@@ -71,3 +71,14 @@ func TestOf(t *testing.T) {
 		t.Error("foo{}{bar} is in the slot of bar: an empty tag must be ignored")
 	}
 }
+
+func TestKeyOf(t *testing.T) {
+	for slot := 0; slot < Count; slot += 271 {
+		if got := Of(KeyOf(slot)); got != slot {
+			t.Errorf("KeyOf(%d) is in slot %d", slot, got)
+		}
+	}
+	if got := Of(KeyOf(Count - 1)); got != Count-1 {
+		t.Errorf("KeyOf of the last slot is in slot %d", got)
+	}
+}
