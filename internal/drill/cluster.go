@@ -148,7 +148,7 @@ func (o Opener) ClusterLoss(t *testing.T) {
 			l := newLoss(t, WatchMachine(t.Context(), lives.Addr()), open(), open(), name)
 			for _, node := range c.Nodes() {
 				if replicates(t, node, master) {
-					clearReplica(t, node)
+					clearReplica(t, master, node)
 				}
 			}
 			dead, err := c.KillMaster(slot)

@@ -89,7 +89,7 @@ func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redi
 	l = newLoss(t, WatchMachine(t.Context(), s.Addrs()[0]), open(), open(), "order:42")
 	for _, server := range s.Servers {
 		if server != master {
-			clearReplica(t, server)
+			clearReplica(t, master, server)
 		}
 	}
 	return s, master, l
@@ -123,9 +123,13 @@ func (o Opener) SentinelWake(t *testing.T) {
 	l.want(promoted)
 }
 
-// clearReplica removes all data of a replica, as if it had missed all writes.
-func clearReplica(t *testing.T, replica *redistest.Server) {
+// clearReplica removes all data of a replica, as if it had missed all writes. It has
+// received them, so that none of them comes later.
+func clearReplica(t *testing.T, master, replica *redistest.Server) {
 	t.Helper()
+	if err := redistest.WaitCaughtUp(master, replica); err != nil {
+		t.Fatal(err)
+	}
 	replica.MustCmd(t, "CONFIG", "SET", "replica-read-only", "no")
 	replica.MustCmd(t, "FLUSHALL")
 	replica.MustCmd(t, "CONFIG", "SET", "replica-read-only", "yes")

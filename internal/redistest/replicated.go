@@ -44,6 +44,31 @@ func (r *Replicated) WaitOnline() error {
 	})
 }
 
+// WaitCaughtUp waits until a replica has all that its master has written so far. It fails
+// after 30 s.
+func WaitCaughtUp(master, replica *Server) error {
+	written, err := offset(context.Background(), master, "master_repl_offset")
+	if err != nil {
+		return err
+	}
+	return waitUntil("the replica has caught up", func(ctx context.Context) error {
+		read, err := offset(ctx, replica, "slave_repl_offset")
+		if err == nil && read < written {
+			err = fmt.Errorf("%s has read up to %d of %d", replica.Addr(), read, written)
+		}
+		return err
+	})
+}
+
+// offset returns a position in the stream of a master's writes.
+func offset(ctx context.Context, s *Server, name string) (int64, error) {
+	info, err := s.queryText(ctx, "INFO", "replication")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(field(info, name), 10, 64)
+}
+
 // online checks both ends: only the master knows whether a replica has caught up, and the
 // master detects a lost replica late.
 func online(ctx context.Context, master *Server, replicas []*Server) error {

@@ -54,3 +54,28 @@ func TestOnlineIsForReplicasOfThisMaster(t *testing.T) {
 		t.Error("a replica is accepted for an unrelated master")
 	}
 }
+
+func TestWaitCaughtUp(t *testing.T) {
+	t.Parallel()
+	r := StartReplicated(t, 1)
+	replica := r.Replicas[0]
+	if err := replica.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	r.Master.MustCmd(t, "SET", "k", "v")
+	caughtUp := make(chan error, 1)
+	go func() { caughtUp <- WaitCaughtUp(r.Master, replica) }()
+	if err := replica.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-caughtUp; err != nil {
+		t.Fatal(err)
+	}
+	if got := replica.MustCmd(t, "GET", "k"); got != "v" {
+		t.Errorf("the replica has %v, want v", got)
+	}
+	r.Master.Kill()
+	if err := WaitCaughtUp(r.Master, replica); err == nil {
+		t.Error("a replica has caught up with a dead master")
+	}
+}
