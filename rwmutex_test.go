@@ -632,8 +632,7 @@ func TestBadRWMutex(t *testing.T) {
 
 // Run with the race detector.
 func TestDowngradeBesideExtend(t *testing.T) {
-	s := memstore.New()
-	m := dibs.New(s).RWMutex("n")
+	m := open(t, memstore.New()).RWMutex("n")
 	l, _ := m.Lock(t.Context())
 	var g sync.WaitGroup
 	g.Go(func() {
@@ -651,9 +650,8 @@ func TestDowngradeBesideExtend(t *testing.T) {
 
 // Run with the race detector.
 func TestDowngradeBesideUnlock(t *testing.T) {
-	s := memstore.New()
+	m := open(t, memstore.New()).RWMutex("n")
 	for range 200 {
-		m := dibs.New(s).RWMutex("n")
 		l, _ := m.Lock(t.Context())
 		var g sync.WaitGroup
 		g.Go(func() { _ = m.Downgrade(t.Context(), l) })
