@@ -126,11 +126,10 @@ func TestResizeReservesFences(t *testing.T) {
 }
 
 // A lease that lingers is released at once when another process waits: the waiter enters two
-// round trips after it asked. A third one would take another 60 ms at least, so a wait below
-// the time of three had two, however busy the machine is.
+// round trips after it asked. The delay is long beside what a busy machine adds.
 func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	t.Parallel()
-	const oneWay, roundTrip = 30 * time.Millisecond, 60 * time.Millisecond
+	const oneWay = 30 * time.Millisecond
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Delay(oneWay)
@@ -165,7 +164,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	}
 	slices.Sort(waits)
 	t.Logf("waits %v, one way %v", waits, oneWay)
-	if median := waits[len(waits)/2]; median >= 3*roundTrip {
-		t.Errorf("half of the waiters waited for %v or longer, want two round trips of %v", median, roundTrip)
+	if median := waits[len(waits)/2]; median > 5*oneWay { // four, and the time of a busy machine
+		t.Errorf("half of the waiters waited for %v or longer, want two round trips of %v", median, 2*oneWay)
 	}
 }
