@@ -17,12 +17,13 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 	if !c.sharded {
 		return visit(c.node(c.client, ""))
 	}
-	masters, err := c.masters(ctx)
+	nodes := c.client.Nodes()
+	masters, err := c.masters(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	for _, addr := range slices.Sorted(maps.Keys(masters)) {
-		client, err := c.master(ctx, masters[addr])
+		client, err := c.master(ctx, nodes, masters[addr])
 		if err != nil {
 			return err
 		}
@@ -34,8 +35,8 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 }
 
 // masters returns the addresses of the nodes that own slots, each with a range of these.
-func (c *conn) masters(ctx context.Context) (map[string]slots.Range, error) {
-	ranges, err := c.ranges(ctx, c.client.Nodes())
+func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string]slots.Range, error) {
+	ranges, err := c.ranges(ctx, nodes)
 	found := make(map[string]slots.Range)
 	for _, r := range ranges {
 		found[r.Master()] = r
@@ -43,18 +44,19 @@ func (c *conn) masters(ctx context.Context) (map[string]slots.Range, error) {
 	return found, err
 }
 
-// master returns rueidis' client for the owner of some slots. rueidis reloads its slot map
-// after an error of one of its own commands, and not after one of a node's client. So
-// master sends a command that a former owner redirects. This adds the new owner at once,
-// or within a second if the former one is dead. A user without rights to the key gets an
-// error until another command is redirected.
-func (c *conn) master(ctx context.Context, r slots.Range) (rueidis.Client, error) {
+// master returns rueidis' client for the owner of some slots. If that is not one of the
+// nodes, rueidis does not know it yet. It reloads its slot map after an error of one of its
+// own commands, and not after one of a node's client. So master sends a command that a
+// former owner redirects. This adds the new owner at once, or within a second if the former
+// one is dead. A user without rights to the key gets an error until another command is
+// redirected.
+func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r slots.Range) (rueidis.Client, error) {
 	addr := r.Master()
-	if client, ok := c.client.Nodes()[addr]; ok {
+	if client, ok := nodes[addr]; ok {
 		return client, nil
 	}
-	exists := c.client.B().Arbitrary("EXISTS").Keys(slots.KeyOf(r.First)).Blocking()
-	err := c.client.Do(c.bounded(ctx, deadlineOf(ctx)), exists).Error()
+	redirected := probe(c.client.B(), slots.KeyOf(r.First))
+	err := c.client.Do(c.bounded(ctx, deadlineOf(ctx)), redirected).Error()
 	if client, ok := c.client.Nodes()[addr]; ok {
 		return client, nil
 	}

@@ -35,10 +35,10 @@ func (o *owners) of(ctx context.Context, c *conn, slot int) (owner, error) {
 	r, ok := slots.Find(*ranges, slot)
 	if !ok {
 		found.discard()
-		return owner{}, fmt.Errorf("slot %d has no owner", slot)
+		return owner{}, fmt.Errorf("no node of the cluster owns slot %d", slot)
 	}
 	found.addr = r.Master()
-	if found.client, err = c.master(ctx, r); err != nil {
+	if found.client, err = c.master(ctx, c.client.Nodes(), r); err != nil {
 		found.discard()
 		return owner{}, err
 	}

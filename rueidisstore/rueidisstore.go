@@ -186,16 +186,17 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 // idle connections; a caller that retries has no time to fail once on each.
 func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
 	for ctx.Err() == nil {
-		one := probe(client.B(), cmd)
+		one := probe(client.B(), cmd.Key())
 		if !links.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
 			return
 		}
 	}
 }
 
-// probe returns a command without effect that is routed to the same node as cmd.
-func probe(b rueidis.Builder, cmd redisconn.Cmd) rueidis.Completed {
-	if key := cmd.Key(); key != "" {
+// probe returns a command without effect for the node of a key, or for any node if the key
+// is empty.
+func probe(b rueidis.Builder, key string) rueidis.Completed {
+	if key != "" {
 		return b.Arbitrary("EXISTS").Keys(key).Blocking()
 	}
 	return b.Arbitrary("PING").Blocking()
