@@ -465,8 +465,8 @@ func moveUnnoticed(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) 
 	l.End()
 }
 
-// moveToNew moves a slot to a master that was added after the client had connected. The
-// client has not sent any other command that could tell it of that node.
+// moveToNew moves a slot to a master that joined the cluster after the client had connected.
+// No command of the client has been redirected to that master.
 func moveToNew(t *testing.T, c *redistest.Cluster, conn redisconn.Listener) {
 	t.Helper()
 	const moving = "to the new node"

@@ -123,8 +123,8 @@ func (o Opener) SentinelWake(t *testing.T) {
 	l.want(promoted)
 }
 
-// clearReplica removes all data of a replica, as if it had missed all writes. It has
-// received them, so that none of them comes later.
+// clearReplica removes all data of a replica, as if it had missed all writes. First it waits
+// until the replica has received them: a write that arrives later would not be removed.
 func clearReplica(t *testing.T, master, replica *redistest.Server) {
 	t.Helper()
 	if err := redistest.WaitCaughtUp(master, replica); err != nil {

@@ -71,17 +71,10 @@ func (c *Cluster) form() error {
 	return nil
 }
 
-// assignSlots assigns slots to the masters, and a config epoch to each node. A node
-// accepts an epoch only while it is alone; without one the nodes would have to resolve
-// conflicts.
+// assignSlots assigns slots to the masters, and a config epoch to each node.
 func (c *Cluster) assignSlots() error {
 	for i, s := range c.nodes {
-		id, err := s.Cmd("CLUSTER", "MYID")
-		if err != nil {
-			return err
-		}
-		c.ids[s] = fmt.Sprint(id)
-		if _, err := s.Cmd("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+		if err := c.identify(s, i+1); err != nil {
 			return err
 		}
 	}
@@ -92,6 +85,18 @@ func (c *Cluster) assignSlots() error {
 		}
 	}
 	return nil
+}
+
+// identify reads the ID of a node, and assigns a config epoch to it. A node accepts an epoch
+// only while it is alone; without one the nodes would have to resolve conflicts.
+func (c *Cluster) identify(s *Server, epoch int) error {
+	id, err := s.Cmd("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	c.ids[s] = fmt.Sprint(id)
+	_, err = s.Cmd("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(epoch))
+	return err
 }
 
 // meetAll lets every two nodes meet. Gossip would need fewer commands, but more time.
@@ -151,26 +156,31 @@ func (c *Cluster) replicateAll() error {
 	return nil
 }
 
-// AddMaster adds a master without slots, as when a cluster grows. It is stopped
-// with the test.
-func (c *Cluster) AddMaster(t testing.TB, args ...string) *Server {
+// AddMaster adds a master without slots, as when a cluster grows. It has the args of the
+// other nodes, and is stopped with the test.
+func (c *Cluster) AddMaster(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{dir: t.TempDir(), args: clusterArgs(args), cluster: true}
+	s := &Server{dir: t.TempDir(), args: c.nodes[0].args, cluster: true}
 	startAll(t, s)
-	id, err := s.Cmd("CLUSTER", "MYID")
-	if err != nil {
+	if err := c.join(s); err != nil {
 		t.Fatal(err)
 	}
-	s.MustCmd(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(len(c.nodes)+1))
-	known := c.Nodes()
-	c.nodes, c.shards = append(c.nodes, s), append(c.shards, []*Server{s})
-	c.ids[s] = fmt.Sprint(id)
-	for _, step := range []func() error{func() error { return c.meet(s, known) }, c.awaitMet, c.WaitSettled} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return s
+}
+
+// join makes a running node a member of the cluster, in a shard of its own.
+func (c *Cluster) join(s *Server) error {
+	if err := c.identify(s, len(c.nodes)+1); err != nil {
+		return err
+	}
+	if err := c.meet(s, c.nodes); err != nil {
+		return err
+	}
+	c.nodes, c.shards = append(c.nodes, s), append(c.shards, []*Server{s})
+	if err := c.awaitMet(); err != nil {
+		return err
+	}
+	return c.WaitSettled()
 }
 
 // Nodes returns all nodes. The first masters come first, in the order of their slots.

@@ -52,12 +52,16 @@ func WaitCaughtUp(master, replica *Server) error {
 		return err
 	}
 	return waitUntil("the replica has caught up", func(ctx context.Context) error {
-		read, err := offset(ctx, replica, "slave_repl_offset")
-		if err == nil && read < written {
-			err = fmt.Errorf("%s has read up to %d of %d", replica.Addr(), read, written)
-		}
-		return err
+		return hasRead(ctx, replica, written)
 	})
+}
+
+func hasRead(ctx context.Context, replica *Server, written int64) error {
+	read, err := offset(ctx, replica, "slave_repl_offset")
+	if err == nil && read < written {
+		err = fmt.Errorf("%s has read up to %d of %d", replica.Addr(), read, written)
+	}
+	return err
 }
 
 // offset returns a position in the stream of a master's writes.

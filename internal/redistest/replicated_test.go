@@ -74,6 +74,13 @@ func TestWaitCaughtUp(t *testing.T) {
 	if got := replica.MustCmd(t, "GET", "k"); got != "v" {
 		t.Errorf("the replica has %v, want v", got)
 	}
+	written, err := offset(t.Context(), r.Master, "master_repl_offset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hasRead(t.Context(), replica, written+1_000_000); err == nil {
+		t.Error("a replica has read what its master has not written")
+	}
 	r.Master.Kill()
 	if err := WaitCaughtUp(r.Master, replica); err == nil {
 		t.Error("a replica has caught up with a dead master")
