@@ -353,6 +353,7 @@ func (q *call) tryAcquire() error {
 		switch {
 		case err == nil:
 			q.sent, q.reply, q.replied, q.failed = a.sent, reply, true, 0
+			q.request.Ticket = max(q.request.Ticket, reply.Ticket)
 		case !hasOutcome(err):
 			q.unansweredUntil = later(q.unansweredUntil, a.until)
 		}

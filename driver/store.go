@@ -156,6 +156,11 @@ type AcquireRequest struct {
 	MinHold time.Duration // the name stays unavailable for this long, even if the owner crashes
 	Until   time.Time     // the request has no effect after this instant, by this process's clock
 
+	// Ticket is the ticket of the last reply to this request, or zero. It is the place of a
+	// waiter in the wait queue: a store that has no queue entry of the token any more adds one
+	// with this ticket, so that a waiter keeps its place after a stall.
+	Ticket uint64
+
 	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store
 	// can do that. The fences between the last one of the lease and this one then belong to
 	// the lease, too. It is at most 2^53.
