@@ -27,6 +27,9 @@ func (c *clock) now() time.Duration {
 	return time.Since(c.start) + time.Duration(c.suspendedFor.Load())
 }
 
+// at returns a time of this process in the time of the clock.
+func (c *clock) at(t time.Time) time.Duration { return sum(c.now(), time.Until(t)) }
+
 // check returns now, after a check whether the machine was suspended. Deadlines are
 // computed from it and compared with it.
 func (c *clock) check() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
 )
 
 // The time of Close is bounded, however many leases there are and whatever the store
@@ -108,6 +110,19 @@ func TestCloseBoundsAnUnlock(t *testing.T) {
 		wantErr(t, c.Close())
 		if took := time.Since(begin); took > 4*time.Second {
 			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
+// Close releases the leases of a client with a time limit longer than any process lives.
+func TestCloseWithLongestTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, timeout := range []time.Duration{58 * 365 * 24 * time.Hour, 59 * 365 * 24 * time.Hour, math.MaxInt64} {
+			s := memstore.New()
+			c := dibs.New(s, dibs.Timeout(timeout))
+			lock(t, c, "n")
+			wantErr(t, c.Close())
+			unlock(t, mutex(t, s, "n"))
 		}
 	})
 }

@@ -16,7 +16,7 @@ type closeLimit struct {
 func (l *closeLimit) begin(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end = time.Now().Add(5 * timeout)
+	l.end = time.Now().Add(times(5, timeout))
 }
 
 // shorten leaves one operation timeout for the remaining releases: the store has failed to

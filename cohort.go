@@ -232,7 +232,7 @@ func (co *cohort) grant(next *caller) {
 	co.served++
 	if co.extended {
 		co.extended = false
-		co.store.setTTL(co.key.ttl)
+		co.store.setTTL(co.c.clock.now(), co.key.ttl)
 	}
 	co.grantee = next
 	next.fence, next.store = co.fences.next(), co.store

@@ -46,7 +46,7 @@ func TestCohortRecordsAfterANewTTL(t *testing.T) {
 	if h.isRecorded(second) || !h.isRecorded(second) {
 		t.Fatal("the fence is not recorded once")
 	}
-	h.setTTL(30 * second)
+	h.setTTL(0, 30*second)
 	if h.isRecorded(30 * second) {
 		t.Error("with another TTL, the fence is not recorded again")
 	}

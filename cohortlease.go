@@ -146,11 +146,11 @@ func (h *lease) extendStoreLease(ctx context.Context, link cohortLink, d time.Du
 	return h.first.Err()
 }
 
-// setTTL sets the TTL of later renewals.
-func (h *lease) setTTL(ttl time.Duration) {
+// setTTL sets the TTL of the renewals after now.
+func (h *lease) setTTL(now, ttl time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ttl, h.recorded = ttl, 0
+	h.changeTTL(now, ttl)
 }
 
 // requestWanted asks the store, once for each store lease, to notify this client of waiters.

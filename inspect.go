@@ -47,6 +47,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	}
 	now := c.clock.now()
 	h.limitHold(0, 0, now, set.maxHold)
+	h.mayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
 	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
 	if h.hooks != nil {
 		h.hooks.heldSince, h.hooks.acquireEndDone = now, true

@@ -222,7 +222,7 @@ func (l *Lease) Err() error {
 //
 // Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
 // operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
-// before or longer. On an attached lease, Extend confirms the lease and starts its
+// before or longer. The name stays reserved for MinHold, whatever d is. On an attached lease, Extend confirms the lease and starts its
 // renewal.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	h := l.h
@@ -236,11 +236,12 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return h.extendStoreLease(ctx, link, d)
 	}
 	var lost string // the name
-	var sent time.Duration
+	var sent, ttl time.Duration
 	err := h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
-		sent = a.sent
 		h.mu.Lock()
-		requests := h.extendRequests(nil, h.c.id, h.capTTL(sent, d))
+		sent, ttl = a.sent, h.extensionTTL(a.sent, d)
+		h.mayExtend(h.c.clock.at(a.until), ttl)
+		requests := h.extendRequests(nil, h.c.id, ttl)
 		h.mu.Unlock()
 		errs := h.c.store.Extend(ctx, a.until, requests)
 		h.mu.Lock()
@@ -250,7 +251,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	})
 	switch {
 	case err == nil:
-		return h.recordExtension(sent, h.capTTL(sent, d), d)
+		return h.recordExtension(sent, ttl, d)
 	case errors.Is(err, ErrLost):
 		return h.lose(lost, ReasonTaken, takenBy(err))
 	default:
@@ -264,8 +265,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 //
 // Unlock returns ErrLost if the lease was lost before, and nil if it was already
 // unlocked. If the store does not answer in time, it returns an ErrUnavailable with an
-// unknown outcome, and retries in the background until the TTL has passed. The last
-// Unlock of a reentrant lease releases it.
+// unknown outcome, and retries in the background for as long as the store may keep the
+// lease. The last Unlock of a reentrant lease releases it.
 func (l *Lease) Unlock() error {
 	h := l.h
 	c := h.c
@@ -286,7 +287,7 @@ func (l *Lease) Unlock() error {
 			s.expire()
 		}
 		if lost = s.ended; lost {
-			remains, request = s.mayRemainInStore(), s.acquireRequest(c.id)
+			remains, request = s.mayRemainInStore(), s.acquireRequest(c.id, now)
 			return
 		}
 		s.release()
@@ -391,9 +392,10 @@ func (h *lease) recordExtension(sent, ttl, next time.Duration) error {
 		return cmp.Or(h.checkExtendable(), ErrClosed)
 	}
 	defer h.c.work.done()
+	now := h.c.clock.now()
 	return h.update(func(s *leaseState) {
 		if !s.ended {
-			s.confirm(sent, ttl, next)
+			s.confirm(now, sent, ttl, next)
 		}
 	})
 }

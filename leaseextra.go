@@ -9,6 +9,7 @@ type leaseExtra struct {
 	minHoldUntil time.Duration  // end of MinHold, or zero
 	maxHoldUntil time.Duration  // end of MaxHold, or zero
 	onceFrom     time.Duration  // of extendOnce: the TTL of the one extension counts from here
+	storedUntil  time.Duration  // a request with a longer TTL than the lease has may keep it in the store until then; or zero
 	timeout      time.Duration  // of one operation; or zero: that of the client
 	renewErr     error          // of the last renewal; nil if it succeeded
 	resigned     error          // the work must end, though the lease is held
@@ -61,6 +62,6 @@ func (s *leaseState) setRenewErr(err error) {
 }
 
 func (x *leaseExtra) isEmpty() bool {
-	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 &&
+	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 && x.storedUntil == 0 &&
 		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil && x.wanted == nil && x.cohort == nil
 }

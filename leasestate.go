@@ -115,13 +115,39 @@ func (s *leaseState) extend(sent, ttl time.Duration) {
 	}
 }
 
-// confirm records that the store has extended the lease by ttl, at the caller's request.
-// Later renewals extend it by next.
-func (s *leaseState) confirm(sent, ttl, next time.Duration) {
+// confirm records at now that the store has extended the lease by ttl, at the caller's
+// request. Later renewals extend it by next.
+func (s *leaseState) confirm(now, sent, ttl, next time.Duration) {
 	s.err = nil
 	s.setRenewErr(nil)
-	s.ttl, s.recorded = next, 0
+	if s.rule == extendOnce {
+		s.rule = fixed // ttl includes the one extension
+	}
+	s.changeTTL(now, next)
 	s.extend(sent, ttl)
+}
+
+// changeTTL sets the TTL of the renewals after now.
+func (s *leaseState) changeTTL(now, ttl time.Duration) {
+	before := s.ttl
+	s.ttl, s.recorded = ttl, 0
+	s.mayExtend(now, before) // an earlier renewal
+}
+
+// mayExtend records that a request may extend the lease by ttl until then. There is nothing
+// to record unless that is more than a renewal does.
+func (s *leaseState) mayExtend(until, ttl time.Duration) {
+	if end := sum(until, ttl); ttl > s.ttl && end > s.extra().storedUntil {
+		s.changeExtra().storedUntil = end
+	}
+}
+
+// storedFor returns how long the store may keep the lease after now if no further request
+// extends it. The deadline is no measure of that: it is earlier by the margin, and does not
+// count an extension without an answer.
+func (s *leaseState) storedFor(now time.Duration) time.Duration {
+	x := s.extra()
+	return max(s.ttl, x.minHoldUntil-now, x.storedUntil-now)
 }
 
 // recordRenewal records the outcome of a renewal of this many names, which was sent at sent.
@@ -244,6 +270,7 @@ func (s *leaseState) merge(o *leaseState) {
 	x, other := s.changeExtra(), o.extra()
 	x.moreNames = append(x.moreNames, o.names()...)
 	x.minHoldUntil = max(x.minHoldUntil, other.minHoldUntil)
+	x.storedUntil = max(x.storedUntil, other.storedUntil)
 	x.unanswered = x.unanswered.merge(other.unanswered)
 	s.deadline, s.renewAt = min(s.deadline, o.deadline), min(s.renewAt, o.renewAt)
 	s.recorded = 0
@@ -310,6 +337,16 @@ func (s *leaseState) renewalTTL(now time.Duration) time.Duration {
 	}
 }
 
+// extensionTTL returns the TTL of an extension by d that the caller requests now. It includes
+// what the next renewal was to do, which is not done after it: the lease lasts for the rest
+// of MinHold, and without renewals for its own TTL.
+func (s *leaseState) extensionTTL(now, d time.Duration) time.Duration {
+	if s.rule == extendOnce {
+		d = max(d, s.extra().onceFrom+s.ttl-now)
+	}
+	return s.capTTL(now, max(d, s.extra().minHoldUntil-now))
+}
+
 // headroom returns how much is left of the lease's time, from 1 to 0. It is 1 for a lease
 // that is not renewed.
 func (s *leaseState) headroom(now time.Duration) float64 {
@@ -358,9 +395,10 @@ func (s *leaseState) extendResult(errs []error) (name string, err error) {
 	return name, err
 }
 
-// acquireRequest returns the request of the lease, as far as a cancel needs it.
-func (s *leaseState) acquireRequest(client string) driver.AcquireRequest {
-	r := driver.AcquireRequest{Name: s.name, Token: s.token, Client: client, TTL: s.ttl, Weight: int(s.weight), Limit: int(s.limit)}
+// acquireRequest returns the request of the lease, as far as a cancel at now needs it. Its TTL
+// is how long the cancel is worth repeating.
+func (s *leaseState) acquireRequest(client string, now time.Duration) driver.AcquireRequest {
+	r := driver.AcquireRequest{Name: s.name, Token: s.token, Client: client, TTL: s.storedFor(now), Weight: int(s.weight), Limit: int(s.limit)}
 	for _, p := range s.extra().moreNames {
 		r.With = append(r.With, p.name)
 	}

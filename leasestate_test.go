@@ -240,7 +240,7 @@ func TestLeaseStateRecords(t *testing.T) {
 	for what, change := range map[string]func(){
 		"a failure":            func() { renew(ErrUnavailable) },
 		"a failure of a store": func() { s.renewNow(s.renewAt, true) },
-		"an extension":         func() { s.confirm(s.renewAt, ttl, ttl) },
+		"an extension":         func() { s.confirm(s.renewAt, s.renewAt, ttl, ttl) },
 		"further names":        func() { s.merge(newState(ttl)) },
 	} {
 		change()
@@ -252,7 +252,7 @@ func TestLeaseStateRecords(t *testing.T) {
 		}
 	}
 	ttl = time.Hour // so a record may end before the next renewal
-	s.confirm(s.renewAt, ttl, ttl)
+	s.confirm(s.renewAt, s.renewAt, ttl, ttl)
 	for range 2 {
 		if renew(nil) {
 			t.Error("with a long TTL the fence is not recorded each time")
@@ -307,7 +307,7 @@ func TestLeaseStateRenewsNow(t *testing.T) {
 func TestLeaseStateConfirms(t *testing.T) {
 	s := newState(10 * second)
 	s.err, s.changeExtra().renewErr = ErrUnavailable, ErrUnavailable
-	s.confirm(2*second, 30*second, 20*second)
+	s.confirm(2*second, 2*second, 30*second, 20*second)
 	if s.err != nil || s.extra().renewErr != nil || s.deadline != 31400*time.Millisecond || s.renewalTTL(3*second) != 20*second {
 		t.Errorf("%v, %v, deadline %v, next TTL %v; want it confirmed until 31.4s, and then 20s", s.err, s.extra().renewErr, s.deadline, s.renewalTTL(3*second))
 	}

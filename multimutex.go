@@ -220,7 +220,7 @@ func (h *lease) cancel() {
 	_ = h.update((*leaseState).release)
 	h.c.renewer.removePartlyLost(h)
 	h.mu.Lock()
-	request := h.acquireRequest(h.c.id)
+	request := h.acquireRequest(h.c.id, h.c.clock.now())
 	h.mu.Unlock()
 	h.c.cancel(h.values(), request, h.ownToken, time.Time{})
 	h.cancelUnanswered()

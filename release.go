@@ -17,7 +17,7 @@ import (
 func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
 	first, extra := fencedName{h.name, h.fence}, h.extra()
-	cancelling := c.cancellations.begin(h.acquireRequest(c.id), h.ownToken)
+	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.now()), h.ownToken)
 	if extra.late != nil {
 		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
 	}
@@ -93,10 +93,13 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 	}
 }
 
-// releaseLater retries in the background until the TTL has passed.
+// releaseLater retries in the background for as long as the store may keep the lease.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
+	h.mu.Lock()
+	life := h.storedFor(c.clock.now())
+	h.mu.Unlock()
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(h.values(), cancelling, max(h.ttl, h.reservation()), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
 		r := r
 		r.Until = until
 		r.Reserve = h.reservation()
@@ -106,11 +109,13 @@ func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 }
 
 // cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then: cancel continues until then. values is the
-// context of the call that sent the request.
+// request had no answer and may arrive until then: cancel continues until then, and for as
+// long as the store may keep what that try has acquired. values is the context of the call
+// that sent the request.
 func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	cancelling := c.cancellations.begin(request, own)
-	c.retryUntilDone(values, cancelling, max(request.TTL, driver.WaiterTTL, time.Until(unanswered)), func(ctx context.Context, until time.Time) (bool, error) {
+	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())
+	c.retryUntilDone(values, cancelling, sum(stored, max(time.Until(unanswered), 0)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		request := request
 		request.Until = until
@@ -119,19 +124,22 @@ func (c *Client) cancel(values context.Context, request driver.AcquireRequest, o
 	})
 }
 
-// retryUntilDone runs tries in the background until one is done or life has passed. A try
+// retryUntilDone runs tries in the background until one is done or life has passed. A renewal
+// that was sent before may arrive within an operation timeout and make life longer. A try
 // that hangs does not delay the next one, which may use another connection. Each has one
-// operation timeout. The store's client sees the values of a context, such as a trace.
+// operation timeout. The pauses between them grow with the time that has passed. The store's
+// client sees the values of a context, such as a trace.
 func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
-	const atOnce, longest = 4, 400 * time.Millisecond
+	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
+	begin := c.clock.now()
 	ran := c.work.run(func(ctx context.Context) {
 		defer cancelling.end()
-		ctx, done := context.WithTimeout(detach(ctx, values), life+cancelGrace)
+		ctx, done := context.WithTimeout(detach(ctx, values), sum(life, max(cancelGrace, c.defaults.timeout)))
 		defer done()
 		var tries sync.WaitGroup
 		defer tries.Wait()
 		slots := make(chan struct{}, atOnce)
-		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, longest) {
+		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, max(soon, min((c.clock.now()-begin)/50, longest))) {
 			select {
 			case slots <- struct{}{}:
 				tries.Go(func() {
@@ -147,7 +155,7 @@ func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation
 				})
 			default:
 			}
-			pause(ctx, max(every, min(c.rtt.twice(), longest)))
+			pause(ctx, max(every, min(c.rtt.twice(), soon)))
 		}
 	})
 	if !ran {
