@@ -1,6 +1,14 @@
 package dibs
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/memstore"
+)
 
 // Contexts are removed in any order, once.
 func TestDerivedContexts(t *testing.T) {
@@ -34,4 +42,42 @@ func count(all derivedContexts) (n int) {
 		n++
 	}
 	return n
+}
+
+// A watchedContext calls a function when one of its values is read.
+type watchedContext struct {
+	context.Context
+	read func()
+}
+
+func (c *watchedContext) Value(key any) any {
+	if c.read != nil {
+		c.read()
+	}
+	return c.Context.Value(key)
+}
+
+// No lock is held while a context ends, which calls methods of the user's context.
+func TestContextsEndWithoutLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		entries := 0
+		c, other := New(s, Observe(Hooks{AcquireEnd: func(context.Context, AcquireEnd) {
+			if entries++; entries == 2 {
+				time.Sleep(time.Minute) // until the lease has been lost
+			}
+		}})), New(s)
+		user := &watchedContext{Context: t.Context()}
+		reads := 0
+		err := c.Mutex("n").Do(user, func(ctx context.Context) error {
+			go func() { _ = other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }) }()
+			synctest.Wait()
+			user.read = func() { reads++; Fence(ctx) }
+			return Yield(ctx)
+		}, MaxHold(time.Second))
+		if !errors.Is(err, ErrLost) || reads == 0 {
+			t.Errorf("error %v after %d reads of a value, want ErrLost after one or more", err, reads)
+		}
+		_, _ = c.Close(), other.Close()
+	})
 }

@@ -76,19 +76,20 @@ func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
 	return doer, nil
 }
 
-// A lockFunc acquires the lease of a Do.
-type lockFunc func(ctx context.Context, options ...Option) (*Lease, error)
+// A lockFunc acquires the lease of a Do, with the settings of its call.
+type lockFunc func(ctx context.Context, set settings) (*Lease, error)
 
-// do acquires a lease with lock and runs fn while holding it.
-func do(ctx context.Context, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
+// do acquires a lease with lock and runs fn while holding it. The level of the options is
+// below that of the base settings.
+func do(ctx context.Context, base *settings, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {
 		return errNoFunc
 	}
-	lease, err := lock(ctx, options...)
+	lease, err := lock(ctx, base.with(options))
 	if err != nil {
 		return err
 	}
-	return runUnder(ctx, &carriedLease{lease: lease, lock: lock, options: options}, fn)
+	return runUnder(ctx, &carriedLease{lease: lease, lock: lock, base: base, options: options}, fn)
 }
 
 var errNoFunc = invalid("nil function")
@@ -104,9 +105,9 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) err
 func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context) error) (err error) {
 	b := in.derive(ctx)
 	defer func() {
-		l := in.current()
+		l := in.endWork()
+		defer l.h.removeContext(b) // also if a hook panics
 		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
-		l.h.removeContext(b)
 		switch {
 		case err == nil:
 			err = unlocked
@@ -147,12 +148,14 @@ type carriedLease struct {
 	outer   *carriedLease  // the next outer lease in that context, or nil
 	derived derivedContext // ends with the lease
 	lock    lockFunc       // of Do, for Yield; else nil
-	options []Option       // likewise
+	base    *settings      // likewise
+	options []Option       // likewise; of the level below base
 
 	mu       sync.Mutex
 	lease    *Lease // replaced by Yield
 	yielding bool   // a Yield is in progress
 	failed   error  // of a Yield after which the lock is not held
+	ended    bool   // the function of Do has returned: no Yield replaces the lease any more
 }
 
 // Value implements context.Context.
@@ -167,7 +170,9 @@ func (in *carriedLease) Value(key any) any {
 func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 	in.Context, in.outer = ctx, carriedIn(ctx)
 	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
-	in.current().h.addContext(&in.derived)
+	if ended := in.current().h.addContext(&in.derived); ended != nil {
+		in.derived.cancel(ended)
+	}
 	return &in.derived
 }
 
@@ -181,6 +186,14 @@ func carriedIn(ctx context.Context) *carriedLease {
 func (in *carriedLease) current() *Lease {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	return in.lease
+}
+
+// endWork returns the lease when the work has ended. It stays that of the context.
+func (in *carriedLease) endWork() *Lease {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
 	return in.lease
 }
 

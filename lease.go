@@ -127,18 +127,20 @@ func (l *Lease) Context() context.Context {
 	return own.Context
 }
 
-// addContext makes a context end with the lease.
-func (h *lease) addContext(b *derivedContext) {
+// addContext makes a context end with the lease. If it must end at once, addContext returns
+// the cause: the caller ends it, without a lock, because that calls methods of the user's
+// context.
+func (h *lease) addContext(b *derivedContext) (ended error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.ended:
-		b.cancel(h.err)
+		return h.err
 	case h.extra().resigned != nil:
-		b.cancel(h.extra().resigned)
-	default:
-		h.contexts.add(b)
+		return h.extra().resigned
 	}
+	h.contexts.add(b)
+	return nil
 }
 
 // removeContext ends one context of the lease and removes it from the lease.

@@ -40,26 +40,29 @@ func (c *Client) All(names ...string) *MultiMutex {
 // Lease.FenceOf returns the fence of each name. Errors and limits are those of
 // Mutex.Lock.
 func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, options, queueing)
+	return s.lock(ctx, s.c.defaults.forTry(options))
+}
+
+func (s *MultiMutex) lock(ctx context.Context, set settings) (*Lease, error) {
+	return s.acquire(ctx, set, queueing)
 }
 
 // TryLock acquires all names if they are free and no one waits for any of them. Otherwise
 // it returns ErrBusy at once.
 func (s *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, options, tryOnce)
+	return s.acquire(ctx, s.c.defaults.forTry(options), tryOnce)
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
 // fence of one of them.
 func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, s.Lock, fn, options)
+	return do(ctx, &s.c.defaults, s.lock, fn, options)
 }
 
-func (s *MultiMutex) acquire(ctx context.Context, options []Option, once bool) (*Lease, error) {
+func (s *MultiMutex) acquire(ctx context.Context, set settings, once bool) (*Lease, error) {
 	if n := len(s.names); n == 0 || n > driver.MaxNames {
 		return nil, invalid("multi-lock on %d names: not within 1 to %d", n, driver.MaxNames)
 	}
-	set := s.c.defaults.forTry(options)
 	groups := s.c.store.Groups(s.names)
 	if len(groups) == 1 {
 		return s.c.acquire(ctx, all(groups[0]), set, once)

@@ -31,7 +31,11 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // first request within the operation timeout. A queued call survives outages, but a store
 // that rejects its requests for 5 s ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(options), queueing)
+	return m.lock(ctx, m.settings.with(options))
+}
+
+func (m *Mutex) lock(ctx context.Context, set settings) (*Lease, error) {
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), set, queueing)
 }
 
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
@@ -49,7 +53,7 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 // UnavailableError: its Op is "acquire" if fn did not run, and "unlock" if fn has run and
 // only the release failed.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, m.Lock, fn, options)
+	return do(ctx, &m.settings, m.lock, fn, options)
 }
 
 // Locker returns the mutex as a sync.Locker, for code that requires one. A Locker cannot

@@ -38,7 +38,11 @@ func (m *RWMutex) read() lockSpec {
 // Lock acquires the lock exclusively, for writing. Errors and limits are those of
 // Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.settings.with(options), queueing)
+	return m.lock(ctx, m.settings.with(options))
+}
+
+func (m *RWMutex) lock(ctx context.Context, set settings) (*Lease, error) {
+	return m.c.acquire(ctx, m.write(), set, queueing)
 }
 
 // TryLock acquires the lock for writing if it is free and no one waits for it. Otherwise
@@ -50,7 +54,11 @@ func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error
 // RLock acquires the lock shared, for reading, beside other readers. It queues behind a
 // writer that already waits. Errors and limits are those of Mutex.Lock.
 func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.settings.with(options), queueing)
+	return m.rlock(ctx, m.settings.with(options))
+}
+
+func (m *RWMutex) rlock(ctx context.Context, set settings) (*Lease, error) {
+	return m.c.acquire(ctx, m.read(), set, queueing)
 }
 
 // TryRLock acquires the lock for reading if no writer holds it and no one waits for it.
@@ -61,12 +69,12 @@ func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, erro
 
 // Do runs fn while holding the lock for writing, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, m.Lock, fn, options)
+	return do(ctx, &m.settings, m.lock, fn, options)
 }
 
 // RDo runs fn while holding the lock for reading, as Mutex.Do does.
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, m.RLock, fn, options)
+	return do(ctx, &m.settings, m.rlock, fn, options)
 }
 
 // Reading returns the mutex as a Doer that holds the lock for reading, for Call and Wrap.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Yield lets other requests go first, between two parts of a long work. It is called in the
@@ -15,21 +14,28 @@ import (
 //
 // The context stays valid and carries the new lease, with a new and larger Fence. While
 // Yield waits, the work does not hold the lock: no other goroutine may rely on it. The
-// options of Do apply to the new lease, each limit from its beginning, and the options given
-// to Yield override them. Yield also stops waiting when ctx ends.
+// options of Do apply to the new lease, each limit from its beginning. Those given to Yield
+// are a nearer level, so they override the options of Do. Yield also stops waiting when ctx
+// ends.
 //
-// An error means that the lock is not held any more, except ErrReentrant. The context has
-// then ended, and the function must return. Do returns the error, too. Yield returns
-// ErrReentrant if a nested call uses the lease, and ErrInvalid if ctx is not a context of
-// Do, or is used by another Yield. An election has Resign instead, and Once keeps its name
-// reserved: both contexts are ErrInvalid.
+// An error means that the lock is not held any more, except ErrReentrant and ErrInvalid. The
+// context has then ended, and the function must return. Do returns the error, too. Yield
+// returns ErrReentrant if a nested call uses the lease, and ErrReleased after the function
+// has returned: a goroutine that outlives it holds nothing. It returns ErrInvalid if an
+// option is invalid, or if ctx is not a context of Do, or is used by another Yield. An
+// election has Resign instead. Once and MinHold keep the name reserved after a release, so
+// nobody could go first. All three are ErrInvalid.
 func Yield(ctx context.Context, options ...Option) error {
 	in := carriedIn(ctx)
 	if in == nil || in.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
 	}
-	if !in.beginYield() {
-		return invalid("yield: %q: another Yield with this context is in progress", in.current().Name())
+	set := in.base.with(in.options).with(options)
+	if err := set.check(in.current().Name()); err != nil {
+		return err
+	}
+	if err := in.beginYield(); err != nil {
+		return err
 	}
 	defer in.endYield()
 	lease := in.current()
@@ -39,24 +45,30 @@ func Yield(ctx context.Context, options ...Option) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if lease.h.readExtra().minHoldUntil != 0 {
+		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
+	}
 	if !lease.h.isWanted(ctx) {
 		return nil
 	}
 	if err := lease.h.keepContext(&in.derived); err != nil {
 		return err
 	}
-	return in.replaceLease(ctx, options)
+	return in.replaceLease(ctx, set)
 }
 
-// beginYield returns false if another Yield is in progress.
-func (in *carriedLease) beginYield() bool {
+// beginYield returns an error if another Yield is in progress, or if the work has ended.
+func (in *carriedLease) beginYield() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.yielding {
-		return false
+	switch {
+	case in.ended:
+		return releasedError{in.lease.Name()}
+	case in.yielding:
+		return invalid("yield: %q: another Yield with this context is in progress", in.lease.Name())
 	}
 	in.yielding = true
-	return true
+	return nil
 }
 
 func (in *carriedLease) endYield() {
@@ -97,32 +109,57 @@ func (h *lease) keepContext(b *derivedContext) error {
 	return nil
 }
 
-// replaceLease releases the lease and acquires the lock again. If it fails, the context
-// ends.
-func (in *carriedLease) replaceLease(ctx context.Context, options []Option) error {
+// replaceLease releases the lease and acquires the lock again, with settings. If it fails,
+// the context ends.
+func (in *carriedLease) replaceLease(ctx context.Context, set settings) error {
 	old := in.current()
+	returns := false
+	defer func() {
+		if !returns { // a hook has panicked: neither lease is held
+			_ = in.fail(releasedError{old.Name()})
+		}
+	}()
 	unlocked := old.Unlock()
 	if errors.Is(unlocked, ErrLost) {
+		returns = true
 		return in.fail(unlocked)
 	}
 	within, cancel := context.WithCancelCause(in.Context)
 	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	defer stop()
-	lease, err := in.lock(within, slices.Concat(in.options, options)...)
+	for _, ends := range []context.Context{ctx, in.derived.Context} { // the second one ends when the work has ended
+		defer context.AfterFunc(ends, func() { cancel(context.Cause(ends)) })()
+	}
+	lease, err := in.lock(within, set)
+	returns = true
 	if err != nil {
 		return in.fail(errors.Join(err, unlocked)) // if the lock is held again, it was released
 	}
+	return in.carry(lease)
+}
+
+// carry makes a lease that of the context, or unlocks it if the work has ended.
+func (in *carriedLease) carry(lease *Lease) error {
 	in.mu.Lock()
+	if in.ended {
+		in.mu.Unlock()
+		return errors.Join(releasedError{lease.Name()}, lease.Unlock())
+	}
 	in.lease = lease
+	ended := lease.h.addContext(&in.derived)
 	in.mu.Unlock()
-	lease.h.addContext(&in.derived)
+	if ended != nil {
+		in.derived.cancel(ended)
+	}
 	return lease.Err()
 }
 
-// fail ends the context, because the lock is not held any more. Do returns the error, too.
+// fail ends the context, because the lock is not held any more. Do returns the error, too,
+// unless the work has ended before.
 func (in *carriedLease) fail(err error) error {
 	in.mu.Lock()
+	if in.ended {
+		err = errors.Join(releasedError{in.lease.Name()}, err)
+	}
 	in.failed = err
 	in.mu.Unlock()
 	in.derived.cancel(err)

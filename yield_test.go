@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -214,6 +216,164 @@ func TestYieldByKind(t *testing.T) {
 				}
 				return nil
 			}))
+		}
+	})
+}
+
+// A goroutine that outlives the function of Do holds nothing after its Yield, whenever the
+// function returns.
+func TestYieldAfterTheWork(t *testing.T) {
+	const slow = 10 * time.Millisecond // of each request
+	for what, yieldContext := range map[string]func(context.Context) context.Context{
+		"the context of Do": func(ctx context.Context) context.Context { return ctx },
+		"a context without its end": func(ctx context.Context) context.Context {
+			return context.WithoutCancel(ctx)
+		},
+	} {
+		for returnsAfter := time.Duration(0); returnsAfter < 12*slow; returnsAfter += slow / 4 {
+			bubble(t, func(t *testing.T) {
+				f, good := newFaulty()
+				c, other := open(t, f), open(t, good)
+				f.set(func(f *faulty) {
+					f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+						time.Sleep(slow)
+						defer time.Sleep(slow)
+						return f.Store.Acquire(context.WithoutCancel(ctx), c)
+					}
+					f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+						time.Sleep(slow)
+						return f.Store.Release(ctx, r)
+					}
+				})
+				yielded := make(chan error, 1)
+				wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+					go func() {
+						l := lock(t, other, "n")
+						time.Sleep(3 * slow)
+						wantErr(t, l.Unlock())
+					}()
+					synctest.Wait()
+					go func() { yielded <- dibs.Yield(yieldContext(ctx)) }()
+					time.Sleep(returnsAfter)
+					return nil
+				}))
+				synctest.Wait()
+				early := len(yielded) == 1
+				if err := <-yielded; !early || err != nil {
+					wantErr(t, err, dibs.ErrReleased)
+				}
+				wantNothing(t, good, "n")
+				if t.Failed() {
+					t.Errorf("%s, the function returned after %v", what, returnsAfter)
+				}
+			})
+		}
+	}
+}
+
+// After the work, Yield sends nothing.
+func TestYieldOfEndedWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		var of context.Context
+		wantErr(t, open(t, f).Mutex("n").Do(t.Context(), func(ctx context.Context) error { of = ctx; return nil }))
+		before := f.acquires
+		for _, ctx := range []context.Context{of, context.WithoutCancel(of)} {
+			wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
+		}
+		if f.acquires != before || f.notifies > 0 {
+			t.Errorf("%d acquires, %d questions, want none", f.acquires-before, f.notifies)
+		}
+		wantNothing(t, good, "n")
+	})
+}
+
+// An option that Yield rejects costs nothing: the work still holds the lock.
+func TestYieldChecksOptionsFirst(t *testing.T) {
+	for what, options := range map[string][]dibs.Option{
+		"TTL":               {dibs.TTL(time.Millisecond)},
+		"Wait":              {dibs.Wait(-1)},
+		"Attempts":          {dibs.Attempts(0, time.Second)},
+		"Attempts and Wait": {dibs.Attempts(3, time.Second), dibs.Wait(time.Second)},
+		"Label":             {dibs.Label("a b")},
+	} {
+		for _, waits := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				c, other := open(t, s), open(t, s)
+				wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+					if waits {
+						defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
+					}
+					if err := dibs.Yield(ctx, options...); !errors.Is(err, dibs.ErrInvalid) {
+						t.Errorf("%s: error %v, want ErrInvalid", what, err)
+					}
+					wantErr(t, ctx.Err())
+					wantErr(t, dibs.Holds(ctx, "n"))
+					return dibs.Yield(ctx)
+				}))
+			})
+		}
+	}
+}
+
+// The options of Yield are a level below those of Do.
+func TestYieldOverridesOptionsOfDo(t *testing.T) {
+	for what, test := range map[string]struct {
+		outer, do, yield []dibs.Option
+		want             time.Duration // until Yield gives up; the other request holds the lock for 1 m
+	}{
+		"Wait for Attempts":     {nil, []dibs.Option{dibs.Attempts(3, time.Second)}, []dibs.Option{dibs.Wait(7 * time.Second)}, 7 * time.Second},
+		"Attempts for Wait":     {nil, []dibs.Option{dibs.Wait(time.Second)}, []dibs.Option{dibs.Attempts(4, time.Second)}, 3 * time.Second},
+		"Wait for Wait":         {nil, []dibs.Option{dibs.Wait(time.Second)}, []dibs.Option{dibs.Wait(9 * time.Second)}, 9 * time.Second},
+		"of Do":                 {nil, []dibs.Option{dibs.Wait(5 * time.Second)}, nil, 5 * time.Second},
+		"of the lock":           {[]dibs.Option{dibs.Attempts(2, 4*time.Second)}, nil, []dibs.Option{dibs.TTL(time.Minute)}, 4 * time.Second},
+		"Wait for the lock's":   {[]dibs.Option{dibs.Attempts(2, 4*time.Second)}, nil, []dibs.Option{dibs.Wait(time.Second)}, time.Second},
+		"Wait for both of them": {[]dibs.Option{dibs.Wait(time.Second)}, []dibs.Option{dibs.Attempts(9, time.Second)}, []dibs.Option{dibs.Wait(2 * time.Second)}, 2 * time.Second},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := memstore.New()
+			c, other := open(t, s), open(t, s)
+			err := c.Mutex("n", test.outer...).Do(t.Context(), func(ctx context.Context) error {
+				go func() {
+					l := lock(t, other, "n")
+					time.Sleep(time.Minute)
+					wantErr(t, l.Unlock())
+				}()
+				synctest.Wait()
+				begin := time.Now()
+				err := dibs.Yield(ctx, test.yield...)
+				if took := time.Since(begin); took != test.want {
+					t.Errorf("%s: gave up after %v, want %v", what, took, test.want)
+				}
+				return err
+			}, test.do...)
+			wantErr(t, err, dibs.ErrBusy)
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+// Yield of a lease with MinHold is refused: the name would be free for nobody.
+func TestYieldRefusesMinHold(t *testing.T) {
+	bothModes(t, func(t *testing.T, wrap storeWrapper) {
+		s := memstore.New()
+		c, other := open(t, wrap(s)), open(t, s)
+		for what, doer := range map[string]dibs.Doer{
+			"mutex": c.Mutex("n"), "lock": c.Mutex("n", dibs.MinHold(time.Minute)), "several": c.All("m", "n"), "reader": c.RWMutex("n").Reading(),
+		} {
+			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
+				defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
+				for range 2 {
+					if err := dibs.Yield(ctx); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MinHold") {
+						t.Errorf("%s: error %v, want ErrInvalid that names MinHold", what, err)
+					}
+					wantErr(t, ctx.Err())
+					wantErr(t, dibs.Holds(ctx, "n"))
+					time.Sleep(time.Hour) // also after MinHold has passed
+				}
+				return nil
+			}, dibs.MinHold(time.Minute)))
 		}
 	})
 }
