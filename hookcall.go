@@ -110,12 +110,21 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 }
 
 // callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
-// of the lease that had to wait for them.
+// of the lease that had to wait for them. If a hook panics or calls runtime.Goexit, no caller
+// receives the lease, so it is unlocked.
 func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
-	if lease != nil {
+	returned := false
+	defer func() {
+		if lease == nil {
+			return
+		}
 		lease.h.queuePendingHooks()
-	}
+		if !returned {
+			_ = lease.Unlock()
+		}
+	}()
+	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
+	returned = true
 }
 
 func (hc *hookCall) callReleased(e Released) {

@@ -32,6 +32,11 @@ import (
 // bounded: RenewFailed is queued once for each lease, and while 10,000 events wait, no
 // further event is queued except Lost. Close waits one operation timeout for hooks. Hooks
 // that have not run by then run after Close has returned.
+//
+// A hook that panics or calls runtime.Goexit leaves no lease behind. If it runs in the
+// goroutine of a call, the panic reaches the caller. A lease whose AcquireEnd hook does not
+// return is unlocked, because no caller receives it. A panic of a hook in another goroutine
+// ends the program, as any such panic.
 type Hooks struct {
 	// AcquireStart returns the context with which the call goes on, such as one with a
 	// span. The store's client and the hooks below see its values, also in requests in the
