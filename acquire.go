@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,23 +66,34 @@ func exclusive(kind Kind, name string) lockSpec {
 	return lockSpec{kind: kind, name: name, weight: 1, limit: 1}
 }
 
-// acquire acquires what w requests, and queues for it if it has to.
+// acquire validates a request, acquires what it requests, and queues for it if it has to.
 func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
-	if err := set.check(w.name, w.with...); err != nil {
+	if err := cmp.Or(c.check(), set.check(w.name, w.with...), set.checkOnce(w.name, once)); err != nil {
 		return nil, err
 	}
+	return c.acquireValid(ctx, w, set, once)
+}
+
+// acquireValid is acquire for a request that was validated.
+func (c *Client) acquireValid(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
 	if once {
 		set.wait, set.attempts = 0, 0
 	}
 	if h := leaseIn(ctx, c, w); h != nil {
 		return h.reenter(w, set.reentrant)
 	}
-	if err := set.checkOnce(w.name, once); err != nil {
-		return nil, err
-	}
-	if set.usesCohort(w) {
+	if set.usesCohort() {
 		return c.acquireInCohort(ctx, w, set)
 	}
+	if set.choosesToken() {
+		names := append([]string{w.name}, w.with...)
+		return c.acquireOwn(names, set, func(set settings) (*Lease, error) { return c.acquireNew(ctx, w, set, once) })
+	}
+	return c.acquireNew(ctx, w, set, once)
+}
+
+// acquireNew acquires a lease that is not part of another one.
+func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
 	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.now(), hooks: set.hookCall}
 	if q.hooks == nil {
 		q.hooks = startHooks(ctx, w, &set, once)

@@ -27,6 +27,7 @@ type Client struct {
 	work          *background
 	inbox         inbox
 	seq           atomic.Uint64
+	ownTokens     ownTokens
 	cancellations cancellations // of tokens that callers have chosen
 	rtt           roundTrip
 	hooks         hookQueue
@@ -45,7 +46,7 @@ func New(store driver.Store, options ...Option) *Client {
 		store = noStore{}
 	}
 	c := &Client{
-		defaults: clientDefaults(options),
+		defaults: defaults().with(atClient, options),
 		id:       identity(),
 		clock:    newClock(suspended),
 		work:     newBackground(),
@@ -54,6 +55,28 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 	c.store = &observedStore{Store: store, isBack: c.renewAll}
 	return c
+}
+
+// settings returns the settings of a lock with these options. A nil Client has the defaults of
+// the library, so that the calls of its locks return an error, and do not panic. Client.Mutex and
+// the like are short enough to be inlined, and then cost no allocation (TestMutexIsFree).
+func (c *Client) settings(of use, options []Option) settings {
+	if c == nil {
+		return defaults()
+	}
+	set := c.defaults.with(atLock, options)
+	set.use = of
+	return set
+}
+
+var errNoClient = invalid("the Client is nil or a zero value: make it with dibs.New")
+
+// check rejects a nil or zero Client.
+func (c *Client) check() error {
+	if c == nil || c.store == nil {
+		return errNoClient
+	}
+	return nil
 }
 
 // begin starts a call that Close waits for, and with the first call the scheduler and the
@@ -76,7 +99,8 @@ func (c *Client) start() {
 
 // Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits
 // for background work. Contexts of leases end with ErrLost. The store and its connections
-// stay open; their owner closes them. A second Close returns nil.
+// stay open; their owner closes them. A second Close returns nil, and so does that of a nil or
+// zero Client.
 //
 // Close normally returns at once. It takes at most seven operation timeouts of the
 // Client, however many leases it holds. It returns an error if leases could not be released
@@ -85,7 +109,7 @@ func (c *Client) start() {
 // A hook may call Close. Close then waits for that hook in vain, for one operation
 // timeout.
 func (c *Client) Close() error {
-	if !c.work.close() {
+	if c.check() != nil || !c.work.close() {
 		return nil
 	}
 	c.closeLimit.begin(c.defaults.timeout)

@@ -21,16 +21,18 @@ import (
 //
 // With linger, an unlocked lease stays in the store for that long, so that the next call of
 // this Client needs no request. It is released at once when another process waits for it. A
-// Try call elsewhere finds the name busy, and a crash blocks it for one TTL. linger is at
-// most a third of the TTL; zero releases the lock with the last Unlock.
+// Try call elsewhere finds the name busy, and a crash blocks it for one TTL. linger is from
+// 1 ms to a third of the TTL; zero releases the lock with the last Unlock.
 //
 // Each call still gets a Lease of its own, with its own fence, context, MaxHold and hooks.
 // All of them have the token of the lease in the store. If that is lost, the one that holds
 // it at that moment is lost. A lease that was lost is never passed on.
 //
-// Calls with Token, MinHold, NoRenew or Attempts, and all locks except Mutex, ignore Cohort.
+// Cohort given to New applies to the calls of a Mutex that have neither Token, MinHold, NoRenew
+// nor Attempts, with at most a third of their TTL as linger. Given to a Mutex or to a call, it
+// is ErrInvalid beside one of these. Given to another lock it is ErrInvalid, too.
 func Cohort(batch int, linger time.Duration) Option {
-	return func(s *settings) { s.batch, s.linger = batch, linger }
+	return func(s *settings) { s.batch, s.linger = batch, linger; s.now.add(cohortOption) }
 }
 
 const (

@@ -762,7 +762,7 @@ func TestCohortExclusion(t *testing.T) {
 				for n := range 300 {
 					wait := time.Duration(-1)
 					if (n+g)%5 == 0 {
-						wait = time.Duration(n%7) * 100 * time.Microsecond
+						wait = time.Duration(n%7) * time.Millisecond
 					}
 					options := []dibs.Option{dibs.TTL(time.Second)}
 					if wait >= 0 {

@@ -29,11 +29,6 @@ type caller struct {
 	previous, next *caller
 }
 
-// usesCohort reports whether a call gets its lease from a cohort.
-func (s *settings) usesCohort(w lockSpec) bool {
-	return s.batch > 0 && w.kind == KindMutex && s.token == "" && s.minHold == 0 && s.attempts == 0 && !s.noRenew
-}
-
 // acquireInCohort is acquire for a call that uses a cohort.
 func (c *Client) acquireInCohort(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
 	q := &caller{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.check()}
@@ -68,7 +63,7 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 		return nil, ErrClosed
 	}
 	defer q.c.work.done()
-	q.co = q.c.cohorts.locked(q.c, cohortKey{name: w.name, ttl: q.settings.ttl, linger: q.settings.linger, batch: q.settings.batch})
+	q.co = q.c.cohorts.locked(q.c, cohortKey{name: w.name, ttl: q.settings.ttl, linger: min(q.settings.linger, q.settings.ttl/3), batch: q.settings.batch})
 	if q.isTry() {
 		q.co.releaseLater(q.co.advance(q.begin)) // ends a store lease that has expired
 		if !q.co.isIdle() {
@@ -108,8 +103,8 @@ func (q *caller) busyBeforeTry() error {
 // acquireDirectly acquires a lease of its own.
 func (q *caller) acquireDirectly(w lockSpec) (*Lease, error) {
 	set := q.settings
-	set.batch, set.hasWaitOption, set.hookCall = 0, false, q.hooks
-	return q.c.acquire(q.ctx, w, set, tryOnce)
+	set.batch, set.hookCall = 0, q.hooks
+	return q.c.acquireValid(q.ctx, w, set, tryOnce)
 }
 
 // join adds the call to its cohort, which is locked, and waits until it has a lease, or

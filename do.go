@@ -85,7 +85,7 @@ func do(ctx context.Context, base *settings, lock lockFunc, fn func(ctx context.
 	if fn == nil {
 		return errNoFunc
 	}
-	lease, err := lock(ctx, base.with(options))
+	lease, err := lock(ctx, base.with(atCall, options))
 	if err != nil {
 		return err
 	}

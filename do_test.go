@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/memstore"
@@ -63,7 +64,7 @@ func TestWrap(t *testing.T) {
 // that call, they are an error.
 func TestOptionsOfTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := open(t, memstore.New(), dibs.Wait(5))
+		c := open(t, memstore.New(), dibs.Wait(5*time.Millisecond))
 		for name, try := range map[string]func(options ...dibs.Option) (*dibs.Lease, error){
 			"mutex": func(o ...dibs.Option) (*dibs.Lease, error) {
 				return c.Mutex("a", dibs.Attempts(3, 0)).TryLock(t.Context(), o...)
@@ -81,7 +82,7 @@ func TestOptionsOfTry(t *testing.T) {
 				continue
 			}
 			wantErr(t, l.Unlock())
-			for _, o := range []dibs.Option{dibs.Wait(0), dibs.Wait(1), dibs.Attempts(2, 0)} {
+			for _, o := range []dibs.Option{dibs.Wait(0), dibs.Wait(time.Millisecond), dibs.Attempts(2, 0)} {
 				_, err := try(o)
 				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "tries once") {
 					t.Errorf("%s: %v, want ErrInvalid", name, err)

@@ -31,13 +31,13 @@ type Leader struct {
 // Wait and Attempts of the Client do not apply to elections: a candidate waits until its
 // context ends, unless Election, Campaign or Run has one of these options.
 func (c *Client) Election(name string, options ...Option) *Election {
-	return &Election{c: c, name: name, settings: c.defaults.withoutLimit().with(options)}
+	return &Election{c: c, name: name, settings: c.settings(ofOthers, nil).withoutLimit().with(atLock, options)}
 }
 
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(options), queueing)
+	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options), queueing)
 	if err == nil {
 		lease.h.beginTerm() // so that the store has the number of the term
 	}
@@ -140,7 +140,7 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 		return
 	}
 	failed := TermFailed{Name: e.name, RetryIn: retryIn, Err: err}
-	e.settings.with(options).hooks.each(func(h *Hooks) {
+	e.settings.with(atCall, options).hooks.each(func(h *Hooks) {
 		if h.TermFailed != nil {
 			h.TermFailed(context.WithoutCancel(ctx), failed)
 		}
@@ -152,6 +152,9 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 // reports whether there was a term: a lease that Campaign or Run acquired, through any
 // Election of this Client with this name.
 func (e *Election) Resign() bool {
+	if e.c.check() != nil {
+		return false
+	}
 	led := false
 	for _, h := range e.c.renewer.all() {
 		if h.name == e.name && h.resign(ErrResigned) {

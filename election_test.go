@@ -611,11 +611,11 @@ func TestObserveYieldsEachChange(t *testing.T) {
 func TestObserveYieldsNewTermOfSameLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		e := open(t, s).Election("n", dibs.Token("always-me"))
+		e := open(t, s).Election("n")
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, done := observe(t, ctx, e)
 		for range 2 {
-			l, err := e.Campaign(t.Context())
+			l, err := e.Campaign(t.Context(), dibs.Token("always-me"))
 			wantErr(t, err)
 			time.Sleep(time.Minute)
 			wantErr(t, l.Unlock())

@@ -19,7 +19,8 @@ var (
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
 	// ErrReentrant means that the context already carries a lease on the name, so that
-	// waiting would never end. A Try call returns it, too. See [Reentrant].
+	// waiting would never end. A Try call returns it, too. See [Reentrant]. It also means that
+	// another call or lease of the Client has the Token of the call.
 	ErrReentrant = errors.New("dibs: already held in this context")
 	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")

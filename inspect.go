@@ -11,17 +11,20 @@ import (
 // Attach returns a handle of a lease that another process or call has acquired, by its
 // name and token. It does no I/O. Err returns ErrLost until Extend has confirmed the lease,
 // although its Context is open from the beginning. From then on the lease is renewed, unless
-// Attach was given NoRenew. Unlock releases the lease, confirmed or not. Of the options,
-// Timeout, MaxHold, NoRenew and Observe have an effect. The label remains that of the first
-// owner.
+// Attach was given NoRenew. Unlock releases the lease, confirmed or not. The options are
+// Timeout, MaxHold, NoRenew and Observe; any other is ErrInvalid. The label remains that of the
+// first owner.
 //
 // The two handles do not know of each other: each of them renews the lease, and Unlock or
 // Client.Close of either releases it for both. The other one finds out at its next renewal.
 // To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
 // confirmed it. It has acquired the lease with Lock: the function of Do has no Lease.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
-	set := c.defaults.with(options)
-	set.token = token
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	set := c.defaults.with(atCall, options)
+	set.use, set.token, set.minHold = ofAttach, token, 0
 	if err := set.check(name); err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 
 // Inspect returns the state of a name in the store: its holders and its waiters.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
-	if err := c.defaults.checkInspect(name); err != nil {
+	if err := c.checkInspect(name); err != nil {
 		return State{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
@@ -70,10 +73,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 // probes: it inspects one name, changes nothing, and takes at most one operation timeout.
 // It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
-	select {
-	case <-c.work.closing:
+	if c.check() == nil && c.work.isClosed() {
 		return ErrClosed
-	default:
 	}
 	_, err := c.Inspect(ctx, "dibs:check")
 	return err
@@ -93,6 +94,10 @@ const listBatch = 500
 // key holds data of another type is left out. An error is the last thing that List yields.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
+		if err := c.check(); err != nil {
+			yield(State{}, err)
+			return
+		}
 		names, err := c.store.List(ctx, pattern)
 		if err != nil {
 			yield(State{}, err)
@@ -144,7 +149,7 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]State, error
 // again after that time. With NoRenew there is no renewal. Release such a lease by its token
 // (see Attach).
 func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
-	if err := c.defaults.checkInspect(name); err != nil {
+	if err := c.checkInspect(name); err != nil {
 		return false, err
 	}
 	r := driver.RevokeRequest{Name: name, Fence: fence, Reason: reason}

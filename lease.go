@@ -39,6 +39,7 @@ type lease struct {
 	handles  int32           // that are not unlocked
 	term     bool            // the lease is a term of an election
 	ownToken bool            // the caller has chosen the token and may use it again
+	hasToken bool            // the token is listed in ownTokens
 }
 
 // update runs a transition and does what follows from it: it schedules the next action, or
@@ -228,7 +229,7 @@ func (l *Lease) Err() error {
 // renewal.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	h := l.h
-	if err := checkTTL(h.name, d); err != nil {
+	if err := checkTTL("Extend by", h.name, d); err != nil {
 		return err
 	}
 	if err := h.checkExtendable(); err != nil {
@@ -300,6 +301,9 @@ func (l *Lease) Unlock() error {
 		return nil
 	case !last:
 		return err
+	}
+	defer h.dropToken().end()
+	switch {
 	case lost:
 		c.renewer.removePartlyLost(h)
 		switch {
@@ -355,6 +359,7 @@ func (l *Lease) Detach() error {
 	case nested:
 		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
 	}
+	defer h.dropToken().end()
 	if store := h.storeLease(); store != nil {
 		_ = store.first.Detach() // the next caller acquires another one
 	}
@@ -395,6 +400,7 @@ func (h *lease) recordExtension(sent, ttl, next time.Duration) error {
 	}
 	defer h.c.work.done()
 	now := h.c.clock.now()
+	h.shareToken()
 	return h.update(func(s *leaseState) {
 		if !s.ended {
 			s.confirm(now, sent, ttl, next)

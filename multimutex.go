@@ -40,7 +40,7 @@ func (c *Client) All(names ...string) *MultiMutex {
 // Lease.FenceOf returns the fence of each name. Errors and limits are those of
 // Mutex.Lock.
 func (s *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.lock(ctx, s.c.defaults.forTry(options))
+	return s.lock(ctx, s.settings().with(atCall, options))
 }
 
 func (s *MultiMutex) lock(ctx context.Context, set settings) (*Lease, error) {
@@ -50,16 +50,22 @@ func (s *MultiMutex) lock(ctx context.Context, set settings) (*Lease, error) {
 // TryLock acquires all names if they are free and no one waits for any of them. Otherwise
 // it returns ErrBusy at once.
 func (s *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, s.c.defaults.forTry(options), tryOnce)
+	return s.acquire(ctx, s.settings().with(atCall, options), tryOnce)
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
 // fence of one of them.
 func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &s.c.defaults, s.lock, fn, options)
+	base := s.settings()
+	return do(ctx, &base, s.lock, fn, options)
 }
 
+func (s *MultiMutex) settings() settings { return s.c.settings(ofOthers, nil) }
+
 func (s *MultiMutex) acquire(ctx context.Context, set settings, once bool) (*Lease, error) {
+	if err := s.c.check(); err != nil {
+		return nil, err
+	}
 	if n := len(s.names); n == 0 || n > driver.MaxNames {
 		return nil, invalid("multi-lock on %d names: not within 1 to %d", n, driver.MaxNames)
 	}
@@ -68,17 +74,20 @@ func (s *MultiMutex) acquire(ctx context.Context, set settings, once bool) (*Lea
 		return s.c.acquire(ctx, all(groups[0]), set, once)
 	}
 	// Validate all names before the first group is acquired.
-	if err := set.check(s.names[0], s.names[1:]...); err != nil {
-		return nil, err
-	}
-	if err := set.checkOnce(s.names[0], once); err != nil {
+	if err := cmp.Or(set.check(s.names[0], s.names[1:]...), set.checkOnce(s.names[0], once)); err != nil {
 		return nil, err
 	}
 	if h := leaseIn(ctx, s.c, all(s.names)); h != nil {
 		return h.reenter(all(s.names), set.reentrant)
 	}
-	g := multiAcquire{c: s.c, groups: groups, settings: set, once: once}
-	return g.acquire(ctx)
+	acquire := func(set settings) (*Lease, error) {
+		g := multiAcquire{c: s.c, groups: groups, settings: set, once: once}
+		return g.acquire(ctx)
+	}
+	if set.choosesToken() {
+		return s.c.acquireOwn(s.names, set, acquire)
+	}
+	return acquire(set)
 }
 
 // all requests several names, each exclusively.
@@ -159,13 +168,13 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 	if set.maxHold > 0 {
 		set.ttl = min(set.ttl, set.maxHold)
 	}
-	set.noRenew, set.maxHold, set.hasWaitOption = false, 0, false
+	set.noRenew, set.maxHold = false, 0
 	var combined *lease
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
 			set.wait = max(begin+g.settings.wait-c.clock.now(), 0)
 		}
-		l, err := c.acquire(ctx, all(names), set, g.once)
+		l, err := c.acquireValid(ctx, all(names), set, g.once)
 		switch {
 		case err == nil && combined == nil:
 			combined = l.h

@@ -16,7 +16,7 @@ type Mutex struct {
 // Mutex returns the mutex of a name. It does no I/O. A bad name or option makes the
 // methods of the Mutex return ErrInvalid.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
-	return &Mutex{c: c, name: name, settings: c.defaults.with(options)}
+	return &Mutex{c: c, name: name, settings: c.settings(ofMutex, options)}
 }
 
 // Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has
@@ -31,7 +31,7 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // first request within the operation timeout. A queued call survives outages, but a store
 // that rejects its requests for 5 s ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.lock(ctx, m.settings.with(options))
+	return m.lock(ctx, m.settings.with(atCall, options))
 }
 
 func (m *Mutex) lock(ctx context.Context, set settings) (*Lease, error) {
@@ -41,7 +41,7 @@ func (m *Mutex) lock(ctx context.Context, set settings) (*Lease, error) {
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
 // ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.forTry(options), tryOnce)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(atCall, options), tryOnce)
 }
 
 // Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Once is a periodic job that many processes start by their own clocks and that one of
@@ -29,7 +31,7 @@ type Once struct {
 // MaxHold limits that: it ends the context of the job. After a crash the name stays
 // unavailable for the rest of the interval, or of the TTL if that is longer.
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
-	return &Once{c: c, name: name, every: every, settings: c.defaults.with(options)}
+	return &Once{c: c, name: name, every: every, settings: c.settings(ofOnce, options)}
 }
 
 // Do runs fn unless the job runs now or was run within the interval. It does not wait: if
@@ -40,10 +42,13 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if fn == nil {
 		return false, errNoFunc
 	}
-	if err := checkTTL(o.name, o.every); err != nil {
+	if err := checkTTL("interval", o.name, o.every); err != nil {
 		return false, err
 	}
-	set := o.settings.forTry(options)
+	set := o.settings.with(atCall, options)
+	if set.maxHold >= driver.MinTTL && set.maxHold < o.every {
+		return false, invalid("MaxHold %v of %q: below its interval %v", set.maxHold, o.name, o.every)
+	}
 	if set.minHold >= 0 { // otherwise acquire rejects it
 		set.minHold = max(set.minHold, o.every)
 	}

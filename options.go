@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"math"
 	"time"
 	"unicode"
@@ -11,62 +12,58 @@ import (
 
 // An Option configures a lock. There are three levels, from the outermost to the nearest:
 //
-//   - New sets it for all locks of the Client,
-//   - Client.Mutex and the like for one lock,
+//   - New sets the defaults of all locks of the Client,
+//   - Client.Mutex and the like set it for one lock,
 //   - Lock, TryLock, Do and Call for one call.
 //
 // The nearest level wins.
 //
-// An option with a bad value makes the call return ErrInvalid. So does an option at a level
-// where it has no meaning: Token given to New, and Wait or Attempts given to a Try call.
+// An option with a bad value makes the call return ErrInvalid. So does an option that is
+// given to a lock or a call for which it has no meaning, such as Wait given to a Try call or
+// Cohort given to an RWMutex. A default of the Client applies to those locks for which it has
+// a meaning.
 type Option func(*settings)
 
 // settings are the values that options set. They are copied, never shared.
 type settings struct {
-	ttl           time.Duration
-	wait          time.Duration // unbounded: until the context ends
-	timeout       time.Duration
-	maxHold       time.Duration
-	minHold       time.Duration
-	attempts      int  // zero: the call queues
-	hasAttempts   bool // Attempts was given, and no Wait at a nearer level
-	conflicting   bool // Attempts and Wait were given at the same level
-	every         time.Duration
-	noRenew       bool
-	reentrant     bool
-	label         string
-	token         string
-	hasToken      bool          // Token was given
-	clientToken   bool          // Token was given to New, where it would apply to all leases
-	hasWaitOption bool          // Wait or Attempts was given at the nearest level
-	batch         int           // of Cohort; zero: no cohort
-	linger        time.Duration // of Cohort
-	hooks         *hookChain
-	hookCall      *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
+	ttl         time.Duration
+	wait        time.Duration // unbounded: until the context ends
+	timeout     time.Duration
+	maxHold     time.Duration
+	minHold     time.Duration
+	attempts    int  // zero: the call queues
+	hasAttempts bool // Attempts was given, and no Wait at a nearer level
+	conflicting bool // Attempts and Wait were given at the same level
+	every       time.Duration
+	noRenew     bool
+	reentrant   bool
+	label       string
+	token       string        // of the caller's choice, or empty
+	batch       int           // of Cohort; zero: no cohort
+	linger      time.Duration // of Cohort
+	hooks       *hookChain
+	hookCall    *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
+
+	use   use // what the settings are for
+	given [levels]optionSet
+	now   optionSet // of the level whose options are being applied
 }
 
 const (
 	unbounded = time.Duration(math.MinInt64) // wait until the context ends
-	farFuture = time.Duration(1 << 61)       // longer than any process lives; sums do not overflow
+	farFuture = time.Duration(1 << 58)       // nine years, longer than any process lives: sums and small multiples do not overflow
 )
 
 func defaults() settings {
 	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: driver.OperationTimeout}
 }
 
-func clientDefaults(options []Option) settings {
-	s := defaults().with(options)
-	s.clientToken = s.hasToken
-	return s
-}
-
-// with returns the settings of the next level. It is inlined, and so are Client.Mutex and
-// the like, which then cost no allocation (TestMutexIsFree).
-func (s settings) with(options []Option) settings {
+// with returns the settings of the next level.
+func (s settings) with(at level, options []Option) settings {
 	if len(options) == 0 {
 		return s // without a heap allocation
 	}
-	return s.apply(options)
+	return s.apply(at, options)
 }
 
 // withoutLimit returns the settings without Wait and Attempts.
@@ -75,32 +72,24 @@ func (s settings) withoutLimit() settings {
 	return s
 }
 
-// forTry is with for a call that may try once. Then Wait and Attempts make no sense at its
-// level.
-func (s settings) forTry(options []Option) settings {
-	s.hasWaitOption = false
-	return s.with(options)
-}
-
-// apply applies the options of one level. Wait and Attempts replace each other if they
-// come from different levels. At the same level they conflict.
-func (s settings) apply(options []Option) settings {
-	outer := s
-	s.wait, s.hasAttempts, s.conflicting = unbounded, false, false
+// apply applies the options of one level. Wait and Attempts replace each other if they come
+// from different levels. At the same level they conflict.
+func (s settings) apply(at level, options []Option) settings {
+	s.now = 0
 	for _, set := range options {
 		if set != nil {
 			set(&s)
 		}
 	}
-	s.hasWaitOption = s.wait != unbounded || s.hasAttempts
-	switch waits := s.wait != unbounded; {
-	case waits && s.hasAttempts:
+	switch waits, attempts := s.now.has(waitOption), s.now.has(attemptsOption); {
+	case waits && attempts:
 		s.conflicting = true
 	case waits:
-		s.attempts, s.every = 0, 0
-	case !s.hasAttempts:
-		s.wait, s.hasAttempts, s.conflicting = outer.wait, outer.hasAttempts, outer.conflicting
+		s.attempts, s.every, s.hasAttempts, s.conflicting = 0, 0, false, false
+	case attempts:
+		s.wait, s.conflicting = unbounded, false
 	}
+	s.given[at] |= s.now
 	return s
 }
 
@@ -110,58 +99,79 @@ func (s settings) apply(options []Option) settings {
 //
 // A lease that a hand-off has granted starts with 5 s, or TTL if that is shorter. Its first
 // renewal, within 2 s, gives it the whole TTL.
-func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
+func TTL(d time.Duration) Option {
+	return func(s *settings) { s.ttl = d; s.now.add(ttlOption) }
+}
 
-// Wait limits how long a call queues. Zero tries once; a negative value is ErrInvalid. By
-// default a call queues until its context ends. Wait replaces Attempts of an outer level.
-// Wait and Attempts at the same level are ErrInvalid, and so is Wait given to a Try call.
+// Wait limits how long a call queues. Zero tries once. A negative value is ErrInvalid, and so
+// is one below 1 ms, which probably lacks its unit. By default a call queues until its context
+// ends. Wait replaces Attempts of an outer level. Wait and Attempts at the same level are
+// ErrInvalid, and so is Wait given to Once or to a Try call.
 func Wait(d time.Duration) Option {
-	return func(s *settings) { s.wait = min(max(d, unbounded+1), farFuture) }
+	return func(s *settings) { s.wait = min(max(d, unbounded+1), farFuture); s.now.add(waitOption) }
 }
 
 // Timeout limits one store operation, its retries included, whatever the settings of the
 // Redis client are. It is at least 1 ms; the default is 1 s.
-func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = min(d, farFuture) } }
+func Timeout(d time.Duration) Option {
+	return func(s *settings) { s.timeout = min(d, farFuture); s.now.add(timeoutOption) }
+}
 
 // NoRenew turns renewal off: the lease ends when its TTL has passed, unless Extend
 // raises it.
-func NoRenew() Option { return func(s *settings) { s.noRenew = true } }
+func NoRenew() Option { return func(s *settings) { s.noRenew = true; s.now.add(noRenewOption) } }
 
 // MaxHold limits how long a lease is renewed, so that a hung worker cannot hold a name
 // for ever. After d the lease is lost and the name is free. It is at least 10 ms; zero,
 // the default, means no limit.
-func MaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = min(d, farFuture) } }
+func MaxHold(d time.Duration) Option {
+	return func(s *settings) { s.maxHold = min(d, farFuture); s.now.add(maxHoldOption) }
+}
 
 // MinHold keeps the name unavailable for at least d after the lock was acquired, even if
 // it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
-// machines whose clocks differ. It is at most 24 h.
+// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none.
 //
 // If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
 // from a hand-off gets that TTL with its first renewal, within 2 s.
-func MinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
+func MinHold(d time.Duration) Option {
+	return func(s *settings) { s.minHold = d; s.now.add(minHoldOption) }
+}
 
 // Attempts tries n times, with a pause of every between the tries, and does not queue. So
 // the first try that finds the name free wins, however long others have tried. n is at
-// least 1. Attempts replaces Wait of an outer level. At the same level they are
-// ErrInvalid, and so is Attempts given to a Try call.
+// least 1, and every is zero or at least 1 ms. Attempts replaces Wait of an outer level. At
+// the same level they are ErrInvalid, and so is Attempts given to Once or to a Try call.
 func Attempts(n int, every time.Duration) Option {
-	return func(s *settings) { s.attempts, s.every, s.hasAttempts = n, every, true }
+	return func(s *settings) {
+		s.attempts, s.every, s.hasAttempts = n, min(every, farFuture), true
+		s.now.add(attemptsOption)
+	}
 }
 
 // Label sets a text that Inspect shows with the token, for operators. It is at most 64
 // bytes of printable UTF-8 without spaces.
-func Label(text string) Option { return func(s *settings) { s.label = text } }
+func Label(text string) Option {
+	return func(s *settings) { s.label = text; s.now.add(labelOption) }
+}
 
 // Reentrant lets a call use the lease that its context already carries, if that lease
 // holds at least what the call requests. A reader does not become a writer in this way
 // (see RWMutex.TryUpgrade). The name is free after as many Unlocks as Locks. Without this
 // option such a call returns ErrReentrant.
-func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
+func Reentrant() Option {
+	return func(s *settings) { s.reentrant = true; s.now.add(reentrantOption) }
+}
 
 // Token sets the owner token for one call, such as a request id, so that another process
-// can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence. All calls with the same token on the same name are the same
-// owner. So a token must be unique to one piece of work and hard to guess. It is 1 to 256
-// bytes of printable UTF-8 without spaces. Token given to New is ErrInvalid.
+// can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence.
+// All calls with the same token on the same name are the same owner. So a token must be unique
+// to one piece of work and hard to guess. It is 1 to 256 bytes of printable UTF-8 without
+// spaces. Token is for a call only: given to New or to a lock it is ErrInvalid.
+//
+// While a call or a lease of this Client has a token on a name, another call with this token
+// on this name returns ErrReentrant. A lease has its token until its last Unlock, also after a
+// loss. The same token on several names is allowed.
 //
 // The same Client may use a token again after an error or after Unlock, to retry that
 // piece of work. The new call first waits until the earlier one is cancelled at the store:
@@ -169,11 +179,13 @@ func Reentrant() Option { return func(s *settings) { s.reentrant = true } }
 // ErrUnavailable. A different Client or process must not use the token again until the
 // TTL plus one second has passed: a late request of the first one could end its lease.
 // To use a lease whose token dibs made, call Attach; do not give that token here.
-func Token(token string) Option { return func(s *settings) { s.token, s.hasToken = token, true } }
+func Token(token string) Option {
+	return func(s *settings) { s.token = token; s.now.add(tokenOption) }
+}
 
 // Observe adds hooks. Those of outer levels run too, before these.
 func Observe(h Hooks) Option {
-	return func(s *settings) { s.hooks = &hookChain{hooks: h, outer: s.hooks} }
+	return func(s *settings) { s.hooks = &hookChain{hooks: h, outer: s.hooks}; s.now.add(observeOption) }
 }
 
 const (
@@ -181,16 +193,7 @@ const (
 	maxLabel = 64
 )
 
-// checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
-// Those of an outer level are ignored.
-func (s *settings) checkOnce(name string, once bool) error {
-	if once && s.hasWaitOption {
-		return invalid("Wait or Attempts given to a call on %q that tries once", name)
-	}
-	return nil
-}
-
-// check validates the name and the settings of a request before anything is sent.
+// check validates the names and the settings of a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -200,12 +203,21 @@ func (s *settings) check(name string, more ...string) error {
 			return err
 		}
 	}
-	return s.checkValues(name)
+	return cmp.Or(s.checkMeaning(name), s.checkValues(name), s.checkCohort(name))
 }
 
-// checkValues validates the settings of a request for a name.
+// checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
+// Those of an outer level are ignored.
+func (s *settings) checkOnce(name string, once bool) error {
+	if waits := s.given[atCall] & (1<<waitOption | 1<<attemptsOption); once && waits != 0 {
+		return invalid("Wait or Attempts given to a call on %q that tries once", name)
+	}
+	return nil
+}
+
+// checkValues validates the values of a request for a name.
 func (s *settings) checkValues(name string) error {
-	if err := checkTTL(name, s.ttl); err != nil {
+	if err := checkTTL("TTL", name, s.ttl); err != nil {
 		return err
 	}
 	if err := s.checkTimeout(name); err != nil {
@@ -216,38 +228,48 @@ func (s *settings) checkValues(name string) error {
 		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, driver.MinTTL)
 	case s.minHold < 0 || s.minHold > driver.MaxTTL:
 		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, driver.MaxTTL)
+	case lacksUnit(s.minHold):
+		return invalid("MinHold %v of %q: below 1ms; is the unit missing?", s.minHold, name)
 	case s.maxHold != 0 && s.maxHold < s.minHold:
 		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
 	case s.wait < 0 && s.wait != unbounded:
 		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.wait, name)
+	case lacksUnit(s.wait):
+		return invalid("Wait %v of %q: below 1ms; is the unit missing?", s.wait, name)
 	case s.conflicting:
 		return invalid("Wait and Attempts of %q: one or the other", name)
 	case s.hasAttempts && s.attempts < 1:
 		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
 	case s.hasAttempts && s.every < 0:
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
+	case lacksUnit(s.every):
+		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.attempts, s.every, name)
 	case s.batch < 0 || s.batch > maxCohortBatch:
 		return invalid("Cohort of %q: batch %d is not within 0 to %d", name, s.batch, maxCohortBatch)
-	case s.linger < 0 || s.batch > 0 && s.linger > s.ttl/3:
-		return invalid("Cohort of %q: linger %v is not within 0 to a third of the TTL %v", name, s.linger, s.ttl)
-	case s.clientToken:
-		return invalid("Token given to New: it identifies one lease; give it to the call")
-	case s.hasToken && s.token == "":
-		return invalid("Token of %q: empty", name)
+	case s.linger < 0:
+		return invalid("Cohort of %q: linger %v is negative", name, s.linger)
+	case lacksUnit(s.linger):
+		return invalid("Cohort of %q: linger %v is below 1ms; is the unit missing?", name, s.linger)
 	case s.label != "" && !plain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
+	case s.token == "" && s.given[atCall].has(tokenOption):
+		return invalid("Token of %q: empty", name)
 	case s.token != "" && !plain(s.token, maxToken):
 		return invalid("Token of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxToken)
 	}
 	return nil
 }
 
+// lacksUnit reports whether a duration is so short that its unit was probably forgotten, as
+// in Wait(3).
+func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Millisecond }
+
 // checkInspect validates a name and the settings of Inspect and Revoke.
-func (s *settings) checkInspect(name string) error {
-	if err := driver.CheckName(name); err != nil {
+func (c *Client) checkInspect(name string) error {
+	if err := cmp.Or(c.check(), driver.CheckName(name)); err != nil {
 		return err
 	}
-	return s.checkTimeout(name)
+	return c.defaults.checkTimeout(name)
 }
 
 func (s *settings) checkTimeout(name string) error {
@@ -257,9 +279,10 @@ func (s *settings) checkTimeout(name string) error {
 	return nil
 }
 
-func checkTTL(name string, ttl time.Duration) error {
+// checkTTL checks a duration that the store keeps a name for. what is its name for the user.
+func checkTTL(what, name string, ttl time.Duration) error {
 	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
-		return invalid("TTL %v of %q: not within %v to %v", ttl, name, driver.MinTTL, driver.MaxTTL)
+		return invalid("%s %v of %q: not within %v to %v", what, ttl, name, driver.MinTTL, driver.MaxTTL)
 	}
 	return nil
 }

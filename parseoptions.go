@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,9 @@ func ParseOptions(text string) ([]Option, error) {
 		}
 		options = append(options, option)
 	}
-	set := defaults().with(options)
-	if err := set.checkValues(text); err != nil {
+	set := defaults().with(atClient, options)
+	set.use = ofMutex
+	if err := cmp.Or(set.checkValues(text), set.checkCohort(text)); err != nil {
 		return nil, err
 	}
 	return options, nil

@@ -25,7 +25,7 @@ type RWMutex struct {
 // RWMutex returns the read-write mutex of a name. It does no I/O. A bad name or option
 // makes the methods of the RWMutex return ErrInvalid.
 func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
-	return &RWMutex{c: c, name: name, settings: c.defaults.with(options)}
+	return &RWMutex{c: c, name: name, settings: c.settings(ofOthers, options)}
 }
 
 func (m *RWMutex) write() lockSpec {
@@ -38,7 +38,7 @@ func (m *RWMutex) read() lockSpec {
 // Lock acquires the lock exclusively, for writing. Errors and limits are those of
 // Mutex.Lock.
 func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.lock(ctx, m.settings.with(options))
+	return m.lock(ctx, m.settings.with(atCall, options))
 }
 
 func (m *RWMutex) lock(ctx context.Context, set settings) (*Lease, error) {
@@ -48,13 +48,13 @@ func (m *RWMutex) lock(ctx context.Context, set settings) (*Lease, error) {
 // TryLock acquires the lock for writing if it is free and no one waits for it. Otherwise
 // it returns ErrBusy at once.
 func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.settings.forTry(options), tryOnce)
+	return m.c.acquire(ctx, m.write(), m.settings.with(atCall, options), tryOnce)
 }
 
 // RLock acquires the lock shared, for reading, beside other readers. It queues behind a
 // writer that already waits. Errors and limits are those of Mutex.Lock.
 func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.rlock(ctx, m.settings.with(options))
+	return m.rlock(ctx, m.settings.with(atCall, options))
 }
 
 func (m *RWMutex) rlock(ctx context.Context, set settings) (*Lease, error) {
@@ -64,7 +64,7 @@ func (m *RWMutex) rlock(ctx context.Context, set settings) (*Lease, error) {
 // TryRLock acquires the lock for reading if no writer holds it and no one waits for it.
 // Otherwise it returns ErrBusy at once.
 func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.settings.forTry(options), tryOnce)
+	return m.c.acquire(ctx, m.read(), m.settings.with(atCall, options), tryOnce)
 }
 
 // Do runs fn while holding the lock for writing, as Mutex.Do does.

@@ -28,7 +28,7 @@ type Semaphore struct {
 // and new processes count the same held permits, and each compares them with its own
 // number. So the held permits never exceed the larger number.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
-	return &Semaphore{c: c, name: name, permits: permits, settings: c.defaults.with(options)}
+	return &Semaphore{c: c, name: name, permits: permits, settings: c.settings(ofOthers, options)}
 }
 
 // Acquire acquires n permits in one lease, or none. It queues until they are granted, ctx
@@ -36,13 +36,13 @@ func (c *Client) Semaphore(name string, permits int, options ...Option) *Semapho
 // of all permits holds the name exclusively, as a Mutex does. Errors and limits are those
 // of Mutex.Lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, s.settings.forTry(options), queueing)
+	return s.acquire(ctx, n, s.settings.with(atCall, options), queueing)
 }
 
 // TryAcquire acquires n permits if they are free and no one waits for the name. Otherwise
 // it returns ErrBusy at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, s.settings.forTry(options), tryOnce)
+	return s.acquire(ctx, n, s.settings.with(atCall, options), tryOnce)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, set settings, once bool) (*Lease, error) {

@@ -30,7 +30,7 @@ func Yield(ctx context.Context, options ...Option) error {
 	if in == nil || in.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
 	}
-	set := in.base.with(in.options).with(options)
+	set := in.base.with(atCall, in.options).with(atCall, options)
 	if err := set.check(in.current().Name()); err != nil {
 		return err
 	}

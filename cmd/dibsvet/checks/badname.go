@@ -17,7 +17,7 @@ import (
 const badNameDoc = `find names, numbers and options that dibs rejects
 
 Some requests always return ErrInvalid: an empty name, a TTL of 5 ms, a MaxHold below the
-MinHold, Wait given to TryLock, Token given to New.
+MinHold, Wait given to TryLock, Cohort given to an RWMutex, Token given to New.
 
 The check repeats each request whose arguments are constants, with a context that has
 ended. So its rules are those of the version of dibs that dibsvet is built with, and its
@@ -41,7 +41,7 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 	}
 	switch {
 	case d.is("", "New"):
-		f.checkList(call, atClient)
+		f.checkList(call, "Mutex", atClient)
 	case d.is("", "Call") && len(call.Args) > 1:
 		f.checkCall(call, call.Args[1], d)
 	case d.is("", "ParseOptions"):
@@ -67,7 +67,7 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		f.checkNames(call)
 	case d.receiver == "Client" && takesOptions(t.fn):
 		f.checkConstructor(call, d.name)
-		f.checkList(call, atPrimitive)
+		f.checkList(call, d.name, atPrimitive)
 	case takesOptions(t.fn):
 		f.checkCall(call, t.receiver, d)
 	}
@@ -105,7 +105,7 @@ func (f *finder) checkAttach(call *ast.CallExpr) {
 		_, err := dibs.New(memstore.New()).Attach("…", token)
 		f.reportInvalid(call.Args[1], err)
 	}
-	f.checkList(call, atPrimitive)
+	f.checkList(call, "Attach", atCall)
 }
 
 // checkConstructor checks the name and the number of a new primitive.
@@ -148,8 +148,9 @@ func (f *finder) checkNames(call *ast.CallExpr) {
 
 // checkList checks the options of New or of a primitive in combination. set puts them into
 // the request at their level.
-func (f *finder) checkList(call *ast.CallExpr, set func(r *request, given []dibs.Option)) {
+func (f *finder) checkList(call *ast.CallExpr, kind string, set func(r *request, given []dibs.Option)) {
 	r := newRequest()
+	r.kind = kind
 	set(&r, f.validOptions(call))
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
@@ -158,8 +159,8 @@ func (f *finder) checkList(call *ast.CallExpr, set func(r *request, given []dibs
 // the call in combination with those of the primitive and the client.
 func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	r := newRequest()
-	if d.receiver == "Once" {
-		r.kind = "Once"
+	if d.receiver != "" {
+		r.kind = methodOf(d.receiver)
 	}
 	r.try = strings.HasPrefix(d.name, "Try")
 	if made, ok := f.construction(lock); ok {
@@ -179,6 +180,14 @@ func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
+// methodOf returns the method of Client that returns a primitive.
+func methodOf(primitive string) string {
+	if primitive == "MultiMutex" {
+		return "All"
+	}
+	return primitive
+}
+
 // reported reports whether the options of New, or those of the primitive, are rejected without
 // those of the other, so that the finding is there.
 func (f *finder) reported(r request) bool {
@@ -189,7 +198,7 @@ func (f *finder) reported(r request) bool {
 
 // addPrimitive adds what the package shows of a primitive and its client.
 func (f *finder) addPrimitive(r *request, made constructed) {
-	r.lock = f.validOptions(made.call)
+	r.kind, r.lock = made.kind, f.validOptions(made.call)
 	if client, ok := f.newClient(made.client); ok {
 		r.client = f.validOptions(client)
 	}
@@ -234,6 +243,8 @@ func (f *finder) makeOption(o option) (dibs.Option, bool) {
 	case durations[o.name] != nil && len(arguments) == 1:
 		d, ok := f.durationOf(arguments[0])
 		return durations[o.name](d), ok
+	case (o.name == "NoRenew" || o.name == "Reentrant") && len(arguments) == 0:
+		return map[string]dibs.Option{"NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant()}[o.name], true
 	case texts[o.name] != nil && len(arguments) == 1:
 		text, ok := f.stringOf(arguments[0])
 		return texts[o.name](text), ok
@@ -241,6 +252,10 @@ func (f *finder) makeOption(o option) (dibs.Option, bool) {
 		n, ok := f.intOf(arguments[0])
 		every, constant := f.durationOf(arguments[1])
 		return dibs.Attempts(n, every), ok && constant
+	case o.name == "Cohort" && len(arguments) == 2:
+		batch, ok := f.intOf(arguments[0])
+		linger, constant := f.durationOf(arguments[1])
+		return dibs.Cohort(batch, linger), ok && constant
 	}
 	return nil, false
 }

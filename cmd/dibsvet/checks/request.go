@@ -13,7 +13,7 @@ import (
 // A request is one that the checked program makes, as far as its arguments are constants.
 type request struct {
 	client, lock, call []dibs.Option // of each level
-	kind               string        // Once, All, Semaphore for a check of its permits; all others are equal to Mutex
+	kind               string        // the method of Client: Mutex, Once, All, Attach and so on
 	name               string
 	names              []string // of All
 	permits, n         int      // of Semaphore and Acquire
@@ -23,12 +23,13 @@ type request struct {
 
 // newRequest returns a valid request: what is not known of the real one does not matter.
 func newRequest() request {
-	return request{kind: "Mutex", name: "…", permits: driver.Unlimited, n: 1, every: driver.MinTTL}
+	return request{kind: "Mutex", name: "…", names: []string{"…"}, permits: driver.Unlimited, n: 1, every: driver.MinTTL}
 }
 
-// The levels of options, beside that of the call.
+// The levels of options.
 func atClient(r *request, given []dibs.Option)    { r.client = given }
 func atPrimitive(r *request, given []dibs.Option) { r.lock = given }
+func atCall(r *request, given []dibs.Option)      { r.call = given }
 
 // ofOption returns a request with one option.
 func ofOption(o dibs.Option) request {
@@ -52,13 +53,25 @@ func (r request) send(ctx context.Context) error {
 	locks := dibs.New(memstore.New(), r.client...)
 	mutex := locks.Mutex(r.name, r.lock...)
 	switch {
+	case r.kind == "Semaphore" && r.try:
+		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).TryAcquire(ctx, r.n, r.call...))
 	case r.kind == "Semaphore":
 		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...))
 	case r.kind == "Once":
 		nothing := func(context.Context) error { return nil }
 		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
+	case r.kind == "All" && r.try:
+		return errorOf(locks.All(r.names...).TryLock(ctx, r.call...))
 	case r.kind == "All":
 		return errorOf(locks.All(r.names...).Lock(ctx, r.call...))
+	case r.kind == "RWMutex" && r.try:
+		return errorOf(locks.RWMutex(r.name, r.lock...).TryLock(ctx, r.call...))
+	case r.kind == "RWMutex":
+		return errorOf(locks.RWMutex(r.name, r.lock...).Lock(ctx, r.call...))
+	case r.kind == "Election":
+		return errorOf(locks.Election(r.name, r.lock...).Campaign(ctx, r.call...))
+	case r.kind == "Attach":
+		return errorOf(locks.Attach(r.name, "token", r.call...))
 	case r.try:
 		return errorOf(mutex.TryLock(ctx, r.call...))
 	default:

@@ -47,8 +47,8 @@ func numbers(ctx context.Context, locks *dibs.Client, name string) {
 	locks.Semaphore(name, -1)                  // want `of -1 permits`
 	locks.Semaphore("a", 4).Acquire(ctx, 5)    // want `5 permits of semaphore "a": not within 1 to its 4`
 	locks.Semaphore("a", 4).TryAcquire(ctx, 0) // want `0 permits of semaphore "a": not within 1 to its 4`
-	locks.Once("a", 5*time.Millisecond)        // want `TTL 5ms of "…": not within 10ms to 24h0m0s`
-	locks.Once("a", 25*time.Hour)              // want `TTL 25h0m0s of "…": not within 10ms to 24h0m0s`
+	locks.Once("a", 5*time.Millisecond)        // want `interval 5ms of "…": not within 10ms to 24h0m0s`
+	locks.Once("a", 25*time.Hour)              // want `interval 25h0m0s of "…": not within 10ms to 24h0m0s`
 	partner := locks.Semaphore("api:partner", 2)
 	partner.Acquire(ctx, 3) // want `3 permits of semaphore "api:partner": not within 1 to its 2`
 }
@@ -63,6 +63,12 @@ func options() []dibs.Option {
 		dibs.MinHold(-time.Second),     // want `MinHold -1s of "…": not within 0 to 24h0m0s`
 		dibs.MinHold(25 * time.Hour),   // want `MinHold 25h0m0s`
 		dibs.Wait(-1),                  // want `Wait -1ns of "…": negative; leave it out to wait until the context ends`
+		dibs.Wait(3),                   // want `Wait 3ns of "…": below 1ms; is the unit missing\?`
+		dibs.MinHold(20),               // want `MinHold 20ns of "…": below 1ms`
+		dibs.Attempts(3, 100),          // want `Attempts\(3, 100ns\) of "…": below 1ms`
+		dibs.Cohort(-1, -time.Second),  // want `Cohort of "…": batch -1 is not within 0 to 1000000`
+		dibs.Cohort(8, 100),            // want `Cohort of "…": linger 100ns is below 1ms`
+		dibs.Cohort(8, time.Minute),    // want `Cohort of "…": linger 1m0s is not within 0 to a third of the TTL 30s`
 		dibs.Attempts(0, time.Second),  // want `Attempts\(0, 1s\) of "…": less than 1`
 		dibs.Attempts(3, -time.Second), // want `Attempts\(3, -1s\) of "…": negative`
 		dibs.Label("two words"),        // want `Label of "…": want at most 64 bytes of printable UTF-8 without spaces`
@@ -75,25 +81,33 @@ func options() []dibs.Option {
 func levels(ctx context.Context, lease *dibs.Lease) {
 	locks := dibs.New(memstore.New(), dibs.Token("t")) // want `Token given to New: it identifies one lease; give it to the call`
 	other := dibs.New(memstore.New(), dibs.MaxHold(time.Minute))
-	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))    // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
-	other.Mutex("a").Lock(ctx, dibs.Wait(1), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": one or the other`
-	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                   // want `Wait or Attempts given to a call on "a" that tries once`
-	other.RWMutex("a").TryRLock(ctx, dibs.Attempts(2, time.Second))         // want `Wait or Attempts given to a call on "a" that tries once`
-	other.All("a").TryLock(ctx, dibs.Wait(time.Second))                     // want `Wait or Attempts given to a call on "…" that tries once`
-	other.Semaphore("a", 1).TryAcquire(ctx, 1, dibs.Wait(0))                // want `Wait or Attempts given to a call on "a" that tries once`
-	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))   // want `Wait or Attempts given to a call on "a" that tries once`
-	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)              // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	other.Once("a", time.Hour).Do(ctx, nothing)                             // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	lease.Extend(ctx, time.Millisecond)                                     // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
-	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))  // want `TTL 0s of "…"`
+	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))              // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
+	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": one or the other`
+	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                             // want `Wait or Attempts given to a call on "a" that tries once`
+	other.RWMutex("a").TryRLock(ctx, dibs.Attempts(2, time.Second))                   // want `Wait or Attempts given to a call on "a" that tries once`
+	other.All("a").TryLock(ctx, dibs.Wait(time.Second))                               // want `Wait or Attempts given to a call on "…" that tries once`
+	other.Semaphore("a", 1).TryAcquire(ctx, 1, dibs.Wait(0))                          // want `Wait or Attempts given to a call on "a" that tries once`
+	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))             // want `Wait given to a call on "a": the call does not wait`
+	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
+	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
+	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the lock "…": the call does not wait`
+	other.Mutex("a", dibs.Token("request-1"))                                         // want `Token given to the lock "…": it identifies one lease; give it to the call`
+	other.RWMutex("a", dibs.Cohort(8, 0))                                             // want `Cohort given to the lock "…": only the calls of a Mutex can share a lease`
+	other.Semaphore("a", 2).Acquire(ctx, 1, dibs.Cohort(8, 0))                        // want `Cohort given to a call on "a": only`
+	other.Election("a").Run(ctx, nothing, dibs.Cohort(8, 0))                          // want `Cohort given to a call on "a": only`
+	other.All("a", "b").Lock(ctx, dibs.Cohort(8, 0))                                  // want `Cohort given to a call on "…": only`
+	other.Mutex("a", dibs.Cohort(8, 0)).Lock(ctx, dibs.NoRenew())                     // want `Cohort and NoRenew of "a": a call with NoRenew has a lease of its own; use one or the other`
+	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
+	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))            // want `TTL 0s of "…"`
 }
 
 func combinations(ctx context.Context) {
-	dibs.New(memstore.New(), dibs.Wait(1), dibs.Attempts(2, time.Second)).Close() // want `Wait and Attempts of "…": one or the other`
+	dibs.New(memstore.New(), dibs.Wait(time.Second), dibs.Attempts(2, time.Second)).Close() // want `Wait and Attempts of "…": one or the other`
 	locks := dibs.New(memstore.New())
-	locks.Election("a", dibs.Wait(1), dibs.Attempts(2, 0)).Run(ctx, nothing)                     // want `Wait and Attempts of "…": one or the other`
+	locks.Election("a", dibs.Wait(time.Second), dibs.Attempts(2, 0)).Run(ctx, nothing)           // want `Wait and Attempts of "…": one or the other`
 	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	locks.Attach("a", "token", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))               // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
+	locks.Attach("a", "token", dibs.MinHold(time.Second))                                        // want `MinHold given to Attach of "…": only the call that acquires a lease can set it`
+	locks.Attach("a", "token", dibs.Wait(time.Second))                                           // want `Wait given to Attach of "…": the call does not wait`
 }
 
 func number(context.Context) (int, error) { return 1, nil }

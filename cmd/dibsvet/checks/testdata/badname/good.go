@@ -51,7 +51,10 @@ func goodOptions(d time.Duration, text string) []dibs.Option {
 		dibs.MinHold(24 * time.Hour),
 		dibs.Wait(0),
 		dibs.Wait(d),
+		dibs.Wait(time.Millisecond),
 		dibs.Attempts(1, 0),
+		dibs.Cohort(0, 0),
+		dibs.Cohort(8, 10*time.Second),
 		dibs.Label(""),
 		dibs.Label(longLabel[1:]),
 		dibs.Label(text),
@@ -71,11 +74,12 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	// Those of outer levels are ignored by a Try call.
 	locks.Mutex("a").TryLock(ctx)
 	locks.Mutex("a", dibs.Wait(time.Second)).TryLock(ctx)
-	locks.Once("a", time.Second, dibs.Wait(time.Second)).Do(ctx, nothing)
+	locks.Once("a", time.Second).Do(ctx, nothing)
 	// The call raises MaxHold.
 	locks.Mutex("a", dibs.MinHold(time.Hour)).Lock(ctx, dibs.MaxHold(2*time.Hour))
 	locks.Mutex("a").Lock(ctx, dibs.Token("request-1"))
-	locks.Mutex("a", dibs.Token("request-1")).Lock(ctx)
+	locks.Attach("a", "token", dibs.MaxHold(time.Minute), dibs.NoRenew())
+	locks.Mutex("a", dibs.Cohort(8, time.Second)).Lock(ctx)
 	locks.Mutex("a").Lock(ctx, options...)
 	locks.Mutex("a", dibs.MinHold(time.Minute), dibs.MaxHold(time.Minute))
 	lease.Extend(ctx, 30*time.Second)

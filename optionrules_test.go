@@ -1,0 +1,180 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A use acquires and releases a lock with options at the three levels.
+type use func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error
+
+func unlocked(l *dibs.Lease, err error) error {
+	if err != nil {
+		return err
+	}
+	return l.Unlock()
+}
+
+func nothing(context.Context) error { return nil }
+
+// uses are all ways to use options.
+var uses = map[string]use{
+	"Lock": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.Mutex("n", lock...).Lock(ctx, call...))
+	},
+	"TryLock": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.Mutex("n", lock...).TryLock(ctx, call...))
+	},
+	"Do": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return c.Mutex("n", lock...).Do(ctx, nothing, call...)
+	},
+	"writer": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.RWMutex("n", lock...).Lock(ctx, call...))
+	},
+	"reader": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.RWMutex("n", lock...).RLock(ctx, call...))
+	},
+	"TryRLock": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.RWMutex("n", lock...).TryRLock(ctx, call...))
+	},
+	"semaphore": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.Semaphore("n", 2, lock...).Acquire(ctx, 1, call...))
+	},
+	"multi-lock": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
+		return unlocked(c.All("m", "n").Lock(ctx, call...))
+	},
+	"election": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.Election("n", lock...).Campaign(ctx, call...))
+	},
+	"Run": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return c.Election("n", lock...).Run(ctx, nothing, call...)
+	},
+	"Once": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		_, err := c.Once("n", 10*time.Millisecond, lock...).Do(ctx, nothing, call...)
+		return err
+	},
+	"Attach": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
+		l := lockAny(ctx, c)
+		if l == nil { // an option of New is bad: the other uses report it
+			return errors.Join(dibs.ErrInvalid)
+		}
+		defer l.Detach()
+		return unlocked(c.Attach("n", l.Token(), call...))
+	},
+}
+
+func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
+	l, err := c.Mutex("n").Lock(ctx)
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// An option that would be ignored is rejected, if it was given to the lock or the call itself.
+func TestNoOptionIsIgnored(t *testing.T) {
+	others := []string{"writer", "reader", "TryRLock", "semaphore", "multi-lock", "election", "Run"}
+	for what, test := range map[string]struct {
+		options  []dibs.Option
+		rejected []string
+	}{
+		"Wait":      {[]dibs.Option{dibs.Wait(time.Second)}, []string{"Once", "Attach"}},
+		"Attempts":  {[]dibs.Option{dibs.Attempts(2, time.Second)}, []string{"Once", "Attach"}},
+		"TTL":       {[]dibs.Option{dibs.TTL(time.Minute)}, []string{"Attach"}},
+		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Attach"}},
+		"Label":     {[]dibs.Option{dibs.Label("web")}, []string{"Attach"}},
+		"Reentrant": {[]dibs.Option{dibs.Reentrant()}, []string{"Attach"}},
+		"Cohort":    {[]dibs.Option{dibs.Cohort(8, 0)}, append(others, "Once", "Attach")},
+		"no Cohort": {[]dibs.Option{dibs.Cohort(0, 0)}, append(others, "Once", "Attach")},
+		"Timeout":   {[]dibs.Option{dibs.Timeout(2 * time.Second)}, nil},
+		"MaxHold":   {[]dibs.Option{dibs.MaxHold(time.Hour)}, nil},
+		"NoRenew":   {[]dibs.Option{dibs.NoRenew()}, nil},
+		"Observe":   {[]dibs.Option{dibs.Observe(dibs.Hooks{})}, nil},
+	} {
+		bubble(t, func(t *testing.T) {
+			for name, use := range uses {
+				try, waits := strings.HasPrefix(name, "Try"), what == "Wait" || what == "Attempts"
+				rejected := slices.Contains(test.rejected, name)
+				if name != "multi-lock" && name != "Attach" { // they take options in calls only
+					err := use(t.Context(), open(t, memstore.New()), test.options, nil)
+					if errors.Is(err, dibs.ErrInvalid) != rejected {
+						t.Errorf("%s given to the lock, %s: %v; want ErrInvalid: %v", what, name, err, rejected)
+					}
+				}
+				err := use(t.Context(), open(t, memstore.New()), nil, test.options)
+				if want := rejected || try && waits; errors.Is(err, dibs.ErrInvalid) != want {
+					t.Errorf("%s given to the call, %s: %v; want ErrInvalid: %v", what, name, err, want)
+				}
+			}
+		})
+	}
+}
+
+// A default of the client applies to the locks that can use it, and breaks no other one.
+func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
+	for what, option := range map[string]dibs.Option{
+		"Wait":            dibs.Wait(time.Second),
+		"Attempts":        dibs.Attempts(2, time.Second),
+		"TTL":             dibs.TTL(time.Second),
+		"MinHold":         dibs.MinHold(time.Millisecond),
+		"Label":           dibs.Label("web"),
+		"Reentrant":       dibs.Reentrant(),
+		"Cohort":          dibs.Cohort(32, 100*time.Millisecond),
+		"long linger":     dibs.Cohort(32, 10*time.Second),
+		"NoRenew":         dibs.NoRenew(),
+		"MaxHold":         dibs.MaxHold(time.Minute),
+		"Timeout":         dibs.Timeout(time.Second),
+		"longest MaxHold": dibs.MaxHold(math.MaxInt64),
+	} {
+		bubble(t, func(t *testing.T) {
+			for name, use := range uses {
+				for _, call := range [][]dibs.Option{nil, {dibs.TTL(200 * time.Millisecond)}, {dibs.Token("request-1")}, {dibs.NoRenew()}, {dibs.MinHold(time.Second)}} {
+					if name == "Attach" {
+						call = nil
+					}
+					c := open(t, memstore.New(), option)
+					wantErr(t, use(t.Context(), c, nil, call))
+					wantErr(t, c.Close())
+					if t.Failed() {
+						t.Fatalf("%s given to New, %s", what, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Cohort given to a Mutex or a call is used or rejected, whatever the defaults are.
+func TestCohortIsNotIgnored(t *testing.T) {
+	cohort := dibs.Cohort(8, 0)
+	c := open(t, unusedStore{t}, dibs.MinHold(time.Second))
+	_, err := c.Mutex("n", cohort).Lock(t.Context())
+	wantErr(t, err, dibs.ErrInvalid)
+	_, err = open(t, unusedStore{t}).Mutex("n", cohort).Lock(t.Context(), dibs.Token("request-1"))
+	wantErr(t, err, dibs.ErrInvalid)
+	for _, rival := range []dibs.Option{dibs.MinHold(time.Second), dibs.NoRenew(), dibs.Attempts(2, time.Second)} {
+		_, err = open(t, unusedStore{t}, cohort, rival).Mutex("n").Lock(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+		_, err = open(t, unusedStore{t}).Mutex("n", rival, cohort).Lock(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+		_, err = open(t, unusedStore{t}).Mutex("n", rival).Lock(t.Context(), cohort)
+		wantErr(t, err, dibs.ErrInvalid)
+		_, err = open(t, unusedStore{t}).Mutex("n", cohort).Lock(t.Context(), rival)
+		wantErr(t, err, dibs.ErrInvalid)
+	}
+	l, err := open(t, memstore.New()).Mutex("n", dibs.Cohort(8, 15*time.Second)).Lock(t.Context(), dibs.TTL(time.Minute))
+	wantErr(t, err)
+	wantErr(t, l.Unlock())
+	for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
+		_, err = open(t, unusedStore{t}, dibs.Cohort(8, linger)).Mutex("n").Lock(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+	}
+}

@@ -1,0 +1,118 @@
+package dibs
+
+import (
+	"fmt"
+	"sync"
+)
+
+// ownTokens lists the tokens of the callers' choice that calls and leases of a client have on
+// their names. The store grants a name again to the token that holds it, because a request may
+// be repeated. So two calls with one token would both get the lock. Tokens that dibs makes are
+// not listed. The zero value is ready for use. It is safe for concurrent use.
+type ownTokens struct {
+	mu   sync.Mutex
+	used map[ownedName]int // more than one with an attached lease
+}
+
+// claim lists a token with all names of a request. It returns ErrReentrant if it is listed with
+// one of them.
+func (o *ownTokens) claim(names []string, token string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, name := range names {
+		if o.used[ownedName{name, token}] > 0 {
+			return sameTokenError{name}
+		}
+	}
+	o.add(names, token, 1)
+	return nil
+}
+
+// share lists a token of an attached lease, which is that of another lease.
+func (o *ownTokens) share(names []string, token string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.add(names, token, 1)
+}
+
+func (o *ownTokens) drop(names []string, token string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.add(names, token, -1)
+}
+
+func (o *ownTokens) add(names []string, token string, by int) {
+	if o.used == nil {
+		o.used = make(map[ownedName]int)
+	}
+	for _, name := range names {
+		key := ownedName{name, token}
+		if o.used[key] += by; o.used[key] == 0 {
+			delete(o.used, key)
+		}
+	}
+}
+
+// A sameTokenError is the error of a call whose token is in use.
+type sameTokenError struct{ name string }
+
+func (e sameTokenError) Error() string {
+	return fmt.Sprintf("dibs: acquire %q: another call or lease of this Client has the same Token: unlock that lease first, or give each piece of work a token of its own", e.name)
+}
+
+// Unwrap makes errors.Is find ErrReentrant.
+func (e sameTokenError) Unwrap() error { return ErrReentrant }
+
+// choosesToken reports whether the call was given its token.
+func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption) }
+
+// acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
+// no other call gets the token on one of the names.
+func (c *Client) acquireOwn(names []string, set settings, acquire func(set settings) (*Lease, error)) (lease *Lease, err error) {
+	if err := c.ownTokens.claim(names, set.token); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if lease == nil { // what the call has left at the store is listed as a cancellation
+			c.ownTokens.drop(names, set.token)
+			return
+		}
+		lease.h.mu.Lock()
+		defer lease.h.mu.Unlock()
+		lease.h.hasToken = true
+	}()
+	own := set
+	own.given = [levels]optionSet{} // so that no part of the call claims the token again
+	return acquire(own)
+}
+
+// shareToken lists the token of an attached lease that was confirmed.
+func (h *lease) shareToken() {
+	h.mu.Lock()
+	isNew := h.ownToken && !h.hasToken && !h.ended
+	h.hasToken = h.hasToken || isNew
+	request := h.acquireRequest("", h.c.clock.now())
+	h.mu.Unlock()
+	if isNew {
+		h.c.ownTokens.share(request.Names(), h.token)
+	}
+}
+
+// dropToken lets other calls use the token of a lease that is unlocked, when the result has
+// ended and nothing of the lease can arrive at the store any more.
+func (h *lease) dropToken() *cancellation {
+	h.mu.Lock()
+	has, late := h.hasToken, h.extra().late
+	h.hasToken = false
+	request := h.acquireRequest("", h.c.clock.now())
+	h.mu.Unlock()
+	if !has {
+		return nil
+	}
+	cancelling := h.c.cancellations.begin(request, true)
+	if late != nil {
+		cancelling.unanswered(late.until) // it would change the next lease with this token
+	}
+	h.c.ownTokens.drop(request.Names(), h.token)
+	return cancelling
+}
