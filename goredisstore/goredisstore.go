@@ -88,6 +88,14 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
 func Mixed() Option { return redisstore.Mixed() }
 
+// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
+// servers. See redisstore.Proxy.
+func Proxy() Option { return redisstore.Proxy() }
+
+// Sharded declares that the one address of a *redis.Client is in front of a cluster and
+// hides its nodes. A *redis.ClusterClient needs no such option. See redisstore.Sharded.
+func Sharded() Option { return redisstore.Sharded() }
+
 // Redisson makes the store share its locks with Redisson, the library for Java. See
 // redisstore.Redisson.
 func Redisson() Option { return redisstore.Redisson() }

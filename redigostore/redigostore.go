@@ -80,6 +80,10 @@ func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithR
 // Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
 func Mixed() Option { return redisstore.Mixed() }
 
+// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
+// servers. See redisstore.Proxy.
+func Proxy() Option { return redisstore.Proxy() }
+
 // Redisson makes the store share its locks with Redisson, the library for Java. See
 // redisstore.Redisson.
 func Redisson() Option { return redisstore.Redisson() }

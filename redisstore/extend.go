@@ -15,8 +15,8 @@ import (
 )
 
 // Extend implements driver.Store. It makes a script call for each hundred locks, and others
-// for those whose fence must be recorded. On a cluster each slot has its own. All run
-// concurrently.
+// for those whose fence must be recorded. On a cluster each slot has its own, behind a proxy
+// each hash tag. All run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
@@ -42,7 +42,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 // errs of invalid requests.
 func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 	type call struct {
-		slot   int
+		at     wire.Route
 		renews bool
 	}
 	byCall := make(map[call][]int)
@@ -50,11 +50,8 @@ func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
 			continue
 		}
-		at := call{renews: s.format.Renews(h)}
-		if s.format.Sharded {
-			at.slot = s.format.Slot(h.Name)
-		}
-		byCall[at] = append(byCall[at], i)
+		c := call{s.format.Route(h.Name), s.format.Renews(h)}
+		byCall[c] = append(byCall[c], i)
 	}
 	var groups [][]int
 	for _, all := range byCall {

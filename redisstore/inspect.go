@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -66,6 +67,9 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 // List implements driver.Store. It scans the whole keyspace. It lists each key that may be a
 // lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	if s.format.Proxy {
+		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address", driver.ErrInvalid, pattern)
+	}
 	found := make(map[string]bool) // SCAN may return a key twice
 	err := s.conn.Masters(ctx, func(n redisconn.Node) error {
 		return n.Scan(ctx, redisconn.Quote(s.format.Prefix)+pattern, func(key string) {

@@ -55,7 +55,7 @@ type inspection struct {
 }
 
 func (a *inspection) atOnce() int {
-	if a.s.format.Sharded {
+	if a.s.format.Sharded || a.s.format.Proxy {
 		return inspectsAtOnceSharded
 	}
 	return inspectsAtOnce
@@ -77,18 +77,15 @@ func (a *inspection) inspectTogether(ctx context.Context) error {
 
 // batches divides the names that are not known into those that one script call inspects, as indices.
 func (a *inspection) batches() (batches [][]int) {
-	bySlot := make(map[int][]int)
+	byRoute := make(map[wire.Route][]int)
 	for i, name := range a.names {
 		if a.known[i] {
 			continue
 		}
-		at := 0
-		if a.s.format.Sharded {
-			at = a.s.format.Slot(name)
-		}
-		bySlot[at] = append(bySlot[at], i)
+		at := a.s.format.Route(name)
+		byRoute[at] = append(byRoute[at], i)
 	}
-	for _, all := range bySlot {
+	for _, all := range byRoute {
 		batches = slices.AppendSeq(batches, slices.Chunk(all, wire.MaxNames))
 	}
 	return batches

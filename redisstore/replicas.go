@@ -71,7 +71,7 @@ func (s *Store) call(ctx context.Context, r *pipeline.Request, until time.Time, 
 		reply, _ = s.do(ctx, r, until)
 		return reply, nil
 	}
-	at := s.slots.Of(r.Slot)
+	at := s.slots.Of(r.Route)
 	at.Until(r, until)
 	q := scriptCall{at, r.Cmd}
 	q.cmd.Keys, q.cmd.Args = slices.Clone(r.Keys), slices.Clone(r.Args)

@@ -87,19 +87,20 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
 		releases: releases{conn: conn, format: s.format},
-		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Prompt: s.prompt}),
+		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
 	}
 }
 
 // Groups implements driver.Store. A group is what one Acquire can take: on a cluster,
-// the names of one slot; else all names.
+// the names of one slot; else all names. Behind a proxy Acquire rejects names with
+// different hash tags.
 func (s *Store) Groups(names []string) [][]string {
 	if !s.format.Sharded {
 		return [][]string{names}
 	}
 	bySlot := make(map[int][]string)
 	for _, name := range names {
-		at := s.format.Slot(name)
+		at := s.format.Route(name).Slot
 		bySlot[at] = append(bySlot[at], name)
 	}
 	groups := make([][]string, 0, len(bySlot))
@@ -111,7 +112,7 @@ func (s *Store) Groups(names []string) [][]string {
 
 // do sends a request and returns its reply: see pipeline.Do.
 func (s *Store) do(ctx context.Context, r *pipeline.Request, until time.Time) (reply redisconn.Reply, retried bool) {
-	reply, retried, reusable := s.slots.Of(r.Slot).Do(ctx, r, until)
+	reply, retried, reusable := s.slots.Of(r.Route).Do(ctx, r, until)
 	if reusable {
 		s.requests.Put(r)
 	}
@@ -131,6 +132,9 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 		}
 	}
 	if err := s.checkRedisson(c); err != nil {
+		return err
+	}
+	if err := s.checkTags(c); err != nil {
 		return err
 	}
 	return checkToken(c.Name, c.Token)
@@ -157,6 +161,9 @@ func (s *Store) checkKey(name string) error {
 		return err
 	}
 	if err := s.checkNotify(); err != nil {
+		return err
+	}
+	if err := s.checkProxy(); err != nil {
 		return err
 	}
 	return s.format.CheckName(name)

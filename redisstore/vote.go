@@ -43,6 +43,9 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 	if s.format.Sharded {
 		return fmt.Errorf("%w: %q: a cluster cannot be a quorum node: its masters lose data one by one, in failovers", driver.ErrInvalid, c.Name)
 	}
+	if s.format.Proxy {
+		return fmt.Errorf("%w: %q: a proxy cannot be a quorum node: the servers behind it lose data one by one", driver.ErrInvalid, c.Name)
+	}
 	if s.format.Redisson != nil {
 		return fmt.Errorf("%w: %q: a store in Redisson mode cannot be a quorum node", driver.ErrInvalid, c.Name)
 	}

@@ -15,6 +15,9 @@ import (
 
 // Watch implements driver.Store, by one subscription for one client.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	if s.format.Proxy {
+		return errNoNotifications
+	}
 	// A server that is back is detected within 50 ms. Leases that it lost are then
 	// reported at once, and waiters retry.
 	defer s.releases.watch(ctx, client, on)()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -22,7 +23,7 @@ const now int64 = 1_700_000_000_000_000
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
-	s.slots.Of(0).Learn(redisconn.Reply{Value: now}, begin, begin)
+	s.slots.Of(wire.Route{}).Learn(redisconn.Reply{Value: now}, begin, begin)
 	time.Sleep(time.Millisecond)
 	sent := now - time.Second.Microseconds()
 	e, ok := s.event(fmt.Sprintf("7 5 %d tok", sent))

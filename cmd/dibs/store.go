@@ -179,7 +179,7 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		return nil, err
 	}
 	o.closes = append(o.closes, rdb.Close)
-	var options []goredisstore.Option
+	options := u.Options()
 	if prefix, set := f.keyPrefix(); set {
 		options = append(options, goredisstore.Prefix(prefix))
 	}

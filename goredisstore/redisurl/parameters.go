@@ -29,6 +29,8 @@ var parameters = []parameter{
 	{"key", overTLS, func(u *URL, value string) error { u.files.key = value; return nil }},
 	{"server_name", overTLS, func(u *URL, value string) error { u.options.TLSConfig.ServerName = value; return nil }},
 	{"insecure_skip_verify", overTLS, (*URL).setInsecure},
+	{"proxy", hasOneAddress, func(u *URL, value string) error { return setFlag(&u.proxy, value) }},
+	{"sharded", hasOneAddress, func(u *URL, value string) error { return setFlag(&u.sharded, value) }},
 	{"sentinel_username", hasSentinels, func(u *URL, value string) error { u.options.SentinelUsername = value; return nil }},
 	{"sentinel_password", hasSentinels, func(u *URL, value string) error { u.options.SentinelPassword = value; return nil }},
 }
@@ -41,6 +43,9 @@ func always(scheme) bool         { return true }
 func overTLS(s scheme) bool      { return s.tls }
 func hasSentinels(s scheme) bool { return s.kind == sentinel }
 func hasDatabases(s scheme) bool { return s.kind != cluster }
+func hasOneAddress(s scheme) bool {
+	return s.kind == standalone || s.kind == socket
+}
 
 func (u *URL) setParameters(query string) error {
 	if query == "" {
@@ -69,6 +74,9 @@ func (u *URL) setParameters(query string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+	}
+	if err := u.checkProxy(); err != nil {
+		return err
 	}
 	return u.files.check()
 }
@@ -130,9 +138,26 @@ func (u *URL) setClientName(name string) error {
 }
 
 func (u *URL) setInsecure(value string) error {
+	return setFlag(&u.options.TLSConfig.InsecureSkipVerify, value)
+}
+
+func setFlag(to *bool, value string) error {
 	if value != "true" && value != "false" {
 		return errors.New("not true or false")
 	}
-	u.options.TLSConfig.InsecureSkipVerify = value == "true"
+	*to = value == "true"
+	return nil
+}
+
+// checkProxy rejects parameters that make no sense together.
+func (u *URL) checkProxy() error {
+	switch {
+	case u.proxy && u.sharded:
+		return errors.New("proxy and sharded exclude each other")
+	case u.proxy && u.options.ClientName != "":
+		return errors.New("client_name: proxies do not know CLIENT SETNAME")
+	case u.proxy && u.options.Protocol == 3:
+		return errors.New("protocol: proxies speak protocol 2 only")
+	}
 	return nil
 }

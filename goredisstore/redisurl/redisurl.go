@@ -28,7 +28,11 @@
 //	cert, key             files with the client's certificate and its key
 //	server_name           name expected in the servers' certificates, instead of the host
 //	insecure_skip_verify  true: accept any certificate
+//	proxy                 true: a proxy such as twemproxy, Codis or Envoy is in front of the servers
+//	sharded               true: the address is in front of a cluster, and hides its nodes
 //	sentinel_username, sentinel_password
+//
+// With proxy or sharded, pass the result of Options to goredisstore.New.
 //
 // In sentinel_username and sentinel_password, also write @ as %40 and & as %26.
 //
@@ -37,13 +41,16 @@
 package redisurl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/goredisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -54,6 +61,8 @@ type URL struct {
 	hasDB   bool                    // the URL names a database
 	options *redis.UniversalOptions // a pointer, because fmt does not print what it points to
 	files   files
+	proxy   bool
+	sharded bool
 }
 
 // Parse parses a URL. It performs no I/O. Its errors match dibs.ErrInvalid.
@@ -122,6 +131,18 @@ func (u *URL) Open() (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(options), nil
 }
 
+// Options returns the options of a store that the URL implies: those of the parameters proxy
+// and sharded. Locks are not safe without them.
+func (u *URL) Options() []goredisstore.Option {
+	switch {
+	case u.proxy:
+		return []goredisstore.Option{goredisstore.Proxy()}
+	case u.sharded:
+		return []goredisstore.Option{goredisstore.Sharded()}
+	}
+	return nil
+}
+
 // complete returns the options with the content of the files. It also checks the
 // credentials, which Parse cannot, because With may add some.
 func (u *URL) complete() (*redis.UniversalOptions, error) {
@@ -140,7 +161,20 @@ func (u *URL) complete() (*redis.UniversalOptions, error) {
 		}
 		options.TLSConfig = config
 	}
+	if u.proxy {
+		setProxy(&options)
+	}
 	return &options, nil
+}
+
+// setProxy sets the options of a client that sends a proxy nothing but the commands of its
+// user, and AUTH.
+func setProxy(o *redis.UniversalOptions) {
+	const dialTimeout = 5 * time.Second // the default of go-redis
+	o.Protocol, o.DisableIdentity = 2, true
+	o.Dialer = goredisstore.WithoutHello(redis.NewDialer(&redis.Options{
+		DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig,
+	}))
 }
 
 // String returns the scheme, the servers and the database, without credentials. Parse

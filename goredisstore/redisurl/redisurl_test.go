@@ -169,7 +169,7 @@ func TestRefused(t *testing.T) {
 		time    = "not a positive duration such as 500ms or 5s"
 		pair    = "cert and key must be given together"
 
-		plain = "; redis:// accepts db, client_name, protocol, pool_size, min_idle_conns, pool_timeout, dial_timeout, read_timeout, write_timeout"
+		plain = "; redis:// accepts db, client_name, protocol, pool_size, min_idle_conns, pool_timeout, dial_timeout, read_timeout, write_timeout, proxy, sharded"
 		onTLS = " is not valid for redis://, only for rediss://, rediss+sentinel://, rediss+cluster://"
 	)
 	for _, c := range []struct{ rawURL, want string }{
@@ -258,6 +258,12 @@ func TestRefused(t *testing.T) {
 		{"rediss://h?insecure_skip_verify=1", "insecure_skip_verify: not true or false"},
 		{"rediss://h?cert=/f", pair},
 		{"rediss://h?key=/f", pair},
+		{"redis://h?proxy=1", "proxy: not true or false"},
+		{"redis+cluster://h?proxy=true", "proxy is not valid for redis+cluster://, only for redis://, rediss://, unix://"},
+		{"redis+sentinel://h/m?sharded=true", "sharded is not valid for redis+sentinel://, only for redis://, rediss://, unix://"},
+		{"redis://h?proxy=true&sharded=true", "proxy and sharded exclude each other"},
+		{"redis://h?proxy=true&client_name=a", "client_name: proxies do not know CLIENT SETNAME"},
+		{"redis://h?protocol=3&proxy=true", "protocol: proxies speak protocol 2 only"},
 		{"redis+sentinel://h/m?sentinel_password=a&b", "unknown parameter after sentinel_password: write & in a password as %26"},
 		{"redis://h?sentinel_password=x", "sentinel_password is not valid for redis://, only for redis+sentinel://, rediss+sentinel://"},
 	} {

@@ -3,6 +3,7 @@ package exstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -66,6 +67,9 @@ func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name s
 	u, err := redisurl.Parse(rawURL)
 	if err != nil {
 		return nil, "", fmt.Errorf("DIBS_URL: %w", err)
+	}
+	if len(u.Options()) > 0 {
+		return nil, "", errors.New("DIBS_URL: the examples need a server or a cluster without a proxy in front")
 	}
 	rdb, err = u.With(redisurl.Environment(os.Getenv)).Open()
 	if err != nil {

@@ -24,7 +24,7 @@ func (f Format) Describe(r *Request, names []string) {
 	r.resetMany(f.scripts().Describe)
 	for _, name := range names {
 		k := f.Keys(name)
-		r.addKeys(k.Slot, k.list()...)
+		r.addKeys(k.Route, k.list()...)
 		r.add(f.types()...)
 	}
 }
@@ -61,7 +61,12 @@ func (f Format) RevokeForeign(r *Request, name string, value foreign.Value, rule
 	if rule.Channel != "" {
 		command, channel = "PUBLISH", rule.Channel
 	}
-	here := func(key string) bool { return key != "" && slots.Of(key) == r.Slot }
+	here := func(key string) bool {
+		if f.Proxy {
+			return key != "" && slots.Hashed(key) == r.Route.Tag
+		}
+		return key != "" && slots.Of(key) == r.Route.Slot
+	}
 	if here(rule.Queue) {
 		r.Keys = append(r.Keys, rule.Queue)
 	}

@@ -38,12 +38,15 @@ const (
 type Format struct {
 	Prefix   string    // of each lock key
 	Sharded  bool      // the server is a cluster
+	Proxy    bool      // a proxy routes each command by the hash tag of its first key
 	Redisson *Redisson // the form of the lock keys; nil: strings
 	Notify   Library   // whose waiters are notified; "": none
 }
 
 func (f Format) scripts() *Scripts {
 	switch {
+	case f.Proxy:
+		return proxyScripts()
 	case f.Redisson != nil:
 		return f.Redisson.Scripts()
 	case f.Notify != "":
@@ -53,12 +56,18 @@ func (f Format) scripts() *Scripts {
 }
 
 // joins reports whether requests may be part of a coalesced call.
-func (f Format) joins() bool { return f.Redisson == nil && f.Notify == "" }
+func (f Format) joins() bool { return f.Redisson == nil && f.Notify == "" && !f.Proxy }
+
+// A Route is where the keys of a lock are. Names with equal routes may share a script call.
+type Route struct {
+	Slot int    // of a cluster; zero behind a proxy
+	Tag  string // what a proxy hashes; empty without a proxy
+}
 
 // Keys are the keys of a lock.
 type Keys struct {
 	Lock, Queue, Meta, Highwater, Holders string
-	Slot                                  int // of all of them
+	Route                                 Route // of all of them
 }
 
 // list returns the keys in the order in which most scripts have them.
@@ -71,8 +80,16 @@ func (f Format) Keys(name string) Keys {
 	return k.split(string(k.text))
 }
 
-// Slot returns the slot of a name in a cluster.
-func (f Format) Slot(name string) int { return slots.Of(f.Prefix + name) }
+// Route returns where a name is. All names of a single server have the same route.
+func (f Format) Route(name string) Route {
+	switch {
+	case f.Sharded:
+		return Route{Slot: slots.Of(f.Prefix + name)}
+	case f.Proxy:
+		return Route{Tag: slots.Hashed(f.Prefix + name)}
+	}
+	return Route{}
+}
 
 // joinedKeys are the keys of a lock, written one after another into one text, with the
 // offset of each.
@@ -81,6 +98,7 @@ type joinedKeys struct {
 	lock, end                        int // the lock key is part of the queue's key
 	meta, holders, highwater, length int
 	slot                             int
+	proxy                            bool
 }
 
 // appendKeys writes the keys of a name to b. An auxiliary key is the lock key with a
@@ -103,20 +121,32 @@ func (f Format) appendKeys(b []byte, name string) joinedKeys {
 	b = append(append(b, b[:stem]...), metaSuffix...)
 	k.holders = len(b)
 	b = append(append(b, b[:stem]...), holdersSuffix...)
-	k.highwater = len(b)
-	k.slot = slots.Of(b[k.lock:k.end])
+	k.highwater, k.proxy = len(b), f.Proxy
 	b = append(b, FencePrefix+"{"...)
-	b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
+	if f.Proxy {
+		b = append(b, slots.Hashed(b[k.lock:k.end])...)
+	} else {
+		k.slot = slots.Of(b[k.lock:k.end])
+		b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
+	}
 	b = append(b, '}')
 	k.length, k.text = len(b), b
 	return k
+}
+
+// route returns the route of the keys, as a part of the text that they were written to.
+func (k joinedKeys) route(text string) Route {
+	if !k.proxy {
+		return Route{Slot: k.slot}
+	}
+	return Route{Tag: text[k.highwater+len(FencePrefix)+1 : k.length-1]}
 }
 
 // split returns the keys as parts of the text that they were written to.
 func (k joinedKeys) split(text string) Keys {
 	return Keys{
 		Lock: text[k.lock:k.end], Queue: text[:k.meta], Meta: text[k.meta:k.holders],
-		Highwater: text[k.highwater:k.length], Holders: text[k.holders:k.highwater], Slot: k.slot,
+		Highwater: text[k.highwater:k.length], Holders: text[k.holders:k.highwater], Route: k.route(text),
 	}
 }
 

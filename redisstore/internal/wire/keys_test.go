@@ -123,6 +123,9 @@ func wantKeys(t *testing.T, s Format, name string) [5]string {
 		t.Errorf("prefix %q, name %q: lock key %q", s.Prefix, name, lock)
 	}
 	for i, key := range all {
+		if s.Proxy && slots.Hashed(key) != slots.Hashed(lock) {
+			t.Errorf("prefix %q, name %q: %q has another hash tag than the lock", s.Prefix, name, key)
+		}
 		if slots.Of(key) != slots.Of(lock) {
 			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.Prefix, name, key, slots.Of(key), slots.Of(lock))
 		}
@@ -138,8 +141,12 @@ func wantKeys(t *testing.T, s Format, name string) [5]string {
 	// The hot path passes a used buffer, with the same result.
 	buf := append(make([]byte, 0, 512), "leftovers of the call before"...)
 	joined := s.appendKeys(buf[:0], name)
-	if again := [5]string(joined.split(string(joined.text)).list()); again != all {
-		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.Prefix, name, again, all)
+	again := joined.split(string(joined.text))
+	if [5]string(again.list()) != all {
+		t.Errorf("prefix %q, name %q: keys %q in a buffer, %q without", s.Prefix, name, [5]string(again.list()), all)
+	}
+	if (s.Proxy || s.Sharded) && again.Route != s.Route(name) {
+		t.Errorf("prefix %q, name %q: routes %v and %v", s.Prefix, name, again.Route, s.Route(name))
 	}
 	return all
 }
@@ -164,8 +171,10 @@ func FuzzKeys(f *testing.F) {
 				}
 				continue
 			}
-			wantKeys(t, s, name)
-			wantApart(t, s, one, name)
+			for _, s := range []Format{s, {Prefix: prefix, Sharded: true}, {Prefix: prefix, Proxy: true}} {
+				wantKeys(t, s, name)
+				wantApart(t, s, one, name)
+			}
 		}
 	})
 }

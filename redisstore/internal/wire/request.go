@@ -15,7 +15,7 @@ import (
 // may use it again: each encoder begins with reset.
 type Request struct {
 	redisconn.Cmd
-	Slot int // of the keys
+	Route Route // of the keys
 
 	Until     int    // index in Args of the time after which it is void; 0: none
 	MergeKey  string // requests with the same text may become one call; "": none
@@ -41,16 +41,16 @@ const MaxNames = 100
 
 func (r *Request) reset(script *redisconn.Script, k Keys) {
 	r.resetMany(script)
-	r.addKeys(k.Slot, k.list()...)
+	r.addKeys(k.Route, k.list()...)
 }
 
-// resetMany begins a call for several names of one slot. addKeys adds the keys of each.
+// resetMany begins a call for several names of one route. addKeys adds the keys of each.
 func (r *Request) resetMany(script *redisconn.Script) {
 	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: r.Keys[:0], Args: r.Args[:0]}}
 }
 
-func (r *Request) addKeys(slot int, keys ...string) {
-	r.Slot = slot
+func (r *Request) addKeys(at Route, keys ...string) {
+	r.Route = at
 	r.Keys = append(r.Keys, keys...)
 }
 
@@ -212,7 +212,7 @@ func (f Format) Inspect(r *Request, names []string, most int) {
 	r.resetMany(f.scripts().Inspect)
 	for _, name := range names {
 		k := f.Keys(name)
-		r.addKeys(k.Slot, k.list()...)
+		r.addKeys(k.Route, k.list()...)
 	}
 	r.add(strconv.Itoa(most))
 }
@@ -223,7 +223,7 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 	for _, i := range which {
 		h := requests[i]
 		k := f.Keys(h.Name)
-		r.addKeys(k.Slot, k.Lock, k.Meta, k.Holders)
+		r.addKeys(k.Route, k.Lock, k.Meta, k.Holders)
 		r.add(h.Token, number(Milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, ExtendWeight(h))
 	}
 }
@@ -240,7 +240,7 @@ func (f Format) Renew(r *Request, requests []driver.ExtendRequest, which []int) 
 	for _, i := range which {
 		h := requests[i]
 		k := f.Keys(h.Name)
-		r.addKeys(k.Slot, k.Lock)
+		r.addKeys(k.Route, k.Lock)
 		r.add(h.Token, number(Milliseconds(h.TTL)))
 	}
 }
@@ -293,7 +293,7 @@ func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
 
 // check is "1" if PUBSUB NUMSUB sees all subscribers, else "0".
 func (f Format) check() string {
-	if f.Sharded {
+	if f.Sharded || f.Proxy {
 		return "0"
 	}
 	return "1"

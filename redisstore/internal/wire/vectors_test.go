@@ -23,7 +23,7 @@ func vectors() string {
 		{"lock:", "order:42"}, {"lock:", "{u7}:cart"}, {"", "order:42"}, {"{shop}:", "a"}, {"", "a{"},
 	} {
 		k := Format{Prefix: example.prefix}.Keys(example.name)
-		fmt.Fprintf(&b, "keys, prefix %q, name %q: slot %d\n", example.prefix, example.name, k.Slot)
+		fmt.Fprintf(&b, "keys, prefix %q, name %q: slot %d\n", example.prefix, example.name, k.Route.Slot)
 		for _, key := range k.list() {
 			fmt.Fprintf(&b, "  %q\n", key)
 		}

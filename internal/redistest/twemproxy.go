@@ -1,0 +1,115 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var errNoTwemproxy = errors.New("no nutcracker in PATH")
+
+// StartTwemproxy starts twemproxy, whose program is nutcracker, in front of some servers,
+// and returns its address. It ends with the test. hashTag is its setting hash_tag: "{}", or
+// empty to route by the whole key.
+//
+// Without an installed nutcracker the test is skipped with a message. With
+// DIBS_REQUIRE_TWEMPROXY=1 it fails.
+func StartTwemproxy(t testing.TB, hashTag string, servers ...*Server) (addr string) {
+	t.Helper()
+	bin, err := findTwemproxy()
+	if err != nil && os.Getenv("DIBS_REQUIRE_TWEMPROXY") != "1" {
+		t.Skipf("SKIPPED: %v; `make test` installs it", err)
+	}
+	for range portTries {
+		var p *process
+		if err == nil {
+			p, addr, err = launchTwemproxy(bin, t.TempDir(), hashTag, servers)
+		}
+		if err == nil {
+			t.Cleanup(p.stop)
+			return addr
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+func findTwemproxy() (string, error) {
+	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin"} {
+		if bin, err := exec.LookPath(filepath.Join(dir, "nutcracker")); err == nil {
+			return bin, nil
+		}
+	}
+	return "", errNoTwemproxy
+}
+
+// launchTwemproxy starts it on free ports, one of them for its statistics.
+func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *process, addr string, err error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	stats, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	file := filepath.Join(dir, "nutcracker.yml")
+	if err := os.WriteFile(file, []byte(twemproxyConfig(addr, hashTag, servers)), 0o600); err != nil {
+		return nil, "", err
+	}
+	p, err = spawn(bin, []string{"-c", file, "-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, filepath.Join(dir, "nutcracker.log"))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := awaitTwemproxy(p, addr); err != nil {
+		p.stop()
+		log, _ := os.ReadFile(filepath.Join(dir, "nutcracker.log"))
+		return nil, "", fmt.Errorf("nutcracker: %w: %s", err, log)
+	}
+	return p, addr, nil
+}
+
+func twemproxyConfig(addr, hashTag string, servers []*Server) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "locks:\n  listen: %s\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  timeout: 1000\n", addr)
+	if hashTag != "" {
+		fmt.Fprintf(&b, "  hash_tag: %q\n", hashTag)
+	}
+	b.WriteString("  servers:\n")
+	for _, s := range servers {
+		fmt.Fprintf(&b, "   - %s:1\n", s.Addr())
+	}
+	return b.String()
+}
+
+// awaitTwemproxy polls until it answers: there is no event to wait for.
+func awaitTwemproxy(p *process, addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	c := Dial(addr)
+	defer c.Close()
+	for {
+		_, err := text(ctx, c, "PING")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return errors.New("the process has exited")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %v: %w", startTimeout, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// Proxy declares that a proxy is in front of several servers, and routes each command by the
+// hash tag of its first key: twemproxy, Codis, Envoy, and others. Each script then has the
+// keys of one name, which share one hash tag. Without it two clients may hold a name at
+// once: a proxy sends requests for several names to the server of the first one. All clients
+// that share names need it. Package doctor proves whether the names of a store stay
+// together.
+//
+// Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:mail have;
+// else the request returns driver.ErrInvalid. So do List, and the votes of a quorum. Such
+// proxies have no notifications: waiters poll, and a holder learns of its revocation with
+// its next renewal. The high-water mark of a fence lives for an hour after each grant.
+//
+// It cannot be used with Sharded, WithReplicas, Redisson, or the options that notify waiters
+// of other libraries. docs/redis.md says how each proxy has to be set up.
+func Proxy() Option { return func(s *settings) { s.format.Proxy = true } }
+
+var errNoNotifications = errors.New("no notifications through a proxy: waiters poll")
+
+// checkProxy rejects options that make no sense behind a proxy.
+func (s *Store) checkProxy() error {
+	var other string
+	switch {
+	case !s.format.Proxy:
+		return nil
+	case s.format.Sharded:
+		other = "a client of a cluster: such a client finds the servers itself"
+	case s.replicas != nil:
+		other = "WithReplicas: WAIT has no key, so no proxy can route it"
+	case s.format.Redisson != nil:
+		other = "Redisson, whose waiters need notifications"
+	case s.format.Notify != "":
+		other = fmt.Sprintf("notifications for %s", s.format.Notify)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: Proxy cannot be used with %s", driver.ErrInvalid, other)
+}
+
+// checkTags rejects names that a proxy may route to different servers.
+func (s *Store) checkTags(c driver.AcquireRequest) error {
+	if !s.format.Proxy {
+		return nil
+	}
+	first := s.format.Route(c.Name)
+	for _, name := range c.With {
+		if s.format.Route(name) != first {
+			return fmt.Errorf("%w: %q and %q have different hash tags, and may be on different servers behind the proxy: give all names one tag, as in {user:7}:cart and {user:7}:mail", driver.ErrInvalid, c.Name, name)
+		}
+	}
+	return nil
+}

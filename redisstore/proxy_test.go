@@ -1,0 +1,281 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+// proxied returns a store behind a proxy at an address.
+func proxied(t testing.TB, addr string, options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(addr)
+	t.Cleanup(conn.Close)
+	return redisstore.New(conn, append(options, redisstore.Proxy())...)
+}
+
+// A bypassed store is behind a proxy, and has the notifications and the list of its only
+// server.
+type bypassed struct {
+	driver.Store
+	server driver.Store
+}
+
+func (b bypassed) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return b.server.Watch(ctx, client, on)
+}
+
+func (b bypassed) List(ctx context.Context, pattern string) ([]string, error) {
+	return b.server.List(ctx, pattern)
+}
+
+// The scripts for servers behind a proxy keep the contract. The names have one hash tag.
+func TestStoreBehindProxy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	router := redistest.NewRouter(t, redistest.ByTag, server)
+	var stores atomic.Int32
+	t.Run("contract", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) driver.Store {
+			prefix := redisstore.Prefix(fmt.Sprintf("{%d}:", stores.Add(1)))
+			return bypassed{proxied(t, router.Addr(), prefix), open(t, server, prefix)}
+		})
+	})
+	for _, key := range keysOf(t, server) {
+		if ttl := server.MustCmd(t, "PTTL", key); ttl == int64(-1) {
+			t.Errorf("%q never expires", key)
+		}
+	}
+}
+
+// routers are the proxies of the tests in front of two servers. DIBS_PROXY is the address of
+// another one, such as Codis, that runs already.
+func routers(t *testing.T, run func(t *testing.T, addr string)) {
+	if addr := os.Getenv("DIBS_PROXY"); addr != "" {
+		run(t, addr)
+		return
+	}
+	for name, start := range map[string]func(*testing.T, ...*redistest.Server) string{
+		"router": func(t *testing.T, servers ...*redistest.Server) string {
+			return redistest.NewRouter(t, redistest.ByTag, servers...).Addr()
+		},
+		"twemproxy": func(t *testing.T, servers ...*redistest.Server) string {
+			return redistest.StartTwemproxy(t, "{}", servers...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, start(t, redistest.Start(t), redistest.Start(t)))
+		})
+	}
+}
+
+// Clients behind a proxy are consistent in real time, whatever server has their names.
+func TestHistoryBehindProxy(t *testing.T) {
+	t.Parallel()
+	routers(t, func(t *testing.T, addr string) {
+		for seed := range uint64(2) {
+			history.Run(t, proxied(t, addr), history.Plan{Seed: seed, Ops: 1000, Prefix: fmt.Sprintf("{%d}", seed)})
+		}
+	})
+}
+
+// Locks on the two servers behind a proxy exclude each other by name only. It runs for ten
+// minutes with DIBS_LONG.
+func TestExclusionBehindProxy(t *testing.T) {
+	t.Parallel()
+	routers(t, func(t *testing.T, addr string) {
+		const clients, workers, entries = 3, 8, 1500
+		w := &proxyWorkload{holds: make(map[string]*holds)}
+		more := func() bool { return w.entries.Add(1) <= entries }
+		if redistest.Long() {
+			end := time.Now().Add(10 * time.Minute)
+			more = func() bool { w.entries.Add(1); return time.Now().Before(end) }
+		}
+		var running sync.WaitGroup
+		for range clients {
+			locks := dibs.New(proxied(t, addr), dibs.TTL(10*time.Second), dibs.Timeout(generous))
+			t.Cleanup(func() { locks.Close() })
+			for range workers {
+				running.Go(func() {
+					for more() {
+						if err := w.enter(t.Context(), locks); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+		}
+		running.Wait()
+		t.Logf("%d entries, %d of them doubled", w.entries.Load(), w.doubled.Load())
+		if w.doubled.Load() > 0 {
+			t.Errorf("%d holds beside another one", w.doubled.Load())
+		}
+	})
+}
+
+// A proxyWorkload counts the holders of each name.
+type proxyWorkload struct {
+	entries, doubled atomic.Int64
+
+	mu    sync.Mutex
+	holds map[string]*holds // by name
+}
+
+// holds are what the holders of one name have together.
+type holds struct {
+	weight int
+	fence  uint64 // the largest one of an exclusive holder
+}
+
+// enter holds one lock for a moment, of any kind.
+func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
+	const names, permits, writer = 12, 3, 1 << 20
+	at := rand.IntN(names)
+	doer, held, weight, limit := dibs.Doer(locks.Mutex(fmt.Sprintf("mutex-%d", at))), []string{fmt.Sprintf("mutex-%d", at)}, 1, 1
+	switch name := fmt.Sprintf("rw-%d", at); rand.IntN(5) {
+	case 0:
+		doer, held, weight, limit = locks.RWMutex(name).Reading(), []string{name}, 1, writer
+	case 1:
+		doer, held, weight, limit = locks.RWMutex(name), []string{name}, writer, writer
+	case 2:
+		name = fmt.Sprintf("sem-%d", at)
+		doer, held, weight, limit = locks.Semaphore(name, permits), []string{name}, 1, permits
+	case 3:
+		held = []string{fmt.Sprintf("{all-%d}a", at), fmt.Sprintf("{all-%d}b", at)}
+		doer = locks.All(held...)
+		if rand.IntN(2) == 0 {
+			doer, held = locks.Mutex(held[1]), held[1:]
+		}
+	}
+	return doer.Do(ctx, func(ctx context.Context) error {
+		w.add(held, weight, limit)
+		if weight == limit && len(held) == 1 {
+			w.checkFence(held[0], dibs.Fence(ctx))
+		}
+		time.Sleep(rand.N(2 * time.Millisecond))
+		w.add(held, -weight, limit)
+		return ctx.Err()
+	})
+}
+
+// checkFence counts an exclusive holder as doubled if its fence is not the largest one.
+func (w *proxyWorkload) checkFence(name string, fence uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if fence <= w.holds[name].fence {
+		w.doubled.Add(1)
+	}
+	w.holds[name].fence = fence
+}
+
+func (w *proxyWorkload) add(names []string, weight, limit int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		h := w.holds[name]
+		if h == nil {
+			h = new(holds)
+			w.holds[name] = h
+		}
+		if h.weight += weight; h.weight > limit {
+			w.doubled.Add(1)
+		}
+	}
+}
+
+// Names that a proxy may route to different servers are no multi-lock.
+func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks := dibs.New(proxied(t, redistest.NewRouter(t, redistest.ByTag, server).Addr()))
+	defer locks.Close()
+	for _, names := range [][]string{{"a", "b"}, {"{a}x", "{b}x"}, {"a", "{a}"}, {"{a}1", "{a}2", "{a"}} {
+		_, err := locks.All(names...).TryLock(t.Context())
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "hash tag") {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	lease, err := locks.All("{a}1", "{a}2", "x{a}").TryLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What needs notifications, a list of keys or one server is refused with a reason.
+func TestProxyRefusals(t *testing.T) {
+	t.Parallel()
+	request := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
+	for name, other := range map[string]redisstore.Option{
+		"Sharded": redisstore.Sharded(), "WithReplicas": redisstore.WithReplicas(1, time.Second), "Redisson": redisstore.Redisson(),
+		"Spring": redisstore.NotifySpring(), "python-redis-lock": redisstore.NotifyPythonRedisLock(),
+	} {
+		s := redisstore.New(redistest.Dial("127.0.0.1:1"), other, redisstore.Proxy(), redisstore.Prefix("lock:"))
+		if _, err := s.Acquire(t.Context(), request); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Proxy") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := s.Target(); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: target: %v", name, err)
+		}
+	}
+	s := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Proxy())
+	if _, err := s.AcquireVote(t.Context(), request, driver.Vote{}); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a vote: %v", err)
+	}
+	if _, err := s.List(t.Context(), "*"); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "each server behind it") {
+		t.Errorf("a list: %v", err)
+	}
+	if err := s.Watch(t.Context(), "c", func(e driver.Event) { t.Errorf("event %v", e) }); err == nil || t.Context().Err() != nil {
+		t.Errorf("watch returned %v", err)
+	}
+}
+
+// Behind a proxy the states of many names are read, whatever server each is on.
+func TestInspectAllBehindProxy(t *testing.T) {
+	t.Parallel()
+	routers(t, func(t *testing.T, addr string) {
+		s := proxied(t, addr)
+		locks := dibs.New(s)
+		defer locks.Close()
+		var names []string
+		for i := range 30 {
+			name := fmt.Sprintf("n%d", i)
+			names = append(names, name, name+"-free")
+			var err error
+			if i%2 == 0 {
+				_, err = locks.Mutex(name).TryLock(t.Context())
+			} else {
+				_, err = locks.Semaphore(name, 2).TryAcquire(t.Context(), 1)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		states, err := s.InspectAll(t.Context(), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, state := range states {
+			if want := 1 - i%2; state.Name != names[i] || len(state.Holders) != want {
+				t.Errorf("%q: %+v, want %d holders", names[i], state, want)
+			}
+		}
+	})
+}
