@@ -62,6 +62,9 @@ func describeHolder(h Holder) string {
 	const known = 8
 	token := []rune(h.Token)
 	text := fmt.Sprintf("%q…", string(token[:min(len(token)/2, known)]))
+	if len(token) <= 2 { // so short a value is not a secret
+		text = strconv.Quote(h.Token)
+	}
 	if h.Owner != "" {
 		text = strconv.Quote(h.Owner)
 	}

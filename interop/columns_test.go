@@ -33,9 +33,13 @@ func exclusionWithoutShared() []column {
 func (r *row) key(name string) string { return r.prefix + name }
 
 // readValue returns what a key holds. It is one step, because another client may change the
-// type of the key.
-const readValue = `if redis.call('TYPE', KEYS[1]).ok == 'hash' then return redis.call('HKEYS', KEYS[1]) end
-return redis.call('GET', KEYS[1])`
+// type of the key. The mode of a lock of dibs in Redisson's form is no holder.
+const readValue = `if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return redis.call('GET', KEYS[1]) end
+local holders = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if field ~= 'mode' then holders[#holders + 1] = field end
+end
+return holders`
 
 // value returns what the lock key holds: a string, the fields of a hash, or nil.
 func (r *row) value(t *testing.T, name string) any {

@@ -74,6 +74,7 @@ func languages() []language {
 				{name: "houbb lock-core", driver: "houbb", breaks: true},
 				{name: "Redisson", driver: "redisson", otherForm: true},
 				redissonMode,
+				fairRedissonMode,
 			},
 		},
 	}

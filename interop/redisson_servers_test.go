@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedisson starts Redisson on some servers, or skips the test without Java.
-func startRedisson(t *testing.T, url string) *external {
+// startRedisson starts a driver of Redisson on some servers, or skips the test without Java.
+func startRedisson(t *testing.T, driver, url string) *external {
 	t.Helper()
 	value := os.Getenv(selectVariable)
 	if value == "" {
@@ -35,7 +35,7 @@ func startRedisson(t *testing.T, url string) *external {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return startExternal(t, dir, append(l.run, "redisson", url)...)
+			return startExternal(t, dir, append(l.run, driver, url)...)
 		}
 	}
 	t.Skip("SKIPPED: Java is not selected, or not installed")
@@ -113,7 +113,7 @@ func acquireByTurns(t *testing.T, locks *dibs.Client, theirs *external, name str
 
 func TestRedissonOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	theirs := startRedisson(t, "cluster://"+strings.Join(cluster.Addrs(), ","))
+	theirs := startRedisson(t, "redisson", "cluster://"+strings.Join(cluster.Addrs(), ","))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	defer rdb.Close()
 	locks := redissonWith(t, rdb)
@@ -154,11 +154,36 @@ func TestRedissonOnCluster(t *testing.T) {
 	}
 }
 
+// RReadWriteLock, which takes an RLock with its name for its own, waits for a lock of dibs.
+func TestRedissonReadWriteLock(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	locks := redissonWith(t, rdb)
+	for _, driver := range []string{"redisson-read", "redisson-write"} {
+		theirs := startRedisson(t, driver, "redis://"+server.Addr())
+		lease, err := locks.Mutex("n").TryLock(t.Context())
+		mustLease(t, lease, err)
+		_, err = theirs.try(t.Context(), "n", longTTL)
+		wantHeld(t, driver, err)
+		if err := lease.Extend(t.Context(), longTTL); err != nil {
+			t.Errorf("%s: extend: %v", driver, err)
+		}
+		mustUnlock(t, lease)
+		l, err := theirs.try(t.Context(), "n", longTTL)
+		must(t, l, err)
+		if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrWrongType) {
+			t.Errorf("%s: %v, want ErrWrongType", driver, err)
+		}
+		wantUnlocked(t, driver, l)
+	}
+}
+
 // After a failover each side still finds the lock of the other, and both can acquire again.
 func TestRedissonAfterFailover(t *testing.T) {
 	const ttl = 20 * time.Second // longer than the failover
 	group := redistest.StartSentinels(t, 1, 3)
-	theirs := startRedisson(t, "sentinel://"+group.MasterName+"@"+strings.Join(group.Addrs(), ","))
+	theirs := startRedisson(t, "redisson", "sentinel://"+group.MasterName+"@"+strings.Join(group.Addrs(), ","))
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: group.MasterName, SentinelAddrs: group.Addrs()})
 	defer rdb.Close()
 	locks := redissonWith(t, rdb)

@@ -7,10 +7,11 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 )
 
-// redissonMode and nodeRedissonMode are libraries beside a store in Redisson mode: both
-// sides use the lock key of RLock.
+// redissonMode and the others are libraries beside a store in Redisson mode: both sides use
+// the lock key of RLock.
 var (
 	redissonMode     = library{name: "Redisson, dibs in its mode", driver: "redisson", redisson: true, store: inRedissonMode}
+	fairRedissonMode = library{name: "Redisson's RFairLock, dibs in its mode", driver: "redisson-fair", redisson: true, sleeps: true, store: inRedissonMode}
 	nodeRedissonMode = library{name: "node-redisson, dibs in its mode", driver: "node-redisson", redisson: true, sleeps: true, store: inRedissonMode}
 
 	inRedissonMode = []goredisstore.Option{goredisstore.Redisson()}

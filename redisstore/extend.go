@@ -47,7 +47,7 @@ func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 	}
 	byCall := make(map[call][]int)
 	for i, h := range requests {
-		if errs[i] = errors.Join(s.check(h.Name), checkToken(h.Name, h.Token)); errs[i] != nil {
+		if errs[i] = errors.Join(s.check(h.Name), s.checkToken(h.Name, h.Token)); errs[i] != nil {
 			continue
 		}
 		c := call{s.format.Route(h.Name), s.format.Renews(h)}

@@ -48,20 +48,20 @@ func (s *Store) describe(ctx context.Context, until time.Time, names []string) (
 	perName := len(keys) / len(names)
 	value.Key, value.Bare = keys[index], s.format.Prefix == ""
 	state = driver.State{Name: names[index/perName]}
-	setForeign(&state, value, index%perName != 0)
+	s.setForeign(&state, value, index%perName != 0)
 	return state, true
 }
 
 // setForeign completes a state with the description of a value. own reports whether the key
 // is one that dibs has beside a lock, where nothing else is a lock.
-func setForeign(state *driver.State, v foreign.Value, own bool) {
+func (s *Store) setForeign(state *driver.State, v foreign.Value, own bool) {
 	d := foreign.Describe(v)
 	if own {
 		d = foreign.Description{Kind: d.Kind}
 	}
 	state.Foreign = &driver.Foreign{
 		Key: v.Key, Type: v.Type, Kind: d.Kind, Remaining: v.TTL, Lock: d.Lock,
-		Removable: d.Removable(v), Advice: d.Advice(v, own), Mark: v,
+		Removable: d.Removable(v), Advice: d.Advice(v, own) + s.redissonAdvice(d), Mark: v,
 	}
 	if d.Lock {
 		state.Holders, state.Holding = d.Holders, d.Holding
@@ -78,7 +78,7 @@ func (s *Store) recogniseString(state *driver.State, now int64) {
 	if h.Weight != 0 || h.Fence != 0 || h.Reserved || foreign.IsDibs(h.Token) {
 		return
 	}
-	setForeign(state, foreign.Value{
+	s.setForeign(state, foreign.Value{
 		Key: s.format.Prefix + state.Name, Bare: s.format.Prefix == "", Type: "string", TTL: h.Remaining,
 		Size: len(h.Token), Items: []foreign.Item{{Name: h.Token}}, Now: now,
 	}, false)

@@ -42,8 +42,10 @@ func (s *settings) completeRedisson() {
 	}
 }
 
-// recogniseRedisson completes the state of a name that Redisson holds. This needs one more
-// call: without the right to it, the state has the holder all the same.
+// recogniseRedisson completes the state of a name that Redisson holds. A token that has
+// neither the form of dibs nor a fence is not of dibs. One more call reads the count, with
+// which the lock is compared before it is ended. Without the right to that call, the lock
+// cannot be ended.
 func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) driver.State {
 	if len(state.Holders) != 1 {
 		return state
@@ -53,8 +55,40 @@ func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) drive
 	}
 	if described, ok := s.describe(ctx, driver.DeadlineOf(ctx), []string{state.Name}); ok && described.Foreign.Lock {
 		state.Foreign, state.Holders = described.Foreign, described.Holders
+		return state
+	}
+	h := &state.Holders[0]
+	if foreign.IsRedissonOwner(h.Token) {
+		h.Owner = h.Token
+	}
+	state.Foreign = &driver.Foreign{
+		Key: s.format.Prefix + state.Name, Type: "hash", Kind: foreign.RLockKind, Remaining: h.Remaining, Lock: true,
+		Advice: "wait until its holder releases it or it expires; dibs could not read its count, and so cannot end it: the user needs the permissions of describe (docs/spec.md)",
 	}
 	return state
+}
+
+// redissonAdvice is what to do about a lock in Redisson's form, for a store that has the other
+// form, or "".
+func (s *Store) redissonAdvice(d foreign.Description) string {
+	const use = "goredisstore.Redisson(), or --redisson of the command"
+	switch {
+	case s.format.Redisson != nil || !d.Lock:
+	case d.Kind == foreign.RLockKind:
+		return "; to share locks with Redisson, use Redisson mode: " + use
+	case d.Kind == foreign.ModeKind:
+		return "; its program uses dibs in Redisson mode, so use it here, too: " + use
+	}
+	return ""
+}
+
+// checkRedissonToken rejects the token of a client of Redisson, as Attach may be given it. Its
+// lock has a count, which dibs would delete.
+func (s *Store) checkRedissonToken(name, token string) error {
+	if s.format.Redisson == nil || !foreign.IsRedissonOwner(token) {
+		return nil
+	}
+	return fmt.Errorf("%w: %q: the token is that of a client of Redisson, which alone can release or renew its lock", driver.ErrInvalid, name)
 }
 
 // checkRedisson rejects a request that Redisson has another form for.

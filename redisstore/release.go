@@ -49,7 +49,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 
 // release sends a release. With a queue entry it also leaves the queue.
 func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, vote *driver.Vote, entry string) (bool, error) {
-	if err := errors.Join(s.check(rel.Name), checkToken(rel.Name, rel.Token)); err != nil {
+	if err := errors.Join(s.check(rel.Name), s.checkToken(rel.Name, rel.Token)); err != nil {
 		return false, err
 	}
 	if rel.Until.IsZero() {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +85,16 @@ func (r *releases) expect(name string, c driver.AcquireRequest) {
 	channel.on, channel.token, channel.last = client.on, c.Token, time.Now()
 }
 
+// listening returns on how many channels this client listens for the release of a name.
+func (r *releases) listening(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.channels[r.format.Prefix+name] == nil {
+		return 0
+	}
+	return 1
+}
+
 // listen listens until no waiter has been first behind a foreign holder for a while, or until
 // the Watch of the client that began it ends.
 func (r *releases) listen(ctx context.Context, key string, channel *releaseChannel) {
@@ -124,7 +135,12 @@ func (r *releases) receive(ctx context.Context, key string, channel *releaseChan
 		on(driver.Event{Kind: driver.EventRetry, Token: token})
 	}
 	if r.format.Redisson != nil {
-		_ = conn.Listen(ctx, foreign.RedissonChannel(key), r.format.Sharded, func(string) { retry() })
+		on := func(string) { retry() }
+		err := conn.Listen(ctx, foreign.RedissonChannel(key), r.format.Sharded, on)
+		var refusal redisconn.ServerError
+		if r.format.Sharded && errors.As(err, &refusal) { // a cluster before Redis 7
+			_ = conn.Listen(ctx, foreign.RedissonChannel(key), false, on)
+		}
 		return
 	}
 	prefix, ok := r.events.prefix(ctx, r.conn)

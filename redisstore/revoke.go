@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/internal/pipeline"
@@ -13,7 +14,7 @@ func (s *Store) Revoke(ctx context.Context, q driver.RevokeRequest) (bool, error
 	if err := s.check(q.Name); err != nil {
 		return false, err
 	}
-	if err := driver.CheckRevoke(q); err != nil {
+	if err := errors.Join(driver.CheckRevoke(q), s.checkRedissonToken(q.Name, q.Token)); err != nil {
 		return false, err
 	}
 	r := s.requests.Get()

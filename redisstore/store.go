@@ -137,14 +137,14 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 	if err := s.checkTags(c); err != nil {
 		return err
 	}
-	return checkToken(c.Name, c.Token)
+	return s.checkToken(c.Name, c.Token)
 }
 
-func checkToken(name, token string) error {
+func (s *Store) checkToken(name, token string) error {
 	if strings.HasPrefix(token, wire.SharedMark) {
 		return fmt.Errorf("%w: %q: token %q begins with the mark of a shared lock", driver.ErrInvalid, name, token)
 	}
-	return nil
+	return s.checkRedissonToken(name, token)
 }
 
 // check validates the settings of the store, and a name.

@@ -7,7 +7,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// NotifyWanted implements driver.Store.
+// NotifyWanted implements driver.Store. In Redisson mode it also finds the clients of Redisson
+// that wait already. No event follows for those that come later.
 func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool, error) {
 	if err := s.check(w.Name); err != nil {
 		return false, err
@@ -16,7 +17,7 @@ func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool,
 		return false, err
 	}
 	r := s.requests.Get()
-	s.format.Wanted(&r.Request, w)
+	s.format.Wanted(&r.Request, w, s.releases.listening(w.Name))
 	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
 		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "notify wanted", []string{w.Name}, reply.Err)

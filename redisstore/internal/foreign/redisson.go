@@ -46,7 +46,19 @@ var redissonOwner = regexp.MustCompile(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-f
 // count is how often an owner has acquired its lock.
 var count = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
 
-const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock
+const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock; dibsMode in one of dibs
+
+// dibsMode is the mode of a lock of dibs in Redisson's form: see redisson.lua.
+const dibsMode = "dibs"
+
+// IsRedissonOwner reports whether a token has the form of an owner of a lock of Redisson.
+func IsRedissonOwner(token string) bool { return redissonOwner.MatchString(token) }
+
+// The Kinds of the locks that a store in Redisson mode shares: of Redisson, and of dibs.
+const (
+	RLockKind = "Redisson RLock"
+	ModeKind  = "mutex (redisson)"
+)
 
 func describeHash(v Value) Description {
 	mode, owners := "", []Item(nil)
@@ -57,20 +69,20 @@ func describeHash(v Value) Description {
 		}
 		owners = append(owners, i)
 	}
-	held := all(owners, func(i Item) bool { return redissonOwner.MatchString(i.Name) && count.MatchString(i.Value) })
+	held := all(owners, func(i Item) bool { return IsRedissonOwner(i.Name) && count.MatchString(i.Value) })
 	switch {
 	case held && (mode == "read" || mode == "write"):
 		return redissonReadWrite(v, mode, owners)
 	case held && mode == "" && v.Size == 1 && !strings.HasSuffix(owners[0].Name, ":write"):
 		return Description{
-			Kind: "Redisson RLock", Lock: true, Unique: true, Holders: exclusive(owners[0].Name, owners[0].Name, v), Holding: 1,
+			Kind: RLockKind, Lock: true, Unique: true, Holders: exclusive(owners[0].Name, owners[0].Name, v), Holding: 1,
 			Release: Rule{
 				Channel: RedissonChannel(v.Key), Message: "0",
 				Queue: redissonKey("redisson_lock_queue", v.Key),
 			},
 		}
-	case mode == "" && v.Size == 1 && isDibsToken(v.Items[0].Name) && count.MatchString(v.Items[0].Value):
-		return Description{Kind: "mutex (redisson)", Lock: true, Unique: true, Holders: exclusive(v.Items[0].Name, "", v), Holding: 1}
+	case mode == dibsMode && v.Size == 2 && len(owners) == 1 && owners[0].Value == "1":
+		return Description{Kind: ModeKind, Lock: true, Unique: true, Holders: exclusive(owners[0].Name, "", v), Holding: 1}
 	}
 	return data(v)
 }

@@ -200,10 +200,14 @@ func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
 	r.add(f.check(), strconv.FormatUint(q.Fence, 10), q.Reason, q.Token)
 }
 
-// Wanted encodes a request to be notified of the next waiter.
-func (f Format) Wanted(r *Request, w driver.WantedRequest) {
+// Wanted encodes a request to be notified of the next waiter. In Redisson mode, listening is
+// how many subscribers of Redisson's channel are this client's.
+func (f Format) Wanted(r *Request, w driver.WantedRequest, listening int) {
 	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
+	if f.Redisson != nil {
+		r.add(strconv.Itoa(listening))
+	}
 }
 
 // Inspect encodes a query of the states of some names, all in one slot, with at most this

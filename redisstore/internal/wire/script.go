@@ -67,11 +67,7 @@ const redissonLine = "--#redisson "
 
 // adapt makes the text of a script one for Redisson.
 func (m Redisson) adapt(text string) string {
-	publish := "PUBLISH"
-	if m.Sharded {
-		publish = "SPUBLISH"
-	}
-	settings := strings.NewReplacer("PUBLISH_COMMAND", publish, "FENCED", strconv.FormatBool(m.Fenced))
+	settings := strings.NewReplacer("SHARDED", strconv.FormatBool(m.Sharded), "FENCED", strconv.FormatBool(m.Fenced))
 	return settings.Replace(withIncludes("redisson")) + strings.ReplaceAll(text, redissonLine, "")
 }
 

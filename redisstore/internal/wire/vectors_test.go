@@ -63,7 +63,7 @@ func vectors() string {
 			f.Revoke(r, driver.RevokeRequest{Name: "order:42", Fence: lease.Fence, Reason: "maintenance"})
 		}},
 		{"wanted", func(r *Request) {
-			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
+			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client}, 0)
 		}},
 		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},
 		{"describe", func(r *Request) { f.Describe(r, []string{"order:42"}) }},

@@ -42,13 +42,15 @@ local function expires_as_described()
   return math.abs(math.floor(now / 1000) + ttl - tonumber(ARGV[3])) <= 2
 end
 
--- notify publishes on a channel, as the other library would. Older servers have no
--- SPUBLISH.
+-- notify publishes on a channel, as the other library would. On a cluster its clients may
+-- listen in either way: see redisson.lua. Older servers have no SPUBLISH.
 local function notify(channel)
-  if ARGV[4] == '' then return 0 end
-  local count = redis.pcall(ARGV[4], channel, ARGV[6])
-  if type(count) == 'table' and ARGV[4] == 'SPUBLISH' then count = redis.pcall('PUBLISH', channel, ARGV[6]) end
-  return type(count) == 'number' and count or 0
+  local count = 0
+  for _, command in ipairs({ 'PUBLISH', ARGV[4] == 'SPUBLISH' and 'SPUBLISH' or nil }) do
+    local received = ARGV[4] ~= '' and redis.pcall(command, channel, ARGV[6])
+    if type(received) == 'number' then count = count + received end
+  end
+  return count
 end
 
 -- notify_first notifies the first waiter in the other library's queue, on a channel of its

@@ -1,5 +1,7 @@
 package interop;
 
+import static java.util.Map.entry;
+
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.Map;
@@ -10,20 +12,24 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.redisson.api.RedissonClient;
 import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
 
 /** Drives one Java library by the protocol of ../README.md. Its parameters: LIBRARY REDIS_URL. */
 public final class Driver {
-    private static final Map<String, Function<Server, Library>> LIBRARIES = Map.of(
-            "redisson", RedissonLibrary::new,
-            "spring-spin", server -> new SpringIntegrationLibrary(server, RedisLockType.SPIN_LOCK),
-            "spring-pubsub", server -> new SpringIntegrationLibrary(server, RedisLockType.PUB_SUB_LOCK),
-            "spring-template", SpringTemplateLibrary::new,
-            "jedis", JedisLibrary::new,
-            "shedlock", server -> new ShedLockLibrary(server, false),
-            "shedlock-safe", server -> new ShedLockLibrary(server, true),
-            "lock4j", Lock4jLibrary::new,
-            "houbb", HoubbLibrary::new);
+    private static final Map<String, Function<Server, Library>> LIBRARIES = Map.ofEntries(
+            entry("redisson", server -> new RedissonLibrary(server, RedissonClient::getLock)),
+            entry("redisson-fair", server -> new RedissonLibrary(server, RedissonClient::getFairLock)),
+            entry("redisson-read", server -> new RedissonLibrary(server, (client, name) -> client.getReadWriteLock(name).readLock())),
+            entry("redisson-write", server -> new RedissonLibrary(server, (client, name) -> client.getReadWriteLock(name).writeLock())),
+            entry("spring-spin", server -> new SpringIntegrationLibrary(server, RedisLockType.SPIN_LOCK)),
+            entry("spring-pubsub", server -> new SpringIntegrationLibrary(server, RedisLockType.PUB_SUB_LOCK)),
+            entry("spring-template", SpringTemplateLibrary::new),
+            entry("jedis", JedisLibrary::new),
+            entry("shedlock", server -> new ShedLockLibrary(server, false)),
+            entry("shedlock-safe", server -> new ShedLockLibrary(server, true)),
+            entry("lock4j", Lock4jLibrary::new),
+            entry("houbb", HoubbLibrary::new));
 
     private final Library library;
     private final Hammer hammer;

@@ -1,19 +1,22 @@
 package interop;
 
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * RLock of Redisson. The lock key is the name, and a hash. Setting: watchdog, the milliseconds
+ * A kind of RLock of Redisson. The lock key is the name, and a hash. Setting: watchdog, the milliseconds
  * that a renewed lock survives a crash.
  */
 final class RedissonLibrary implements Library {
     private final RedissonClient client;
+    private final BiFunction<RedissonClient, String, RLock> kind;
 
-    RedissonLibrary(Server server) {
+    RedissonLibrary(Server server, BiFunction<RedissonClient, String, RLock> kind) {
+        this.kind = kind;
         Config config = new Config();
         config.setLockWatchdogTimeout(server.setting("watchdog", config.getLockWatchdogTimeout()));
         switch (server.scheme()) {
@@ -40,12 +43,12 @@ final class RedissonLibrary implements Library {
 
     @Override
     public Lock.Outcome force(String name) {
-        return Lock.held(client.getLock(name).forceUnlock());
+        return Lock.held(kind.apply(client, name).forceUnlock());
     }
 
     @Override
     public Lock lock(String name, long ttlMs) {
-        RLock lock = client.getLock(name);
+        RLock lock = kind.apply(client, name);
         long leaseMs = ttlMs == 0 ? -1 : ttlMs; // -1: the watch dog renews it
         return new Lock() {
             @Override

@@ -1,0 +1,357 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+)
+
+const (
+	redissonChannel = "redisson_lock__channel:{n}"
+	fairWaiter      = redissonClient + ":28"
+	fairChannel     = redissonChannel + ":" + fairWaiter
+)
+
+// waitAsFair makes a thread of Redisson wait for an RFairLock on n, until its own time-out. Redisson
+// writes the same, and then subscribes to a channel of the thread.
+func waitAsFair(t *testing.T, server *redistest.Server, thread string, left time.Duration) {
+	t.Helper()
+	until := strconv.FormatInt(time.Now().Add(left).UnixMilli(), 10)
+	server.MustCmd(t, "RPUSH", "redisson_lock_queue:{n}", thread)
+	server.MustCmd(t, "ZADD", "redisson_lock_timeout:{n}", until, thread)
+}
+
+// endings are the ways in which dibs ends a lease on n.
+var endings = map[string]func(*testing.T, *testClient, driver.AcquireRequest){
+	"release": func(t *testing.T, p *testClient, held driver.AcquireRequest) { p.mustRelease(held, 0) },
+	"cancel": func(t *testing.T, p *testClient, held driver.AcquireRequest) {
+		if err := p.s.Cancel(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"revoke": func(t *testing.T, p *testClient, held driver.AcquireRequest) {
+		if done, err := p.s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: held.Token}); !done || err != nil {
+			t.Fatal(done, err)
+		}
+	},
+	"reserve": func(t *testing.T, p *testClient, held driver.AcquireRequest) {
+		rel := driver.ReleaseRequest{Name: "n", Token: held.Token, Reserve: 100 * time.Millisecond, Until: time.Now().Add(generous)}
+		if done, err := p.s.Release(t.Context(), rel); !done || err != nil {
+			t.Fatal(done, err)
+		}
+	},
+}
+
+// Each way in which dibs ends or shortens a lock notifies the waiters of Redisson, on the
+// channel that each kind of them has.
+func TestRedissonWaitersAreNotified(t *testing.T) {
+	t.Parallel()
+	for how, end := range endings {
+		for kind, channel := range map[string]string{"RLock": redissonChannel, "RFairLock": fairChannel} {
+			t.Run(how+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t)
+				p := newClient(t, open(t, server, redisstore.Redisson()))
+				held := p.request("n")
+				p.mustAcquire(held)
+				if kind == "RFairLock" {
+					waitAsFair(t, server, fairWaiter, time.Minute)
+				}
+				received := messages(t, server, channel)
+				end(t, p, held)
+				if m := receive(t, received); m != "0" {
+					t.Errorf("message %q, want 0", m)
+				}
+			})
+		}
+	}
+}
+
+// A fair waiter whose time is over may be dead: the next one is notified, too. That one
+// removes the others, as Redisson does it, and dibs changes nothing.
+func TestDeadFairWaiterHidesNobody(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Redisson()))
+	held := p.request("n")
+	p.mustAcquire(held)
+	waitAsFair(t, server, redissonClient+":7", -time.Second)
+	waitAsFair(t, server, fairWaiter, time.Minute)
+	waitAsFair(t, server, redissonClient+":29", 2*time.Minute)
+	alive, behind := messages(t, server, fairChannel), messages(t, server, redissonChannel+":"+redissonClient+":29")
+	p.mustRelease(held, 0)
+	if m := receive(t, alive); m != "0" {
+		t.Errorf("message %q, want 0", m)
+	}
+	server.MustCmd(t, "PUBLISH", redissonChannel+":"+redissonClient+":29", "marker")
+	if m := receive(t, behind); m != "marker" { // it cannot acquire the lock, and would try again and again
+		t.Errorf("the waiter behind the first live one got %q", m)
+	}
+	if n := server.MustCmd(t, "LLEN", "redisson_lock_queue:{n}"); n != int64(3) {
+		t.Errorf("the queue of Redisson has %v elements", n)
+	}
+}
+
+// While a client of Redisson waits, also only for an RFairLock, a release leaves the name
+// free for it, though waiters of dibs are queued.
+func TestReleaseLeavesGapForRedisson(t *testing.T) {
+	t.Parallel()
+	for what, channel := range map[string]string{"RLock": redissonChannel, "RFairLock": fairChannel} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := watchingClient(t, open(t, server, redisstore.Redisson()))
+			held, next := p.request("n"), p.request("n")
+			p.mustAcquire(held)
+			if what == "RFairLock" {
+				waitAsFair(t, server, fairWaiter, time.Minute)
+			}
+			received := messages(t, server, channel)
+			p.mustWait(next)
+			p.mustRelease(held, 0)
+			if m := receive(t, received); m != "0" {
+				t.Errorf("message %q, want 0", m)
+			}
+			if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != next.Token {
+				t.Errorf("event %+v, want no hand-off: the waiter of dibs retries", e)
+			}
+		})
+	}
+}
+
+// A fair waiter that is not connected any more costs no gap: its channel has no subscriber.
+func TestDeadFairWaiterGetsNoGap(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := watchingClient(t, open(t, server, redisstore.Redisson()))
+	held, next := p.request("n"), p.request("n")
+	p.mustAcquire(held)
+	waitAsFair(t, server, fairWaiter, time.Minute)
+	p.mustWait(next)
+	p.mustRelease(held, 0)
+	p.wantGrant(next)
+}
+
+// On a cluster older versions of Redisson subscribe to channels that are not sharded, at the
+// server that has the slot. They are notified, too, and only if they are there: such a
+// message goes to all servers.
+func TestRedissonWaitersOnCluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartClusterNode(t)
+	p := watchingClient(t, open(t, server, redisstore.Sharded(), redisstore.Redisson()))
+	server.MustCmd(t, "CONFIG", "RESETSTAT")
+	held := p.request("n")
+	p.mustAcquire(held)
+	p.mustRelease(held, 0)
+	if n := commandCalls(t, server, "publish"); n != 0 {
+		t.Errorf("%d messages to all servers, though nobody listens", n)
+	}
+	waitAsFair(t, server, fairWaiter, time.Minute)
+	for _, channel := range []string{redissonChannel, fairChannel} {
+		p.mustAcquire(held)
+		plain, sharded := messages(t, server, channel), shardedSubscriber(t, server, channel)
+		next := p.request("n")
+		p.mustWait(next)
+		p.mustRelease(held, 0)
+		if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != next.Token {
+			t.Errorf("event %+v, want a gap", e)
+		}
+		if m := receive(t, plain); m != "0" {
+			t.Errorf("message %q, want 0", m)
+		}
+		if text := sharded(); !strings.HasSuffix(text, "$1\r\n0\r\n") {
+			t.Errorf("sharded message %q, want 0", text)
+		}
+		server.MustCmd(t, "DEL", "{n}"+queue, "{n}"+meta)
+	}
+}
+
+// A holder that asks is told of clients of Redisson that wait.
+func TestWantedSeesRedisson(t *testing.T) {
+	t.Parallel()
+	for what, channel := range map[string]string{"nobody": "", "RLock": redissonChannel, "RFairLock": fairChannel} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := newClient(t, open(t, server, redisstore.Redisson()))
+			held := p.request("n")
+			p.mustAcquire(held)
+			waitAsFair(t, server, fairWaiter, time.Minute) // dead, unless it is connected
+			if channel != "" {
+				messages(t, server, channel)
+			}
+			wanted, err := p.s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: held.Token, Client: held.Client})
+			if wanted != (channel != "") || err != nil {
+				t.Errorf("wanted %v, %v", wanted, err)
+			}
+		})
+	}
+}
+
+// acquireReadLock and acquireWriteLock are the scripts of RReadWriteLock in Redisson 4.7.
+const (
+	acquireReadLock = `local mode = redis.call('hget', KEYS[1], 'mode')
+if mode == false then
+  redis.call('hset', KEYS[1], 'mode', 'read')
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  redis.call('set', KEYS[2] .. ':1', 1)
+  redis.call('pexpire', KEYS[2] .. ':1', ARGV[1])
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return nil
+end
+if mode == 'read' or mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]) == 1 then
+  local ind = redis.call('hincrby', KEYS[1], ARGV[2], 1)
+  local key = KEYS[2] .. ':' .. ind
+  redis.call('set', key, 1)
+  redis.call('pexpire', key, ARGV[1])
+  local remainTime = redis.call('pttl', KEYS[1])
+  redis.call('pexpire', KEYS[1], math.max(remainTime, ARGV[1]))
+  return nil
+end
+return redis.call('pttl', KEYS[1])`
+	acquireWriteLock = `local mode = redis.call('hget', KEYS[1], 'mode')
+if mode == false then
+  redis.call('hset', KEYS[1], 'mode', 'write')
+  redis.call('hset', KEYS[1], ARGV[2], 1)
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return nil
+end
+if mode == 'write' then
+  if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+    redis.call('hincrby', KEYS[1], ARGV[2], 1)
+    local currentExpire = redis.call('pttl', KEYS[1])
+    redis.call('pexpire', KEYS[1], currentExpire + ARGV[1])
+    return nil
+  end
+end
+return redis.call('pttl', KEYS[1])`
+)
+
+// RReadWriteLock waits for a lock of dibs. It takes any other hash for its own lock, also
+// that of an RLock.
+func TestRedissonReadWriteLockIsKeptOut(t *testing.T) {
+	t.Parallel()
+	for what, script := range map[string]string{"reader": acquireReadLock, "writer": acquireWriteLock} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := newClient(t, open(t, server, redisstore.Redisson()))
+			enter := func() any {
+				return server.MustCmd(t, "EVAL", script, "2", "n", "{n}:"+redissonHolder+":rwlock_timeout", "30000", redissonHolder, redissonHolder+":write")
+			}
+			held := p.request("n")
+			p.mustAcquire(held)
+			if left, _ := enter().(int64); left <= 0 {
+				t.Errorf("it has entered a lock of dibs: %v", left)
+			}
+			if err := p.extend(held)[0]; err != nil {
+				t.Errorf("extend: %v", err)
+			}
+			p.mustRelease(held, 0)
+			if left := enter(); left != nil {
+				t.Fatalf("the name is not free: %v", left)
+			}
+			err := p.try(held, false)
+			wantIs(t, "acquire", err, driver.ErrWrongType)
+			if !strings.Contains(fmt.Sprint(err), "Redisson") {
+				t.Errorf("%v, want that it names Redisson", err)
+			}
+		})
+	}
+}
+
+// The token of a client of Redisson cannot end, extend or share its lock: that has a count.
+func TestTokenOfRedissonIsRejected(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Redisson()))
+	lockByRedisson(t, server, "n")
+	server.MustCmd(t, "HINCRBY", "n", redissonHolder, "1")
+	theirs := p.request("n")
+	theirs.Token = redissonHolder
+	ctx := t.Context()
+	for verb, run := range map[string]func() error{
+		"acquire": func() error { _, err := p.s.Acquire(ctx, theirs); return err },
+		"cancel":  func() error { return p.s.Cancel(ctx, theirs) },
+		"release": func() error { _, err := p.release(theirs); return err },
+		"extend":  func() error { return p.extend(theirs)[0] },
+		"revoke": func() error {
+			_, err := p.s.Revoke(ctx, driver.RevokeRequest{Name: "n", Token: theirs.Token})
+			return err
+		},
+	} {
+		wantIs(t, verb, run(), driver.ErrInvalid)
+	}
+	if count := server.MustCmd(t, "HGET", "n", redissonHolder); count != "2" {
+		t.Errorf("the count is %v", count)
+	}
+}
+
+// redissonRights are the permissions that docs/spec.md requires for locking in Redisson mode.
+var redissonRights = strings.Fields("resetkeys resetchannels ~n ~{n}:dibs:* ~dibs:fence:* &dibs:c:* nocommands" +
+	" +eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire" +
+	" +zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin +hget +hset +hdel +hexists +publish +pubsub|numsub +scan" +
+	" +hlen +hgetall +lrange ~redisson_lock_queue:* ~redisson_lock_timeout:* &redisson_lock__channel:*")
+
+// With no more than the permissions for locking, a lock of Redisson is foreign, and is not
+// ended, because its count cannot be compared.
+func TestRedissonLockIsForeignWithLeastPermissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	lockByRedisson(t, server, "n")
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, redissonRights...)...)
+	p := newClient(t, open(t, server, redisstore.Redisson()))
+	state := p.inspect("n")
+	f := state.Foreign
+	if f == nil || !f.Lock || f.Removable || f.Kind != "Redisson RLock" || f.Key != "n" || !strings.Contains(f.Advice, "permissions") {
+		t.Fatalf("%+v, want a foreign lock that dibs does not end", f)
+	}
+	if len(state.Holders) != 1 || state.Holders[0].Owner != redissonHolder {
+		t.Errorf("held by %+v", state.Holders)
+	}
+	_, err := p.s.(driver.ForeignRevoker).RevokeForeign(t.Context(), "n", *f)
+	wantIs(t, "revoke", err, driver.ErrInvalid)
+}
+
+// The permissions for locking are enough to notify the waiters of Redisson.
+func TestRedissonWaitersWithLeastPermissions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	waitAsFair(t, server, fairWaiter, time.Minute)
+	received := messages(t, server, fairChannel)
+	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, redissonRights...)...)
+	p := newClient(t, open(t, server, redisstore.Redisson()))
+	held := p.request("n")
+	p.mustAcquire(held)
+	p.mustRelease(held, 0)
+	if m := receive(t, received); m != "0" {
+		t.Errorf("message %q, want 0", m)
+	}
+}
+
+// The error names the mode in which both sides share the lock.
+func TestErrorOfRedissonLockNamesTheMode(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	plain, mode := newClient(t, open(t, server, redisstore.Prefix(""))), newClient(t, open(t, server, redisstore.Redisson()))
+	lockByRedisson(t, server, "theirs")
+	mode.mustAcquire(mode.request("ours"))
+	for _, name := range []string{"theirs", "ours"} {
+		err := plain.try(plain.request(name), false)
+		wantIs(t, "acquire", err, driver.ErrWrongType)
+		for _, want := range []string{"goredisstore.Redisson()", "--redisson"} {
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+	if state := mode.inspect("theirs"); strings.Contains(state.Foreign.Advice, "goredisstore") {
+		t.Errorf("in Redisson mode: %q", state.Foreign.Advice)
+	}
+}
