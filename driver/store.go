@@ -48,6 +48,14 @@ func DeadlineOf(ctx context.Context) time.Time {
 // A Store is where locks live. Every store passes the conformance suite, package
 // storetest.
 //
+// One clock decides for all clients when a lease, a reservation or a queue entry ends: that
+// of the server or, for a file, that of the machine. The clocks of the processes that use a
+// store may differ by hours, so none of them decides for another process. A time in a
+// request, Until, is of the clock of its sender, and the store translates it.
+//
+// A request may be executed although its reply is lost, and is sent again then. The second
+// execution has the result of one: it grants, queues and releases nothing more.
+//
 // Contention is a reply; an error is a failure of the store. A store returns
 // ErrUnavailable (outcome unknown, or rejected: see [UnavailableError]), ErrWrongType or
 // ErrInvalid, and never ErrBusy. All methods are safe for concurrent use, and return soon

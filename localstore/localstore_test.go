@@ -14,6 +14,11 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
 }
 
+func TestClocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, path) })
+}
+
 func open(t *testing.T, path string) *localstore.Store {
 	t.Helper()
 	s, err := localstore.Open(path)

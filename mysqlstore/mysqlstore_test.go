@@ -21,6 +21,15 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
 }
 
+func TestClocks(t *testing.T) {
+	dsn := sharedServer(t).DSN("mysql")
+	prefix := mysqlstore.Prefix("dibs clocks ")
+	if err := mysqlstore.New(newDB(t, dsn), prefix).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.RunClocks(t, func(t *testing.T) driver.Store { return mysqlstore.New(newDB(t, dsn), prefix) })
+}
+
 var (
 	serverOnce sync.Once
 	server     *mysqltest.Server

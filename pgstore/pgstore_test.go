@@ -20,6 +20,14 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
 }
 
+func TestClocks(t *testing.T) {
+	url, schema := sharedServer(t).URL(), pgstore.Schema("test clocks")
+	if err := pgstore.New(newPool(t, url), schema).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.RunClocks(t, func(t *testing.T) driver.Store { return pgstore.New(newPool(t, url), schema) })
+}
+
 var (
 	serverOnce sync.Once
 	server     *pgtest.Server

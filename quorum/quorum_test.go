@@ -39,7 +39,7 @@ func newQuorum(t *testing.T, c quorum.Config, nodes ...driver.Voter) *quorum.Sto
 
 func TestStore(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 5} {
-		for _, c := range storetest.Cases() {
+		for _, c := range append(storetest.Cases(), storetest.LostReplyCases()...) {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := newNodes(n)

@@ -57,6 +57,7 @@ func runSuite(t *testing.T, server *redistest.Server, options ...redisstore.Opti
 			prefix := fmt.Sprintf("%d:", stores.Add(1))
 			return open(t, server, append(options, redisstore.Prefix(prefix))...)
 		})
+		storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, server, options...) })
 	})
 	close(over)
 	watch.Wait()

@@ -7,7 +7,8 @@
 //	}
 //
 // Use RunInBubble for a store whose only clock is that of this process: it runs faster,
-// and time is exact.
+// and time is exact. Use RunClocks, too, for a store that several processes use: it opens
+// the store twice, with clocks that differ.
 package storetest
 
 import (
@@ -34,16 +35,20 @@ type Case struct {
 }
 
 // Run runs all cases in parallel, each on a store of its own.
-func Run(t *testing.T, open func(t *testing.T) driver.Store) { run(t, Cases(), open) }
+func Run(t *testing.T, open func(t *testing.T) driver.Store) {
+	run(t, append(Cases(), LostReplyCases()...), open)
+}
 
 // RunInBubble runs all cases, each in a testing/synctest bubble.
-func RunInBubble(t *testing.T, open func(t *testing.T) driver.Store) { runInBubble(t, Cases(), open) }
+func RunInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
+	runInBubble(t, append(Cases(), LostReplyCases()...), open)
+}
 
 func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			logRequirement(t, c)
+			logRequirement(t, c.Requirement)
 			c.Run(t, open(t))
 		})
 	}
@@ -59,10 +64,10 @@ func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Stor
 	run(t, cases, func(*testing.T) driver.Store { return nil })
 }
 
-func logRequirement(t *testing.T, c Case) {
+func logRequirement(t *testing.T, requirement string) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("requirement: %s", c.Requirement)
+			t.Logf("requirement: %s", requirement)
 		}
 	})
 }

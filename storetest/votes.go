@@ -27,12 +27,12 @@ func VoteCases() []Case {
 
 // RunVotes runs VoteCases in parallel, each on a store of its own.
 func RunVotes(t *testing.T, open func(t *testing.T) driver.Voter) {
-	run(t, VoteCases(), func(t *testing.T) driver.Store { return open(t) })
+	run(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
 }
 
 // RunVotesInBubble runs VoteCases, each in a testing/synctest bubble.
 func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Voter) {
-	runInBubble(t, VoteCases(), func(t *testing.T) driver.Store { return open(t) })
+	runInBubble(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
 }
 
 // newVoteRequest returns a new request with a vote. Its fence is far ahead of every clock.

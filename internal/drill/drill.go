@@ -41,6 +41,7 @@ func (o Opener) Store(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
 		conformance(t, func(options ...redisstore.Option) *redisstore.Store { return o.Single(t, server.Addr(), options...) })
+		storetest.RunClocks(t, func(t *testing.T) driver.Store { return o.Single(t, server.Addr()) })
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()

@@ -1,0 +1,80 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// A ClockConn is a Conn to a server whose time a test sets. Scripts see the server's clock
+// with an offset: Step changes the offset alone, as when an administrator sets the clock.
+// Pass also shortens the TTL of each key, so that time passes without waiting. Other users
+// of the server see its real time.
+type ClockConn struct {
+	*Conn
+
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+// DialClock returns a ClockConn to a host:port, which is closed with the test.
+func DialClock(t testing.TB, addr string) *ClockConn {
+	c := &ClockConn{Conn: Dial(addr)}
+	t.Cleanup(c.Conn.Close)
+	return c
+}
+
+// Step sets the clock forward, or back if d is negative. TTLs go on.
+func (c *ClockConn) Step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// passScript shortens the TTL of all keys. A TTL of 0 would delete the key, and so would this.
+const passScript = `for _, key in ipairs(redis.call('KEYS', '*')) do
+  local left = redis.call('PTTL', key)
+  if left >= 0 then redis.call('PEXPIRE', key, left - ARGV[1]) end
+end`
+
+// Pass lets time pass for the server.
+func (c *ClockConn) Pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	if _, err := c.Call(t.Context(), "EVAL", passScript, "0", fmt.Sprint(d.Milliseconds())); err != nil {
+		t.Fatal(err)
+	}
+	c.Step(d)
+}
+
+// readsClock is how the scripts of dibs read the clock.
+var readsClock = regexp.MustCompile(`\b(redis\.)?call\('TIME'\)`)
+
+// clockFunction replaces TIME.
+const clockFunction = `local function clock_with_offset()
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2] + %d
+  local seconds = math.floor(now / 1000000)
+  return { string.format('%%.0f', seconds), string.format('%%.0f', now - seconds * 1000000) }
+end
+`
+
+// Do implements redisconn.Conn.
+func (c *ClockConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	c.mu.Lock()
+	ahead := c.ahead.Microseconds()
+	c.mu.Unlock()
+	changed := make([]redisconn.Cmd, len(cmds))
+	for i, cmd := range cmds {
+		if cmd.Script != nil {
+			text := fmt.Sprintf(clockFunction, ahead) + readsClock.ReplaceAllString(cmd.Script.Text, "clock_with_offset()")
+			cmd.Script, cmd.Whole = &redisconn.Script{Text: text}, true
+		}
+		changed[i] = cmd
+	}
+	c.Conn.Do(ctx, until, changed, replies)
+}

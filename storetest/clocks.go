@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// The cases of clocks: two processes whose clocks differ use the same locks. One is the test
+// itself. The other one, which is far behind, is a testing/synctest bubble: there, each clock
+// that Go offers begins with the year 2000, and stands still during I/O. So a store needs no
+// way to set its clock.
+
+// A ClockCase checks one requirement of stores that several processes use. Its names are its
+// own.
+type ClockCase struct {
+	Name        string
+	Requirement string
+	Run         func(t *testing.T, open func(t *testing.T) driver.Store)
+}
+
+// RunClocks runs ClockCases in parallel. It is for stores that several processes use. Each
+// call of open returns another handle to the same locks, as another process has, with
+// connections of its own. Some calls come from a testing/synctest bubble: what the handle
+// uses must be made by that call, and be closed with its t.
+func RunClocks(t *testing.T, open func(t *testing.T) driver.Store) {
+	for _, c := range ClockCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			logRequirement(t, c.Requirement)
+			c.Run(t, open)
+		})
+	}
+}
+
+// ClockCases returns all cases with two clocks.
+func ClockCases() []ClockCase {
+	return []ClockCase{
+		{"clock behind", "a lease of a process whose clock is behind excludes others for its TTL, not longer", clockBehind},
+		{"clock ahead", "a lease of a process whose clock is ahead excludes others for its TTL, not longer", clockAhead},
+		{"clock of a renewal", "a lease that a process whose clock is behind extends is extended for the others", clockOfRenewal},
+		{"clock of a waiter", "a waiter whose clock is behind keeps its place, and is served", clockOfWaiter},
+		{"clock of a resize", "a reader whose clock is behind keeps a writer out, and can become one", clockOfResize},
+		{"clocks and fences", "fences grow, whatever the clocks of the holders", clocksAndFences},
+	}
+}
+
+// slowly calls f with a client of another process, whose clock is far behind.
+func slowly(t *testing.T, open func(t *testing.T) driver.Store, f func(p *testClient)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newSilentClient(t, open(t))) })
+}
+
+func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	try := fast.newTry("clock behind")
+	slowly(t, open, func(slow *testClient) { slow.mustAcquire(slow.newRequest("clock behind")) })
+	if a := fast.acquire(try); a.Held || a.Remaining > time.Minute {
+		t.Fatalf("%+v, while a process whose clock is behind has a lease of a minute", a)
+	}
+	short := fast.newTry("clock behind, short")
+	var due time.Time
+	slowly(t, open, func(slow *testClient) {
+		c := slow.newRequest(short.Name)
+		c.TTL = ttl
+		slow.mustAcquire(c)
+	})
+	due = time.Now().Add(ttl)
+	fast.acquireBy(short, due)
+}
+
+func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	c := fast.newRequest("clock ahead")
+	fast.mustAcquire(c)
+	slowly(t, open, func(slow *testClient) {
+		if a := slow.acquire(slow.newTry(c.Name)); a.Held || a.Remaining > time.Minute {
+			t.Errorf("%+v, while a process whose clock is ahead has a lease of a minute", a)
+		}
+	})
+	c = fast.newRequest("clock ahead, short")
+	c.TTL = ttl
+	fast.mustAcquire(c)
+	time.Sleep(ttl + ttl/4)
+	slowly(t, open, func(slow *testClient) {
+		if a := slow.acquire(slow.newTry(c.Name)); !a.Held {
+			t.Errorf("%+v, after the lease of a process whose clock is ahead has ended", a)
+		}
+	})
+}
+
+func clockOfRenewal(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	c := fast.newRequest("clock of a renewal")
+	c.TTL = longTTL
+	fast.mustAcquire(c)
+	slowly(t, open, func(slow *testClient) {
+		if err := slow.extend(c, time.Minute); err != nil {
+			t.Errorf("extend by a process whose clock is behind: %v", err)
+		}
+	})
+	if a := fast.acquire(fast.newTry(c.Name)); a.Held || a.Remaining < time.Minute/2 {
+		t.Errorf("%+v, want the minute that a process whose clock is behind has extended", a)
+	}
+}
+
+// longTTL is much longer than a busy machine needs for a step.
+const longTTL = 20 * time.Second
+
+func clockOfWaiter(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	c := fast.newRequest("clock of a waiter")
+	fence := fast.mustAcquire(c).Fence
+	var waits driver.AcquireRequest
+	slowly(t, open, func(slow *testClient) {
+		waits = slow.newRequest(c.Name)
+		slow.mustQueue(waits, 1)
+	})
+	if a := fast.acquire(fast.newTry(c.Name)); a.Held {
+		t.Fatalf("%+v, while a lease is valid", a)
+	}
+	fast.mustQueue(fast.newRequest(c.Name), 2)
+	fast.mustRelease(c, fence)
+	fast.wantHolder(c.Name, waits.Token)
+}
+
+func clockOfResize(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	skipWithoutReaders(t, fast.s)
+	writer := fast.newWriter("clock of a resize")
+	writer.Queue = false
+	var reader driver.AcquireRequest
+	slowly(t, open, func(slow *testClient) {
+		reader = slow.newReader(writer.Name)
+		slow.mustAcquire(reader)
+	})
+	if a := fast.acquire(writer); a.Held {
+		t.Fatalf("%+v: a writer beside a reader whose clock is behind", a)
+	}
+	slowly(t, open, func(slow *testClient) { slow.mustResize(reader, driver.Unlimited, driver.Unlimited) })
+	second := fast.newReader(writer.Name)
+	second.Queue = false
+	if a := fast.acquire(second); a.Held {
+		t.Errorf("%+v: a reader beside a writer whose clock is behind", a)
+	}
+}
+
+func clocksAndFences(t *testing.T, open func(t *testing.T) driver.Store) {
+	fast := newSilentClient(t, open(t))
+	var last uint64
+	locked := func(p *testClient) {
+		c := p.newRequest("clocks and fences")
+		fence := p.mustAcquire(c).Fence
+		if fence <= last {
+			t.Errorf("fence %d after %d", fence, last)
+		}
+		last = fence
+		p.mustRelease(c, fence)
+	}
+	for range 3 {
+		slowly(t, open, locked)
+		locked(fast)
+	}
+}
+
+// newTry returns a new request that does not queue.
+func (p *testClient) newTry(name string) driver.AcquireRequest {
+	c := p.newRequest(name)
+	c.Queue = false
+	return c
+}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+// systemClock returns the time of the machine, also in a testing/synctest bubble.
+func systemClock() time.Time {
+	var now syscall.Timeval
+	_ = syscall.Gettimeofday(&now)
+	return time.Unix(now.Unix())
+}
+
+// One clock judges for all clients, whatever their own clocks.
+func TestOneClock(t *testing.T) {
+	store := memstore.New(memstore.Clock(systemClock))
+	storetest.RunClocks(t, func(*testing.T) driver.Store { return store })
+}
+
+// A store in which each client judges by its own clock passes all cases of one clock. It fails
+// those of two clocks, except for its fences: they never decrease.
+func TestAClockForEachClientIsFound(t *testing.T) {
+	storetest.RunInBubble(t, func(*testing.T) driver.Store { return clockForEachClient() })
+	for _, c := range storetest.ClockCases() {
+		fails := c.Name != "clocks and fences"
+		if output, failed := runFailing(t, "TestClockForEachClient/"+c.Name); failed != fails {
+			t.Errorf("%s: failed %v, want %v\n%s", c.Name, failed, fails, output)
+		}
+	}
+}
+
+// clockForEachClient returns a store for all clients: in a bubble, its clock is that of the
+// bubble.
+func clockForEachClient() *memstore.Store { return memstore.New() }
+
+func TestClockForEachClient(t *testing.T) {
+	skipUnlessFailing(t)
+	store := clockForEachClient()
+	storetest.RunClocks(t, func(*testing.T) driver.Store { return store })
+}
+
+// failing is set in the processes of runFailing.
+const failing = "DIBS_TEST_FAILING"
+
+// runFailing runs a test that may fail, in a process of its own.
+func runFailing(t *testing.T, name string) (output string, failed bool) {
+	t.Helper()
+	var parts []string
+	for part := range strings.SplitSeq(name, "/") {
+		parts = append(parts, "^"+strings.ReplaceAll(part, " ", "_")+"$")
+	}
+	test := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", strings.Join(parts, "/"))
+	test.Env = append(os.Environ(), failing+"=1")
+	text, err := test.CombinedOutput()
+	output = string(text)
+	if result := "--- FAIL: "; err != nil && !strings.Contains(output, result) || err == nil && !strings.Contains(output, "--- PASS: ") {
+		t.Fatalf("%s could not be run: %v\n%s", name, err, output)
+	}
+	return output, err != nil
+}
+
+func skipUnlessFailing(t *testing.T) {
+	t.Helper()
+	if os.Getenv(failing) == "" {
+		t.Skip("other tests run this one, and see it fail")
+	}
+}

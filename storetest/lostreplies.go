@@ -1,0 +1,130 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// repeated is a store whose client loses the first reply to each request, which the store has
+// executed, and sends the request again.
+type repeated struct{ driver.Store }
+
+func (s repeated) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if a, err := s.Store.Acquire(ctx, c); err != nil {
+		return a, err
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
+func (s repeated) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	if err := s.Store.Cancel(ctx, c); err != nil {
+		return err
+	}
+	return s.Store.Cancel(ctx, c)
+}
+
+func (s repeated) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if a, err := s.Store.Resize(ctx, c); err != nil {
+		return a, err
+	}
+	return s.Store.Resize(ctx, c)
+}
+
+// Release returns true if the token held the name at the first request, which a client whose
+// reply is lost cannot know.
+func (s repeated) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return twice(func() (bool, error) { return s.Store.Release(ctx, r) })
+}
+
+// Revoke returns true if there was such a lease at the first request.
+func (s repeated) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
+	return twice(func() (bool, error) { return s.Store.Revoke(ctx, r) })
+}
+
+// twice returns true if one of the two requests does.
+func twice(request func() (bool, error)) (bool, error) {
+	first, err := request()
+	if err != nil {
+		return first, err
+	}
+	second, err := request()
+	return first || second, err
+}
+
+func (s repeated) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	_ = s.Store.Extend(ctx, requests)
+	return s.Store.Extend(ctx, requests)
+}
+
+func (s repeated) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
+	if wanted, err := s.Store.NotifyWanted(ctx, r); err != nil {
+		return wanted, err
+	}
+	return s.Store.NotifyWanted(ctx, r)
+}
+
+// A repeatedVoter is the same for the node of a quorum.
+type repeatedVoter struct {
+	repeated
+	voter driver.Voter
+}
+
+func (s repeatedVoter) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+	if a, err := s.voter.AcquireVote(ctx, c, v); err != nil {
+		return a, err
+	}
+	return s.voter.AcquireVote(ctx, c, v)
+}
+
+func (s repeatedVoter) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
+	if err := s.voter.CancelVote(ctx, c, v); err != nil {
+		return err
+	}
+	return s.voter.CancelVote(ctx, c, v)
+}
+
+func (s repeatedVoter) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
+	if a, err := s.voter.ResizeVote(ctx, c, v); err != nil {
+		return a, err
+	}
+	return s.voter.ResizeVote(ctx, c, v)
+}
+
+func (s repeatedVoter) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+	return twice(func() (bool, error) { return s.voter.ReleaseVote(ctx, r, v) })
+}
+
+// notRepeated are cases that do not run with lost replies. In those of the first line, a lost
+// reply changes nothing: they read states, or wait for the end of a queue entry. Those of the
+// second line have many requests, and would take long. In "partial loss", the first reply
+// alone has the name that was lost, and in "multi-lock waits", a repeated release may send a
+// second EventRetry, which is a hint.
+var notRepeated = []string{
+	"dead waiter", "dead first waiter", "heavy first waiter leaves", "dead multi-lock", "wanted and dead waiters", "inspect", "inspect shared", "invalid names", "any name", "ended context", "groups",
+	"clients", "shared clients", "multi-lock clients", "fifo", "exclusion", "limit",
+	"partial loss", "multi-lock waits",
+}
+
+// LostReplyCases returns cases of Cases with requests whose first replies are lost: the store
+// has executed the request, and gets it again. Run and RunInBubble run them, too.
+func LostReplyCases() []Case {
+	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), revokeTokenCases())
+	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })
+	return repeatEach(cases, func(s driver.Store) driver.Store { return repeated{s} })
+}
+
+// lostVoteReplyCases returns the same of VoteCases.
+func lostVoteReplyCases() []Case {
+	exactFence := func(c Case) bool { return c.Name == "vote fence" || c.Name == "vote resize" } // a repeated request gets a new one
+	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence), func(s driver.Store) driver.Store { return repeatedVoter{repeated{s}, s.(driver.Voter)} })
+}
+
+func repeatEach(cases []Case, lossy func(driver.Store) driver.Store) []Case {
+	for i, c := range cases {
+		cases[i] = Case{c.Name + ", replies lost", c.Requirement + ", also if replies are lost", func(t *testing.T, s driver.Store) { c.Run(t, lossy(s)) }}
+	}
+	return cases
+}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+// A cancelsTwice is a store in which a repeated Cancel ends the lease of whoever holds the name
+// by then.
+type cancelsTwice struct {
+	driver.Store
+	mu        sync.Mutex
+	cancelled map[string]bool // tokens
+}
+
+func newCancelsTwice() *cancelsTwice {
+	return &cancelsTwice{Store: memstore.New(), cancelled: make(map[string]bool)}
+}
+
+func (s *cancelsTwice) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	s.mu.Lock()
+	again := s.cancelled[c.Token]
+	s.cancelled[c.Token] = true
+	s.mu.Unlock()
+	if again {
+		state, err := s.Inspect(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		for _, h := range state.Holders {
+			c.Token = h.Token
+		}
+	}
+	return s.Store.Cancel(ctx, c)
+}
+
+// The cases with lost replies find a store on which a repeated request has another result.
+func TestARepeatedCancelIsFound(t *testing.T) {
+	if output, failed := runFailing(t, "TestCancelsTwice/cancel, replies lost"); !failed {
+		t.Errorf("not found:\n%s", output)
+	}
+}
+
+func TestCancelsTwice(t *testing.T) {
+	skipUnlessFailing(t)
+	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newCancelsTwice() })
+}
