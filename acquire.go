@@ -342,11 +342,12 @@ func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	if q.sent+ttl-margin(ttl)-q.c.clock.check() < ttl/4 {
 		return nil, nil
 	}
-	q.reply.Fence, q.fences = e.Fence, e.Fences
+	q.reply.Fence = e.Fence
 	l, err := q.granted(q.sent, ttl, &e)
 	if errors.Is(err, errLate) {
 		return nil, nil
 	}
+	q.fences = e.Fences // those before the fence of a later grant may belong to others
 	return l, err
 }
 

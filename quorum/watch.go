@@ -142,8 +142,11 @@ func (w *watcher) reportedByMajority(node int, hint string) bool {
 		by = make([]bool, len(w.up))
 		w.hints[hint] = by
 	}
-	if by[node] {
+	if by[node] && countTrue(by) < w.s.config.Majority {
 		return false
+	}
+	if by[node] { // a new hint: the others have not sent the last one, as a node that is down
+		clear(by)
 	}
 	by[node] = true
 	n := countTrue(by)
