@@ -358,7 +358,7 @@ var errLate = errors.New("the store answered after the lease had expired: use a 
 func (q *call) tryAcquire() error {
 	timeout := q.settings.timeout
 	if q.replied && q.settings.wait > 0 {
-		timeout = min(timeout, max(q.begin+q.settings.wait-q.c.clock.now(), time.Millisecond))
+		timeout = min(timeout, max(sum(q.begin, q.settings.wait)-q.c.clock.now(), time.Millisecond))
 	}
 	return q.c.retry(q.ctx, time.Now().Add(timeout), func(a attempt) error {
 		q.request.Until = a.until

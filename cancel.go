@@ -130,7 +130,7 @@ func (d *cancellation) end() {
 	late := d.lateUntil
 	d.mu.Unlock()
 	if mayArrive(late) {
-		time.AfterFunc(time.Until(late)+clockSlack, d.unlist)
+		time.AfterFunc(sum(time.Until(late), clockSlack), d.unlist)
 		return
 	}
 	d.unlist()
@@ -170,7 +170,7 @@ func (q *call) awaitCancelled() error {
 	if !q.ownToken() {
 		return nil
 	}
-	limit := time.NewTimer(2*q.settings.timeout + clockSlack)
+	limit := time.NewTimer(sum(times(2, q.settings.timeout), clockSlack))
 	defer limit.Stop()
 	names := q.request.Names()
 	for {

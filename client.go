@@ -174,7 +174,7 @@ func (c *Client) releaseInTime(h *lease) error {
 
 // releaseBy returns the time limit of a release that begins now.
 func (c *Client) releaseBy(h *lease) time.Time {
-	return c.closeLimit.limit(h.timeout(), 2*c.defaults.timeout)
+	return c.closeLimit.limit(h.timeout(), times(2, c.defaults.timeout))
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background

@@ -82,10 +82,10 @@ func (s *leaseState) beginOnce(from time.Duration) {
 // limitHold sets the ends of MinHold and MaxHold, each from its own beginning. Zero is none.
 func (s *leaseState) limitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
 	if minHold > 0 {
-		s.changeExtra().minHoldUntil = minFrom + minHold
+		s.changeExtra().minHoldUntil = sum(minFrom, minHold)
 	}
 	if maxHold > 0 {
-		s.changeExtra().maxHoldUntil = maxFrom + maxHold
+		s.changeExtra().maxHoldUntil = sum(maxFrom, maxHold)
 	}
 }
 

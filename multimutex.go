@@ -172,7 +172,7 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 	var combined *lease
 	for _, names := range g.groups {
 		if g.settings.wait > 0 {
-			set.wait = max(begin+g.settings.wait-c.clock.now(), 0)
+			set.wait = max(sum(begin, g.settings.wait)-c.clock.now(), 0)
 		}
 		l, err := c.acquireValid(ctx, all(names), set, g.once)
 		switch {

@@ -15,7 +15,7 @@ type roundTrip struct{ recent atomic.Int64 }
 func (t *roundTrip) observe(d time.Duration) { t.recent.Store(max(int64(d), t.recent.Load()/2)) }
 
 // twice returns the earliest useful time for a retry.
-func (t *roundTrip) twice() time.Duration { return time.Duration(2 * t.recent.Load()) }
+func (t *roundTrip) twice() time.Duration { return times(2, time.Duration(t.recent.Load())) }
 
 // attemptDeadline returns when one attempt must end, so that an operation that ends at
 // end has time for a second one, on another connection. That is after half of the

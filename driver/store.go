@@ -251,7 +251,10 @@ type ExtendRequest struct {
 // RecordInterval returns for how long a store keeps what it recorded when it extended a lease
 // by ttl: nine TTLs, at most 5 minutes. After that, the client sends a request without
 // Recorded.
-func RecordInterval(ttl time.Duration) time.Duration { return min(9*ttl, 5*time.Minute) }
+func RecordInterval(ttl time.Duration) time.Duration {
+	const most = 5 * time.Minute
+	return min(9*min(ttl, most), most)
+}
 
 // An EventKind is the kind of an Event.
 type EventKind int

@@ -1,7 +1,10 @@
 package memstore_test
 
 import (
+	"math"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
@@ -14,4 +17,50 @@ func TestStore(t *testing.T) {
 
 func TestVotes(t *testing.T) {
 	storetest.RunVotesInBubble(t, func(*testing.T) driver.Voter { return memstore.New() })
+}
+
+// A lease with the longest TTL does not expire, whichever request has set it.
+func TestLongestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		time.Sleep(time.Hour)
+		request := func(token string, ttl time.Duration) driver.AcquireRequest {
+			return driver.AcquireRequest{Name: "n", Token: token, Client: "c", TTL: ttl, Weight: 1, Limit: 2}
+		}
+		for what, longest := range map[string]func() error{
+			"acquire": func() error {
+				_, err := s.Acquire(t.Context(), request("a", math.MaxInt64))
+				return err
+			},
+			"extend": func() error {
+				return s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "a", TTL: math.MaxInt64}})[0]
+			},
+			"resize": func() error {
+				c := request("a", math.MaxInt64)
+				c.Weight = 2
+				_, err := s.Resize(t.Context(), c)
+				return err
+			},
+			"reserve": func() error {
+				_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "a", Reserve: math.MaxInt64})
+				return err
+			},
+		} {
+			if _, err := s.Acquire(t.Context(), request("a", time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if err := longest(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			time.Sleep(365 * 24 * time.Hour)
+			if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Holding != 1 {
+				t.Errorf("%s: %+v, %v; want one holder", what, state, err)
+			}
+			for _, unreserve := range []bool{false, true} {
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "a", Unreserve: unreserve}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
 }

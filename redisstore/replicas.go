@@ -166,7 +166,7 @@ func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, gr
 // waitTime returns how long to wait for replicas in a call with this much time left. Some
 // of it is left for the release of an unconfirmed lock.
 func (c *replication) waitTime(left time.Duration) time.Duration {
-	return max(min(c.timeout, left*3/4).Truncate(time.Millisecond), time.Millisecond)
+	return max(min(c.timeout, left/4*3).Truncate(time.Millisecond), time.Millisecond)
 }
 
 // result returns nil if WAIT's reply says that enough replicas have the write.

@@ -120,10 +120,10 @@ func (l *Lock) RemoveDead(dead func(owner string) bool, now time.Duration) {
 }
 
 // setOwner sets the owner of a new lease.
-func (h *Holder) setOwner(owner string, now, minHold time.Duration) {
+func (h *Holder) setOwner(owner string, now Now, minHold time.Duration) {
 	h.Owner = owner
 	if owner != "" && minHold > 0 {
-		h.MinHoldUntil = now + minHold
+		h.MinHoldUntil = now.after(minHold)
 	}
 }
 

@@ -34,6 +34,15 @@ type Now struct {
 	Wall time.Time     // for fences and tickets
 }
 
+// after returns the time after a duration, or the end of time if that is later. A TTL that
+// overflows would lie in the past, and the lease would expire at once.
+func (n Now) after(d time.Duration) time.Duration {
+	if d > 0 && n.At > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return n.At + d
+}
+
 // A Notification is an event for a client.
 type Notification struct {
 	Client string
@@ -148,12 +157,12 @@ func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 		lock.removeWaiter(c.Token)
 		if i := lock.holderIndex(c.Token); i >= 0 {
 			h := &lock.Holders[i]
-			h.Expires, h.Fence = max(h.Expires, now.At+c.TTL), fence
+			h.Expires, h.Fence = max(h.Expires, now.after(c.TTL)), fence
 			h.keepOwnerOnlyIf(t.Owner)
 			continue
 		}
-		h := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, fence, now.At+c.TTL)
-		h.setOwner(t.Owner, now.At, c.MinHold)
+		h := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, fence, now.after(c.TTL))
+		h.setOwner(t.Owner, now, c.MinHold)
 	}
 	return driver.AcquireReply{Held: true, Fence: fence}
 }
@@ -225,7 +234,7 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 		}
 		t.Fence = max(t.Fence, max(c.MinFence, 1)-1)
 		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
-		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.At+c.TTL))
+		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.after(c.TTL)))
 		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted
 		resized.keepOwnerOnlyIf(t.Owner)
 		return true
@@ -279,7 +288,7 @@ func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (he
 		}
 		lock.Holders[i].Reserved, lock.Holders[i].Wanted = true, false
 		lock.Holders[i].Owner = ""
-		lock.Holders[i].Expires = now.At + r.Reserve
+		lock.Holders[i].Expires = now.after(r.Reserve)
 		if len(lock.Queue) > 0 { // the first waiter retries, to learn when the name is free
 			extra = append(extra, retry(lock.Queue[0]))
 		}
@@ -311,7 +320,7 @@ func (t *Table) Extend(requests []driver.ExtendRequest, now Now) []error {
 		if j := lock.holderIndex(request.Token); j >= 0 && !lock.Holders[j].expired(now.At) {
 			h := &lock.Holders[j]
 			h.Client = cmp.Or(request.Client, h.Client)
-			h.Expires = max(h.Expires, now.At+request.TTL)
+			h.Expires = max(h.Expires, now.after(request.TTL))
 			h.keepOwnerOnlyIf(t.Owner)
 			errs[i] = nil
 		}
@@ -429,8 +438,8 @@ func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []No
 		}
 		lock.Queue = slices.Delete(lock.Queue, 0, 1)
 		fence := t.nextFence(now, cmp.Or(vote, w.Vote))
-		h := lock.addHolder(w.Token, w.Client, w.Weight, w.Limit, fence, now.At+w.TTL)
-		h.setOwner(w.Owner, now.At, w.MinHold)
+		h := lock.addHolder(w.Token, w.Client, w.Weight, w.Limit, fence, now.after(w.TTL))
+		h.setOwner(w.Owner, now, w.MinHold)
 		granted := driver.Event{Kind: driver.EventGranted, Token: w.Token, Fence: fence, Ticket: w.Ticket}
 		if w.Vote != nil {
 			granted.Node = t.Node

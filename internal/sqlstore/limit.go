@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -51,7 +52,15 @@ func (l *Limit) Send(ctx context.Context, until time.Time, send func(ctx context
 }
 
 // Micros returns a duration in µs. It rounds up, so that a lease lasts as long as was requested.
-func Micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+func Micros(d time.Duration) int64 {
+	if d <= 0 {
+		return int64(d / time.Microsecond)
+	}
+	return int64((d-1)/time.Microsecond) + 1 // d may be the longest duration
+}
 
-// Duration returns the duration of a number of µs.
-func Duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+// Duration returns the duration of a number of µs, or the longest one.
+func Duration(micros int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(min(micros, most)) * time.Microsecond
+}

@@ -335,7 +335,7 @@ func Milliseconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
 	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	return int64((d-1)/time.Millisecond) + 1 // d may be the longest duration
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
