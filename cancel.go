@@ -36,6 +36,23 @@ func (h *lease) cancelUnanswered() {
 	}
 }
 
+// unansweredFor returns for how long a request of the lease without an answer may still take
+// effect.
+func (s *leaseState) unansweredFor() time.Duration {
+	x := s.extra()
+	var until time.Time
+	for d := x.unanswered; d != nil; d = d.next {
+		until = later(until, d.until.Add(clockSlack))
+	}
+	if x.late != nil {
+		until = later(until, x.late.until)
+	}
+	if until.IsZero() {
+		return 0
+	}
+	return time.Until(until)
+}
+
 // mayStillAcquire reports whether an unanswered try of the lease can still take effect.
 func (h *lease) mayStillAcquire() bool {
 	for d := h.readExtra().unanswered; d != nil; d = d.next {

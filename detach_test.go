@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -80,4 +82,106 @@ func TestDetachRefuses(t *testing.T) {
 		wantErr(t, outer.Err())
 		wantErr(t, outer.Detach())
 	})
+}
+
+// An acquire without an answer arrives as late as it can. It does not acquire the name again
+// after the new owner has unlocked.
+func TestDetachLeavesNothing(t *testing.T) {
+	for what, call := range calls {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, good := newFaulty()
+				net := &lateStore{faulty: f, tries: 1, delay: 490 * time.Millisecond}
+				l, err := call(t.Context(), open(t, net), dibs.TTL(20*time.Second))
+				wantErr(t, err)
+				attached, err := open(t, good).Attach("n", l.Token())
+				wantErr(t, err)
+				wantErr(t, attached.Extend(t.Context(), 20*time.Second))
+				begin := time.Now()
+				wantErr(t, l.Detach())
+				if took := time.Since(begin); took > 1100*time.Millisecond {
+					t.Errorf("Detach took %v, want at most one operation timeout and 100ms", took)
+				}
+				wantErr(t, attached.Err())
+				wantErr(t, attached.Unlock())
+				net.wantDelivered(t, 1)
+				wantNothing(t, good, "n")
+			})
+		})
+	}
+}
+
+// A change of the weight without an answer may not arrive at the lease of the new owner.
+func TestDetachAfterLateUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		m := open(t, f).RWMutex("n")
+		l, err := m.RLock(t.Context())
+		wantErr(t, err)
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.AfterFunc(time.Until(c.Until), func() { _, _ = good.Resize(context.WithoutCancel(ctx), c) })
+				return driver.AcquireReply{}, hang(ctx, c.Until)
+			}
+		})
+		for _, inProgress := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			done := make(chan error)
+			go func() { done <- m.TryUpgrade(ctx, l) }()
+			synctest.Wait()
+			if !inProgress {
+				wantErr(t, <-done, dibs.ErrUnavailable)
+			}
+			token := l.Token()
+			wantErr(t, l.Detach())
+			attached, err := open(t, good).Attach("n", token)
+			wantErr(t, err)
+			wantErr(t, attached.Extend(t.Context(), time.Minute))
+			before, err := good.Inspect(t.Context(), "n")
+			wantErr(t, err)
+			time.Sleep(5 * time.Second)
+			after, err := good.Inspect(t.Context(), "n")
+			wantErr(t, err)
+			if len(after.Holders) != 1 || after.Holders[0].Fence != before.Holders[0].Fence {
+				t.Errorf("%+v, want the same as before: %+v", after, before)
+			}
+			if inProgress {
+				wantErr(t, <-done, dibs.ErrUnavailable)
+			}
+			cancel()
+			wantErr(t, attached.Unlock())
+			l, err = m.RLock(t.Context())
+			wantErr(t, err)
+		}
+	})
+}
+
+// While Detach waits, the lease may end in another way.
+func TestDetachWhileItEnds(t *testing.T) {
+	for what, end := range map[string]func(c *dibs.Client, l *dibs.Lease) error{
+		"Unlock": func(_ *dibs.Client, l *dibs.Lease) error { return l.Unlock() },
+		"Close":  func(c *dibs.Client, _ *dibs.Lease) error { return c.Close() },
+		"Detach": func(_ *dibs.Client, l *dibs.Lease) error { return l.Detach() },
+	} {
+		bubble(t, func(t *testing.T) {
+			f, good := newFaulty()
+			net := &lateStore{faulty: f, tries: 1, delay: 490 * time.Millisecond}
+			c := open(t, net)
+			l := lock(t, c, "n")
+			detached := make(chan error)
+			go func() { detached <- l.Detach() }()
+			synctest.Wait()
+			wantErr(t, end(c, l))
+			err := <-detached
+			if what == "Close" {
+				wantLost(t, err, dibs.ReasonClosed)
+			} else {
+				wantErr(t, err)
+			}
+			net.wantDelivered(t, 1)
+			if what != "Detach" {
+				wantNothing(t, good, "n")
+			}
+		})
+	}
 }

@@ -37,7 +37,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	h := &lease{
 		c: c, parent: context.Background(), ownToken: true, handles: 1,
 		leaseState: leaseState{
-			name: name, token: token, weight: 1, limit: driver.Unlimited, resizing: 1, // the real weight is unknown
+			name: name, token: token, weight: 1, limit: driver.Unlimited, weightUnsure: true,
 			renewAt: never, ttl: set.ttl,
 			err: &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed},
 		},

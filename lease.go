@@ -336,28 +336,39 @@ func (l *Lease) Unlock() error {
 // attached, the lock stays until its TTL has passed. After a wait in the queue that is the
 // hand-off TTL, at most 5 s, until the first renewal: call Extend before Detach.
 //
+// If a request for the lease had no answer, it may still arrive at the store, and acquire the
+// name again after the new owner has unlocked. Detach waits until that is impossible, at most
+// one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
+//
 // Detach returns ErrLost if the lease was lost before, ErrReentrant if a nested call uses
 // it, and nil if it was already unlocked or detached.
 func (l *Lease) Detach() error {
 	h := l.h
-	if err := h.checkHeld(); err != nil {
-		return err
-	}
-	again, nested := false, false
 	fence := l.Fence()
-	_ = h.update(func(s *leaseState) {
-		again, nested = l.done, h.handles > 1
-		if again || nested {
-			return
+	for {
+		if err := h.checkHeld(); err != nil {
+			return err
 		}
-		l.done, h.handles = true, 0
-		s.release()
-	})
-	switch {
-	case again:
-		return nil
-	case nested:
-		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
+		again, nested, wait := false, false, time.Duration(0)
+		_ = h.update(func(s *leaseState) {
+			again, nested, wait = l.done, h.handles > 1, s.unansweredFor()
+			if again || nested || wait > 0 {
+				return
+			}
+			l.done, h.handles = true, 0
+			s.release()
+		})
+		switch {
+		case again:
+			return nil
+		case nested:
+			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
+		case wait > 0 && !pause(h.c.work.life, wait):
+			return ErrClosed
+		}
+		if wait <= 0 {
+			break
+		}
 	}
 	defer h.dropToken().end()
 	if store := h.storeLease(); store != nil {

@@ -14,12 +14,13 @@ type leaseExtra struct {
 	renewErr     error          // of the last renewal; nil if it succeeded
 	resigned     error          // the work must end, though the lease is held
 	late         *lateResize    // a change of the weight may still arrive at the store; or nil
+	resizeTurn   chan struct{}  // has an element while the weight is changed; nil before the first change
 	unanswered   *unansweredTry // unanswered acquires of this lease
 	wanted       *wantedSignal  // of Lease.Wanted; nil if it was not called
 	cohortLink
 }
 
-// A lateResize is a change of the weight that had no answer.
+// A lateResize is a change of the weight that has no answer, so far or for ever.
 type lateResize struct {
 	until  time.Time // it may arrive at the store until then
 	weight int
@@ -63,5 +64,5 @@ func (s *leaseState) setRenewErr(err error) {
 
 func (x *leaseExtra) isEmpty() bool {
 	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 && x.storedUntil == 0 &&
-		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.unanswered == nil && x.wanted == nil && x.cohort == nil
+		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.resizeTurn == nil && x.unanswered == nil && x.wanted == nil && x.cohort == nil
 }

@@ -33,7 +33,7 @@ type leaseState struct {
 	expiredLocally bool  // the clock ended it, not an answer of the store
 	maxHoldReached bool  // MaxHold allows no further renewal
 	recorded       uint8 // renewals left for which the store has the record of the fence
-	resizing       int16 // changes of the weight in progress: the store may have another weight
+	weightUnsure   bool  // the store may have another weight
 }
 
 // A fencedName is one of several names that a lease holds, with its fence.
@@ -370,7 +370,7 @@ func (s *leaseState) renewRequests(to []driver.ExtendRequest, client string, ttl
 // extendRequests appends the requests that extend the lease by ttl.
 func (s *leaseState) extendRequests(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
 	one := driver.ExtendRequest{Name: s.name, Token: s.token, Client: client, Fence: s.fence, TTL: ttl}
-	if s.resizing == 0 {
+	if !s.weightUnsure {
 		one.Weight, one.Limit = int(s.weight), int(s.limit)
 	}
 	to = append(to, one)

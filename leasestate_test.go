@@ -198,7 +198,7 @@ func TestLeaseStateMerge(t *testing.T) {
 			t.Errorf("%v: %s: %v, want the loss of %s", errs, name, err, want)
 		}
 	}
-	a.resizing = 1
+	a.weightUnsure = true
 	if r := a.extendRequests(nil, "client", second)[0]; r.Weight != 0 || r.Limit != 0 {
 		t.Errorf("weight %d of %d during a change, want none", r.Weight, r.Limit)
 	}
@@ -384,7 +384,7 @@ func TestLeaseStateWithoutExtra(t *testing.T) {
 	for name, x := range map[string]leaseExtra{
 		"moreNames": {moreNames: []fencedName{{"m", 8}}}, "minHoldUntil": {minHoldUntil: 1}, "maxHoldUntil": {maxHoldUntil: 1},
 		"onceFrom": {onceFrom: 1}, "timeout": {timeout: 1}, "resigned": {resigned: ErrResigned},
-		"late": {late: new(lateResize)}, "unanswered": {unanswered: new(unansweredTry)},
+		"late": {late: new(lateResize)}, "resizeTurn": {resizeTurn: make(chan struct{})}, "storedUntil": {storedUntil: 1}, "unanswered": {unanswered: new(unansweredTry)},
 	} {
 		s.someExtra = &x
 		s.setRenewErr(ErrUnavailable)

@@ -96,7 +96,7 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 // releaseLater retries in the background for as long as the store may keep the lease.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 	h.mu.Lock()
-	life := h.storedFor(c.clock.now())
+	life := sum(h.storedFor(c.clock.now()), max(h.unansweredFor(), 0))
 	h.mu.Unlock()
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {

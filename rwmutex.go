@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -92,7 +93,8 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 //
 // Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
 // lease, and ErrUnavailable if the store does not answer. After ErrUnavailable the lease
-// is held for writing or for reading, and Downgrade may be called again.
+// is held for reading, although the store may keep other readers out, and Downgrade may be
+// called again. Concurrent changes of one lease are made one after another.
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.resize(ctx, lease, m.read())
 	if err == nil && busy != nil {
@@ -117,7 +119,8 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 }
 
 // resize changes the weight of a lease. A non-nil busy means that other holders prevent
-// it.
+// it. Changes of one lease are made one after another. Otherwise the reply that arrives last
+// would count, whatever the store did last.
 func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
 	if lease == nil || lease.h == nil {
 		return nil, invalid("no lease on %q", m.name)
@@ -126,20 +129,94 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	if err := h.checkResize(m); err != nil {
 		return nil, err
 	}
+	end := time.Now().Add(h.timeout())
+	endTurn, err := h.awaitTurn(ctx, end)
+	if err != nil {
+		return nil, err
+	}
+	defer endTurn()
+	if err := h.awaitLateResize(ctx, end, w); err != nil {
+		return nil, err
+	}
 	if err := h.checkExtendable(); err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(h.timeout())
-	if err := h.awaitLateResize(ctx, w); err != nil {
+	before, err := h.beginResize(m, w)
+	if err != nil {
 		return nil, err
 	}
-	h.setResizing(1)
-	defer h.setResizing(-1)
 	reply, err := h.requestResize(ctx, end, w, 0)
+	if !reply.Held {
+		h.endResize(before, err)
+	}
 	if err == nil && !reply.Held {
 		busy = &BusyError{Name: m.name, Holder: reply.Holder, Remaining: reply.Remaining}
 	}
 	return busy, err
+}
+
+// awaitTurn waits until no other resize of the lease is in progress. The caller calls done
+// afterwards.
+func (h *lease) awaitTurn(ctx context.Context, end time.Time) (done func(), err error) {
+	limit := time.NewTimer(time.Until(end))
+	defer limit.Stop()
+	turn := h.resizeTurn()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-limit.C:
+		err = context.DeadlineExceeded
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return nil, &UnavailableError{Op: "resize", Name: h.name, Cause: fmt.Errorf("another change of the lease is in progress: %w", err)}
+}
+
+// resizeTurn returns a channel that has an element while a resize is in progress.
+func (h *lease) resizeTurn() chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.changeExtra()
+	if x.resizeTurn == nil {
+		x.resizeTurn = make(chan struct{}, 1)
+	}
+	return x.resizeTurn
+}
+
+// A heldWeight is the weight of a lease before a resize.
+type heldWeight struct {
+	weight, limit int32
+	unsure        bool
+	late          *lateResize
+}
+
+// beginResize begins a change of the weight, unless mayResize rejects it. A smaller weight
+// counts at once: a nested call that needs the larger one must not enter, because the store
+// may grant the difference to others before its reply arrives.
+func (h *lease) beginResize(m *RWMutex, w lockSpec) (before heldWeight, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.mayResize(m); err != nil {
+		return heldWeight{}, err
+	}
+	before = heldWeight{h.weight, h.limit, h.weightUnsure, h.extra().late}
+	h.weightUnsure = true
+	if w.weight < int(h.weight) {
+		h.weight, h.limit = int32(w.weight), int32(w.limit)
+	}
+	return before, nil
+}
+
+// endResize ends a change of the weight that was not made, for all that is known. Without an
+// answer, the lease has the smaller of the two weights: another change or Unlock follows.
+func (h *lease) endResize(before heldWeight, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mayFollow := h.extra().late != before.late // an attempt of this change had no answer
+	if err != nil && mayFollow {
+		return
+	}
+	h.weight, h.limit, h.weightUnsure = before.weight, before.limit, before.unsure || mayFollow
 }
 
 // requestResize asks the store for another weight of the lease, or for a new fence, and
@@ -153,9 +230,10 @@ func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec, le
 		request := driver.AcquireRequest{
 			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until, MinFence: least,
 		}
+		before := h.recordLateResize(w, a.until)
 		reply, err = c.store.Resize(ctx, request)
-		if !hasOutcome(err) {
-			h.recordLateResize(w, a.until)
+		if hasOutcome(err) {
+			h.setLateResize(before)
 		}
 		return err
 	})
@@ -165,35 +243,46 @@ func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec, le
 	return reply, h.resized(w, reply.Fence, sent, ttl)
 }
 
-// setResizing counts the changes in progress: during a change, renewals leave out the
-// weight of the lease.
-func (h *lease) setResizing(by int) {
+// recordLateResize records that a change may arrive at the store until then. It returns what
+// was recorded before.
+func (h *lease) recordLateResize(w lockSpec, until time.Time) (before *lateResize) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.resizing += int16(by)
+	before = h.extra().late
+	until = until.Add(clockSlack)
+	if before != nil {
+		until = later(until, before.until)
+	}
+	h.changeExtra().late = &lateResize{until, w.weight}
+	return before
 }
 
-// recordLateResize records that a change may still arrive at the store until then.
-func (h *lease) recordLateResize(w lockSpec, until time.Time) {
+func (h *lease) setLateResize(late *lateResize) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changeExtra().late = &lateResize{until.Add(clockSlack), w.weight}
+	h.changeExtra().late = late
 }
 
 // awaitLateResize waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
-func (h *lease) awaitLateResize(ctx context.Context, w lockSpec) error {
-	h.mu.Lock()
-	var left time.Duration
-	if late := h.extra().late; late != nil && late.weight != w.weight {
-		left = time.Until(late.until)
+func (h *lease) awaitLateResize(ctx context.Context, end time.Time, w lockSpec) error {
+	late := h.readExtra().late
+	if late == nil || late.weight == w.weight {
+		return nil
 	}
-	h.mu.Unlock()
-	if left > 0 && !pause(ctx, left) {
+	wait := time.Until(late.until)
+	left := time.Until(end)
+	switch {
+	case wait > 0 && !pause(ctx, min(wait, left)):
 		return &UnavailableError{Op: "resize", Name: h.name, Cause: context.Cause(ctx)}
+	case wait > left:
+		return &UnavailableError{Op: "resize", Name: h.name, Cause: errLateResize}
 	}
+	h.setLateResize(nil)
 	return nil
 }
+
+var errLateResize = errors.New("an earlier change without an answer may still arrive: retry later")
 
 // resizeTTL returns the TTL of a change: that of a renewal.
 func (h *lease) resizeTTL(now time.Duration) time.Duration {
@@ -207,6 +296,11 @@ func (h *lease) resizeTTL(now time.Duration) time.Duration {
 func (h *lease) checkResize(m *RWMutex) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.mayResize(m)
+}
+
+// mayResize is checkResize. The caller holds the lock.
+func (h *lease) mayResize(m *RWMutex) error {
 	switch {
 	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0 || h.isLocal():
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
@@ -216,10 +310,12 @@ func (h *lease) checkResize(m *RWMutex) error {
 	return nil
 }
 
-// resized records the new weight of the lease.
+// resized records the answer to a resize: the weight, the fence, and the extension. A fence
+// never decreases, whatever a store answers after it has lost data.
 func (h *lease) resized(w lockSpec, fence uint64, sent, ttl time.Duration) error {
 	h.mu.Lock()
-	h.weight, h.limit, h.fence = int32(w.weight), int32(w.limit), fence
+	h.weight, h.limit, h.weightUnsure = int32(w.weight), int32(w.limit), false
+	h.fence = max(h.fence, fence)
 	ttlAfter := h.ttl
 	h.mu.Unlock()
 	return h.recordExtension(sent, ttl, ttlAfter)

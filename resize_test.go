@@ -1,0 +1,220 @@
+package dibs_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// slowResize makes the reply of each change to this weight arrive after a delay.
+func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
+	f.set(func(f *faulty) {
+		f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			reply, err := f.Store.Resize(context.WithoutCancel(ctx), c)
+			if upgrade == c.Exclusive() {
+				time.Sleep(delay)
+			}
+			return reply, err
+		}
+	})
+}
+
+// wantReader requires that a lease is one for reading: in the store, for nested calls, and by
+// its fence.
+func wantReader(t *testing.T, s driver.Store, c *dibs.Client, l *dibs.Lease) {
+	t.Helper()
+	state, err := s.Inspect(t.Context(), "n")
+	wantErr(t, err)
+	if len(state.Holders) != 1 || state.Holders[0].Weight != 1 || state.Holders[0].Fence != l.Fence() {
+		t.Errorf("holders %+v, want one reader with fence %d", state.Holders, l.Fence())
+	}
+	beside, err := open(t, s).RWMutex("n").TryRLock(t.Context())
+	wantErr(t, err)
+	if nested, err := c.RWMutex("n").TryLock(l.Context(), dibs.Reentrant()); err == nil {
+		t.Error("a nested call writes beside another reader")
+		wantErr(t, nested.Unlock())
+	} else {
+		wantErr(t, err, dibs.ErrReentrant)
+	}
+	wantErr(t, beside.Unlock())
+}
+
+// Of two changes at once, the second one begins when the first one has ended. So the client
+// knows what the store has done last, in whatever order replies arrive.
+func TestResizesTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		c := open(t, f)
+		m := c.RWMutex("n")
+		l, err := m.RLock(t.Context())
+		wantErr(t, err)
+		f.slowResize(true, 300*time.Millisecond)
+		for range 3 {
+			upgraded := make(chan error)
+			before := l.Fence()
+			go func() { upgraded <- m.TryUpgrade(t.Context(), l) }()
+			synctest.Wait()
+			wantErr(t, m.Downgrade(t.Context(), l))
+			wantErr(t, <-upgraded)
+			if l.Fence() <= before {
+				t.Errorf("fence %d after %d", l.Fence(), before)
+			}
+			wantReader(t, good, c, l)
+		}
+		wantErr(t, l.Unlock())
+	})
+}
+
+// A change waits for another one no longer than its context or the operation timeout.
+func TestWaitForAnotherResizeIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		m := open(t, f).RWMutex("n")
+		l, err := m.RLock(t.Context(), dibs.Timeout(10*time.Second))
+		wantErr(t, err)
+		f.hangAll()
+		first := make(chan error)
+		go func() { first <- m.TryUpgrade(t.Context(), l) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		wantErr(t, m.TryUpgrade(ctx, l), dibs.ErrUnavailable, context.DeadlineExceeded)
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("returned after %v, want the 1s of the context", took)
+		}
+		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrUnavailable)
+		if took := time.Since(begin); took > 11*time.Second {
+			t.Errorf("returned after %v, want one operation timeout after the 1s", took)
+		}
+		wantErr(t, <-first, dibs.ErrUnavailable)
+		f.heal()
+		wantErr(t, l.Unlock())
+	})
+}
+
+// From the sending of a Downgrade on, no nested call writes: the store may have let readers in.
+// If the store has refused the change, the lease is as before.
+func TestDowngradeCountsFromItsSending(t *testing.T) {
+	for name, test := range map[string]struct {
+		resize func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+		err    error
+		writes bool // afterwards
+	}{
+		"answered late": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			defer time.Sleep(200 * time.Millisecond)
+			return f.Store.Resize(ctx, c)
+		}, nil, false},
+		"not answered": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			_, _ = f.Store.Resize(ctx, c)
+			return driver.AcquireReply{}, hang(ctx, c.Until)
+		}, dibs.ErrUnavailable, false},
+		"refused": {func(_ *faulty, _ context.Context, _ driver.AcquireRequest) (driver.AcquireReply, error) {
+			time.Sleep(200 * time.Millisecond)
+			return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+		}, dibs.ErrUnavailable, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &faulty{Store: memstore.New()}
+				m := open(t, f).RWMutex("n")
+				l, err := m.Lock(t.Context())
+				wantErr(t, err)
+				nested := func() error {
+					l, err := m.TryLock(l.Context(), dibs.Reentrant())
+					if err == nil {
+						wantErr(t, l.Unlock())
+					}
+					return err
+				}
+				f.set(func(f *faulty) {
+					f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+						return test.resize(f, ctx, c)
+					}
+				})
+				done := make(chan error)
+				go func() { done <- m.Downgrade(t.Context(), l) }()
+				synctest.Wait()
+				wantErr(t, nested(), dibs.ErrReentrant)
+				if err := <-done; test.err == nil {
+					wantErr(t, err)
+				} else {
+					wantErr(t, err, test.err)
+				}
+				f.heal()
+				if err := nested(); (err == nil) != test.writes {
+					t.Errorf("a nested writer: %v, want that it enters: %t", err, test.writes)
+				}
+				wantErr(t, m.Downgrade(t.Context(), l))
+				wantErr(t, m.TryUpgrade(t.Context(), l))
+				wantErr(t, nested())
+				wantErr(t, l.Unlock())
+			})
+		})
+	}
+}
+
+// A store that has lost its data may answer with a smaller fence. That of the lease stays.
+func TestFenceOfLeaseNeverDecreases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		m := open(t, f).RWMutex("n")
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				reply, err := f.Store.Resize(ctx, c)
+				reply.Fence = 7
+				return reply, err
+			}
+		})
+		before := l.Fence()
+		wantErr(t, m.Downgrade(t.Context(), l))
+		if l.Fence() != before {
+			t.Errorf("fence %d after %d", l.Fence(), before)
+		}
+		wantErr(t, l.Unlock())
+	})
+}
+
+// Several upgrades without an answer arrive late, the first one last. A Downgrade waits for all
+// of them.
+func TestDowngradeAfterLateUpgrades(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		c := open(t, f)
+		m := c.RWMutex("n")
+		l, err := m.RLock(t.Context(), dibs.Timeout(10*time.Second))
+		wantErr(t, err)
+		delivered := 0
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.AfterFunc(time.Until(c.Until), func() {
+					if reply, err := good.Resize(context.WithoutCancel(ctx), c); err == nil && reply.Held {
+						delivered++
+					}
+				})
+				return driver.AcquireReply{}, hang(ctx, c.Until)
+			}
+		})
+		cancelled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		wantErr(t, m.TryUpgrade(cancelled, l), dibs.ErrUnavailable) // it arrives after 5 s
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		wantErr(t, m.TryUpgrade(short, l), dibs.ErrUnavailable)
+		f.heal()
+		wantErr(t, m.Downgrade(t.Context(), l))
+		time.Sleep(12 * time.Second)
+		if delivered < 2 {
+			t.Fatalf("%d late upgrades had an effect: the test proves nothing", delivered)
+		}
+		wantReader(t, good, c, l)
+		wantErr(t, l.Unlock())
+	})
+}
