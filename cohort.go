@@ -2,6 +2,8 @@ package dibs
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +27,8 @@ import (
 // 1 ms to a third of the TTL; zero releases the lock with the last Unlock.
 //
 // Each call still gets a Lease of its own, with its own fence, context, MaxHold and hooks.
-// All of them have the token of the lease in the store. If that is lost, the one that holds
+// All of them have the token of the lease in the store. So Detach, Attach, Yield and the guards
+// of databases reject them with ErrInvalid, and Wanted returns nil. If that is lost, the one that holds
 // it at that moment is lost. A lease that was lost is never passed on.
 //
 // Cohort given to New applies to the calls of a Mutex that have neither Token, MinHold, NoRenew
@@ -126,6 +129,14 @@ func (all *cohorts) get(c *Client, key cohortKey) *cohort {
 		all.byKey[key] = co
 	}
 	return co
+}
+
+// haveToken reports whether one of the cohorts has a store lease with a token.
+func (all *cohorts) haveToken(token string) bool {
+	all.mu.Lock()
+	every := slices.Collect(maps.Values(all.byKey))
+	all.mu.Unlock()
+	return slices.ContainsFunc(every, func(co *cohort) bool { return co.hasToken(token) })
 }
 
 func (all *cohorts) remove(key cohortKey) {
@@ -470,17 +481,14 @@ func (co *cohort) localEnded(local, store *lease) {
 }
 
 // wantedAnswered goes on when the store has said whether another process waits, or has not
-// answered.
+// answered, and when another process begins to wait.
 func (co *cohort) wantedAnswered() { co.change(func() {}) }
 
-// setWanted records that another process waits: it closes the channel of Wanted of the
-// holder, and releases a store lease that lingers.
-func (co *cohort) setWanted() {
-	co.change(func() {
-		if co.holder != nil {
-			co.holder.setWanted()
-		}
-	})
+// hasToken reports whether the store lease has a token.
+func (co *cohort) hasToken(token string) bool {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	return co.store != nil && co.store.token == token
 }
 
 // isIdle reports whether the cohort has a store lease that nobody uses or waits for.
@@ -489,14 +497,6 @@ func (co *cohort) isIdle() bool { return co.store != nil && co.isUnused() }
 // isUnused reports whether no call holds the lock or waits for it.
 func (co *cohort) isUnused() bool {
 	return co.holder == nil && co.grantee == nil && co.callers.first == nil
-}
-
-// addCaller adds a call that waits, and closes the channel of Wanted of the holder.
-func (co *cohort) addCaller(q *caller) {
-	co.callers.add(q)
-	if co.holder != nil {
-		co.holder.setWanted()
-	}
 }
 
 // removeCaller removes a call that has given up. Without callers, nobody wants the store
@@ -549,12 +549,6 @@ func (co *cohort) busy(q *caller, cause error) *BusyError {
 		e.Ahead += max(job.reply.Position-1, 0)
 	}
 	return e
-}
-
-func (co *cohort) hasCallers() bool {
-	co.mu.Lock()
-	defer co.mu.Unlock()
-	return co.callers.first != nil
 }
 
 // setExtended records that a local lease has changed the TTL of the store lease, which

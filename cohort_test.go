@@ -601,18 +601,18 @@ func TestCohortClose(t *testing.T) {
 func TestCohortLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		a, b := open(t, s, dibs.Cohort(8, 0), dibs.TTL(6*time.Second)), open(t, s)
+		a := open(t, s, dibs.Cohort(8, 0), dibs.TTL(6*time.Second))
 		m := a.Mutex("n")
 
 		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
-			wantErr(t, dibs.Holds(ctx, "n"))
+			wantErr(t, a.Holds(ctx, "n"))
 			if dibs.Fence(ctx) == 0 {
 				t.Error("no fence")
 			}
 			if _, err := m.Lock(ctx); !errors.Is(err, dibs.ErrReentrant) {
 				t.Errorf("without Reentrant: %v", err)
 			}
-			return m.Do(ctx, func(ctx context.Context) error { return dibs.Holds(ctx, "n") }, dibs.Reentrant())
+			return m.Do(ctx, func(ctx context.Context) error { return a.Holds(ctx, "n") }, dibs.Reentrant())
 		}))
 
 		l := lock(t, a, "n")
@@ -625,71 +625,46 @@ func TestCohortLease(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		wantErr(t, l.Err())
-		if isWanted(l) {
-			t.Error("wanted while nobody waits")
-		}
-		w := workplace{t: t}
-		w.queueUp("local", a, time.Millisecond)
-		if !isWanted(l) {
-			t.Error("not wanted by a call of this process")
-		}
 		wantErr(t, l.Unlock())
 		wantErr(t, l.Err(), dibs.ErrReleased)
 		wantErr(t, l.Unlock())
-		time.Sleep(time.Second)
-
-		l = lock(t, a, "n")
-		if isWanted(l) {
-			t.Error("wanted while nobody waits")
-		}
-		w.queueUp("remote", b, time.Millisecond)
-		if !isWanted(l) {
-			t.Error("not wanted by another process")
-		}
-		wantErr(t, l.Unlock())
-		time.Sleep(time.Second)
-		if got := w.order(); got != "local remote" {
-			t.Errorf("served: %q", got)
-		}
-
-		// A detached lease belongs to whoever has attached. The next call waits for it.
-		l = lock(t, a, "n")
-		theirs, err := b.Attach("n", l.Token())
-		wantErr(t, err)
-		wantErr(t, theirs.Extend(t.Context(), 10*time.Second))
-		w.queueUp("after", a, time.Millisecond)
-		wantErr(t, l.Detach())
-		wantErr(t, l.Err(), dibs.ErrReleased)
-		time.Sleep(time.Minute)
-		wantErr(t, theirs.Err())
-		if got := w.order(); got != "local remote" {
-			t.Errorf("served while another owner holds: %q", got)
-		}
-		wantErr(t, theirs.Unlock())
-		time.Sleep(time.Second)
-		if got := w.order(); got != "local remote after" {
-			t.Errorf("served: %q", got)
-		}
 		wantFree(t, s, "n")
 	})
 }
 
-func TestCohortYield(t *testing.T) {
+// What concerns one lease in the store is rejected for those of a cohort, which share one. The
+// call keeps its lease.
+func TestCohortRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		a := open(t, s, dibs.Cohort(8, 0))
+		a, b := open(t, s, dibs.Cohort(8, time.Second)), open(t, s)
 		w := workplace{t: t}
-		var fences []uint64
 		wantErr(t, a.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-			fences = append(fences, dibs.Fence(ctx))
-			w.queueUp("other", a, time.Millisecond)
-			wantErr(t, dibs.Yield(ctx))
-			fences = append(fences, dibs.Fence(ctx))
-			return dibs.Holds(ctx, "n")
+			w.queueUp("local", a, time.Millisecond)
+			w.queueUp("remote", b, time.Millisecond)
+			wantErr(t, dibs.Yield(ctx), dibs.ErrInvalid)
+			if held := driver.HeldIn(ctx); len(held) != 1 || !held[0].Shared {
+				t.Errorf("held %+v, want a shared lease", held)
+			}
+			return a.Holds(ctx, "n")
 		}))
-		if got := w.order(); got != "other" || !slices.IsSorted(fences) || fences[1] <= w.entries[0].fence {
-			t.Errorf("served %q, fences %v, %v", got, fences, w.entries)
+		time.Sleep(time.Second)
+		if got := w.order(); got != "local remote" {
+			t.Errorf("served %q", got)
 		}
+
+		l := lock(t, a, "n")
+		wantErr(t, l.Detach(), dibs.ErrInvalid)
+		if l.Wanted() != nil {
+			t.Error("Wanted is not nil")
+		}
+		_, err := a.Attach("n", l.Token())
+		wantErr(t, err, dibs.ErrInvalid)
+		wantErr(t, l.Err())
+		wantErr(t, l.Unlock())
+		_, err = a.Attach("n", l.Token()) // it lingers
+		wantErr(t, err, dibs.ErrInvalid)
+		time.Sleep(time.Minute)
 		wantFree(t, s, "n")
 	})
 }

@@ -111,7 +111,7 @@ func (q *caller) acquireDirectly(w lockSpec) (*Lease, error) {
 // until the waiting is over.
 func (q *caller) join() (*lease, error) {
 	co := q.co
-	co.addCaller(q)
+	co.callers.add(q)
 	release := co.advance(q.begin)
 	h := co.receive(q, q.begin)
 	if h == nil {

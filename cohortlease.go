@@ -107,11 +107,10 @@ func (h *lease) endWithStoreLease(store *lease, now time.Duration) {
 	}
 }
 
-// checkCallers closes the channel of Wanted if another call of the cohort waits.
-func (h *lease) checkCallers() {
-	if link := h.cohortLink(); link.store != nil && link.cohort.hasCallers() {
-		h.setWanted()
-	}
+// cohortError is the error of an operation that concerns one lease in the store, for a lease
+// that the calls of a cohort share.
+func cohortError(op, name string) error {
+	return invalid("%s %q: the calls of a cohort share its lease: lock the name without Cohort", op, name)
 }
 
 // holder returns the lease whose hooks report on this one: itself, or for a store lease the

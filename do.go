@@ -202,7 +202,7 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 	for ; in != nil; in = in.outer {
 		h := in.current().h
 		h.mu.Lock()
-		one := driver.Held{Store: h.c.store.Store, Token: h.token}
+		one := driver.Held{Store: h.c.store.Store, Token: h.token, Shared: h.isLocal()}
 		for _, p := range h.names() {
 			one.Names = append(one.Names, p.name)
 		}

@@ -31,6 +31,9 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
+	if c.cohorts.haveToken(token) {
+		return nil, cohortError("attach to", name)
+	}
 	if c.work.isClosed() {
 		return nil, ErrClosed
 	}

@@ -341,9 +341,13 @@ func (l *Lease) Unlock() error {
 // one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
 //
 // Detach returns ErrLost if the lease was lost before, ErrReentrant if a nested call uses
-// it, and nil if it was already unlocked or detached.
+// it, ErrInvalid if it is that of a call with Cohort, and nil if it was already unlocked or
+// detached.
 func (l *Lease) Detach() error {
 	h := l.h
+	if h.storeLease() != nil {
+		return cohortError("detach", h.name)
+	}
 	fence := l.Fence()
 	for {
 		if err := h.checkHeld(); err != nil {
@@ -371,9 +375,6 @@ func (l *Lease) Detach() error {
 		}
 	}
 	defer h.dropToken().end()
-	if store := h.storeLease(); store != nil {
-		_ = store.first.Detach() // the next caller acquires another one
-	}
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
 	}

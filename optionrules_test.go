@@ -72,7 +72,7 @@ var uses = map[string]use{
 }
 
 func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
-	l, err := c.Mutex("n").Lock(ctx)
+	l, err := c.RWMutex("n").Lock(ctx) // not one of a cohort
 	if err != nil {
 		return nil
 	}

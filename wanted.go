@@ -20,10 +20,15 @@ import (
 // either. The channel is closed half a round trip after the first waiter has queued. If
 // the notification is lost, or the store cannot notify, it is closed at the next renewal.
 // A lease that is not renewed may then never learn of the waiter.
+//
+// For the lease of a call with Cohort, Wanted returns nil, from which nothing is ever received:
+// an unlock passes the lock on in any case.
 func (l *Lease) Wanted() <-chan struct{} {
+	if l.h.storeLease() != nil {
+		return nil
+	}
 	signal, isNew := l.h.wantedSignal()
 	if isNew {
-		l.h.checkCallers()
 		l.h.registerWanted()
 	}
 	return signal.channel
@@ -108,7 +113,7 @@ func (h *lease) setWanted() {
 	}
 	h.mu.Unlock()
 	if link := h.cohortLink(); isNew && link.cohort != nil && link.store == nil {
-		link.cohort.setWanted()
+		link.cohort.wantedAnswered()
 	}
 }
 

@@ -24,11 +24,14 @@ import (
 // has returned: a goroutine that outlives it holds nothing. It returns ErrInvalid if an
 // option is invalid, or if ctx is not a context of Do, or is used by another Yield. An
 // election has Resign instead. Once and MinHold keep the name reserved after a release, so
-// nobody could go first. All three are ErrInvalid.
+// nobody could go first. All three are ErrInvalid, and so is a call with Cohort.
 func Yield(ctx context.Context, options ...Option) error {
 	in := carriedIn(ctx)
 	if in == nil || in.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
+	}
+	if h := in.current().h; h.storeLease() != nil {
+		return cohortError("yield", h.name)
 	}
 	set := in.base.with(atCall, in.options).with(atCall, options)
 	if err := set.check(in.current().Name()); err != nil {
@@ -81,9 +84,6 @@ func (in *carriedLease) endYield() {
 // for its answer. If there is none, the store is asked again in the background.
 func (h *lease) isWanted(ctx context.Context) bool {
 	signal, isNew := h.wantedSignal()
-	if isNew {
-		h.checkCallers()
-	}
 	if isNew && h.notifyWanted(detach(ctx, h.values())) != nil {
 		h.registerWanted()
 	}

@@ -7,6 +7,9 @@ type Held struct {
 	Store Store // in which it is held
 	Names []string
 	Token string
+	// Shared means that further calls have the token, one after another, as in a cohort. So the
+	// store cannot tie the lease of this call to a transaction.
+	Shared bool
 }
 
 // A Carrier has the leases of a context, the innermost first.

@@ -20,7 +20,8 @@ import (
 // round trips for each name. Renewals and the wait queue do not wait for a guard. A long
 // transaction delays only the next holder, and only if the lease has ended meanwhile.
 //
-// Guard returns ErrInvalid if ctx carries no lease of this store.
+// Guard returns ErrInvalid if ctx carries no lease of this store, or one of a cohort: its calls
+// share a lease in the store (see dibs.Cohort).
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
 		// Under repeatable read, a locking read of a row that does not exist would keep others from

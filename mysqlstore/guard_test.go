@@ -211,3 +211,24 @@ func TestGuardDelaysNoRenewal(t *testing.T) {
 		})
 	}
 }
+
+// The calls of a cohort share a lease in the store, so a transaction cannot be tied to one of
+// them. The call keeps its lease.
+func TestGuardRefusesACohort(t *testing.T) {
+	t.Parallel()
+	s, locks, db := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
+	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := s.Guard(ctx, tx); !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid", err)
+		}
+		return locks.Holds(ctx, "n")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -21,7 +21,8 @@ import (
 // If the lease was renewed after the snapshot of the transaction, the error has the SQLSTATE
 // 40001. Then repeat the transaction.
 //
-// Guard returns ErrInvalid if ctx carries no lease of this store.
+// Guard returns ErrInvalid if ctx carries no lease of this store, or one of a cohort: its calls
+// share a lease in the store (see dibs.Cohort).
 func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // GuardSQL is Guard for a transaction of database/sql.

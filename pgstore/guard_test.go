@@ -314,3 +314,22 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER record AFTER INSERT OR UPDATE ON %[1]s.names DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION %[1]s.record();`
+
+// The calls of a cohort share a lease in the store, so a transaction cannot be tied to one of
+// them. The call keeps its lease.
+func TestGuardRefusesACohort(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
+	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+		for what, tie := range map[string]func(context.Context, pgx.Tx) error{"Guard": s.Guard, "ReleaseIn": s.ReleaseIn} {
+			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return tie(ctx, tx) })
+			if !errors.Is(err, dibs.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", what, err)
+			}
+		}
+		return locks.Holds(ctx, "n")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

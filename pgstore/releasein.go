@@ -17,7 +17,8 @@ import (
 // transaction is rolled back, the leases go on. ctx is that of Do or of Lease.Context.
 //
 // ReleaseIn is a Guard, too: it returns ErrLost if a lease is not held any more. The isolation
-// level must be read committed; otherwise it returns ErrInvalid.
+// level must be read committed; otherwise it returns ErrInvalid. A lease of a cohort is
+// ErrInvalid, too.
 //
 // After the commit, return from Do or call Unlock, which returns nil. The context of the lease
 // stays valid until then, at most for the TTL, although others can acquire the names.

@@ -19,7 +19,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"a pass of an expired lease", "cohortlease.go", "return h.err == nil && now < h.deadline", "return h.err == nil"},
 	{"the holder is not notified of a loss", "cohort.go", "		local.endWith(store)\n", "		_ = local\n"},
 	{"a lost lease is passed on", "cohort.go", "		co.holder = nil\n		if co.store == store {\n			co.store = nil\n		}\n	})", "		co.holder = nil\n	})"},
-	{"last come, first served", "cohort.go", "	co.callers.add(q)\n", "	co.callers.addFirst(q)\n"},
+	{"last come, first served", "cohortcaller.go", "	co.callers.add(q)\n", "	co.callers.addFirst(q)\n"},
 	{"a queue entry without callers", "cohort.go", "		co.acquiring.cancel()\n", "		_ = co.acquiring\n"},
 	{"linger while others wait", "cohort.go", "next == nil && (wanted || co.key.linger == 0)", "next == nil && (co.key.linger == 0 || wanted && false)"},
 	{"linger ends a lease in use", "cohortlease.go", "return idle && left <= 0", "return left <= 0"},

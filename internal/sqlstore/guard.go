@@ -15,6 +15,9 @@ func Guard(ctx context.Context, s driver.Store, check func(name, token string) (
 		if h.Store != s {
 			continue
 		}
+		if h.Shared {
+			return fmt.Errorf("%w: guard %q: the calls of a cohort share its lease, and a guard would hold for the next call, too: lock the name without Cohort", driver.ErrInvalid, h.Names[0])
+		}
 		found = true
 		for _, name := range h.Names {
 			held, err := check(name, h.Token)
