@@ -84,13 +84,13 @@ func ExampleLease_Wanted() {
 }
 
 // A function that must run under a lock asserts it.
-func ExampleHolds() {
+func ExampleClient_Holds() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
 	pay := func(ctx context.Context, order string) error {
-		if err := dibs.Holds(ctx, "order:"+order); err != nil {
+		if err := locks.Holds(ctx, "order:"+order); err != nil {
 			return err
 		}
 		fmt.Println("paid order", order)

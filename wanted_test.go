@@ -266,26 +266,45 @@ func TestWantedOfEndedAndAttached(t *testing.T) {
 func TestHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
-		wantErr(t, dibs.Holds(t.Context(), "a"), dibs.ErrInvalid)
+		wantErr(t, c.Holds(t.Context(), "a"), dibs.ErrInvalid)
 		var ended context.Context
 		wantErr(t, c.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
 			ended = ctx
 			return c.RWMutex("c").RDo(ctx, func(ctx context.Context) error {
 				for _, name := range []string{"a", "b", "c"} {
-					wantErr(t, dibs.Holds(ctx, name))
+					wantErr(t, c.Holds(ctx, name))
 				}
-				wantErr(t, dibs.Holds(ctx, "d"), dibs.ErrInvalid)
-				wantErr(t, dibs.Holds(context.WithoutCancel(ctx), "a"))
-				wantErr(t, dibs.Holds(t.Context(), "a"), dibs.ErrInvalid)
+				wantErr(t, c.Holds(ctx, "d"), dibs.ErrInvalid)
+				wantErr(t, c.Holds(context.WithoutCancel(ctx), "a"))
+				wantErr(t, c.Holds(t.Context(), "a"), dibs.ErrInvalid)
 				return nil
 			})
 		}))
-		wantErr(t, dibs.Holds(ended, "a"), dibs.ErrReleased)
+		wantErr(t, c.Holds(ended, "a"), dibs.ErrReleased)
 
 		// It compares the clock, also when nothing has ended the lease so far.
 		l := lock(t, c, "a", dibs.NoRenew(), dibs.TTL(time.Second))
-		wantErr(t, dibs.Holds(l.Context(), "a"))
+		wantErr(t, c.Holds(l.Context(), "a"))
 		time.Sleep(time.Second)
-		wantErr(t, dibs.Holds(l.Context(), "a"), dibs.ErrLost)
+		wantErr(t, c.Holds(l.Context(), "a"), dibs.ErrLost)
+	})
+}
+
+// A lease in another store does not count, even if it is on the same name. One of another
+// client of the same store does.
+func TestHoldsComparesStores(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		here, sameStore, elsewhere := open(t, s), open(t, s), open(t, memstore.New())
+		wantErr(t, elsewhere.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			wantErr(t, here.Holds(ctx, "n"), dibs.ErrInvalid)
+			wantErr(t, elsewhere.Holds(ctx, "n"))
+			return here.Mutex("n").Do(ctx, func(ctx context.Context) error {
+				wantErr(t, here.Holds(ctx, "n"))
+				wantErr(t, sameStore.Holds(ctx, "n"))
+				wantErr(t, elsewhere.Holds(ctx, "n"))
+				return nil
+			})
+		}))
 	})
 }

@@ -34,7 +34,7 @@ func TestYield(t *testing.T) {
 						}))
 					}()
 				}
-				wantErr(t, dibs.Holds(ctx, "n"))
+				wantErr(t, job.Holds(ctx, "n"))
 				fences = append(fences, dibs.Fence(ctx))
 				order = append(order, "part")
 				time.Sleep(time.Second)
@@ -115,7 +115,7 @@ func TestYieldFails(t *testing.T) {
 				if name == "context" && !errors.Is(err, stopped) {
 					t.Errorf("error %v, want the cause of the context", err)
 				}
-				wantErr(t, dibs.Holds(ctx, "n"), dibs.ErrReleased)
+				wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
 				wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
 				return nil // Do returns the error nevertheless
 			})
@@ -159,7 +159,7 @@ func TestYieldIsInvalid(t *testing.T) {
 		wantErr(t, mutex.Do(t.Context(), func(ctx context.Context) error {
 			defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return dibs.Yield(nested) }), dibs.ErrReentrant)
-			return dibs.Holds(ctx, "n")
+			return c.Holds(ctx, "n")
 		}))
 	})
 }

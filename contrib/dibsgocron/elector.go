@@ -16,10 +16,11 @@ import (
 // An Elector is a gocron.Elector: one of many instances is the leader and runs all jobs. It
 // campaigns in the background until Close. It is safe for concurrent use.
 type Elector struct {
-	name string
-	stop context.CancelCauseFunc
-	done chan struct{} // closed when the campaign has ended
-	err  error         // why it ended by itself; set before done is closed
+	name  string
+	holds func(ctx context.Context, name string) error // of the client
+	stop  context.CancelCauseFunc
+	done  chan struct{} // closed when the campaign has ended
+	err   error         // why it ended by itself; set before done is closed
 
 	mu     sync.Mutex
 	term   context.Context // of the current term; nil without one
@@ -40,7 +41,7 @@ var (
 // dibs.ErrInvalid.
 func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Elector {
 	ctx, stop := context.WithCancelCause(context.Background())
-	e := &Elector{name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
+	e := &Elector{holds: locks.Holds, name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
 	hooks := dibs.Hooks{
 		Queued:     func(_ context.Context, q dibs.Queued) { e.setReason(leaderError(q.Holder)) },
 		TermFailed: func(_ context.Context, f dibs.TermFailed) { e.setReason(f.Err) },
@@ -105,7 +106,7 @@ func (e *Elector) check() error {
 	if e.term != nil {
 		reason = context.Cause(e.term)
 		if reason == nil {
-			reason = dibs.Holds(e.term, e.name)
+			reason = e.holds(e.term, e.name)
 		}
 	}
 	if reason == nil {
@@ -132,7 +133,7 @@ func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 			return err
 		}
 		defer e.tasks.Done()
-		return runUnder(job, term, e.name, fn)
+		return runUnder(job, term, e.holds, e.name, fn)
 	})
 }
 

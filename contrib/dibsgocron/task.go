@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 )
 
 // runUnder runs fn in a context that ends with the job or with the lock, and that carries
-// the lease of the lock's context.
-func runUnder(job, lock context.Context, name string, fn func(ctx context.Context) error) error {
-	if err := dibs.Holds(lock, name); err != nil {
+// the lease of the lock's context. holds is Client.Holds.
+func runUnder(job, lock context.Context, holds func(context.Context, string) error, name string, fn func(ctx context.Context) error) error {
+	if err := holds(lock, name); err != nil {
 		return err
 	}
 	lease := lock.Value(driver.CarrierKey{})
@@ -20,7 +19,7 @@ func runUnder(job, lock context.Context, name string, fn func(ctx context.Contex
 	defer context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })()
 
 	err := fn(ctx)
-	if loss := dibs.Holds(lock, name); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
+	if loss := holds(lock, name); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
 		return errors.Join(err, loss)
 	}
 	return err

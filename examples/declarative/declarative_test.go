@@ -38,11 +38,11 @@ func checkScenes(t *testing.T, store driver.Store) {
 		}
 		return r
 	}
-	locked := scene(func(locks *dibs.Client, data *database) Shop { return LockShop(locks, &service{data, dibs.Holds}) })
+	locked := scene(func(locks *dibs.Client, data *database) Shop { return LockShop(locks, &service{data, locks.Holds}) })
 	if want := (result{charges: orders, balance: machines * deposits}); locked != want {
 		t.Errorf("with the decorator: want %+v, have %+v", want, locked)
 	}
-	around := scene(func(_ *dibs.Client, data *database) Shop { return &service{data, dibs.Holds} })
+	around := scene(func(locks *dibs.Client, data *database) Shop { return &service{data, locks.Holds} })
 	if want := (result{refused: machines * (orders + deposits)}); around != want {
 		t.Errorf("around the decorator: want %+v, have %+v", want, around)
 	}
@@ -56,7 +56,7 @@ func checkScenes(t *testing.T, store driver.Store) {
 func TestWrongLock(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
-	s := &service{newDatabase(), dibs.Holds}
+	s := &service{newDatabase(), locks.Holds}
 	err := locks.Mutex(orderLock("1")).Do(t.Context(), func(ctx context.Context) error { return s.Pay(ctx, "2") })
 	if !errors.Is(err, dibs.ErrInvalid) || s.data.paid("2") {
 		t.Errorf("want ErrInvalid, have %v", err)

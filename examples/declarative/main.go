@@ -45,9 +45,9 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	fmt.Fprintf(out, "%d machines pay %d orders each, and deposit %d times 1; locks on %s\n", machines, orders, deposits, store.Description)
 
 	locked := func(locks *dibs.Client, data *database) Shop {
-		return LockShop(locks, &service{data, dibs.Holds})
+		return LockShop(locks, &service{data, locks.Holds})
 	}
-	around := func(_ *dibs.Client, data *database) Shop { return &service{data, dibs.Holds} }
+	around := func(locks *dibs.Client, data *database) Shop { return &service{data, locks.Holds} }
 	unlocked := func(_ *dibs.Client, data *database) Shop { return &service{data, noAssertion} }
 	for _, scene := range []struct {
 		title string
@@ -115,7 +115,7 @@ func visit(ctx context.Context, shop Shop) (refused int, err error) {
 		for _, err := range failures {
 			switch {
 			case err == nil, errors.Is(err, errPaid):
-			case errors.Is(err, dibs.ErrInvalid): // of dibs.Holds
+			case errors.Is(err, dibs.ErrInvalid): // of Client.Holds
 				refused++
 			default:
 				return refused, err

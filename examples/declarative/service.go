@@ -13,7 +13,7 @@ var errPaid = errors.New("already paid")
 // wrong without a lock.
 type service struct {
 	data *database
-	// holds asserts that a method was called through the decorator: dibs.Holds. A call
+	// holds asserts that a method was called through the decorator: Client.Holds. A call
 	// around it fails then, and does not lose an update.
 	holds func(ctx context.Context, name string) error
 }

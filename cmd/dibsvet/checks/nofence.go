@@ -119,7 +119,7 @@ func (w *writes) inspect(body *ast.BlockStmt, deeper bool) {
 
 func isProtection(fn *types.Func) bool {
 	d := dibsFuncOf(fn)
-	return d.is("", "Fence", "FenceOf", "Holds") || d.is("Lease", "Err", "Fence", "FenceOf") ||
+	return d.is("", "Fence", "FenceOf") || d.is("Client", "Holds") || d.is("Lease", "Err", "Fence", "FenceOf") ||
 		ofDibs(fn.Pkg()) && strings.HasPrefix(fn.Name(), "Guard")
 }
 
