@@ -17,14 +17,15 @@ servers := if scripts/install-server redis; then export DIBS_REQUIRE_REDIS=1; fi
 	if scripts/install-server postgres && scripts/install-server pgbouncer; then export DIBS_REQUIRE_POSTGRES=1; fi; \
 	if scripts/install-server mariadb; then export DIBS_REQUIRE_MARIADB=1; fi; \
 	if scripts/install-server prometheus; then export DIBS_REQUIRE_PROMETHEUS=1; fi; \
-	if scripts/install-server chromium; then export DIBS_REQUIRE_CHROMIUM=1; fi
+	if scripts/install-server chromium; then export DIBS_REQUIRE_CHROMIUM=1; fi; \
+	if scripts/install-server twemproxy; then export DIBS_REQUIRE_TWEMPROXY=1; fi
 
 .PHONY: help
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus and Chromium if possible)
+test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium and twemproxy if possible)
 	@# go list compiles on all cores; with -p 1, go test would use one.
 	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
 

@@ -173,7 +173,7 @@ func TestHookThatDoesNotReturnInYield(t *testing.T) {
 						if h.spent.Load() != 1 || (panicked == any(h)) == exit {
 							t.Errorf("the hook was called %d times, the caller got %v", h.spent.Load(), panicked)
 						}
-						wantErr(t, dibs.Holds(ctx, "n"), dibs.ErrReleased)
+						wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
 						wantErr(t, context.Cause(ctx), dibs.ErrReleased)
 						wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
 						wantNothing(t, good, "n")

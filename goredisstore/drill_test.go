@@ -17,6 +17,12 @@ var drills = drill.Opener{
 	Sentinel: func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: addrs}), options)
 	},
+	Proxied: func(t testing.TB, addr string) *redisstore.Store {
+		return open(t, redis.NewClient(&redis.Options{
+			Addr: addr, Protocol: 2, DisableIdentity: true,
+			Dialer: goredisstore.WithoutHello(redis.NewDialer(&redis.Options{DialTimeout: time.Second})),
+		}), []redisstore.Option{goredisstore.Proxy()})
+	},
 	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return open(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}), options)
@@ -103,4 +109,9 @@ func TestForgotten(t *testing.T) {
 func TestSentinelWake(t *testing.T) {
 	t.Parallel()
 	drills.SentinelWake(t)
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	drills.Proxy(t)
 }

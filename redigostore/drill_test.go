@@ -22,6 +22,9 @@ var drills = drill.Opener{
 		t.Cleanup(func() { p.Close() })
 		return redigostore.New(p, options...)
 	},
+	Proxied: func(t testing.TB, addr string) *redisstore.Store {
+		return redigostore.New(pool(t, addr), redigostore.Proxy())
+	},
 	Warm:    withIdleConns,
 	Cluster: cluster,
 }
@@ -96,4 +99,9 @@ func TestForgotten(t *testing.T) {
 func TestSentinelWake(t *testing.T) {
 	t.Parallel()
 	drills.SentinelWake(t)
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	drills.Proxy(t)
 }

@@ -22,6 +22,12 @@ var drills = drill.Opener{
 			o.Sentinel.TopologyRefreshInterval = 100 * time.Millisecond // see the package comment
 		}), options...)
 	},
+	Proxied: func(t testing.TB, addr string) *redisstore.Store {
+		return rueidisstore.New(dial(t, addr, func(o *rueidis.ClientOption) {
+			o.AlwaysRESP2, o.DisableCache, o.ForceSingleClient, o.ClientSetInfo = true, true, true, rueidis.DisableClientSetInfo
+			o.DialCtxFn = rueidisstore.DialWithoutHello
+		}), rueidisstore.Proxy())
+	},
 	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
 		return rueidisstore.New(dial(t, addrs[0], func(o *rueidis.ClientOption) { o.InitAddress = addrs }), options...)
@@ -105,4 +111,9 @@ func TestForgotten(t *testing.T) {
 func TestSentinelWake(t *testing.T) {
 	t.Parallel()
 	drills.SentinelWake(t)
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	drills.Proxy(t)
 }

@@ -1,8 +1,10 @@
 package redisurl_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -100,5 +104,70 @@ func lockOn(t *testing.T, rdb redis.UniversalClient) {
 	}
 	if err := lease.Unlock(); err != nil {
 		t.Error(err)
+	}
+}
+
+// twemproxy closes a connection that begins with HELLO.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	at := "redis://" + redistest.StartTwemproxy(t, "{}", redistest.Start(t), redistest.Start(t))
+	if err := open(t, at, redisurl.Credentials{}).Ping(t.Context()).Err(); err == nil {
+		t.Error("a client that begins with HELLO works")
+	}
+	u, err := redisurl.Parse(at + "?proxy=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb, err := u.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdb.Close()
+	locks := dibs.New(goredisstore.New(rdb, u.Options()...))
+	defer locks.Close()
+	for i := range 20 {
+		lease, err := locks.Mutex(strconv.Itoa(i)).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := locks.All("a", "b").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("names with two tags: %v", err)
+	}
+}
+
+// A server with a password is used without HELLO, too.
+func TestProxyWithPassword(t *testing.T) {
+	t.Parallel()
+	s, _ := redistest.StartTLS(t, "--requirepass", password)
+	for _, rawURL := range []string{
+		"redis://:" + encoded + "@" + s.Addr() + "?proxy=true",
+		"redis://default:" + encoded + "@" + s.Addr() + "?proxy=true&protocol=2",
+		"rediss://:" + encoded + "@" + s.TLSAddr() + "?proxy=true&insecure_skip_verify=true",
+	} {
+		rdb := open(t, rawURL, redisurl.Credentials{})
+		if info, err := rdb.Do(t.Context(), "CLIENT", "INFO").Text(); err != nil || !strings.Contains(info, " resp=2") {
+			t.Errorf("%s: %q, %v", rawURL, info, err)
+		}
+	}
+}
+
+// The options of a URL are those of its parameters.
+func TestOptions(t *testing.T) {
+	for rawURL, want := range map[string]redisstore.Target{
+		"redis://h": {}, "redis://h?proxy=false&sharded=false": {}, "redis+cluster://h": {},
+		"redis://h?proxy=true": {Proxy: true}, "unix:///s?sharded=true": {Sharded: true},
+	} {
+		u, err := redisurl.Parse(rawURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := redisstore.New(redisconn.Invalid("none"), u.Options()...).Target()
+		if err != nil || have.Proxy != want.Proxy || have.Sharded != want.Sharded {
+			t.Errorf("%s: %+v, %v", rawURL, have, err)
+		}
 	}
 }

@@ -16,6 +16,9 @@ type Opener struct {
 	Sentinel func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store
 	Cluster  func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store
 
+	// Proxied opens a store behind a proxy that knows no commands but those with a key.
+	Proxied func(t testing.TB, addr string) *redisstore.Store
+
 	// Warm is Single with a client that has this many idle connections.
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }

@@ -223,6 +223,9 @@ func (e *nodeCheck) checkReplica(text string) {
 func (e *nodeCheck) checkCluster() {
 	enabled, ok := e.info("cluster_enabled")
 	if ok && enabled != "1" || !ok && !e.target.Sharded {
+		e.addAll(candidate{e.refusesSlots, driver.Warning, "sharded", "it refuses a script with keys of different slots: the address is in front of a cluster, and hides its nodes",
+			"several names can be locked together only if they are in one slot; requests that are sent together are refused and sent again one by one",
+			"use the option Sharded (in a URL: sharded=true); or give all names one hash tag, as in Prefix(\"{locks}:\"), which puts them on one node"})
 		return
 	}
 	maps.Copy(e.facts, wire.ParseInfo(e.text("CLUSTER", "INFO")))

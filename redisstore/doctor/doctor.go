@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -126,6 +128,9 @@ func unreachable(cause error) error {
 	if errors.Is(cause, driver.ErrInvalid) {
 		return fmt.Errorf("doctor: %w", cause)
 	}
+	if errors.Is(cause, io.EOF) {
+		cause = fmt.Errorf("%w; a proxy that does not know the first commands of a client ends the connection, too: docs/redis.md has what to set", cause)
+	}
 	return &driver.UnavailableError{Op: "doctor", Cause: cause}
 }
 
@@ -145,14 +150,25 @@ type nodeCheck struct {
 	startTime     timeSample
 	user          string
 	cannotPublish bool // the user may not publish; this is a finding already
+
+	answersScripts bool // a script has written several keys
+	refusesSlots   bool // a script with keys of several slots was refused
 }
 
 // The settings that are read; INFO contains the others.
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
+	if e.checkRouting() {
+		e.visited(nil)
+		return
+	}
 	e.facts = wire.ParseInfo(e.text("INFO"))
 	switch {
+	case e.answersScripts && (errors.Is(e.unreachable, io.EOF) || errors.Is(e.unreachable, syscall.ECONNRESET)):
+		e.visited(nil)
+		e.reportClosing()
+		return
 	case e.unreachable == nil:
 		e.visited(nil)
 	case e.ctx.Err() != nil:

@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/wire"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+// A proxy in front of several servers sends a script to the server of its first key. This
+// check proves where keys are: one script writes several keys, and then each key is looked
+// for by itself. The keys expire if the check is interrupted.
+const (
+	trialNames = 500     // in one script; on two equal servers, all share one by chance in 1 of 2^499 trials
+	trialTags  = 100     // names whose keys are tried in Proxy mode
+	trialTTL   = "30000" // ms
+)
+
+var (
+	writeKeys  = &redisconn.Script{Text: "for _, key in ipairs(KEYS) do redis.call('SET', key, 'doctor', 'PX', ARGV[1]) end return 1"}
+	deleteKeys = &redisconn.Script{Text: "for _, key in ipairs(KEYS) do redis.call('DEL', key) end return 1"}
+	deleteKey  = &redisconn.Script{Text: "return redis.call('DEL', KEYS[1])"}
+)
+
+const (
+	proxySettings = `twemproxy needs hash_tag: "{}", Envoy enable_hashtagging: true; Codis does that always`
+	perServer     = "run Doctor on each server behind the proxy, with its own address and the same prefix"
+)
+
+// checkRouting reports where keys are. done means that there is a proxy: the other checks
+// would be about the proxy, or about one of its servers.
+func (e *nodeCheck) checkRouting() (done bool) {
+	switch {
+	case e.target.Sharded:
+		return false // a client of a cluster finds the servers itself
+	case e.target.Proxy:
+		e.checkTags()
+		if e.unreachable != nil {
+			return false
+		}
+		e.checkLocking()
+	case !e.separatesNames() || !e.separatesNames(): // twice, in case the server has lost the keys
+		return false
+	default:
+		e.find(driver.Critical, "routing", "unsafe: keys that one script has written are not found by themselves. A proxy is in front of several servers, and sends a script to the server of its first key",
+			"two clients hold a name at once: a request for several names acquires all of them on the server of the first one",
+			"use the option Proxy (in a URL: proxy=true) on all clients, and have the proxy route by hash tags ("+proxySettings+"); docs/redis.md has more")
+	}
+	e.find(driver.Unchecked, "servers", "a proxy hides its servers",
+		"not checked: role, version, memory, persistence, replication, permissions, keys and clock of each server", perServer)
+	return true
+}
+
+// separatesNames reports whether names that were written together are not together. Without
+// an answer it reports false: then no lock works, which is another finding.
+func (e *nodeCheck) separatesNames() bool {
+	keys := make([]string, trialNames)
+	for i := range keys {
+		keys[i] = e.target.Prefix + "dibs:doctor:" + rand.Text()
+	}
+	if !e.awaitScripts(keys[:1]) {
+		return false
+	}
+	written := e.do(trial(writeKeys, keys))[0]
+	e.answersScripts = e.answersScripts || written.Err == nil
+	e.refusesSlots = isCrossSlot(written.Err)
+	if written.Err != nil {
+		return false
+	}
+	lost := e.countLost(keys)
+	e.do(trial(deleteKeys, keys)) // where the first key has led them
+	return lost > 0
+}
+
+// awaitScripts reports whether scripts work. The first one is short: a server ends the
+// connection of a user without a password if it sends a long command. It is repeated for a
+// while, since Codis fails for a moment after HELLO 3, the first command of go-redis.
+func (e *nodeCheck) awaitScripts(key []string) bool {
+	const tries, pause = 20, 50 * time.Millisecond
+	for range tries {
+		err := e.do(trial(writeKeys, key))[0].Err
+		if !redisconn.HasCode(err, "ERR handle") {
+			return err == nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-e.ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+// isCrossSlot reports whether a server refused keys of different slots. Some proxies in front
+// of a cluster have words of their own.
+func isCrossSlot(err error) bool {
+	return redisconn.HasCode(err, "CROSSSLOT") || redisconn.HasCode(err, "ERR") && strings.Contains(err.Error(), "same slot")
+}
+
+// countLost deletes keys, one by one, and returns how many were not there.
+func (e *nodeCheck) countLost(keys []string) (lost int) {
+	cmds := make([]redisconn.Cmd, len(keys))
+	for i, key := range keys {
+		cmds[i] = trial(deleteKey, []string{key})
+	}
+	for _, reply := range e.do(cmds...) {
+		if reply.Err == nil && reply.Value != int64(1) {
+			lost++
+		}
+	}
+	return lost
+}
+
+func trial(script *redisconn.Script, keys []string) redisconn.Cmd {
+	return redisconn.Cmd{Script: script, Whole: true, Keys: keys, Args: []string{trialTTL}}
+}
+
+// checkTags checks in Proxy mode that the keys of each name are together.
+func (e *nodeCheck) checkTags() {
+	format := wire.Format{Prefix: e.target.Prefix, Proxy: true}
+	var names []wire.Keys
+	var cmds []redisconn.Cmd
+	for i := range trialTags {
+		name := "dibs:doctor:" + rand.Text()
+		if i%2 == 0 {
+			name = "{" + strconv.Itoa(i) + rand.Text() + "}:dibs:doctor"
+		}
+		k := format.Keys(name)
+		names, cmds = append(names, k), append(cmds, trial(writeKeys, keysOf(k)))
+	}
+	if slices.ContainsFunc(e.do(cmds...), func(r redisconn.Reply) bool { return r.Err != nil }) {
+		return // the trial of a lock says why
+	}
+	lost := 0
+	for _, k := range names {
+		if e.countLost(keysOf(k)) > 0 {
+			lost++
+		}
+	}
+	for i := range cmds {
+		cmds[i] = trial(deleteKeys, cmds[i].Keys)
+	}
+	e.do(cmds...)
+	e.addAll(candidate{lost > 0, driver.Critical, "routing", fmt.Sprintf("unsafe: the proxy does not route by hash tags: keys of %d of %d names are on different servers", lost, len(names)),
+		"two clients hold a name at once if one of them locks it together with other names; and the states that are shown are wrong",
+		"have the proxy route by hash tags: " + proxySettings})
+}
+
+func keysOf(k wire.Keys) []string {
+	return []string{k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders}
+}
+
+// reportClosing reports that a server that answered scripts ended the connection at INFO.
+func (e *nodeCheck) reportClosing() {
+	e.find(driver.Warning, "proxy", fmt.Sprintf("scripts work, but INFO ended the connection: %v. A proxy is in front, with one server behind it", e.unreachable),
+		"each try to subscribe ends a connection, too, and waiters poll; with a second server behind the proxy, two clients could hold a name at once",
+		"use the option Proxy (in a URL: proxy=true) on all clients; and "+perServer)
+}

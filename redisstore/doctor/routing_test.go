@@ -1,0 +1,104 @@
+package doctor_test
+
+import (
+	"testing"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/doctor"
+)
+
+// at returns a store at the address of a proxy.
+func at(t *testing.T, addr string, options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(addr)
+	t.Cleanup(conn.Close)
+	return redisstore.New(conn, options...)
+}
+
+// proxies are all that the tests have, by whether they route by hash tags.
+var proxies = map[string]struct {
+	byTag bool
+	start func(t *testing.T, servers ...*redistest.Server) (addr string)
+}{
+	"router by tag": {true, func(t *testing.T, servers ...*redistest.Server) string {
+		return redistest.NewRouter(t, redistest.ByTag, servers...).Addr()
+	}},
+	"router by key": {false, func(t *testing.T, servers ...*redistest.Server) string {
+		return redistest.NewRouter(t, redistest.ByKey, servers...).Addr()
+	}},
+	"twemproxy by tag": {true, func(t *testing.T, servers ...*redistest.Server) string {
+		return redistest.StartTwemproxy(t, "{}", servers...)
+	}},
+	"twemproxy by key": {false, func(t *testing.T, servers ...*redistest.Server) string {
+		return redistest.StartTwemproxy(t, "", servers...)
+	}},
+}
+
+// A proxy that separates names is found every time, and so is the cure. Nothing is left on
+// the servers but high-water marks.
+func TestDoctorOfAProxy(t *testing.T) {
+	t.Parallel()
+	for name, proxy := range proxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+			addr := proxy.start(t, servers...)
+			for range 20 {
+				found := examine(t, at(t, addr))
+				want(t, found, driver.Critical, "routing", "unsafe", "Proxy", "hash_tag")
+				want(t, found, driver.Unchecked, "servers", "own address")
+			}
+			for range 3 {
+				found := examine(t, at(t, addr, redisstore.Proxy()))
+				want(t, found, driver.Unchecked, "servers")
+				wantNone(t, found, "lock", "push")
+				if proxy.byTag {
+					wantNone(t, found, "routing")
+				} else {
+					want(t, found, driver.Critical, "routing", "unsafe", "hash tags", "enable_hashtagging")
+				}
+			}
+			if proxy.byTag { // one tag for all names needs no mode
+				wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "routing")
+			}
+			for _, s := range servers {
+				keys, _ := s.MustCmd(t, "KEYS", "*lock*:dibs*").([]any)
+				if len(keys) > 0 {
+					t.Errorf("left: %q", keys)
+				}
+			}
+		})
+	}
+}
+
+// twemproxy with one server ends the connection of INFO.
+func TestDoctorOfAProxyWithOneServer(t *testing.T) {
+	t.Parallel()
+	addr := redistest.StartTwemproxy(t, "", redistest.Start(t))
+	found := examine(t, at(t, addr))
+	want(t, found, driver.Warning, "proxy", "INFO", "Proxy")
+	wantNone(t, found, "unreachable", "routing")
+	wantNone(t, examine(t, at(t, addr, redisstore.Proxy())), "routing", "lock", "proxy")
+}
+
+// One address in front of a cluster refuses keys of two slots, though it is no node.
+func TestDoctorOfOneAddressOfACluster(t *testing.T) {
+	t.Parallel()
+	addr := redistest.NewRouter(t, redistest.BySlot, redistest.Start(t), redistest.Start(t)).Addr()
+	found := examine(t, at(t, addr))
+	want(t, found, driver.Warning, "sharded", "in front of a cluster", "sharded=true", `Prefix("{locks}:")`)
+	wantNone(t, found, "routing", "lock")
+	wantNone(t, examine(t, at(t, addr, redisstore.Sharded())), "sharded", "routing", "lock")
+	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "sharded", "routing", "lock")
+}
+
+// A proxy that does not answer is unreachable in each mode.
+func TestDoctorOfAnAbsentProxy(t *testing.T) {
+	t.Parallel()
+	for _, options := range [][]redisstore.Option{nil, {redisstore.Proxy()}} {
+		if found, err := doctor.Check(t.Context(), at(t, "127.0.0.1:1", options...)); err == nil {
+			t.Errorf("no error, but:\n%v", found)
+		}
+	}
+}
