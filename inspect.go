@@ -94,7 +94,8 @@ const listBatch = 500
 // The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects up to 500 names
 // together, and each such step takes at most one operation timeout. The states are not of one
 // moment, and State.Fence may be zero: Inspect returns it. Locks of other libraries are yielded, too: State.Foreign describes them. A name whose
-// key holds data of another type is left out. An error is the last thing that List yields.
+// key holds data of another type is left out. One that the user of the store may not read is
+// yielded with State.Err. An error is the last thing that List yields.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		if err := c.check(); err != nil {
@@ -114,7 +115,7 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 				return
 			}
 			for _, state := range states {
-				if len(state.Holders) == 0 && state.Waiting == 0 { // free by now, or data
+				if len(state.Holders) == 0 && state.Waiting == 0 && state.Err == nil { // free by now, or data
 					continue
 				}
 				if !yield(state, nil) {

@@ -137,6 +137,7 @@ type Store interface {
 	// few round trips as possible, and keeps the server busy for a few milliseconds at a
 	// time at most. The states are not of one moment. A name whose key holds a value of
 	// another type is no error here: its State has the description of the WrongTypeError.
+	// Nor is a name that the user of the store may not read: its State has Err.
 	// State.Fence may be zero, which means unknown. The fences of the holders are those of
 	// Inspect.
 	InspectAll(ctx context.Context, names []string) ([]State, error)
@@ -313,6 +314,10 @@ type State struct {
 	// Nodes are the states on the nodes of a quorum, in the order of the nodes. Other
 	// stores have none.
 	Nodes []NodeState
+
+	// Err is why the state is not known: the user of the store may not read this name. Only
+	// InspectAll sets it; then there is nothing else but the name.
+	Err error
 }
 
 // A NodeState is the state of a name on one node of a quorum, or why it is not known.

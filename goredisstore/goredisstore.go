@@ -317,12 +317,9 @@ func fill(replies []redisconn.Reply, err error) {
 // arguments cost no allocation.
 func newCommand(ctx context.Context, cmd redisconn.Cmd) command {
 	args := make([]any, 0, 3+len(cmd.Keys)+len(cmd.Args))
-	switch {
-	case cmd.Script == nil:
-	case cmd.Whole:
-		args = append(args, "EVAL", &cmd.Script.Text, len(cmd.Keys))
-	default:
-		args = append(args, "EVALSHA", &cmd.Script.Hash, len(cmd.Keys))
+	if cmd.Script != nil {
+		name, script := cmd.Call()
+		args = append(args, name, script, len(cmd.Keys))
 	}
 	for i := range cmd.Keys {
 		args = append(args, &cmd.Keys[i])

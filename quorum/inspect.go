@@ -58,12 +58,27 @@ func (s nodes) inspectAll(ctx context.Context, names []string) ([]driver.State, 
 		for j, a := range answers {
 			on[j].Err = a.err
 			if a.err == nil {
-				on[j].State = a.value[i]
+				on[j] = driver.NodeState{State: a.value[i], Err: a.value[i].Err}
 			}
 		}
 		states[i] = s.merge(name, on)
+		states[i].Err = s.unreadable(on)
 	}
 	return states, nil
+}
+
+// unreadable returns why a name cannot be read on a majority of the nodes, or nil.
+func (s nodes) unreadable(on []driver.NodeState) (err error) {
+	n := 0
+	for _, one := range on {
+		if one.State.Err != nil {
+			n, err = n+1, one.State.Err
+		}
+	}
+	if n < s.majority {
+		return nil
+	}
+	return err
 }
 
 // list returns the names that are held on a majority of the nodes.

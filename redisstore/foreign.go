@@ -34,10 +34,11 @@ func (s *Store) wrapReplyError(ctx context.Context, until time.Time, op string, 
 
 // describe returns the state of the first of some names with a key of another type.
 func (s *Store) describe(ctx context.Context, until time.Time, names []string) (state driver.State, ok bool) {
-	r := s.requests.Get()
-	s.format.Describe(&r.Request, names)
-	keys := append([]string(nil), r.Keys...)
-	reply, _ := s.do(ctx, r, until)
+	var keys []string
+	reply := s.read(ctx, until, func(r *wire.Request) {
+		s.format.Describe(r, names)
+		keys = append(keys[:0], r.Keys...)
+	})
 	if reply.Err != nil {
 		return driver.State{}, false
 	}

@@ -44,9 +44,7 @@ func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) 
 // requestStates does one call of inspect. It returns at least the first of the states, and
 // the server's time.
 func (s *Store) requestStates(ctx context.Context, names []string) (found []wire.Inspected, now int64, err error) {
-	r := s.requests.Get()
-	s.format.Inspect(&r.Request, names, maxListed)
-	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
+	reply := s.read(ctx, driver.DeadlineOf(ctx), func(r *wire.Request) { s.format.Inspect(r, names, maxListed) })
 	if reply.Err != nil {
 		return nil, 0, reply.Err
 	}

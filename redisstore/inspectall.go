@@ -120,7 +120,7 @@ func (a *inspection) inspectBatch(ctx context.Context, batch []int) error {
 }
 
 // inspectAlone inspects the names that need a call of their own. A value of another type is
-// no error.
+// no error, and neither is a name that the user may not read.
 func (a *inspection) inspectAlone(ctx context.Context) error {
 	var which []int
 	for i, alone := range a.alone {
@@ -135,6 +135,9 @@ func (a *inspection) inspectAlone(ctx context.Context) error {
 		if errors.As(err, &wrong) {
 			state, err = wrong.State, nil
 			state.Name = a.names[at] // of a WrongTypeError without a description, too
+		}
+		if forbiddenKey(err) {
+			state, err = driver.State{Name: a.names[at], Err: err}, nil
 		}
 		a.states[at] = state
 		return err

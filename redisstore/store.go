@@ -31,6 +31,7 @@ type Store struct {
 	mixed    mixedNames
 	releases releases
 	hasData  atomic.Bool // a lock key has a value that is too long for a lock: see plain
+	readOnly atomic.Bool // the user may only read: see read
 }
 
 var _ driver.Voter = (*Store)(nil)

@@ -19,7 +19,8 @@ import (
 type State struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
-	State   string   `json:"state"`           // Held, Free, WrongType
+	State   string   `json:"state"`           // Held, Free, WrongType, Unreadable
+	Error   string   `json:"error,omitempty"` // of an unreadable name
 	Kind    string   `json:"kind,omitempty"`  // of a held name: that of a driver.Kind, KindShared or KindForeign
 	Limit   int      `json:"limit,omitempty"` // permits of a semaphore
 	Foreign *Foreign `json:"foreign,omitempty"`
@@ -38,6 +39,8 @@ const (
 	Held      = "held"
 	Free      = "free"       // a name between two holders is free and has waiters
 	WrongType = "wrong_type" // the key holds a value that is not a lock
+	// Unreadable is a name that the user of the store may not read.
+	Unreadable = "unreadable"
 )
 
 // StateOf returns a state with the public parts of its tokens.
@@ -65,6 +68,9 @@ func StateWithTokens(s driver.State, now time.Time) State {
 	}
 	if isData(s.Foreign) {
 		s.Holders, n.State, n.Holding = nil, WrongType, 0
+	}
+	if s.Err != nil {
+		n.State, n.Error = Unreadable, s.Err.Error()
 	}
 	n.setKind(s.Holders)
 	for _, h := range s.Holders {
@@ -106,6 +112,8 @@ func (n State) ago(now time.Time) string {
 // holderSummary returns the first holder and the number of the others.
 func (n State) holderSummary() string {
 	switch {
+	case n.State == Unreadable:
+		return "unknown: " + Safe(n.Error)
 	case len(n.Holders) == 0:
 		return ""
 	case n.Holding == 1:

@@ -130,12 +130,13 @@ func (p Poller) states(ctx context.Context, names []string) (all []driver.State,
 	return all, nil
 }
 
-// isNoLock reports whether a name is not locked and has no waiters. Without a prefix each
+// isNoLock reports whether a name is not locked and has no waiters. A name that may not be
+// read may be a lock. Without a prefix each
 // key is a name, and most strings are data. With a prefix a string makes a name of dibs
 // unavailable, whatever it is.
 func isNoLock(s driver.State) bool {
 	data := s.Foreign != nil && !s.Foreign.Lock && s.Foreign.Key == s.Name
-	return len(s.Holders) == 0 && s.Waiting == 0 || data
+	return len(s.Holders) == 0 && s.Waiting == 0 && s.Err == nil || data
 }
 
 // bounded calls a store, and returns at the end of the timeout even if the store does not:

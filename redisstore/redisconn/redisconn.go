@@ -62,6 +62,7 @@ type Script struct {
 type Cmd struct {
 	Script *Script  // nil for another command
 	Whole  bool     // send the text of the script (EVAL), not its hash (EVALSHA)
+	Reads  bool     // send EVAL_RO or EVALSHA_RO: the script writes nothing, and its user may only read
 	Keys   []string // of a script; all are in one slot
 	Args   []string // of a script; else the words of the command
 }
@@ -84,10 +85,20 @@ func (c *Cmd) Head() []string {
 	if c.Script == nil {
 		return nil
 	}
+	name, script := c.Call()
+	return []string{name, *script, strconv.Itoa(len(c.Keys))}
+}
+
+// Call returns the command that calls the script, and the text or the hash of it.
+func (c *Cmd) Call() (name string, script *string) {
+	name, script = "EVALSHA", &c.Script.Hash
 	if c.Whole {
-		return []string{"EVAL", c.Script.Text, strconv.Itoa(len(c.Keys))}
+		name, script = "EVAL", &c.Script.Text
 	}
-	return []string{"EVALSHA", c.Script.Hash, strconv.Itoa(len(c.Keys))}
+	if c.Reads {
+		name += "_RO"
+	}
+	return name, script
 }
 
 // Words returns all words of the command.

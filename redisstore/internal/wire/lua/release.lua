@@ -74,7 +74,7 @@ if ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client 
       end
       -- No other grant on this lock was between the holder's and this one.
       local own = ARGV[2] ~= '0' and math.min(fence - ARGV[2], 1000) or 1
-      local message = string.format('%.0f/%.0f %.0f %.0f ', fence, own, popped_head[2], now) .. next_token
+      local message = string.format('%.0f/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
       redis.call('HDEL', meta, '=', '!')
       redis.call('SET', lock, next_token, 'PX', ttl)
