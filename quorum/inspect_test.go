@@ -361,3 +361,20 @@ func TestRevokeByTokenWithOtherFences(t *testing.T) {
 		}
 	})
 }
+
+// A name that may not be read on one node is known all the same. On a majority it is not.
+func TestInspectAllOfAForbiddenName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, s := newViewed(t)
+		forbidden := errors.New("NOPERM")
+		for i, wantErr := range []error{nil, forbidden} {
+			nodes[i].replace = func(_ context.Context, s driver.State) (driver.State, error) {
+				return driver.State{Name: s.Name, Err: forbidden}, nil
+			}
+			states, err := s.InspectAll(t.Context(), []string{"a"})
+			if err != nil || !errors.Is(states[0].Err, wantErr) || !errors.Is(states[0].Nodes[i].Err, forbidden) {
+				t.Errorf("forbidden on %d nodes: %+v, %v", i+1, states, err)
+			}
+		}
+	})
+}
