@@ -309,7 +309,7 @@ func TestYieldChecksOptionsFirst(t *testing.T) {
 						t.Errorf("%s: error %v, want ErrInvalid", what, err)
 					}
 					wantErr(t, ctx.Err())
-					wantErr(t, dibs.Holds(ctx, "n"))
+					wantErr(t, c.Holds(ctx, "n"))
 					return dibs.Yield(ctx)
 				}))
 			})
@@ -369,7 +369,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 						t.Errorf("%s: error %v, want ErrInvalid that names MinHold", what, err)
 					}
 					wantErr(t, ctx.Err())
-					wantErr(t, dibs.Holds(ctx, "n"))
+					wantErr(t, c.Holds(ctx, "n"))
 					time.Sleep(time.Hour) // also after MinHold has passed
 				}
 				return nil
