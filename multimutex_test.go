@@ -649,8 +649,11 @@ func TestWaitingMultiMutexCrashes(t *testing.T) {
 		wantHeld(t, a)
 		wantWithin(t, time.Since(begin), 0, driver.WaiterTTL+driver.WaiterTTL/2)
 		other := mutex(t, s, "b")
+		begin = time.Now()
 		unlock(t, b)
+		<-other.done // nobody has asked for b meanwhile, so the store gives the crashed waiter time to answer
 		wantHeld(t, other)
+		wantWithin(t, time.Since(begin), 0, driver.WaiterTTL/2)
 		wantWaiting(t, crashed)
 		f.heal()
 		unlock(t, a, other)

@@ -3,6 +3,8 @@ package localstore
 import (
 	"strings"
 	"sync"
+
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 // A liveness shows other processes that this one is alive, and tells it which others are.
@@ -25,15 +27,6 @@ type liveness struct {
 	unavailable bool   // the process cannot have an owner name
 }
 
-// An ownerState is what is known about an owner.
-type ownerState int
-
-const (
-	unknown ownerState = iota
-	alive
-	ended
-)
-
 // owner returns the owner name of this process, and locks its byte the first time. It
 // returns "" if that is not possible.
 func (l *liveness) owner() string {
@@ -51,22 +44,28 @@ func (l *liveness) owner() string {
 }
 
 // stateOf returns what is known about an owner.
-func (l *liveness) stateOf(owner string) ownerState {
+func (l *liveness) stateOf(owner string) locktable.OwnerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case owner == "":
-		return unknown
+		return locktable.Unknown
 	case owner == l.name:
-		return alive
+		return locktable.Alive
 	case l.name != "":
 		return byteState(owner, l.path, l.fd)
 	}
 	return byteState(owner, l.path, -1)
 }
 
-// isDead reports whether an owner is known to be dead. An owner with another boot ID is
-// not: it may be on another machine, whose locks are not visible here.
-func (l *liveness) isDead(owner string) bool {
-	return strings.HasSuffix(owner, "-"+l.boot) && l.stateOf(owner) == ended
+// known returns what is known about an owner. One with another boot ID is never known to be
+// dead: it may be on another machine, whose locks are not visible here.
+func (l *liveness) known(owner string) locktable.OwnerState {
+	state := l.stateOf(owner)
+	if state == locktable.Dead && !strings.HasSuffix(owner, "-"+l.boot) {
+		return locktable.Unknown
+	}
+	return state
 }
+
+func (l *liveness) isDead(owner string) bool { return l.known(owner) == locktable.Dead }

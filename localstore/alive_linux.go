@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 
+	"github.com/dibslock/dibs/internal/locktable"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,26 +30,26 @@ func lockByte(path string) (fd int, name string, err error) {
 
 // byteState checks whether an owner's byte is locked. It uses fd if that is the owner's
 // file, and opens path otherwise.
-func byteState(owner, path string, fd int) ownerState {
+func byteState(owner, path string, fd int) locktable.OwnerState {
 	var node uint64
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
 	if _, err := fmt.Sscanf(owner, "%x-%x", &node, &lock.Start); err != nil {
-		return unknown
+		return locktable.Unknown
 	}
 	if fd < 0 || inode(fd) != node {
 		var err error
 		if fd, err = openAgain(path, unix.O_RDONLY); err != nil {
-			return unknown
+			return locktable.Unknown
 		}
 		defer unix.Close(fd)
 	}
 	if inode(fd) != node || unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lock) != nil {
-		return unknown
+		return locktable.Unknown
 	}
 	if lock.Type == unix.F_UNLCK {
-		return ended
+		return locktable.Dead
 	}
-	return alive
+	return locktable.Alive
 }
 
 func openAgain(path string, how int) (fd int, err error) {

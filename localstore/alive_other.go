@@ -5,13 +5,15 @@ package localstore
 import (
 	"errors"
 	"os"
+
+	"github.com/dibslock/dibs/internal/locktable"
 )
 
 var errUnsupported = errors.New("this system has no file locks that end with their process")
 
 func lockByte(string) (fd int, name string, err error) { return -1, "", errUnsupported }
 
-func byteState(string, string, int) ownerState { return unknown }
+func byteState(string, string, int) locktable.OwnerState { return locktable.Unknown }
 
 func (l *liveness) file() (*os.File, error) { return nil, nil }
 

@@ -573,7 +573,7 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 				return fmt.Errorf("%q is held: %+v", name, reply)
 			}
 		}
-		if err := s.file.save(l, nil); err != nil {
+		if err := s.file.save(l, nil, now.At); err != nil {
 			return err
 		}
 		fmt.Println("in the middle")

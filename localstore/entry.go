@@ -28,7 +28,7 @@ func decode(text []byte) (*locktable.Lock, error) {
 		switch {
 		case p.Token == "" || p.Weight < 1 || p.Weight > p.Limit || p.Limit > driver.Unlimited:
 			return nil, errWaiter
-		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Heartbeat < 0 || p.Joined < 0 || p.Joined > p.Heartbeat:
+		case p.TTL <= 0 || p.TTL > driver.WaiterTTL || p.Heartbeat < 0 || p.Joined < 0 || p.Joined > p.Heartbeat || p.Missed < 0:
 			return nil, errWaiter
 		case i > 0 && e.Queue[i-1].Ticket > p.Ticket:
 			return nil, errOrder

@@ -55,20 +55,20 @@ func (f *file) convert(before clockEpoch) error {
 	for name, e := range old.Names {
 		var holders []locktable.Holder
 		for _, p := range e.Queue {
-			if f.liveness.stateOf(p.Owner) == alive {
+			if f.liveness.stateOf(p.Owner) == locktable.Alive {
 				return f.newError(otherMachine, nil)
 			}
 		}
 		for _, h := range e.Holders {
 			lives := f.liveness.stateOf(h.Owner)
-			if lives == alive {
+			if lives == locktable.Alive {
 				return f.newError(otherMachine, nil)
 			}
 			h.Expires += before.since - here.since
 			if h.MinHoldUntil != 0 {
 				h.MinHoldUntil += before.since - here.since
 			}
-			over := lives == ended && before.machine == here.machine && h.MinHoldUntil <= now.At
+			over := lives == locktable.Dead && before.machine == here.machine && h.MinHoldUntil <= now.At
 			if !over && h.Expires > now.At {
 				holders = append(holders, h)
 			}
@@ -81,7 +81,7 @@ func (f *file) convert(before clockEpoch) error {
 	if err := f.exec("delete from entries"); err != nil {
 		return err
 	}
-	if err := f.save(old, nil); err != nil {
+	if err := f.save(old, nil, now.At); err != nil {
 		return err
 	}
 	return f.saveEpoch(here)

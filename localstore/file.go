@@ -41,7 +41,7 @@ const (
 )
 
 // schema is the file format. ends is the time when the last holder or waiter of an entry
-// has expired; an index on it finds the entries of dead processes. With the write-ahead
+// may have expired; an index on it finds the entries of dead processes. With the write-ahead
 // log, a kill at any instant does no harm. A loss of power may lose the last changes, but
 // no lease survives it anyway.
 const schema = `
@@ -259,7 +259,7 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 			return err
 		}
 		now := f.now()
-		if err := f.exec("delete from entries where ends <= ?", int64(now.At)); err != nil {
+		if err := f.removeEnded(now); err != nil {
 			return err
 		}
 		l, before, err := f.load(names)
@@ -273,7 +273,7 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 		if err := op(l, now); err != nil {
 			return err
 		}
-		if err := f.save(l, before); err != nil {
+		if err := f.save(l, before, now.At); err != nil {
 			return err
 		}
 		if l.Fence != fence || l.Ticket != ticket {
@@ -286,6 +286,22 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 		}
 		return nil
 	})
+}
+
+// removeEnded removes holders and waiters of a few entries that may have ended. Entries of a
+// name that nobody uses any more go in this way.
+func (f *file) removeEnded(now locktable.Now) error {
+	const most = 8
+	l, before := locktable.New(), make(map[string][]byte)
+	err := f.loadRows("select name, entry from entries where ends <= ? limit ?", []any{int64(now.At), most}, l, before)
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	l.Expire(now)
+	for name := range before {
+		before[name] = nil // written in any case: ends is another time
+	}
+	return f.save(l, before, now.At)
 }
 
 var errExpired = errors.New("the deadline passed before the commit; nothing was changed")
@@ -431,7 +447,7 @@ func (f *file) loadRows(query string, args []any, l *locktable.Table, before map
 		if err != nil {
 			return f.newError(damaged, err)
 		}
-		e.RemoveDead(f.liveness.isDead, f.clock.now())
+		e.CheckOwners(f.liveness.known, f.clock.now())
 		l.Names[string(name)], before[string(name)] = e, text
 	}
 	return rows.Err()
@@ -439,7 +455,7 @@ func (f *file) loadRows(query string, args []any, l *locktable.Table, before map
 
 // save writes the entries whose text has changed, and deletes those of names without
 // state.
-func (f *file) save(l *locktable.Table, before map[string][]byte) error {
+func (f *file) save(l *locktable.Table, before map[string][]byte, now time.Duration) error {
 	for name := range before {
 		if l.Names[name] != nil {
 			continue
@@ -456,7 +472,7 @@ func (f *file) save(l *locktable.Table, before map[string][]byte) error {
 		if bytes.Equal(text, before[name]) {
 			continue
 		}
-		if err := f.exec("insert or replace into entries values (?, ?, ?)", []byte(name), int64(e.Expires()), string(text)); err != nil {
+		if err := f.exec("insert or replace into entries values (?, ?, ?)", []byte(name), int64(e.Expires(now)), string(text)); err != nil {
 			return err
 		}
 	}

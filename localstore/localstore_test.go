@@ -12,6 +12,7 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
+	storetest.RunPlaces(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
 }
 
 func TestClocks(t *testing.T) {

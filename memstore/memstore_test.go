@@ -13,6 +13,7 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
+	storetest.RunPlacesInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
 }
 
 func TestVotes(t *testing.T) {

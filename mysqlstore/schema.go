@@ -126,6 +126,14 @@ var (
 	lists       = regexp.MustCompile(`\blist_of\((\w+|\?)\)`)
 )
 
+// overdue is the age from which on the heartbeat of a waiter is missing.
+const overdue = driver.WaiterTTL * 11 / 20
+
+const (
+	dropAtSQL = "IF(missed = 0, heartbeat + overdue(), GREATEST(heartbeat + waiter_ttl(), missed + waiter_ttl() - overdue()))"
+	isOddSQL  = "(missed = 0 AND heartbeat + overdue() <= at OR missed > at OR heartbeat > at + 1000000)"
+)
+
 const (
 	nowSQL    = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	listOfSQL = `JSON_TABLE($1, '$$[*]' COLUMNS (` +
@@ -136,6 +144,9 @@ const (
 // expression.
 func with(prefix, text string) string {
 	text = strings.ReplaceAll(text, "now_us()", nowSQL)
+	text = strings.ReplaceAll(text, "drop_at()", dropAtSQL)
+	text = strings.ReplaceAll(text, "is_odd()", isOddSQL)
+	text = strings.ReplaceAll(text, "overdue()", fmt.Sprint(overdue.Microseconds()))
 	text = strings.ReplaceAll(text, "waiter_ttl()", fmt.Sprint(driver.WaiterTTL.Microseconds()))
 	text = strings.ReplaceAll(text, "max_wanted()", fmt.Sprint(driver.MaxWanted))
 	text = lists.ReplaceAllString(text, listOfSQL)
@@ -158,7 +169,7 @@ type statements struct {
 
 func statementsOf(prefix string) statements {
 	return statements{
-		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
+		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
 		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
 		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), wanted: with(prefix, "CALL dibs_wanted(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
 		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8)`
+const acquireSQL = `SELECT * FROM dibs.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
-const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7, $8)`
+const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
 const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
 
@@ -40,7 +40,7 @@ func (s *Store) acquire(ctx context.Context, text string, names any, c driver.Ac
 	defer s.removeUnused(false)
 	v := verb{op: "acquire", name: c.Name, text: text, until: c.Until}
 	return s.call(ctx, v, func(until int64) []any {
-		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, until}
+		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}
 	}, scanReply(reply))
 }
 

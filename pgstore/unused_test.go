@@ -41,7 +41,10 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 			t.Fatalf("%+v, %v", reply, err)
 		}
 	}
-	if _, err := pool.Exec(t.Context(), "SELECT unused.enqueue(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 1)"); err != nil {
+	if _, err := pool.Exec(t.Context(), "SELECT unused.enqueue(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 0, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "UPDATE unused.waiters SET missed = 1"); err != nil { // else it has some time to answer
 		t.Fatal(err)
 	}
 	// As if the server's clock were set back by an hour afterwards.

@@ -74,7 +74,7 @@ func logRequirement(t *testing.T, requirement string) {
 
 // Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
 func Cases() []Case {
-	return slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), stateCases(), revokeTokenCases())
+	return slices.Concat(nameCases(), silenceCases(), sharedCases(), multiCases(), wantedCases(), stateCases(), revokeTokenCases())
 }
 
 func nameCases() []Case {
@@ -84,7 +84,7 @@ func nameCases() []Case {
 		{"owner only", "a release or extension with another token changes nothing and reports that", ownerOnly},
 		{"expiry", "a lease that is not renewed ends at its TTL, not before and not much later", expiry},
 		{"fifo", "many waiters are served in the order of their requests", fifo},
-		{"dead waiter", "a waiter without a heartbeat for a waiter TTL is not served", deadWaiter},
+		{"dead waiter", "a waiter without a heartbeat for a waiter TTL is not served, unless its process is known to be alive", deadWaiter},
 		{"dead first waiter", "a waiter that died before it was granted the lock costs at most a waiter TTL, not its lease TTL", deadFirstWaiter},
 		{"one grant", "a release notifies exactly one waiter, which already holds the lock", oneGrant},
 		{"fences grow", "a fence is larger than all earlier fences of that name, however the lock changed owners", fencesGrow},
@@ -321,11 +321,15 @@ func (p *testClient) eventWithin(d time.Duration) (driver.Event, bool) {
 }
 
 // nextEventOf returns the next event about a request, while c waits. When the store has
-// reconnected, it repeats c, as a client does: the grant may have been lost.
+// reconnected, it repeats c, as a client does: the grant may have been lost. A store may notify
+// other waiters to retry at any time, for instance silent ones.
 func (p *testClient) nextEventOf(c driver.AcquireRequest) driver.Event {
 	p.t.Helper()
 	for {
 		e := p.anyEvent()
+		if e.Kind == driver.EventRetry && e.Token != c.Token {
+			continue
+		}
 		if !p.isHint(e) {
 			return e
 		}
@@ -375,6 +379,20 @@ func (p *testClient) wantNoEvent(d time.Duration) {
 	}
 }
 
+// wantNoGrant fails if an event other than a retry arrives within d.
+func (p *testClient) wantNoGrant(d time.Duration) {
+	p.t.Helper()
+	for end := time.Now().Add(d); ; {
+		e, ok := p.eventWithin(time.Until(end))
+		if !ok {
+			return
+		}
+		if e.Kind != driver.EventRetry {
+			p.t.Fatalf("unexpected event %+v", e)
+		}
+	}
+}
+
 // holder returns the token of the holder of a name, or "".
 func (p *testClient) holder(name string) string {
 	p.t.Helper()
@@ -386,6 +404,13 @@ func (p *testClient) holder(name string) string {
 		return ""
 	}
 	return state.Holders[0].Token
+}
+
+// isListed reports whether Inspect returns a waiter. A silent one is listed only if the store
+// knows that its process is alive.
+func (p *testClient) isListed(c driver.AcquireRequest) bool {
+	p.t.Helper()
+	return slices.ContainsFunc(p.state(c.Name).Waiters, func(w driver.Waiter) bool { return w.Token == c.Token })
 }
 
 func (p *testClient) wantHolder(name, token string) {

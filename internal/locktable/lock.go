@@ -23,12 +23,12 @@ type Holder struct {
 	Exclusive bool          `json:"a,omitempty"`
 	Fence     uint64        `json:"f"`
 	Expires   time.Duration `json:"x"`
-	Wanted    bool          `json:"n,omitempty"` // its client is to be notified of the next waiter; only while nobody waits
+	Wanted    bool          `json:"n,omitempty"` // its client is to be notified of the next waiter; only while no live one waits
 	Reserved  bool          `json:"r,omitempty"` // released: the token does not hold any more, but the name stays unavailable
 
 	Owner        string        `json:"o,omitempty"` // see Table.Owner
 	MinHoldUntil time.Duration `json:"m,omitempty"` // the name stays unavailable until then, even if the owner is dead
-	ownerDead    bool          // set by RemoveDead
+	owner        OwnerState    // set by CheckOwners
 }
 
 // A Waiter is a queue entry.
@@ -41,41 +41,54 @@ type Waiter struct {
 	MultiLock bool          `json:"s,omitempty"` // the request has more names: it must retry and gets no hand-off
 	Ticket    uint64        `json:"n"`
 	Joined    time.Duration `json:"j"`
-	Heartbeat time.Duration `json:"x"` // time of the last heartbeat
+	Heartbeat time.Duration `json:"x"`           // time of the last heartbeat
+	Missed    time.Duration `json:"u,omitempty"` // when an operation first found the next heartbeat missing; or 0
 
-	Owner     string        `json:"o,omitempty"`
-	MinHold   time.Duration `json:"m,omitempty"` // see driver.AcquireRequest
-	ownerDead bool
+	Owner   string        `json:"o,omitempty"`
+	MinHold time.Duration `json:"m,omitempty"` // see driver.AcquireRequest
+	owner   OwnerState    // set by CheckOwners
 
 	Vote *driver.Vote `json:"-"` // set on nodes of a quorum only
 }
 
 // Expires returns when all holders and waiters have expired unless they are renewed. The
-// lock can be deleted then.
-func (l *Lock) Expires() (end time.Duration) {
+// lock can be examined again, and perhaps deleted, then.
+func (l *Lock) Expires(now time.Duration) (end time.Duration) {
 	for _, h := range l.Holders {
 		end = max(end, h.Expires)
 	}
 	for _, w := range l.Queue {
-		end = max(end, w.Heartbeat+driver.WaiterTTL)
+		d := w.dropAt()
+		if d <= now { // its owner is alive
+			d = now + missedTTL
+		}
+		end = max(end, d)
 	}
 	return end
 }
 
-// expire removes expired holders, and waiters without a heartbeat in the last WaiterTTL.
-// It reports whether there were any.
-func (l *Lock) expire(now time.Duration) bool {
+// expire removes expired holders and dead waiters, and reports whether there were any. It notes
+// whose heartbeat is missing.
+func (l *Lock) expire(now time.Duration) (changed bool, notifications []Notification) {
 	before := len(l.Holders) + len(l.Queue)
-	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool { return h.expired(now) })
-	l.Queue = slices.DeleteFunc(l.Queue, func(w Waiter) bool { return w.expired(now) })
-	return len(l.Holders)+len(l.Queue) < before
+	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool {
+		if h.expired(now) {
+			l.distrust(h.Owner, now)
+			return true
+		}
+		return false
+	})
+	for i := range l.Queue {
+		if l.Queue[i].noteMissed(now) && len(notifications) < mostRetries {
+			notifications = append(notifications, retry(l.Queue[i]))
+		}
+	}
+	shared := slices.ContainsFunc(l.Holders, func(h Holder) bool { return !h.Exclusive })
+	l.Queue = slices.DeleteFunc(l.Queue, func(w Waiter) bool { return w.dead(now, !shared) })
+	return len(l.Holders)+len(l.Queue) < before, notifications
 }
 
-func (h Holder) expired(now time.Duration) bool { return h.ownerDead || now >= h.Expires }
-
-func (w Waiter) expired(now time.Duration) bool {
-	return w.ownerDead || now-w.Heartbeat >= driver.WaiterTTL
-}
+func (h Holder) expired(now time.Duration) bool { return h.owner == Dead || now >= h.Expires }
 
 // before reports whether the waiter is served before another one. Tickets from a quorum
 // make the order the same in each store.
@@ -100,23 +113,6 @@ func (l *Lock) fits(weight, limit int) bool {
 		used += h.Weight
 	}
 	return used <= limit-weight
-}
-
-// RemoveDead ends the leases and queue entries of dead owners. It checks all holders, and
-// the waiters from the head of the queue to the first live one.
-func (l *Lock) RemoveDead(dead func(owner string) bool, now time.Duration) {
-	for i, h := range l.Holders {
-		if h.Owner != "" && dead(h.Owner) {
-			l.Holders[i].ownerDead = h.MinHoldUntil <= now
-			l.Holders[i].Expires = min(h.Expires, max(now, h.MinHoldUntil))
-		}
-	}
-	for i, w := range l.Queue {
-		if w.Owner == "" || !dead(w.Owner) {
-			break
-		}
-		l.Queue[i].ownerDead = true
-	}
 }
 
 // setOwner sets the owner of a new lease.

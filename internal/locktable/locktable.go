@@ -92,7 +92,9 @@ func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) 
 func (t *Table) wanted(c driver.AcquireRequest, now Now) (wanted []*Lock, notifications []Notification) {
 	for _, name := range c.Names() {
 		lock := t.lock(name)
-		notifications = append(notifications, t.serve(lock, now, lock.expire(now.At), nil)...)
+		expired, retries := lock.expire(now.At)
+		notifications = append(notifications, retries...)
+		notifications = append(notifications, t.serve(lock, now, expired, nil)...)
 		wanted = append(wanted, lock)
 	}
 	return wanted, notifications
@@ -116,11 +118,14 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vo
 		if lock.admits(c) {
 			continue
 		}
-		name, left := c.Names()[i], driver.WaiterTTL // a dead waiter at the head may block it for this long
+		name := c.Names()[i]
 		var first Holder
+		var left time.Duration
 		if len(lock.Holders) > 0 {
 			first = lock.firstToExpire()
 			left = first.Expires - now.At
+		} else {
+			left = lock.Queue[0].dropAt() - now.At // it may be dead
 		}
 		if free || left < busy.Remaining {
 			busy = driver.AcquireReply{Name: name, Holder: first.Token, Reserved: first.Reserved, Remaining: left}
@@ -180,30 +185,46 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 	case vote != nil:
 		ticket = vote.Ticket
 	default:
-		t.Ticket = max(t.Ticket+1, uint64(now.Wall.UnixMicro()))
-		ticket = t.Ticket
+		ticket = t.newTicket(c.Ticket, now)
 	}
 	for _, lock := range wanted {
 		i := lock.waiterIndex(c.Token)
 		if i < 0 {
 			i = lock.enqueue(c, vote, ticket, now.At)
-			notifications = append(notifications, lock.notifyWanted()...)
 		}
-		lock.Queue[i].Heartbeat, lock.Queue[i].Owner, lock.Queue[i].MinHold = now.At, t.Owner, c.MinHold
+		notifications = append(notifications, lock.notifyWanted()...)
+		w := &lock.Queue[i]
+		w.heard(now.At)
+		w.Owner, w.MinHold = t.Owner, c.MinHold
 		position = max(position, i+1)
 	}
 	return ticket, position, notifications
 }
 
+// Tickets are multiples of ticketStep. The numbers up to the next multiple are for the same
+// waiter, after it lost its queue entry. It so has its former place with another ticket, and
+// the notification of a grant that it missed is not mistaken for a new one. A waiter that has
+// used them all joins at the end.
+const ticketStep = 16
+
+// newTicket returns the ticket of a new queue entry of a waiter, whose last ticket may be zero.
+func (t *Table) newTicket(last uint64, now Now) uint64 {
+	if last != 0 && (last+1)%ticketStep != 0 {
+		return last + 1
+	}
+	t.Ticket = (max(t.Ticket, uint64(now.Wall.UnixMicro())) + ticketStep) / ticketStep * ticketStep
+	return t.Ticket
+}
+
 // NotifyWanted has the client of a holder notified of the next waiter. If a request waits
-// already, it returns true instead.
+// already, it returns true instead. A silent waiter does not count before it is heard again.
 func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, notifications []Notification) {
 	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
 		i := lock.holderIndex(r.Token)
 		if i < 0 {
 			return false
 		}
-		wanted = len(lock.Queue) > 0
+		wanted = slices.ContainsFunc(lock.Queue, func(w Waiter) bool { return !w.silent(now.At) })
 		lock.Holders[i].Wanted = !wanted
 		lock.Holders[i].Client = cmp.Or(r.Client, lock.Holders[i].Client)
 		return false
@@ -300,9 +321,9 @@ func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (he
 // change runs f, which may end a lease, and then serves the waiters that fit.
 func (t *Table) change(name string, now Now, vote *driver.Vote, f func(*Lock) bool) (changed bool, notifications []Notification) {
 	lock := t.lock(name)
-	expired := lock.expire(now.At)
+	expired, notifications := lock.expire(now.At)
 	changed = f(lock)
-	notifications = t.serve(lock, now, expired || changed, vote)
+	notifications = append(notifications, t.serve(lock, now, expired || changed, vote)...)
 	t.removeUnused(name)
 	return changed, notifications
 }
@@ -349,7 +370,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 		state.Holders = append(state.Holders, one)
 	}
 	for _, w := range lock.Queue {
-		if w.expired(now.At) {
+		if w.silent(now.At) {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
@@ -393,10 +414,19 @@ func (t *Table) Sweep(now Now) {
 		if checks--; checks < 0 {
 			return
 		}
-		if !slices.ContainsFunc(lock.Queue, func(w Waiter) bool { return !w.expired(now.At) }) {
+		if !slices.ContainsFunc(lock.Queue, func(w Waiter) bool { return !w.silent(now.At) }) {
 			lock.expire(now.At)
 			t.removeUnused(name)
 		}
+	}
+}
+
+// Expire removes what has expired from all names. It grants and notifies nothing: the next request
+// for a name does.
+func (t *Table) Expire(now Now) {
+	for name, lock := range t.Names {
+		lock.expire(now.At)
+		t.removeUnused(name)
 	}
 }
 
@@ -421,8 +451,8 @@ func (t *Table) removeUnused(names ...string) {
 
 // serve grants the name to the waiters that fit, in order. vote is that of the operation
 // that made room. A waiter that does not fit blocks those behind it; otherwise
-// they could overtake it for ever. So does a waiter for several names; it is notified to
-// retry if something has changed.
+// they could overtake it for ever. So does a silent waiter, until it is dead, and a waiter for
+// several names; they are notified to retry if something has changed.
 func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []Notification {
 	var notifications []Notification
 	for len(lock.Queue) > 0 && lock.fits(lock.Queue[0].Weight, lock.Queue[0].Limit) {
@@ -430,7 +460,7 @@ func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []No
 		if t.inRecoveryWindow(w.Vote, now) > 0 {
 			break
 		}
-		if w.MultiLock {
+		if w.MultiLock || w.silent(now.At) {
 			if changed {
 				notifications = append(notifications, retry(w))
 			}

@@ -2,7 +2,24 @@
 -- never during a round trip. Each statement has to see what others have committed before it,
 -- so the level is read committed. now_us() is the time of the statement by the server's clock,
 -- waiter_ttl() is driver.WaiterTTL, and max_wanted() is driver.MaxWanted: the store replaces them,
--- because a function of the server needs rights that a procedure does not.
+-- because a function of the server needs rights that a procedure does not. So it does overdue(),
+-- the age from which on a heartbeat is missing (a client sends one every 2.5 s), and drop_at() and
+-- is_odd(), which are conditions on a row of dibs_waiters at the time "at".
+--
+-- A waiter that sends no heartbeat is dead, or the database stalled, or its clock was set. So
+-- silence is judged in two steps. The first request for a name that finds a heartbeat overdue
+-- notes the time in "missed", and notifies the waiter to retry: the database answers by then. A
+-- live waiter uses the time from there to its drop. It receives the notification, or repeats a
+-- request that failed at least every second. A stall of any length, and a step of the clock, take
+-- no waiter's place in this way.
+--
+--   drop_at()  when a queue entry ends unless a heartbeat arrives, or, if none is missing so far, when one is
+--   is_odd()   note_missed has something to change
+--
+-- Tickets are multiples of 16. The numbers up to the next multiple are for the same waiter, after
+-- it lost its queue entry. It so has its former place with another ticket, and the notification of
+-- a grant that it missed is not mistaken for a new one. A waiter that has used them all joins at
+-- the end.
 --
 -- A list of names has them in hexadecimal, in order, each with a comma after it.
 
@@ -69,23 +86,46 @@ BEGIN
   END IF;
 END;
 
--- head returns the first live waiter of a locked name, or null. It removes dead ones before it.
-CREATE PROCEDURE dibs_head(IN n VARBINARY(512), IN at BIGINT, OUT whose VARBINARY(512), OUT its_client VARBINARY(512),
-  OUT its_ticket BIGINT, OUT its_ttl BIGINT, OUT its_weight INT, OUT its_most INT, OUT its_several BOOLEAN)
+-- note_missed notes whose heartbeat is missing, and notifies the first of them to retry: those further
+-- back have until their turn. If the clock has gone back, heartbeats after the present time count
+-- as sent now.
+CREATE PROCEDURE dibs_note_missed(IN n VARBINARY(512), IN at BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE gone BOOLEAN;
-  DECLARE beat BIGINT;
-  dead: LOOP
-    SET whose = NULL;
-    SELECT token, client, ticket, ttl, weight, most, several, heartbeat
-    INTO whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several, beat
+  UPDATE dibs_waiters SET missed = IF(heartbeat + overdue() <= at, at, 0), heartbeat = LEAST(heartbeat, at) WHERE name = n AND is_odd();
+  INSERT INTO dibs_messages (client, sent, message)
+  SELECT client, now_us(), CONCAT('r ', token) FROM dibs_waiters WHERE name = n AND missed = at ORDER BY ticket, token LIMIT max_wanted();
+END;
+
+-- remove_dead removes all dead waiters of a locked name.
+CREATE PROCEDURE dibs_remove_dead(IN n VARBINARY(512), IN at BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE gone INT;
+  CALL dibs_note_missed(n, at);
+  DELETE FROM dibs_waiters WHERE name = n AND missed > 0 AND drop_at() <= at;
+  SET gone = ROW_COUNT();
+  IF gone > 0 THEN
+    UPDATE dibs_names SET waiting = waiting - gone WHERE name = n;
+  END IF;
+END;
+
+-- head returns the first waiter of a locked name that is not dead, or null. It removes dead ones. A
+-- silent one gets the name with its next request only. It blocks those behind it until it is dead.
+CREATE PROCEDURE dibs_head(IN n VARBINARY(512), IN at BIGINT, OUT whose VARBINARY(512), OUT its_client VARBINARY(512),
+  OUT its_ticket BIGINT, OUT its_ttl BIGINT, OUT its_weight INT, OUT its_most INT, OUT its_several BOOLEAN, OUT its_silence BOOLEAN)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE fine BOOLEAN DEFAULT FALSE;
+  WHILE NOT fine DO
+    SET whose = NULL, fine = TRUE;
+    SELECT token, client, ticket, ttl, weight, most, several, heartbeat + waiter_ttl() <= at, NOT is_odd() AND NOT (missed > 0 AND drop_at() <= at)
+    INTO whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several, its_silence, fine
     FROM dibs_waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
-    IF whose IS NULL OR beat + waiter_ttl() > at THEN
-      LEAVE dead;
+    IF NOT fine THEN
+      CALL dibs_remove_dead(n, at);
     END IF;
-    CALL dibs_leave(n, whose, gone);
-  END LOOP;
+  END WHILE;
 END;
 
 -- notify_head makes the first waiter retry, to learn when the name is free.
@@ -95,8 +135,8 @@ BEGIN
   DECLARE whose, its_client VARBINARY(512);
   DECLARE its_ticket, its_ttl BIGINT;
   DECLARE its_weight, its_most INT;
-  DECLARE its_several BOOLEAN;
-  CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several);
+  DECLARE its_several, its_silence BOOLEAN;
+  CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several, its_silence);
   IF whose IS NOT NULL THEN
     CALL dibs_notify(its_client, CONCAT('r ', whose));
   END IF;
@@ -220,26 +260,26 @@ BEGIN
   INSERT IGNORE INTO dibs_guards VALUES (n, whose);
 END;
 
--- serve grants a locked name to the waiters that fit, in order. One that does not fit
--- blocks those behind it, and so does one for several names: it is told to retry if
--- something has changed.
+-- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
+-- behind it. So does a silent one, until it is dead, and one for several names: they are told to
+-- retry if something has changed.
 CREATE PROCEDURE dibs_serve(IN n VARBINARY(512), IN at BIGINT, IN changed BOOLEAN)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE whose, its_client, r_token VARBINARY(512);
   DECLARE its_ticket, its_ttl, r_used, r_fence BIGINT;
   DECLARE its_weight, its_most, r_waiting INT;
-  DECLARE its_several, gone BOOLEAN;
+  DECLARE its_several, its_silence, gone BOOLEAN;
   waiters: LOOP
     SELECT token, used, fence, waiting INTO r_token, r_used, r_fence, r_waiting FROM dibs_names WHERE name = n;
     IF r_waiting = 0 OR r_token <> '' THEN
       LEAVE waiters;
     END IF;
-    CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several);
+    CALL dibs_head(n, at, whose, its_client, its_ticket, its_ttl, its_weight, its_most, its_several, its_silence);
     IF whose IS NULL OR r_used > its_most - its_weight THEN
       LEAVE waiters;
     END IF;
-    IF its_several THEN
+    IF its_several OR its_silence THEN
       IF changed THEN
         CALL dibs_notify(its_client, CONCAT('r ', whose));
       END IF;
@@ -253,9 +293,9 @@ BEGIN
   END LOOP;
 END;
 
--- busy describes the holder of a locked name that expires first, other than the lease of a token. A lease that has expired and
--- still exists is guarded by a transaction, whose end nobody announces. A dead waiter at
--- the head may block the name for as long as a waiter lives.
+-- busy describes the holder of a locked name that expires first, other than the lease of a token.
+-- A lease that has expired and still exists is guarded by a transaction, whose end nobody announces.
+-- Without a holder a waiter comes first, which may be dead.
 CREATE PROCEDURE dibs_busy(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT, OUT holder VARBINARY(512), OUT kept BOOLEAN, OUT remaining BIGINT)
 SQL SECURITY INVOKER
 BEGIN
@@ -266,45 +306,56 @@ BEGIN
     SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_holders
     WHERE name = n AND (token <> whose OR reserved) ORDER BY expires LIMIT 1;
   END IF;
-  SET remaining = CASE WHEN ends IS NULL THEN waiter_ttl() WHEN ends <= at THEN 20000 ELSE ends - at END;
+  SET remaining = IF(ends <= at, 20000, ends - at);
+  IF ends IS NULL THEN
+    SET remaining = waiter_ttl();
+    SELECT GREATEST(drop_at() - at, 0) INTO remaining FROM dibs_waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
+  END IF;
 END;
 
--- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat.
+-- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat. A waiter
+-- that lost its entry has its former place by its last ticket.
 CREATE PROCEDURE dibs_enqueue(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
-  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN at BIGINT, OUT new_ticket BIGINT, OUT place BIGINT)
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN its_ticket BIGINT, IN at BIGINT, OUT new_ticket BIGINT, OUT place BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512);
   DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
   DECLARE old_ticket, last_ticket, ahead BIGINT;
-  DECLARE gone, is_several BOOLEAN;
-  DECLARE notifies BOOLEAN DEFAULT FALSE;
+  DECLARE is_several, notifies, silent BOOLEAN;
   SET is_several = LENGTH(wanted) > LOCATE(',', wanted);
   SET old_ticket = NULL, new_ticket = at, place = 0;
   WHILE rest <> '' DO
     CALL dibs_next_name(rest, n);
-    IF EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND token = whose AND heartbeat + waiter_ttl() <= at) THEN
-      CALL dibs_leave(n, whose, gone);
-    END IF;
     SELECT MAX(ticket) INTO last_ticket FROM dibs_waiters WHERE name = n AND token = whose;
     SET old_ticket = COALESCE(GREATEST(old_ticket, last_ticket), old_ticket, last_ticket);
-    SELECT ticket, notifies OR asked INTO last_ticket, notifies FROM dibs_names WHERE name = n;
-    SET new_ticket = GREATEST(new_ticket, last_ticket + 1);
+    SELECT ticket INTO last_ticket FROM dibs_names WHERE name = n;
+    SET new_ticket = GREATEST(new_ticket, last_ticket);
   END WHILE;
-  SET new_ticket = COALESCE(old_ticket, new_ticket), rest = wanted;
+  IF old_ticket IS NULL AND its_ticket > 0 AND (its_ticket + 1) % 16 <> 0 THEN
+    SET old_ticket = its_ticket + 1;
+  END IF;
+  SET new_ticket = COALESCE(old_ticket, (new_ticket DIV 16 + 1) * 16), rest = wanted;
   WHILE rest <> '' DO
     CALL dibs_next_name(rest, n);
     IF EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND token = whose) THEN
-      UPDATE dibs_waiters SET heartbeat = at WHERE name = n AND token = whose;
+      UPDATE dibs_waiters SET heartbeat = at, missed = 0 WHERE name = n AND token = whose;
     ELSE
-      INSERT INTO dibs_waiters VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at);
+      INSERT INTO dibs_waiters VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at, 0);
       UPDATE dibs_names SET waiting = waiting + 1, ticket = GREATEST(ticket, new_ticket) WHERE name = n;
-      IF notifies THEN
-        CALL dibs_notify_wanted(n);
-      END IF;
     END IF;
-    SELECT COUNT(*) INTO ahead FROM dibs_waiters
-    WHERE name = n AND (ticket < new_ticket OR ticket = new_ticket AND token < whose) AND heartbeat + waiter_ttl() > at;
+    SELECT asked INTO notifies FROM dibs_names WHERE name = n;
+    IF notifies THEN
+      CALL dibs_notify_wanted(n);
+    END IF;
+    SET silent = TRUE;
+    WHILE silent DO
+      SELECT COALESCE(SUM(ticket < new_ticket OR ticket = new_ticket AND token < whose), 0), MAX(is_odd() OR missed > 0 AND drop_at() <= at)
+      INTO ahead, silent FROM dibs_waiters WHERE name = n;
+      IF silent THEN
+        CALL dibs_remove_dead(n, at);
+      END IF;
+    END WHILE;
     SET place = GREATEST(place, ahead + 1);
   END WHILE;
 END;
@@ -319,7 +370,7 @@ BEGIN
   DECLARE first, its_client, r_token VARBINARY(512);
   DECLARE first_ticket, first_ttl, r_used BIGINT;
   DECLARE first_weight, first_most, r_waiting INT;
-  DECLARE first_several BOOLEAN;
+  DECLARE first_several, first_silence BOOLEAN;
   CALL dibs_expire(n, at, changed);
   CALL dibs_serve(n, at, changed);
   SELECT token, used, waiting, fence INTO r_token, r_used, r_waiting, last_fence FROM dibs_names WHERE name = n;
@@ -327,7 +378,7 @@ BEGIN
   IF NOT admitted AND r_token = '' AND r_used <= its_most - its_weight THEN
     SET admitted = r_waiting = 0;
     IF NOT admitted THEN
-      CALL dibs_head(n, at, first, its_client, first_ticket, first_ttl, first_weight, first_most, first_several);
+      CALL dibs_head(n, at, first, its_client, first_ticket, first_ttl, first_weight, first_most, first_several, first_silence);
       SET admitted = COALESCE(first = whose, TRUE);
     END IF;
   END IF;
@@ -367,7 +418,7 @@ END;
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
 -- queue is set. A null held means that the request came after its time.
 CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
-  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN until BIGINT)
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN its_ticket BIGINT, IN until BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE rest LONGTEXT CHARACTER SET ascii;
@@ -410,7 +461,7 @@ BEGIN
       END IF;
     END WHILE;
     IF NOT held AND queue THEN
-      CALL dibs_enqueue(wanted, whose, its_client, its_ttl, its_weight, its_most, at, new_ticket, place);
+      CALL dibs_enqueue(wanted, whose, its_client, its_ttl, its_weight, its_most, its_ticket, at, new_ticket, place);
     END IF;
   END IF;
   COMMIT;
@@ -547,15 +598,13 @@ BEGIN
 END;
 
 -- wanted has a client notified of the first waiter for a name that its token holds. If a request
--- waits already, it reports that instead. A null wanted means that the request came after its time.
+-- waits already, and is not silent, it reports that instead. A null wanted means that the request came after its time.
 CREATE PROCEDURE dibs_wanted(IN names LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512), IN until BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512) DEFAULT UNHEX(SUBSTRING_INDEX(names, ',', 1));
-  DECLARE first, first_client VARBINARY(512);
-  DECLARE at, first_ticket, first_ttl BIGINT;
-  DECLARE first_weight, first_most INT;
-  DECLARE first_several, changed, held, wanted BOOLEAN;
+  DECLARE at BIGINT;
+  DECLARE changed, held, wanted BOOLEAN;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
@@ -566,8 +615,8 @@ BEGIN
     CALL dibs_holds(n, whose, at, held);
     SET wanted = FALSE;
     IF held THEN
-      CALL dibs_head(n, at, first, first_client, first_ticket, first_ttl, first_weight, first_most, first_several);
-      SET wanted = first IS NOT NULL;
+      CALL dibs_remove_dead(n, at);
+      SELECT EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND heartbeat + waiter_ttl() > at) INTO wanted;
     END IF;
     IF held AND NOT wanted THEN
       UPDATE dibs_names SET asked = TRUE, client = IF(token = whose, its_client, client) WHERE name = n;
@@ -641,10 +690,9 @@ END;
 CREATE PROCEDURE dibs_remove_unused(IN number INT, IN since BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE n, whose, its_client VARBINARY(512);
-  DECLARE at, last_fence, last_ticket, its_ttl BIGINT;
-  DECLARE its_weight, its_most INT;
-  DECLARE its_several, changed, found, more BOOLEAN;
+  DECLARE n VARBINARY(512);
+  DECLARE at, last_fence, last_ticket BIGINT;
+  DECLARE changed, found, more BOOLEAN;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
@@ -662,7 +710,7 @@ BEGIN
       SET at = now_us();
       CALL dibs_expire(n, at, changed);
       CALL dibs_serve(n, at, changed);
-      CALL dibs_head(n, at, whose, its_client, last_ticket, its_ttl, its_weight, its_most, its_several);
+      CALL dibs_remove_dead(n, at);
       SET last_fence = NULL;
       SELECT fence, ticket INTO last_fence, last_ticket FROM dibs_names
       WHERE name = n AND waiting = 0 AND used = 0 AND token = '' AND fence < since;

@@ -1,5 +1,5 @@
 -- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
--- are times, or one more than the last one if the clock has not advanced.
+-- are times, or more than the last one if the clock has not advanced.
 
 CREATE TABLE dibs_names (
   name     VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -10,7 +10,7 @@ CREATE TABLE dibs_names (
   weight   INT            NOT NULL DEFAULT 1,      -- of that holder
   expires  BIGINT         NOT NULL DEFAULT 0,      -- of that holder
   reserved BOOLEAN        NOT NULL DEFAULT FALSE,  -- that holder has released its lease
-  asked    BOOLEAN        NOT NULL DEFAULT FALSE,  -- a holder is to be notified of the first waiter; only while nobody waits
+  asked    BOOLEAN        NOT NULL DEFAULT FALSE,  -- a holder is to be notified of the next heartbeat of a waiter; only while none is heard
   used     BIGINT         NOT NULL DEFAULT 0,      -- sum of the weights in dibs_holders
   waiting  INT            NOT NULL DEFAULT 0       -- number of rows in dibs_waiters
 ) ENGINE = InnoDB;
@@ -49,6 +49,7 @@ CREATE TABLE dibs_waiters (
   ticket    BIGINT         NOT NULL,
   joined    BIGINT         NOT NULL,
   heartbeat BIGINT         NOT NULL,
+  missed    BIGINT         NOT NULL,  -- when a request first found the next heartbeat missing; or 0
   PRIMARY KEY (name, token),
   KEY in_order (name, ticket, token)
 ) ENGINE = InnoDB;

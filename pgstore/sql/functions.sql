@@ -97,6 +97,43 @@ END $$;
 -- hand-off: driver.WaiterTTL.
 CREATE FUNCTION dibs.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 5000000::bigint';
 
+-- A waiter that sends no heartbeat is dead, or the database stalled, or its clock was set. So
+-- silence is judged in two steps. The first request for a name that finds a heartbeat overdue
+-- notes the time in "missed", and notifies the waiter to retry: the database answers by then. A
+-- live waiter uses the time from there to its drop. It receives the notification, or repeats a
+-- request that failed at least every second. A stall of any length, and a step of the clock, take
+-- no waiter's place in this way.
+
+-- overdue is the age from which on a heartbeat is missing. A client sends one every 2.5 s.
+CREATE FUNCTION dibs.overdue() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 2750000::bigint';
+
+-- drop_at returns when a queue entry ends unless a heartbeat arrives, or, if none is missing so
+-- far, when one is.
+CREATE FUNCTION dibs.drop_at(heartbeat bigint, missed bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN missed = 0 THEN heartbeat + dibs.overdue()
+    ELSE greatest(heartbeat + dibs.waiter_ttl(), missed + dibs.waiter_ttl() - dibs.overdue()) END
+$$;
+
+-- is_odd reports whether note_missed has something to change in a queue entry.
+CREATE FUNCTION dibs.is_odd(heartbeat bigint, missed bigint, at bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT missed = 0 AND heartbeat + dibs.overdue() <= at OR missed > at OR heartbeat > at + 1000000
+$$;
+
+-- Tickets are multiples of 16. The numbers up to the next multiple are for the same waiter, after
+-- it lost its queue entry. It so has its former place with another ticket, and the notification of
+-- a grant that it missed is not mistaken for a new one. A waiter that has used them all joins at
+-- the end.
+
+-- next_ticket returns a ticket after the last one.
+CREATE FUNCTION dibs.next_ticket(last bigint, at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT (greatest(last, at) / 16 + 1) * 16
+$$;
+
+-- same_place returns the next ticket of a waiter that lost its queue entry; null if there is none.
+CREATE FUNCTION dibs.same_place(its_ticket bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN its_ticket > 0 AND (its_ticket + 1) % 16 <> 0 THEN its_ticket + 1 END
+$$;
+
 -- end_exclusive ends the lease of the exclusive holder, whose name is locked. While a
 -- transaction guards the lease it only expires, the first waiter retries, and the result is false.
 CREATE FUNCTION dibs.end_exclusive(n text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -180,18 +217,54 @@ CREATE FUNCTION dibs.fits(r dibs.names, weight integer, most integer) RETURNS bo
   SELECT r.token = '' AND r.used <= most - weight
 $$;
 
--- head returns the first live waiter of a locked name, or null. It removes dead ones before it.
+-- note_missed notes whose heartbeat is missing, and notifies the first of them to retry: those further
+-- back have until their turn. If the clock has gone back, heartbeats after the present time count
+-- as sent now.
+CREATE FUNCTION dibs.note_missed(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE dibs.waiters SET heartbeat = least(heartbeat, at), missed = CASE WHEN heartbeat + dibs.overdue() <= at THEN at ELSE 0 END
+  WHERE name = n AND dibs.is_odd(heartbeat, missed, at);
+  PERFORM dibs.notify(w.client, 'r ' || w.token)
+  FROM (SELECT client, token FROM dibs.waiters WHERE name = n AND missed = at ORDER BY ticket, token LIMIT 64) AS w;
+END $$;
+
+-- head returns the first waiter of a locked name that is not dead, or null. It removes dead ones
+-- before it.
 CREATE FUNCTION dibs.head(n text, at bigint) RETURNS dibs.waiters LANGUAGE plpgsql AS $$
 DECLARE
   w dibs.waiters;
 BEGIN
   LOOP
     SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
-    EXIT WHEN NOT FOUND OR w.heartbeat + dibs.waiter_ttl() > at;
+    EXIT WHEN NOT FOUND;
+    IF dibs.is_odd(w.heartbeat, w.missed, at) THEN
+      PERFORM dibs.note_missed(n, at);
+      CONTINUE;
+    END IF;
+    EXIT WHEN w.missed = 0 OR dibs.drop_at(w.heartbeat, w.missed) > at;
     PERFORM dibs.leave(n, w.token);
   END LOOP;
   RETURN w;
 END $$;
+
+-- remove_dead removes all dead waiters of a locked name.
+CREATE FUNCTION dibs.remove_dead(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  gone integer;
+BEGIN
+  PERFORM dibs.note_missed(n, at);
+  DELETE FROM dibs.waiters WHERE name = n AND missed > 0 AND dibs.drop_at(heartbeat, missed) <= at;
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  IF gone > 0 THEN
+    UPDATE dibs.names SET waiting = waiting - gone WHERE name = n;
+  END IF;
+END $$;
+
+-- is_silent reports whether the name is not granted to a waiter before its next request. It blocks
+-- those behind it until it is dead.
+CREATE FUNCTION dibs.is_silent(w dibs.waiters, at bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT w.heartbeat + dibs.waiter_ttl() <= at
+$$;
 
 -- leave removes a waiter, and reports whether there was one.
 CREATE FUNCTION dibs.leave(n text, whose text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -251,9 +324,9 @@ BEGIN
   UPDATE dibs.names SET used = used + its_weight, fence = new_fence WHERE name = n;
 END $$;
 
--- serve grants a locked name to the waiters that fit, in order. One that does not fit
--- blocks those behind it, and so does one for several names: it is told to retry if
--- something has changed.
+-- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
+-- behind it. So does a silent one, until it is dead, and one for several names: they are told to
+-- retry if something has changed.
 CREATE FUNCTION dibs.serve(n text, at bigint, changed boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   r dibs.names;
@@ -265,7 +338,7 @@ BEGIN
     EXIT WHEN r.waiting = 0 OR r.token <> '';
     w := dibs.head(n, at);
     EXIT WHEN w.token IS NULL OR NOT dibs.fits(r, w.weight, w.most);
-    IF w.several THEN
+    IF w.several OR dibs.is_silent(w, at) THEN
       IF changed THEN
         PERFORM dibs.notify(w.client, 'r ' || w.token);
       END IF;
@@ -292,9 +365,13 @@ BEGIN
     SELECT h.token, h.reserved, h.expires INTO holder, kept, ends
     FROM dibs.holders h WHERE h.name = r.name AND (h.token <> whose OR h.reserved) ORDER BY h.expires LIMIT 1;
   END IF;
-  -- A dead waiter at the head may block the name for as long as a waiter lives. A lease
-  -- that has expired and still exists is guarded by a transaction, whose end nobody announces.
-  remaining := CASE WHEN ends IS NULL THEN dibs.waiter_ttl() WHEN ends <= at THEN 20000 ELSE ends - at END;
+  IF ends IS NULL THEN -- a waiter comes first, which may be dead
+    SELECT greatest(dibs.drop_at(w.heartbeat, w.missed), at) INTO ends FROM dibs.waiters w WHERE w.name = r.name ORDER BY w.ticket, w.token LIMIT 1;
+    remaining := coalesce(ends - at, dibs.waiter_ttl());
+  ELSE
+    -- A lease that has expired and still exists is guarded by a transaction, whose end nobody announces.
+    remaining := CASE WHEN ends <= at THEN 20000 ELSE ends - at END;
+  END IF;
   holder := coalesce(holder, '');
   kept := coalesce(kept, false);
 END $$;
@@ -302,7 +379,7 @@ END $$;
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
 -- queue is set. A null held means that the request came after its time.
 CREATE FUNCTION dibs.acquire(
-  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, until bigint,
+  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, its_ticket bigint, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint,
   OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
 ) LANGUAGE plpgsql AS $$
@@ -316,19 +393,18 @@ BEGIN
   IF at > until THEN
     RETURN;
   END IF;
-  IF queue AND cardinality(wanted) = 1 THEN
+  IF queue AND its_ticket = 0 AND cardinality(wanted) = 1 THEN
     -- The usual case, in few statements: a new waiter behind an exclusive holder.
     SELECT * INTO r FROM dibs.names WHERE name = wanted[1];
     IF r.token <> '' AND r.token <> whose AND r.expires > at THEN
       INSERT INTO dibs.waiters VALUES (r.name, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
-        false, greatest(at, r.ticket + 1), at, at) ON CONFLICT DO NOTHING RETURNING ticket INTO new_ticket;
+        false, dibs.next_ticket(r.ticket, at), at, at, 0) ON CONFLICT DO NOTHING RETURNING ticket INTO new_ticket;
       IF FOUND THEN
         UPDATE dibs.names SET waiting = waiting + 1, ticket = new_ticket WHERE name = r.name;
         IF r.asked THEN
           PERFORM dibs.notify_wanted(r.name);
         END IF;
-        SELECT count(*) INTO place FROM dibs.waiters
-        WHERE name = r.name AND heartbeat + dibs.waiter_ttl() > at;
+        place := r.waiting + 1;
         held := false;
         busy_name := r.name;
         holder := r.token;
@@ -369,7 +445,7 @@ BEGIN
     END LOOP;
     new_fence := NULL;
     IF queue THEN
-      SELECT * INTO new_ticket, place FROM dibs.enqueue(wanted, whose, its_client, its_ttl, its_weight, most, at);
+      SELECT * INTO new_ticket, place FROM dibs.enqueue(wanted, whose, its_client, its_ttl, its_weight, most, its_ticket, at);
     END IF;
     RETURN;
   END IF;
@@ -402,37 +478,43 @@ BEGIN
   RETURN false;
 END $$;
 
--- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat.
+-- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat. A waiter
+-- that lost its entry has its former place by its last ticket.
 CREATE FUNCTION dibs.enqueue(
-  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, at bigint,
+  wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, its_ticket bigint, at bigint,
   OUT new_ticket bigint, OUT place bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
   n text;
+  joins boolean;
   notifies boolean;
+  silent boolean;
   ahead bigint;
 BEGIN
-  DELETE FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose AND heartbeat + dibs.waiter_ttl() <= at;
-  IF FOUND THEN
-    UPDATE dibs.names SET waiting = (SELECT count(*) FROM dibs.waiters v WHERE v.name = names.name) WHERE name = ANY (wanted);
-  END IF;
   SELECT max(ticket) INTO new_ticket FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose;
   IF new_ticket IS NULL THEN
-    SELECT greatest(at, max(ticket) + 1) INTO new_ticket FROM dibs.names WHERE name = ANY (wanted);
+    SELECT coalesce(dibs.same_place(its_ticket), dibs.next_ticket(max(ticket), at)) INTO new_ticket FROM dibs.names WHERE name = ANY (wanted);
   END IF;
   place := 0;
   FOREACH n IN ARRAY wanted LOOP
-    UPDATE dibs.waiters SET heartbeat = at WHERE name = n AND token = whose;
-    IF NOT FOUND THEN
+    UPDATE dibs.waiters SET heartbeat = at, missed = 0 WHERE name = n AND token = whose;
+    joins := NOT FOUND;
+    IF joins THEN
       INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
-        cardinality(wanted) > 1, new_ticket, at, at);
-      UPDATE dibs.names SET waiting = waiting + 1, ticket = greatest(ticket, new_ticket) WHERE name = n RETURNING asked INTO notifies;
-      IF notifies THEN
-        PERFORM dibs.notify_wanted(n);
-      END IF;
+        cardinality(wanted) > 1, new_ticket, at, at, 0);
     END IF;
-    SELECT count(*) INTO ahead FROM dibs.waiters
-    WHERE name = n AND (ticket, token) < (new_ticket, whose) AND heartbeat + dibs.waiter_ttl() > at;
+    UPDATE dibs.names SET waiting = waiting + joins::integer, ticket = greatest(ticket, new_ticket)
+    WHERE name = n AND (joins OR asked) RETURNING asked INTO notifies;
+    IF notifies THEN
+      PERFORM dibs.notify_wanted(n);
+    END IF;
+    LOOP
+      SELECT count(*) FILTER (WHERE (ticket, token) < (new_ticket, whose)),
+        bool_or(dibs.is_odd(heartbeat, missed, at) OR missed > 0 AND dibs.drop_at(heartbeat, missed) <= at)
+      INTO ahead, silent FROM dibs.waiters WHERE name = n;
+      EXIT WHEN NOT silent;
+      PERFORM dibs.remove_dead(n, at);
+    END LOOP;
     place := greatest(place, ahead + 1);
   END LOOP;
 END $$;
@@ -553,11 +635,10 @@ BEGIN
 END $$;
 
 -- wanted has a client notified of the first waiter for a name that its token holds. If a request
--- waits already, it reports that instead. A null wanted means that the request came after its time.
+-- waits already, and is not silent, it reports that instead. A null wanted means that the request came after its time.
 CREATE FUNCTION dibs.wanted(n text, whose text, its_client text, until bigint, OUT at bigint, OUT wanted boolean) LANGUAGE plpgsql AS $$
 DECLARE
   r dibs.names;
-  w dibs.waiters;
 BEGIN
   at := dibs.lock(ARRAY[n], until);
   IF at > until THEN
@@ -569,8 +650,8 @@ BEGIN
   IF NOT dibs.holds(r, whose, at) THEN
     RETURN;
   END IF;
-  w := dibs.head(n, at);
-  wanted := w.token IS NOT NULL;
+  PERFORM dibs.remove_dead(n, at);
+  SELECT EXISTS (SELECT FROM dibs.waiters v WHERE v.name = n AND NOT dibs.is_silent(v, at)) INTO wanted;
   IF wanted THEN
     RETURN;
   END IF;
@@ -630,7 +711,7 @@ BEGIN
     WHERE name > start AND name <= final AND (token <> '' AND expires <= at OR used > 0 OR waiting > 0) FOR NO KEY UPDATE SKIP LOCKED
   LOOP
     PERFORM dibs.serve(r.name, at, dibs.expire(r.name, at));
-    PERFORM dibs.head(r.name, at);
+    PERFORM dibs.remove_dead(r.name, at);
   END LOOP;
   WITH unused AS (
     SELECT name FROM dibs.names
@@ -647,7 +728,7 @@ END $$;
 -- acquire_one acquires one name exclusively: a free name in one small update, and a new one in
 -- one small insert. acquire does the rest.
 CREATE FUNCTION dibs.acquire_one(
-  n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, until bigint,
+  n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, its_ticket bigint, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint,
   OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
 ) LANGUAGE plpgsql AS $$
@@ -674,7 +755,7 @@ BEGIN
     END IF;
   END IF;
   SELECT * INTO at, held, new_fence, busy_name, holder, kept, remaining, new_ticket, place
-  FROM dibs.acquire(ARRAY[n], whose, its_client, its_ttl, its_weight, most, queue, until);
+  FROM dibs.acquire(ARRAY[n], whose, its_client, its_ttl, its_weight, most, queue, its_ticket, until);
 END $$;
 
 -- release_one releases an exclusive lease: it frees the name, or grants it to the first waiter if
@@ -700,7 +781,7 @@ BEGIN
       RETURN;
     ELSIF r.waiting > 0 THEN
       SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
-      IF w.weight = w.most AND NOT w.several AND w.heartbeat + dibs.waiter_ttl() > at THEN
+      IF w.weight = w.most AND NOT w.several AND NOT dibs.is_silent(w, at) THEN
         DELETE FROM dibs.waiters WHERE name = n AND token = w.token;
         r.fence := greatest(r.fence + 1, at);
         UPDATE dibs.names SET token = w.token, client = w.client, weight = w.weight, expires = at + w.ttl, fence = r.fence, waiting = waiting - 1

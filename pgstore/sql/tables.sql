@@ -1,5 +1,5 @@
 -- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
--- are times, or one more than the last one if the clock has not advanced.
+-- are times, or more than the last one if the clock has not advanced.
 
 CREATE TABLE dibs.names (
   name     text    COLLATE "C" PRIMARY KEY,
@@ -10,7 +10,7 @@ CREATE TABLE dibs.names (
   weight   integer NOT NULL DEFAULT 1,      -- of that holder
   expires  bigint  NOT NULL DEFAULT 0,      -- of that holder
   reserved boolean NOT NULL DEFAULT false,  -- that holder has released its lease
-  asked    boolean NOT NULL DEFAULT false,  -- a holder is to be notified of the first waiter; only while nobody waits
+  asked    boolean NOT NULL DEFAULT false,  -- a holder is to be notified of the next heartbeat of a waiter; only while none is heard
   used     bigint  NOT NULL DEFAULT 0,      -- sum of the weights in dibs.holders
   waiting  integer NOT NULL DEFAULT 0       -- number of rows in dibs.waiters
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
@@ -42,6 +42,7 @@ CREATE TABLE dibs.waiters (
   ticket    bigint  NOT NULL,
   joined    bigint  NOT NULL,
   heartbeat bigint  NOT NULL,
+  missed    bigint  NOT NULL,  -- when a request first found the next heartbeat missing; or 0
   PRIMARY KEY (name, token)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 

@@ -1,0 +1,68 @@
+package locktable
+
+import (
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A waiter that sends no heartbeat is dead, or the store stalled, or its clock was set. So
+// silence is judged in two steps. The first operation that finds a heartbeat overdue notes the
+// time, and notifies the waiter to retry: the store answers by then. A live waiter uses the time
+// from there to missedTTL. It receives the notification, or repeats a request that failed at least
+// every second. A stall of any length, and a step of the clock, take no waiter's place in this way.
+//
+// A dead waiter that heads the queue blocks it until WaiterTTL after its last heartbeat, if
+// requests arrive meanwhile, and for missedTTL otherwise.
+const (
+	overdue   = 2750 * time.Millisecond    // a client sends heartbeats every WaiterTTL/2
+	missedTTL = driver.WaiterTTL - overdue // from the note to the end of the queue entry
+)
+
+// mostRetries is how many waiters are notified together. Those further back have until their turn.
+const mostRetries = 64
+
+// clockStep is by how much the clock may go back unnoticed.
+const clockStep = time.Second
+
+// noteMissed notes if the heartbeat of a waiter is overdue, and reports whether it has done so now.
+// If the clock has gone back, the waiter counts as heard now.
+func (w *Waiter) noteMissed(now time.Duration) bool {
+	if w.Heartbeat > now+clockStep {
+		w.Heartbeat, w.Joined = now, min(w.Joined, now)
+	}
+	if w.Missed > now {
+		w.Missed = 0
+	}
+	if w.Missed != 0 || now-w.Heartbeat < overdue {
+		return false
+	}
+	w.Missed = now
+	return true
+}
+
+// heard records a heartbeat.
+func (w *Waiter) heard(now time.Duration) { w.Heartbeat, w.Missed = now, 0 }
+
+// dropAt returns when the queue entry ends unless a heartbeat arrives, or, if no heartbeat is
+// missing so far, when one is.
+func (w Waiter) dropAt() time.Duration {
+	if w.Missed == 0 {
+		return w.Heartbeat + overdue
+	}
+	return max(w.Heartbeat+driver.WaiterTTL, w.Missed+missedTTL)
+}
+
+// dead reports whether the queue entry has ended. A live owner keeps it, if trusted.
+func (w Waiter) dead(now time.Duration, trusted bool) bool {
+	if w.owner == Dead {
+		return true
+	}
+	return w.Missed != 0 && now >= w.dropAt() && !(trusted && w.owner == Alive && !w.MultiLock)
+}
+
+// silent reports whether the lock is not granted to the waiter before its next request. It
+// blocks those behind it until it is dead.
+func (w Waiter) silent(now time.Duration) bool {
+	return w.owner == Dead || w.owner != Alive && now-w.Heartbeat >= driver.WaiterTTL
+}

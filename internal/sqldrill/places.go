@@ -1,0 +1,56 @@
+package sqldrill
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+)
+
+// KeepsPlaces has waiters queue for a name, each with a store of its own, and a fault while the
+// name is held. They must be served in their order.
+func KeepsPlaces(t *testing.T, name string, open func() driver.Store, fault func()) {
+	t.Helper()
+	const waiters = 8
+	newClient := func(options ...dibs.Option) *dibs.Client {
+		c := dibs.New(open(), options...)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	holder, err := newClient().Mutex(name).Lock(t.Context(), dibs.TTL(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var served []int
+	var running sync.WaitGroup
+	for i := range waiters {
+		queued := make(chan struct{}, 1)
+		hooks := dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }}
+		running.Go(func() {
+			err := newClient(dibs.Observe(hooks)).Mutex(name).Do(t.Context(), func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				served = append(served, i)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+				queued <- struct{}{}
+			}
+		})
+		<-queued
+	}
+	fault()
+	if err := holder.Unlock(); err != nil {
+		t.Log("unlock:", err) // the clock may have ended the lease
+	}
+	running.Wait()
+	if !slices.IsSorted(served) || len(served) != waiters {
+		t.Errorf("served in the order %d", served)
+	}
+}

@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+func silenceCases() []Case {
+	return []Case{
+		{"silent waiter returns", "a waiter that was silent, and was passed over, has its former place at its next request", silentWaiterReturns},
+		{"all waiters are silent", "if no waiter sent a heartbeat, the store was not reachable: the first requests afterwards overtake nobody", allSilent},
+		{"only dead waiters", "waiters that died while nobody asked for the name cost the next request at most a waiter TTL, together", onlyDeadWaiters},
+	}
+}
+
+// RunPlaces runs the cases of a store of one server, which restores a queue entry by the ticket
+// in the request. In a quorum each node does this by itself, and the votes are in any order.
+func RunPlaces(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
+
+// RunPlacesInBubble is RunPlaces as RunInBubble is Run.
+func RunPlacesInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
+	runInBubble(t, placeCases(), open)
+}
+
+func placeCases() []Case {
+	return []Case{
+		{"all waiters are silent at a release", "a release when no waiter has sent a heartbeat overtakes nobody", allSilentAtRelease},
+		{"missed grant", "a waiter that missed its grant has its former place, and the event of that grant is not taken for a new one", missedGrant},
+	}
+}
+
+// again is the next request of a waiter.
+func (p *testClient) again(c driver.AcquireRequest) driver.AcquireRequest {
+	c.Ticket = p.tickets[c.Token]
+	return c
+}
+
+// queueThree acquires a name, and has three requests queue for it.
+func (p *testClient) queueThree(name string) (holder driver.AcquireRequest, fence uint64, waiters []driver.AcquireRequest) {
+	p.t.Helper()
+	holder = p.newRequest(name)
+	fence = p.mustAcquire(holder).Fence
+	for i := range 3 {
+		w := p.newRequest(name)
+		p.mustQueue(w, i+1)
+		waiters = append(waiters, w)
+	}
+	return holder, fence, waiters
+}
+
+func silentWaiterReturns(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	h, fence, w := p.queueThree("n")
+	for range 8 {
+		time.Sleep(driver.WaiterTTL / 5)
+		for _, live := range w[1:] {
+			p.acquire(p.again(live))
+		}
+	}
+	p.mustRelease(h, fence)
+	e := p.nextEventOf(w[1])
+	if e.Kind != driver.EventGranted || e.Token == w[2].Token {
+		t.Fatalf("event %+v, want the grant of the second waiter, or of the first if the store knows that it is alive", e)
+	}
+	if e.Token == w[1].Token {
+		p.mustQueue(p.again(w[0]), 1)
+		p.mustQueue(p.again(w[2]), 2)
+		p.mustRelease(w[1], e.Fence)
+		e = p.wantGranted(w[0])
+	}
+	p.mustRelease(w[0], e.Fence)
+}
+
+func allSilent(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	h, fence, w := p.queueThree("n")
+	time.Sleep(driver.WaiterTTL * 7 / 5)
+	for i := range w { // the last one first
+		if a := p.acquire(p.again(w[len(w)-1-i])); a.Held || a.Ticket == 0 {
+			t.Fatalf("%+v, want it queued", a)
+		}
+	}
+	for _, next := range w {
+		p.mustRelease(h, fence)
+		p.acquireBy(p.again(next), time.Now())
+		h, fence = next, 0
+	}
+}
+
+func allSilentAtRelease(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	h, fence, w := p.queueThree("n")
+	time.Sleep(driver.WaiterTTL * 7 / 5)
+	p.mustRelease(h, fence)
+	for i := len(w) - 1; i > 0; i-- {
+		if p.acquire(p.again(w[i])).Held {
+			t.Fatalf("waiter %d overtook waiter 1", i+1)
+		}
+	}
+	p.mustAcquire(p.again(w[0]))
+}
+
+func missedGrant(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	h, c, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
+	fence := p.mustAcquire(h).Fence
+	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	before := p.mustQueue(c, 1)
+	p.mustRelease(h, fence)
+	missed := p.wantGranted(c)
+	next := p.newRequest("n")
+	next.Queue = false
+	p.acquireBy(next, time.Now().Add(c.TTL))
+	p.mustQueue(behind, 1)
+	if after := p.mustQueue(p.again(c), 1); after.Ticket <= before.Ticket && after.Fence < missed.Fence {
+		t.Errorf("%+v, want a larger ticket than %d, or that earlier fences are up to %d", after, before.Ticket, missed.Fence)
+	}
+	p.mustQueue(p.again(behind), 2)
+}
+
+func onlyDeadWaiters(t *testing.T, s driver.Store) {
+	dead, p := newSilentClient(t, s), newSilentClient(t, s)
+	h, fence, _ := dead.queueThree("n")
+	time.Sleep(driver.WaiterTTL * 7 / 5)
+	dead.mustRelease(h, fence)
+	p.acquireBy(p.newRequest("n"), time.Now().Add(driver.WaiterTTL))
+}
