@@ -70,6 +70,13 @@ func (b *inbox) remove(token string, w *waiter) {
 	b.spare, w.next = w, b.spare
 }
 
+// calls returns how many calls are in progress.
+func (b *inbox) calls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiters)
+}
+
 // deliver passes an event to the waiters for its token.
 func (b *inbox) deliver(e driver.Event) {
 	b.mu.Lock()

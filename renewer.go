@@ -115,6 +115,13 @@ func (r *renewer) all() []*lease {
 	return slices.Clone(r.leases)
 }
 
+// holds reports whether there is a lease.
+func (r *renewer) holds() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.leases) > 0
+}
+
 // close removes all leases, and returns those that are held and those that are partly
 // lost.
 func (r *renewer) close() (held, partlyLost []*lease) {

@@ -11,7 +11,7 @@ func (c *Client) watch() {
 	defer c.inbox.setFlow(eventsUnknown, func() { c.queueDegraded(nil) })
 	life := c.work.life
 	for {
-		err := c.store.Watch(life, c.id, c.handleEvent)
+		err := driver.WatchWhile(life, c.store.Store, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {
 			return
 		}
@@ -21,6 +21,9 @@ func (c *Client) watch() {
 		}
 	}
 }
+
+// busy reports whether the client holds or awaits anything.
+func (c *Client) busy() bool { return c.renewer.holds() || c.inbox.calls() > 0 }
 
 // handleEvent handles one event of the store.
 func (c *Client) handleEvent(e driver.Event) {

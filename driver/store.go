@@ -147,6 +147,23 @@ type Store interface {
 	List(ctx context.Context, pattern string) ([]string, error)
 }
 
+// An IdleWatcher is a Store whose Watch sends requests of its own, such as pings. A client
+// that holds and awaits nothing does not need them.
+type IdleWatcher interface {
+	// WatchWhile is Watch. While busy returns false, the store sends nothing for the client.
+	// Soon after busy returns true again, the store verifies that events can arrive. It
+	// calls busy from time to time, and from several goroutines.
+	WatchWhile(ctx context.Context, client string, busy func() bool, on func(Event)) error
+}
+
+// WatchWhile calls WatchWhile of a store that has it, or else Watch.
+func WatchWhile(ctx context.Context, s Store, client string, busy func() bool, on func(Event)) error {
+	if idle, ok := s.(IdleWatcher); ok {
+		return idle.WatchWhile(ctx, client, busy, on)
+	}
+	return s.Watch(ctx, client, on)
+}
+
 // An AcquireRequest is a request to hold a name. Each primitive is a weighted semaphore:
 // a request takes Weight of Limit. It fits if the held weights and its own are together
 // at most its own limit. A request whose weight equals its limit is exclusive. A mutex is

@@ -115,3 +115,18 @@ func TestProxy(t *testing.T) {
 	t.Parallel()
 	drills.Proxy(t)
 }
+
+func TestIdleClients(t *testing.T) {
+	t.Parallel()
+	drills.IdleClients(t)
+}
+
+func TestCrowdedServer(t *testing.T) {
+	t.Parallel()
+	drills.Crowded(t)
+}
+
+func TestPollingWaiters(t *testing.T) {
+	t.Parallel()
+	drills.PollingWaiters(t)
+}

@@ -342,7 +342,7 @@ func reply(cmd command) redisconn.Reply {
 }
 
 // Subscribe implements redisconn.Conn.
-func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+func (c *conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	sub := c.client.Subscribe(ctx, channel)
 	defer sub.Close()
 	// A read does not end with ctx, so close the connection.
@@ -357,7 +357,9 @@ func (c *conn) Subscribe(ctx context.Context, channel string, on func(message st
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
-			pinged = true
+			if pinged = busy(); !pinged {
+				continue
+			}
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}

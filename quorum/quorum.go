@@ -35,7 +35,10 @@ type Store struct {
 	runner   runner
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.IdleWatcher = (*Store)(nil)
+)
 
 // Longest is the default of Config.Longest.
 const Longest = time.Minute

@@ -169,12 +169,12 @@ func (c *cluster) Replicate(ctx context.Context, call redisconn.Cmd, wait redisc
 
 // Subscribe implements redisconn.Conn. Any node will do: the cluster forwards a
 // published message to all of them.
-func (c *cluster) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+func (c *cluster) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	addr, err := c.anyNode(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.pool(addr).subscribe(ctx, channel, on)
+	err = c.pool(addr).subscribe(ctx, channel, busy, on)
 	c.reloadAfter(err)
 	return err
 }

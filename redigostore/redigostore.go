@@ -147,8 +147,8 @@ func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait rediscon
 }
 
 // Subscribe implements redisconn.Conn.
-func (s single) Subscribe(ctx context.Context, channel string, on func(message string)) error {
-	return s.subscribe(ctx, channel, func(message string) {
+func (s single) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
+	return s.subscribe(ctx, channel, busy, func(message string) {
 		if message == "" { // idle connections may still lead to the previous master
 			s.dropConns(ctx)
 		}

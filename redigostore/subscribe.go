@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/internal/links"
@@ -14,13 +15,13 @@ import (
 // belong to it. A connection of the pool would be occupied permanently. To put it back,
 // redigo would wait for the reply to UNSUBSCRIBE, which an unresponsive server never
 // sends.
-func (s *source) subscribe(ctx context.Context, channel string, on func(message string)) error {
+func (s *source) subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	conn, err := dial(ctx, s.Pool)
 	if err != nil {
 		return convertError(err)
 	}
-	var pings sync.WaitGroup
-	defer pings.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	pinging, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer conn.Close()
@@ -30,11 +31,15 @@ func (s *source) subscribe(ctx context.Context, channel string, on func(message 
 		return convertError(err)
 	}
 	// redigo allows one concurrent writer and reader. A read that times out breaks the
-	// connection, so a ping must make the server reply before that.
-	pings.Go(func() { ping(pinging, sub) })
-	err = receiveAll(sub, on)
+	// connection, so the reads have no time limit.
+	p := &pings{conn: conn, sub: sub, busy: busy}
+	running.Go(func() { p.run(pinging) })
+	err = p.receiveAll(on)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if p.unanswered.Load() {
+		return errUnresponsive
 	}
 	if links.Broken(err) {
 		s.sweep(ctx)
@@ -42,9 +47,21 @@ func (s *source) subscribe(ctx context.Context, channel string, on func(message 
 	return convertError(err)
 }
 
-func receiveAll(sub redis.PubSubConn, on func(message string)) error {
+// pings ping the server every second while busy, so that its replies show that it is alive.
+type pings struct {
+	conn       redis.Conn
+	sub        redis.PubSubConn
+	busy       func() bool
+	received   atomic.Bool // something since the last ping
+	unanswered atomic.Bool // the connection was closed because the server did not respond
+}
+
+func (p *pings) receiveAll(on func(message string)) error {
+	const noLimit = 0
 	for {
-		switch m := sub.ReceiveWithTimeout(2 * pingInterval).(type) {
+		received := p.sub.ReceiveWithTimeout(noLimit)
+		p.received.Store(true)
+		switch m := received.(type) {
 		case redis.Subscription:
 			on("")
 		case redis.Message:
@@ -55,23 +72,36 @@ func receiveAll(sub redis.PubSubConn, on func(message string)) error {
 	}
 }
 
-// ping pings the server every second, so that its replies show that it is alive.
-func ping(ctx context.Context, sub redis.PubSubConn) {
+// run closes the connection when nothing has arrived for a second after a ping.
+func (p *pings) run(ctx context.Context) {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
-	for {
+	for pinged := false; ; {
 		select {
 		case <-tick.C:
-			if sub.Ping("") != nil {
-				return // the reader gets an error, too
-			}
 		case <-ctx.Done():
 			return
+		}
+		received := p.received.Swap(false)
+		switch {
+		case pinged && !received:
+			p.unanswered.Store(true)
+			p.conn.Close()
+			return
+		case !p.busy():
+			pinged = false
+		case p.sub.Ping("") != nil:
+			return // the reader gets an error, too
+		default:
+			pinged = true
 		}
 	}
 }
 
-var errNoDial = errors.New("the redigo pool has neither Dial nor DialContext")
+var (
+	errNoDial       = errors.New("the redigo pool has neither Dial nor DialContext")
+	errUnresponsive = errors.New("the server does not respond on the connection of the subscription")
+)
 
 // dial opens a connection as the pool does. It abandons a Dial that does not return in
 // time, and closes the connection that it returns later.

@@ -229,7 +229,9 @@ func messages(t *testing.T, server *redistest.Server, channel string) <-chan str
 	conn := redistest.Dial(server.Addr())
 	t.Cleanup(conn.Close)
 	received := make(chan string, 10)
-	go func() { _ = conn.Subscribe(t.Context(), channel, func(m string) { received <- m }) }()
+	go func() {
+		_ = conn.Subscribe(t.Context(), channel, func() bool { return true }, func(m string) { received <- m })
+	}()
 	if m := receive(t, received); m != "" {
 		t.Fatalf("first message %q, want the confirmation", m)
 	}

@@ -20,15 +20,16 @@ var (
 )
 
 // A masterWatch asks the server how many subscribers a client's channel has. It asks once
-// a second, and ten times in the second after the subscription was made again. In that
-// second the library may be about to discover another server.
+// a second while the client is busy, and ten times in the second after the subscription was
+// made again. In that second the library may be about to discover another server.
 type masterWatch struct {
 	store         *Store
 	channel       string
-	subscriptions int       // made so far
-	zeroCounts    int       // consecutive replies that counted no subscriber
-	lastPause     time.Time // when a subscription was last given up after a pause
-	resubscribeAt time.Time // when to make it once more; zero if never
+	busy          func() bool // reports whether the client holds or awaits anything
+	subscriptions int         // made so far
+	zeroCounts    int         // consecutive replies that counted no subscriber
+	lastPause     time.Time   // when a subscription was last given up after a pause
+	resubscribeAt time.Time   // when to make it once more; zero if never
 }
 
 // A masterState is one reply: the number of subscribers, and how long it took.
@@ -57,6 +58,9 @@ func (l *masterWatch) watch(ctx context.Context) error {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
+		}
+		if !l.busy() {
+			continue
 		}
 		if under < most {
 			under++

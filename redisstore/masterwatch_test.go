@@ -28,7 +28,7 @@ func (c *fakeMaster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, re
 	replies[0] = redisconn.Reply{Value: []any{cmds[0].Args[2], n}, Err: err}
 }
 
-func (c *fakeMaster) Subscribe(ctx context.Context, _ string, on func(string)) error {
+func (c *fakeMaster) Subscribe(ctx context.Context, _ string, _ func() bool, on func(string)) error {
 	c.made.Add(1)
 	on("")
 	<-ctx.Done()

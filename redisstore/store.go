@@ -34,7 +34,10 @@ type Store struct {
 	readOnly atomic.Bool // the user may only read: see read
 }
 
-var _ driver.Voter = (*Store)(nil)
+var (
+	_ driver.Voter       = (*Store)(nil)
+	_ driver.IdleWatcher = (*Store)(nil)
+)
 
 // An Option configures a Store.
 type Option func(*settings)

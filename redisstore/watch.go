@@ -13,28 +13,31 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Watch implements driver.Store, by one subscription for one client.
+// Watch implements driver.Store.
 func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return s.WatchWhile(ctx, client, func() bool { return true }, on)
+}
+
+// WatchWhile implements driver.IdleWatcher, by one subscription for one client.
+func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if s.format.Proxy {
 		return errNoNotifications
 	}
-	// A server that is back is detected within 50 ms. Leases that it lost are then
-	// reported at once, and waiters retry.
 	defer s.releases.watch(ctx, client, on)()
-	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
 	if s.format.Sharded {
 		ctx, end := context.WithCancel(ctx)
 		var epochs sync.WaitGroup
-		epochs.Go(func() { s.watchEpoch(ctx, on) })
+		epochs.Go(func() { s.watchEpoch(ctx, busy, on) })
 		defer epochs.Wait()
 		defer end()
 	}
-	master := &masterWatch{store: s, channel: wire.ChannelPrefix + client}
-	for tries := 0; ; tries++ {
-		up := false
+	master := &masterWatch{store: s, channel: wire.ChannelPrefix + client, busy: busy}
+	var attempts resubscription
+	for first := true; ; first = false {
+		var up time.Time
 		err := s.subscribe(ctx, master, func(message string) {
 			if message == "" {
-				up, tries = true, 0
+				up = time.Now()
 				on(driver.Event{Kind: driver.EventConnected})
 				return
 			}
@@ -49,16 +52,15 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		if forbidden(err) {
 			return err
 		}
-		if up || tries == 0 {
+		lasted := time.Duration(0)
+		if !up.IsZero() {
+			lasted = time.Since(up)
+		}
+		if !up.IsZero() || first {
 			on(driver.Event{Kind: driver.EventDisconnected, Err: err})
 		}
-		wait := later
-		if tries < few {
-			wait = soon
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		attempts.ended(time.Now(), lasted)
+		if !attempts.wait(ctx, busy) {
 			return context.Cause(ctx)
 		}
 	}
@@ -82,14 +84,14 @@ func (s *Store) event(message string) (driver.Event, bool) {
 // In a cluster any server passes on what is published on another one.
 func (s *Store) subscribe(ctx context.Context, master *masterWatch, on func(message string)) error {
 	if s.format.Sharded {
-		return s.conn.Subscribe(ctx, master.channel, on)
+		return s.conn.Subscribe(ctx, master.channel, master.busy, on)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end(nil)
 	up := false
-	err := s.conn.Subscribe(ctx, master.channel, func(message string) {
+	err := s.conn.Subscribe(ctx, master.channel, master.busy, func(message string) {
 		if message == "" && !up {
 			up = true
 			watching.Go(func() {
@@ -115,11 +117,13 @@ func epochless(err error) bool {
 
 // watchEpoch reports failovers in a cluster. The subscription is on one of its servers
 // and does not notice the death of another, which has the locks. But each election has an
-// epoch of its own. It costs the cluster one small command, five times a second.
-func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
-	const every, retry, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
+// epoch of its own. It costs the cluster one small command, five times a second, while the
+// client is busy.
+func (s *Store) watchEpoch(ctx context.Context, busy func() bool, on func(driver.Event)) {
+	const every, soon, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
 	wait := time.NewTimer(every)
 	defer wait.Stop()
+	retry := soon
 	for known, again := "", false; ; {
 		select {
 		case <-wait.C:
@@ -127,6 +131,9 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 			return
 		}
 		wait.Reset(every)
+		if !busy() {
+			continue
+		}
 		epoch, err := s.epoch(ctx)
 		var server redisconn.ServerError
 		switch {
@@ -137,8 +144,10 @@ func (s *Store) watchEpoch(ctx context.Context, on func(driver.Event)) {
 			continue
 		case err != nil: // perhaps this was the dead node
 			wait.Reset(retry)
+			retry = min(2*retry, later)
 			continue
 		}
+		retry = soon
 		changed := known != "" && epoch != known
 		known = epoch
 		if changed || again {

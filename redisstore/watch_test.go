@@ -49,7 +49,7 @@ func (c *fakeServer) Do(_ context.Context, _ time.Time, _ []redisconn.Cmd, repli
 	replies[0] = c.replies[min(int(n), len(c.replies))-1]
 }
 
-func (c *fakeServer) Subscribe(ctx context.Context, _ string, on func(string)) error {
+func (c *fakeServer) Subscribe(ctx context.Context, _ string, _ func() bool, on func(string)) error {
 	on("")
 	<-ctx.Done()
 	return ctx.Err()
@@ -64,7 +64,7 @@ func TestEpochIsPolled(t *testing.T) {
 		min, max int64 // commands in that span
 	}{
 		{"a cluster", redisconn.Reply{Value: "cluster_current_epoch:6\r\n"}, 49, 51},
-		{"no reply", redisconn.Reply{Err: errors.New("refused")}, 400, 500},
+		{"no reply", redisconn.Reply{Err: errors.New("refused")}, 20, 30},
 		{"no permission", redisconn.Reply{Err: redisconn.ServerError("NOPERM no permissions")}, 1, 1},
 		{"another kind of server", redisconn.Reply{Err: redisconn.ServerError("ERR unknown command 'CLUSTER', with args beginning with: 'INFO'")}, 1, 1},
 		{"no cluster", redisconn.Reply{Err: redisconn.ServerError("ERR This instance has cluster support disabled")}, 1, 1},

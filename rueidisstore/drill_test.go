@@ -117,3 +117,19 @@ func TestProxy(t *testing.T) {
 	t.Parallel()
 	drills.Proxy(t)
 }
+
+// rueidis pings each idle connection once a second: see docs/redis.md.
+func TestIdleClients(t *testing.T) {
+	t.Parallel()
+	drills.IdleClients(t, "ping")
+}
+
+func TestCrowdedServer(t *testing.T) {
+	t.Parallel()
+	drills.Crowded(t)
+}
+
+func TestPollingWaiters(t *testing.T) {
+	t.Parallel()
+	drills.PollingWaiters(t)
+}

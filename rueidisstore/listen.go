@@ -2,6 +2,7 @@ package rueidisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/internal/slots"
@@ -77,7 +78,7 @@ func (s *subscription) Send(ops []listen.Op) error {
 	for i, op := range ops {
 		cmds[i] = s.command(op)
 	}
-	for i, result := range s.dedicated.DoMulti(s.ctx, cmds...) {
+	for i, result := range s.dedicated.DoMulti(newTimedContext(time.Now().Add(ioTimeout)), cmds...) {
 		if err := result.NonRedisError(); err != nil {
 			return s.conn.convertError(s.ctx, err)
 		}
@@ -106,7 +107,7 @@ func (s *subscription) command(op listen.Op) rueidis.Completed {
 // With RESP2, rueidis sends a PING on another connection than that of the subscriptions.
 func (s *subscription) Ping() error {
 	const none = "dibs:ping"
-	result := s.dedicated.Do(s.ctx, s.dedicated.B().Unsubscribe().Channel(none).Build())
+	result := s.dedicated.Do(newTimedContext(time.Now().Add(ioTimeout)), s.dedicated.B().Unsubscribe().Channel(none).Build())
 	if err := result.NonRedisError(); err != nil {
 		return s.conn.convertError(s.ctx, err)
 	}
@@ -124,7 +125,8 @@ func (s *subscription) Receive() (listen.Event, error) {
 	}
 }
 
-// Close implements listen.Conn. It takes a second if the connection is unresponsive.
+// Close implements listen.Conn. It takes a second if the connection is unresponsive. Send
+// and Ping then return, because the connection has ended.
 func (s *subscription) Close() {
 	s.cancel()
 	s.dedicated.Close()

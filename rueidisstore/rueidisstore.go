@@ -39,6 +39,11 @@
 // rueidis does not notice when an idle connection ends. When the store gets such a
 // connection, it closes the other ended ones, too.
 //
+// rueidis 1.0.79 panics if the context of a command ends while a new connection is being set
+// up, and the server has sent an error by then, as Redis does when it has maxclients. No
+// context of the store ends at that time. Contexts of your own commands may: see
+// docs/redis.md.
+//
 // [WithReplicas] uses one more connection for each call, and two round trips instead of
 // one. rueidis returns the replies of a pipeline only when it has all of them. In one
 // round trip, a caller that finds the lock held would also wait for the replicas.
@@ -142,6 +147,8 @@ type conn struct {
 	owners    *owners            // by which Listen finds the nodes of a cluster
 
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
+
+	probes probeLimit
 }
 
 func newConn(client rueidis.Client) *conn {
@@ -185,67 +192,13 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 	}
 }
 
-// sweep sends probes until one is answered, which closes connections that ended while
-// they were idle. rueidis does not detect these. A restarted proxy or server ends all
-// idle connections; a caller that retries has no time to fail once on each.
-func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
-	for ctx.Err() == nil {
-		one := probe(client.B(), cmd.Key())
-		if !links.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
-			return
-		}
-	}
-}
-
-// probe returns a command without effect for the node of a key, or for any node if the key
-// is empty.
-func probe(b rueidis.Builder, key string) rueidis.Completed {
-	if key != "" {
-		return b.Arbitrary("EXISTS").Keys(key).Blocking()
-	}
-	return b.Arbitrary("PING").Blocking()
-}
-
-// bounded returns a context with the values of ctx. It ends up to 20 ms after a time, or
-// after ioTimeout if that is zero.
+// bounded returns a context with the values of ctx. Its deadline is up to 20 ms after a time,
+// or after ioTimeout if that is zero.
 func (c *conn) bounded(ctx context.Context, until time.Time) context.Context {
 	if !until.IsZero() {
 		return withValues{c.withDeadline.until(until), ctx}
 	}
 	return withValues{c.withoutDeadline.until(time.Now().Add(ioTimeout)), ctx}
-}
-
-// withValues is a context with the values of another one.
-type withValues struct {
-	context.Context
-	values context.Context
-}
-
-// Value implements context.Context.
-func (c withValues) Value(key any) any { return c.values.Value(key) }
-
-// contextCache holds one context for all calls with about the same deadline. rueidis uses
-// Deadline or Done, depending on the state of its connection, so the context needs a
-// timer. Starting and stopping a timer for each call would be a large part of the cost of
-// a lock.
-type contextCache struct{ last atomic.Pointer[timedContext] }
-
-type timedContext struct {
-	at     time.Time
-	ctx    context.Context
-	cancel context.CancelFunc // not called: other calls may use ctx, and it ends soon
-}
-
-// until returns a context that ends at the given time, or up to 20 ms later.
-func (cache *contextCache) until(at time.Time) context.Context {
-	const tolerance = 20 * time.Millisecond
-	if c := cache.last.Load(); c != nil && !c.at.Before(at) && c.at.Sub(at) <= tolerance {
-		return c.ctx
-	}
-	c := &timedContext{at: at.Add(tolerance)}
-	c.ctx, c.cancel = context.WithDeadline(context.Background(), c.at)
-	cache.last.Store(c)
-	return c.ctx
 }
 
 // command builds a rueidis command. For a script it passes the first key, which
@@ -281,8 +234,7 @@ func (c *conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn
 
 // doOn sends a command on a dedicated connection, and closes it if no reply arrives.
 func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd redisconn.Cmd, within time.Duration) redisconn.Reply {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	ctx = withValues{newTimedContext(time.Now().Add(within)), ctx}
 	result := dedicated.Do(ctx, command(dedicated.B(), cmd))
 	if err := result.NonRedisError(); err != nil {
 		dedicated.Close()
@@ -324,7 +276,5 @@ func (c *conn) convertError(ctx context.Context, err error) error {
 }
 
 func (c *conn) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ioTimeout)
-	defer cancel()
-	return c.client.Do(ctx, command(c.client.B(), redisconn.Command("PING"))).Error()
+	return c.client.Do(c.bounded(ctx, time.Time{}), command(c.client.B(), redisconn.Command("PING"))).Error()
 }

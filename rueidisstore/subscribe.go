@@ -14,11 +14,11 @@ import (
 // one, rueidis would silently subscribe again after a failure, although messages may have
 // been missed. Taking a dedicated connection may block and accepts no context, so it
 // happens in a goroutine of its own.
-func (c *conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+func (c *conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	s := subscriber{on: on}
 	defer s.close()
 	ended := make(chan error, 1)
-	go func() { ended <- c.listen(ctx, channel, &s) }()
+	go func() { ended <- c.listen(ctx, channel, busy, &s) }()
 	select {
 	case err := <-ended:
 		return err
@@ -27,10 +27,10 @@ func (c *conn) Subscribe(ctx context.Context, channel string, on func(message st
 	}
 }
 
-// listen subscribes, and subscribes again every second in place of a ping. A SUBSCRIBE
+// listen subscribes, and subscribes again every second in place of a ping, while busy. A SUBSCRIBE
 // uses the connection of the subscription; with RESP2, rueidis sends a PING on another
 // one.
-func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error {
+func (c *conn) listen(ctx context.Context, channel string, busy func() bool, s *subscriber) error {
 	dedicated, _ := c.client.Dedicate()
 	defer dedicated.Close() // takes a second if the connection is unresponsive
 	closed := dedicated.SetPubSubHooks(rueidis.PubSubHooks{
@@ -39,9 +39,12 @@ func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error 
 	})
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
-	for {
-		if err := c.subscribe(ctx, dedicated, channel); err != nil {
-			return err
+	within, due := ioTimeout, true // with RESP2, the first one opens a connection
+	for ; ; within, due = pingTimeout, busy() {
+		if due {
+			if err := c.subscribe(ctx, dedicated, channel, within); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-tick.C:
@@ -54,9 +57,8 @@ func (c *conn) listen(ctx context.Context, channel string, s *subscriber) error 
 	}
 }
 
-func (c *conn) subscribe(ctx context.Context, dedicated rueidis.DedicatedClient, channel string) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
+func (c *conn) subscribe(ctx context.Context, dedicated rueidis.DedicatedClient, channel string, within time.Duration) error {
+	ctx = withValues{newTimedContext(time.Now().Add(within)), ctx}
 	return c.reply(ctx, dedicated.Do(ctx, dedicated.B().Subscribe().Channel(channel).Build())).Err
 }
 

@@ -17,8 +17,9 @@ var errNoReply = errors.New("redistest: no reply on the subscription")
 
 // Subscribe implements redisconn.Conn. It subscribes on a connection of its own until
 // ctx ends or the connection fails, and returns the reason. It fails after two seconds of
-// silence, although it sends a PING after the first.
-func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message string)) error {
+// silence, although it sends a PING after the first. While busy returns false, it sends none,
+// and may be silent.
+func (c *Conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	w, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -26,16 +27,16 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, on func(message st
 	defer c.drop(w)
 	unwatch := context.AfterFunc(ctx, func() { w.conn.Close() })
 	defer unwatch()
-	return withCause(ctx, w.listen(channel, on))
+	return withCause(ctx, w.listen(channel, busy, on))
 }
 
-func (w *wire) listen(channel string, on func(message string)) error {
+func (w *wire) listen(channel string, busy func() bool, on func(message string)) error {
 	_ = w.conn.SetDeadline(time.Now().Add(ioTimeout))
 	if err := w.send(redisconn.Command("SUBSCRIBE", channel)); err != nil {
 		return err
 	}
 	for {
-		if err := w.waitForMessage(); err != nil {
+		if err := w.waitForMessage(busy); err != nil {
 			return err
 		}
 		message, err := w.readMessage()
@@ -53,9 +54,11 @@ func (w *wire) listen(channel string, on func(message string)) error {
 
 // waitForMessage waits for the first byte only: a read that times out within a message would
 // lose the first part.
-func (w *wire) waitForMessage() error {
-	if arrived, err := w.waitForReply(pingAfter); arrived || err != nil {
-		return err
+func (w *wire) waitForMessage(busy func() bool) error {
+	for waiting := true; waiting; waiting = !busy() {
+		if arrived, err := w.waitForReply(pingAfter); arrived || err != nil {
+			return err
+		}
 	}
 	if err := w.ping(); err != nil {
 		return err

@@ -14,7 +14,9 @@ import (
 func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
 	t.Helper()
 	received, ended := make(chan string, 10), make(chan error, 1)
-	go func() { ended <- c.Subscribe(ctx, "news", func(m string) { received <- m }) }()
+	go func() {
+		ended <- c.Subscribe(ctx, "news", func() bool { return true }, func(m string) { received <- m })
+	}()
 	if m := receiveMessage(t, received); m != "" {
 		t.Fatalf("got %q, want the confirmation", m)
 	}
@@ -93,7 +95,7 @@ func TestSubscribeDetectsADeadServer(t *testing.T) {
 func TestSubscribeReportsARefusal(t *testing.T) {
 	s := Start(t)
 	s.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
-	err := dial(t, s.Addr()).Subscribe(t.Context(), "news", func(string) {})
+	err := dial(t, s.Addr()).Subscribe(t.Context(), "news", func() bool { return true }, func(string) {})
 	var refusal redisconn.ServerError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(string(refusal), "NOPERM") {
 		t.Errorf("got %v, want NOPERM", err)

@@ -383,11 +383,11 @@ func (a altered) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, 
 	}
 }
 
-func (a altered) Subscribe(ctx context.Context, channel string, on func(string)) error {
+func (a altered) Subscribe(ctx context.Context, channel string, busy func() bool, on func(string)) error {
 	if a.subscribe != nil {
-		return a.subscribe.Subscribe(ctx, channel, on)
+		return a.subscribe.Subscribe(ctx, channel, busy, on)
 	}
-	return a.Conn.Subscribe(ctx, channel, on)
+	return a.Conn.Subscribe(ctx, channel, busy, on)
 }
 
 func (a altered) Masters(_ context.Context, visit func(redisconn.Node) error) error {
@@ -550,11 +550,11 @@ func (m hangingConn) Do(ctx context.Context, until time.Time, cmds []redisconn.C
 	m.Conn.Do(ctx, until, cmds, replies)
 }
 
-func (m hangingConn) Subscribe(ctx context.Context, channel string, on func(string)) error {
+func (m hangingConn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(string)) error {
 	if m.after.Load() < 0 {
 		<-m.never
 	}
-	return m.Conn.Subscribe(ctx, channel, on)
+	return m.Conn.Subscribe(ctx, channel, busy, on)
 }
 
 func (m hangingConn) Masters(_ context.Context, visit func(redisconn.Node) error) error {
@@ -605,7 +605,7 @@ func (b *fuzzConn) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, repl
 	}
 }
 
-func (b *fuzzConn) Subscribe(ctx context.Context, _ string, on func(string)) error {
+func (b *fuzzConn) Subscribe(ctx context.Context, _ string, _ func() bool, on func(string)) error {
 	on("")
 	on("1 2 3 4")
 	<-ctx.Done()

@@ -154,7 +154,7 @@ func (t *smokeTest) subscribe(ctx context.Context) {
 	if t.target.Proxy { // it has no notifications
 		return
 	}
-	t.ended <- t.target.Conn.Subscribe(ctx, t.own, func(text string) {
+	t.ended <- t.target.Conn.Subscribe(ctx, t.own, func() bool { return true }, func(text string) {
 		select {
 		case t.messages <- text:
 		default:

@@ -22,7 +22,7 @@ func (c invalid) Do(_ context.Context, _ time.Time, _ []Cmd, replies []Reply) {
 }
 
 // Subscribe implements Conn.
-func (c invalid) Subscribe(ctx context.Context, _ string, _ func(string)) error {
+func (c invalid) Subscribe(ctx context.Context, _ string, _ func() bool, _ func(string)) error {
 	<-ctx.Done()
 	return c.err
 }

@@ -28,8 +28,9 @@ type Conn interface {
 	// Subscribe listens on a channel until ctx ends or the connection fails, and then
 	// returns the reason. It calls on with an empty message once the server has confirmed
 	// the subscription, and with each message after that. It detects an unresponsive
-	// connection within seconds.
-	Subscribe(ctx context.Context, channel string, on func(message string)) error
+	// connection within seconds while busy returns true. While busy returns false, nothing
+	// depends on the subscription, and Subscribe sends nothing.
+	Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error
 
 	// Replicate sends the call of a script, followed on the same connection, and if
 	// possible in the same round trip, by WAIT, whose reply it returns. It calls answered
