@@ -38,6 +38,7 @@ type connection struct {
 	received bool // something since the last check
 	silent   int  // checks since then
 	idle     int  // checks without a call
+	worked   bool // the server has sent something
 	err      error
 }
 
@@ -126,6 +127,9 @@ func (c *connection) endLocked(err error) {
 	}
 	c.err = err
 	delete(c.all.byServer, c.server)
+	if !errors.Is(err, errIdle) {
+		c.all.record(c.server, c.worked, time.Now(), err)
+	}
 	for _, ch := range c.channels {
 		ch.fail(err)
 	}
@@ -228,7 +232,7 @@ func (c *connection) read(conn Conn) error {
 func (c *connection) handle(e Event) error {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	c.received = true
+	c.received, c.worked = true, true
 	ch := c.channels[e.Channel]
 	switch {
 	case e.Kind == Refused:

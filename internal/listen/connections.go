@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Connections are the connections that calls of Listen share. The zero value is ready for
@@ -10,6 +11,7 @@ import (
 type Connections struct {
 	mu       sync.Mutex // also guards all connections, channels and calls
 	byServer map[Server]*connection
+	failed   map[Server]backoff
 }
 
 // Listen listens on a channel until ctx ends, the server refuses or ends the
@@ -17,7 +19,8 @@ type Connections struct {
 // empty message once the subscription is confirmed, and with each message after that. It
 // calls on in the goroutine of the caller, so not after it has returned.
 //
-// The first call opens the connection. It is closed a few seconds after the last call.
+// The first call opens the connection. It is closed a few seconds after the last call. After
+// a failure, calls fail at once until the next connection is due.
 func (all *Connections) Listen(ctx context.Context, server Server, open Open, channel string, on func(message string)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -46,6 +49,11 @@ func (all *Connections) join(ctx context.Context, server Server, open Open, chan
 	defer all.mu.Unlock()
 	conn := all.byServer[server]
 	if conn == nil {
+		if err := all.refusal(server, time.Now()); err != nil {
+			refused := &call{ready: make(chan struct{}, 1)}
+			refused.fail(err)
+			return refused
+		}
 		conn = newConnection(all, server)
 		if all.byServer == nil {
 			all.byServer = make(map[Server]*connection)

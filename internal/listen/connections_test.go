@@ -349,6 +349,28 @@ func TestOpenFails(t *testing.T) {
 	})
 }
 
+// While a server refuses connections, calls open few of them, however many calls there are.
+func TestCallsOfARefusingServerOpenFewConnections(t *testing.T) {
+	t.Parallel()
+	run(t, func(b *bench) {
+		const calls, between = 10000, time.Millisecond
+		failure := errors.New("refused")
+		b.server.dialing = func(context.Context) error { return failure }
+		for range calls {
+			b.listen("x").wantEnd(failure)
+			time.Sleep(between) // virtual
+		}
+		if opened, _, _ := b.server.count(); opened > 30 {
+			t.Errorf("%d calls within %v have opened %d connections, want at most 30", calls, calls*between, opened)
+		}
+		b.server.dialing = nil
+		time.Sleep(time.Second) // virtual
+		x := b.listen("x")
+		x.want("")
+		x.end()
+	})
+}
+
 // A call ends with its context also while the connection is opened. The others end when
 // opening takes too long, even if it ignores its context.
 func TestOpenHangs(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,6 +152,8 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 func (p *Pipeline) addWorker() {
 	switch {
 	case len(p.queue) == 0:
+	case p.policy.paused():
+		p.setTimer(p.policy.resumeAt)
 	case p.policy.addWorker(len(p.queue), p.inFlightRequests):
 		go p.work()
 	case !p.maySend():
@@ -327,7 +330,7 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 	defer p.mu.Unlock()
 	defer p.addWorker() // for the rest of the queue
 	p.policy.taking--
-	if len(p.queue) == 0 || !p.maySend() {
+	if len(p.queue) == 0 || !p.maySend() || p.policy.paused() {
 		p.policy.removeWorker()
 		return false
 	}
@@ -417,7 +420,24 @@ func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced
 	defer p.mu.Unlock()
 	p.policy.recordExchange(len(b.requests), took, err == nil)
 	p.policy.recordCoalesced(alone, coalesced)
+	if worked, known := connectionOf(err); known {
+		p.policy.recordConnection(worked, time.Now())
+	}
 	p.lastErr = explainsNext(err)
+}
+
+// connectionOf reports whether the connection of an exchange worked: it was opened, and did not
+// end. It is not known for one that was not used, or whose reply did not come: a worker that
+// waited until its timeout has waited long enough.
+func connectionOf(err error) (worked, known bool) {
+	var server redisconn.ServerError
+	switch {
+	case err == nil:
+		return true, true
+	case errors.As(err, &server):
+		return !strings.Contains(string(server), "max number of clients reached"), true
+	}
+	return false, !redisconn.IsTimeout(err) && !errors.Is(err, redisconn.ErrUnsent) && !errors.Is(err, redisconn.ErrClosed)
 }
 
 // explainsNext returns err if it may be the reason why the next request gets no reply: an

@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // A policy decides how requests are sent: by whom, and how many at once. It has all
 // heuristics and their limits, and no I/O.
@@ -11,7 +14,9 @@ type policy struct {
 	others         recentMean // how many requests were in progress when one came
 	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
-	skipCoalescing int // requests left that are not coalesced
+	skipCoalescing int           // requests left that are not coalesced
+	pause          time.Duration // after a failed exchange; it grows with each failure
+	resumeAt       time.Time     // no exchange begins before, or zero
 }
 
 const (
@@ -33,6 +38,11 @@ const (
 	// lateReply is after which time requests do not wait for an exchange any longer: its
 	// connection may be broken.
 	lateReply = 5 * time.Millisecond
+
+	// Each exchange on a server that refuses or ends connections opens another one. So the
+	// pause after a failure doubles, up to longestPause, with jitter.
+	shortestPause = time.Millisecond
+	longestPause  = 128 * time.Millisecond
 
 	// coalescePause is how many requests are not coalesced, after a batch in which most of
 	// them were contended. Such a batch takes a second round trip.
@@ -83,6 +93,21 @@ func (p *policy) quota(queued, inFlight int) int {
 	}
 	return min(queued, max(part, least), maxBatch)
 }
+
+// recordConnection records whether the connection of an exchange worked.
+func (p *policy) recordConnection(worked bool, now time.Time) {
+	if worked {
+		if p.pause /= 2; p.pause < shortestPause {
+			p.pause, p.resumeAt = 0, time.Time{}
+		}
+		return
+	}
+	p.resumeAt = now.Add(p.pause/2 + rand.N(p.pause/2+1))
+	p.pause = min(max(2*p.pause, shortestPause), longestPause)
+}
+
+// paused reports whether no exchange may begin before resumeAt.
+func (p *policy) paused() bool { return !p.resumeAt.IsZero() && time.Now().Before(p.resumeAt) }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.
 func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool) {
