@@ -398,13 +398,17 @@ func (q *call) retryDelay(failed error) time.Duration {
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
-	if q.reply.Poll > 0 || q.c.inbox.currentFlow() != eventsFlowing {
+	polls := q.reply.Poll > 0 || q.c.inbox.currentFlow() != eventsFlowing
+	if polls {
 		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
 		// behind retry only a little later, because all those before them may be dead.
 		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))
+	}
+	if polls {
+		return q.c.polls.delay(q.c.clock.now(), d)
 	}
 	if position > farBack && d > 2*heartbeatAt {
 		d -= (q.c.clock.now() + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
