@@ -26,6 +26,9 @@ const (
 	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
 	Leftover  Rule = "left"      // nothing is left at the end
 	Batch     Rule = "batch"     // a cohort overtakes a waiter for one batch at most
+	Reserved  Rule = "reserved"  // a name stays unavailable for MinHold
+	Place     Rule = "place"     // a waiter keeps its place, whatever happens to it or to the store
+	Served    Rule = "served"    // a waiter is served while nobody holds
 )
 
 // A Violation is a contradiction, with the operations that contradict each other.
