@@ -737,7 +737,11 @@ func (w *world) injectFaults(chance *rand.Rand, span time.Duration) {
 			w.logf("link %d is restored", i)
 		case 3:
 			client := chance.IntN(len(w.links) / len(w.servers))
-			stop := time.Duration(chance.Int64N(int64(2 * simTTL)))
+			most := 2 * simTTL
+			if chance.IntN(4) == 0 {
+				most = 2 * driver.WaiterTTL // longer than a queue entry lives without a heartbeat
+			}
+			stop := time.Duration(chance.Int64N(int64(most)))
 			w.logf("client-%d suspended for %v", client, stop)
 			for _, l := range w.links[client*len(w.servers):][:len(w.servers)] {
 				l.set(func(l *link) { l.frozenUntil = time.Now().Add(stop) })

@@ -327,7 +327,7 @@ func extendHandOff(w *world) error {
 		lease, err := third.Mutex("n").TryLock(w.t.Context())
 		held := time.Since(granted)
 		switch {
-		case errors.Is(err, dibs.ErrBusy) && held < minHold+time.Minute:
+		case errors.Is(err, dibs.ErrBusy) && held < minHold+5*time.Minute: // it was extended, too
 			time.Sleep(250 * time.Millisecond)
 			continue
 		case err != nil:
@@ -376,7 +376,7 @@ func resizeAtOnce(w *world) error {
 	nested, err := m.Lock(lease.Context(), dibs.Reentrant())
 	if err == nil {
 		if reads, err := other.RWMutex("n").TryRLock(w.t.Context()); err == nil {
-			return fmt.Errorf("%s: a reader beside a nested writer: %w", history.Exclusion, reads.Unlock())
+			return errors.Join(fmt.Errorf("%s: a reader beside a nested writer", history.Exclusion), reads.Unlock())
 		}
 		if err := nested.Unlock(); err != nil {
 			return err

@@ -16,15 +16,15 @@ import (
 //   - a release is lost: a release of a name that was extended to more than a minute does
 //     nothing
 //   - a late acquire: a request has an effect after its token was released
-//   - leases without releases: a release sometimes does nothing
+//   - a kept lease: each third release does nothing
 //   - a short extension: an extension lasts for half a minute at most
-//   - an old fence: a resize sometimes returns an older fence
+//   - no upgrade: an upgraded lease stays a reader's
 var episodeBugs = map[string]func(driver.Store) driver.Store{
 	"extensions and an outage":     func(s driver.Store) driver.Store { return &keepsLong{Store: s} },
 	"detach beside lost replies":   func(s driver.Store) driver.Store { return &acquiresAgain{Store: s} },
-	"hooks that do not return":     func(s driver.Store) driver.Store { return noRelease{&bug{Store: s}} },
+	"hooks that do not return":     func(s driver.Store) driver.Store { return keepsThird{&bug{Store: s}} },
 	"extend a reserved hand-off":   func(s driver.Store) driver.Store { return shortExtension{s} },
-	"concurrent changes of weight": func(s driver.Store) driver.Store { return oldResize{&bug{Store: s}} },
+	"concurrent changes of weight": func(s driver.Store) driver.Store { return noUpgrade{s} },
 }
 
 func TestPlantedBugsOfEpisodesAreFound(t *testing.T) {
@@ -89,6 +89,15 @@ func (s *acquiresAgain) Release(ctx context.Context, r driver.ReleaseRequest) (b
 	return held, err
 }
 
+type keepsThird struct{ *bug }
+
+func (s keepsThird) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	if s.every(3) {
+		return true, nil
+	}
+	return s.Store.Release(ctx, r)
+}
+
 type shortExtension struct{ driver.Store }
 
 func (s shortExtension) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
@@ -100,14 +109,11 @@ func (s shortExtension) Extend(ctx context.Context, requests []driver.ExtendRequ
 	return s.Store.Extend(ctx, short)
 }
 
-type oldResize struct{ *bug }
+type noUpgrade struct{ driver.Store }
 
-func (s oldResize) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Resize(ctx, c)
-	if a.Held && s.every(3) {
-		a.Fence -= 5000 // microseconds
-	}
-	return a, err
+func (s noUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	c.Weight, c.Limit = 1, driver.Unlimited
+	return s.Store.Resize(ctx, c)
 }
 
 // The rules of queues find planted bugs within 20 seeds: a waiter that is moved to the end

@@ -22,7 +22,8 @@ import (
 //   - messages are late, overtake each other and are lost;
 //   - connections are reset although the message arrives, and requests are refused;
 //   - nodes stop, and come back with or without their data;
-//   - links are cut, processes are suspended, and clocks drift.
+//   - links are cut, processes are suspended, some for longer than their queue entries live,
+//     and clocks drift. The wall clocks of nodes are set, which decide nothing.
 //
 // The workers of a client do what dibs.Client does: they wait for notifications, renew,
 // repeat what has no outcome, and cancel what they give up. Package quorum has a second
@@ -169,14 +170,15 @@ func (w *world) violationf(format string, args ...any) {
 type server struct {
 	w     *world
 	table *locktable.Table
-	rate  float64 // of its clock
+	rate  float64       // of its clock
+	set   time.Duration // by which its wall clock was set
 	down  bool
 	lives int
 }
 
 func (s *server) now() locktable.Now {
 	at := time.Duration(s.rate * float64(s.w.now.Sub(s.w.begin)))
-	return locktable.Now{At: at, Wall: s.w.begin.Add(at)}
+	return locktable.Now{At: at, Wall: s.w.begin.Add(at + s.set)}
 }
 
 // restart makes the server lose its data.
@@ -760,7 +762,7 @@ func (w *world) injectFault() {
 	node := w.rng.IntN(w.Nodes)
 	s, l := w.servers[node], client.links[node]
 	pause := w.random(400 * time.Millisecond)
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(9) {
 	case 0:
 		w.logf("node %d stops", node)
 		s.down = true
@@ -778,9 +780,13 @@ func (w *world) injectFault() {
 		w.after(pause, func() { l.cut = false })
 	case 3:
 		w.logf("%s is suspended", client.name)
-		client.frozenUntil = w.now.Add(w.random(2 * shortTTL))
+		client.frozenUntil = w.now.Add(w.random(w.suspension()))
 	case 4:
 		l.delay = w.random(300 * time.Millisecond)
+	case 5:
+		steps := []time.Duration{-time.Hour, -300 * time.Millisecond, 300 * time.Millisecond, 6 * time.Second}
+		s.set += steps[w.rng.IntN(len(steps))]
+		w.logf("the wall clock of node %d is set to %v", node, s.now().Wall)
 	default:
 		until := w.now.Add(w.random(200 * time.Millisecond))
 		for _, l := range client.links {
@@ -788,6 +794,15 @@ func (w *world) injectFault() {
 		}
 	}
 	w.after(pause, w.injectFault)
+}
+
+// suspension returns the longest time for which a process is suspended: sometimes it is more
+// than a queue entry lives without a heartbeat.
+func (w *world) suspension() time.Duration {
+	if w.oneIn(4) {
+		return 2 * driver.WaiterTTL
+	}
+	return 2 * shortTTL
 }
 
 // simulate runs a world to its end and returns it.
