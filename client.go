@@ -43,7 +43,7 @@ type Client struct {
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
 // its locks. If the store is nil, or a nil pointer, each call returns ErrInvalid.
 func New(store driver.Store, options ...Option) *Client {
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(store) {
 		store = noStore{}
 	}
 	c := &Client{
@@ -68,6 +68,12 @@ func (c *Client) settings(of use, options []Option) settings {
 	set := c.defaults.with(atLock, options)
 	set.use = of
 	return set
+}
+
+// isNil reports whether an interface has no value, or a nil pointer.
+func isNil(value any) bool {
+	v := reflect.ValueOf(value)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 var errNoClient = invalid("the Client is nil or a zero value: make it with dibs.New")

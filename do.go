@@ -17,11 +17,15 @@ type Doer interface {
 }
 
 // Call runs fn while holding the lock, as Do does, and returns the value of fn. It
-// returns that value also when fn or the release of the lock fails.
+// returns that value also when fn or the release of the lock fails. If the lock or fn is nil,
+// it returns ErrInvalid.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
-	if fn == nil {
+	switch {
+	case fn == nil:
 		return value, errNoFunc
+	case isNil(lock):
+		return value, invalid("nil lock given to Call")
 	}
 	err := lock.Do(ctx, func(ctx context.Context) error {
 		var err error
@@ -70,7 +74,7 @@ func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
 		return nil, invalid("nil function for the lock")
 	}
 	doer := lock(arg)
-	if doer == nil {
+	if isNil(doer) {
 		return nil, invalid("nil lock for a %T", arg)
 	}
 	return doer, nil

@@ -17,10 +17,17 @@ import (
 // The Client renews it until Unlock, unless NoRenew or MaxHold is set. A lease that is
 // not renewed in time is lost. The holder knows first: Err reports the loss, and Context
 // ends, before the store can grant the name to anyone else.
+//
+// A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its
+// Context has ended.
 type Lease struct {
 	h    *lease
 	done bool // guarded by h.mu: this handle was unlocked
 }
+
+var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like return a held one")
+
+func (l *Lease) isZero() bool { return l == nil || l.h == nil }
 
 // A lease is what the handles of one held lock share: a reentrant call gets a second
 // handle. Its leaseState has the transitions, and the lease does what follows from them.
@@ -108,6 +115,11 @@ func (h *lease) lose(name string, why Reason, cause error) error {
 // lost. It has the values of the context given to Lock, but not its deadline or
 // cancellation, which limit the waiting only.
 func (l *Lease) Context() context.Context {
+	if l.isZero() {
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(errNoLease)
+		return ended
+	}
 	h := l.h
 	h.mu.Lock()
 	own := h.own
@@ -153,7 +165,12 @@ func (h *lease) removeContext(b *derivedContext) {
 }
 
 // Name returns the name that is held; of several, the one that was acquired first.
-func (l *Lease) Name() string { return l.h.name }
+func (l *Lease) Name() string {
+	if l.isZero() {
+		return ""
+	}
+	return l.h.name
+}
 
 // Fence returns the fence of the lease, its fencing token. It is larger than the fence of
 // each earlier lease on the name. A resource that rejects writes with a smaller fence than
@@ -163,6 +180,9 @@ func (l *Lease) Name() string { return l.h.name }
 // The fence of an attached lease is zero, because only the call that acquired it received
 // its fence: pass the fence on together with the token. For several names see FenceOf.
 func (l *Lease) Fence() uint64 {
+	if l.isZero() {
+		return 0
+	}
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,6 +192,9 @@ func (l *Lease) Fence() uint64 {
 // FenceOf returns the fence for one of the names that the lease holds. For any other name
 // it returns zero.
 func (l *Lease) FenceOf(name string) uint64 {
+	if l.isZero() {
+		return 0
+	}
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,12 +202,20 @@ func (l *Lease) FenceOf(name string) uint64 {
 }
 
 // Token returns the owner token, with which another process can Attach.
-func (l *Lease) Token() string { return l.h.token }
+func (l *Lease) Token() string {
+	if l.isZero() {
+		return ""
+	}
+	return l.h.token
+}
 
 // Deadline returns the time at which the lease is lost if it is not renewed. That is a
 // little before the store's TTL ends: see docs/guarantees.md. For an
 // attached lease it is the zero time until Extend has confirmed the lease.
 func (l *Lease) Deadline() time.Time {
+	if l.isZero() {
+		return time.Time{}
+	}
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,6 +234,9 @@ func (l *Lease) Deadline() time.Time {
 // correct even directly after the process was stopped. Call it just before a write that
 // must not come late. (Only the fence can stop a write that is already in progress.)
 func (l *Lease) Err() error {
+	if l.isZero() {
+		return errNoLease
+	}
 	h := l.h
 	now := h.c.clock.check()
 	h.endWithStoreLease(h.storeLease(), now)
@@ -228,6 +262,9 @@ func (l *Lease) Err() error {
 // before or longer. The name stays reserved for MinHold, whatever d is. On an attached lease, Extend confirms the lease and starts its
 // renewal.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if l.isZero() {
+		return errNoLease
+	}
 	h := l.h
 	if err := checkTTL("Extend by", h.name, d); err != nil {
 		return err
@@ -271,6 +308,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // unknown outcome, and retries in the background for as long as the store may keep the
 // lease. The last Unlock of a reentrant lease releases it.
 func (l *Lease) Unlock() error {
+	if l.isZero() {
+		return errNoLease
+	}
 	h := l.h
 	c := h.c
 	now, link := c.clock.check(), h.cohortLink()
@@ -344,6 +384,9 @@ func (l *Lease) Unlock() error {
 // it, ErrInvalid if it is that of a call with Cohort, and nil if it was already unlocked or
 // detached.
 func (l *Lease) Detach() error {
+	if l.isZero() {
+		return errNoLease
+	}
 	h := l.h
 	if h.storeLease() != nil {
 		return cohortError("detach", h.name)

@@ -345,12 +345,48 @@ func TestNoFunction(t *testing.T) {
 	}
 }
 
-// A nil lease cannot be resized.
-func TestNoLease(t *testing.T) {
+// A nil or zero value of what users hold returns an error, and panics nowhere.
+func TestZeroValues(t *testing.T) {
+	ctx := t.Context()
+	number := func(context.Context) (int, error) { return 1, nil }
+	_, nilDoer := dibs.Call(ctx, nil, number)
+	_, nilMutex := dibs.Call(ctx, dibs.Doer((*dibs.Mutex)(nil)), number)
+	wrapped := dibs.Wrap(func(string) dibs.Doer { return (*dibs.RWMutex)(nil) }, func(context.Context, string) error { return nil })
+	_, zeroOnce := new(dibs.Once).Do(ctx, nothing)
 	m := open(t, unusedStore{t}).RWMutex("n")
-	for _, l := range []*dibs.Lease{nil, {}} {
-		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrInvalid)
-		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrInvalid)
+	errs := map[string]error{
+		"Call of nil": nilDoer, "Call of a nil Mutex": nilMutex, "Wrap of a nil RWMutex": wrapped(ctx, "n"),
+		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).RDo(ctx, nothing), "Semaphore": new(dibs.Semaphore).Do(ctx, nothing),
+		"MultiMutex": new(dibs.MultiMutex).Do(ctx, nothing), "Election": new(dibs.Election).Run(ctx, nothing), "Once": zeroOnce,
+	}
+	for what, l := range map[string]*dibs.Lease{"nil lease": nil, "zero lease": new(dibs.Lease)} {
+		errs[what+": Unlock"], errs[what+": Err"], errs[what+": Detach"] = l.Unlock(), l.Err(), l.Detach()
+		errs[what+": Extend"], errs[what+": Context"] = l.Extend(ctx, time.Minute), context.Cause(l.Context())
+		errs[what+": TryUpgrade"], errs[what+": Downgrade"] = m.TryUpgrade(ctx, l), m.Downgrade(ctx, l)
+		if l.Name() != "" || l.Token() != "" || l.Fence() != 0 || l.FenceOf("n") != 0 || !l.Deadline().IsZero() || l.Wanted() != nil {
+			t.Errorf("the %s has a value", what)
+		}
+	}
+	for what, c := range map[string]*dibs.Client{"nil client": nil, "zero client": new(dibs.Client)} {
+		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").RDo(ctx, nothing)
+		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Do(ctx, nothing), c.All("m", "n").Do(ctx, nothing)
+		errs[what+": Election"], errs[what+": Check"] = c.Election("n").Run(ctx, nothing), c.Check(ctx)
+		_, errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)
+		_, errs[what+": Attach"] = c.Attach("n", "token")
+		_, errs[what+": Inspect"] = c.Inspect(ctx, "n")
+		_, errs[what+": List"] = listed(c, "*")
+		_, errs[what+": Revoke"] = c.Revoke(ctx, "n", 1, "")
+		_, errs[what+": Leader"] = c.Election("n").Leader(ctx)
+		errs[what+": Holds"] = c.Holds(ctx, "n")
+		if c.Election("n").Resign() {
+			t.Errorf("%s: a term was resigned", what)
+		}
+		wantErr(t, c.Close())
+	}
+	for what, err := range errs {
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.HasPrefix(err.Error(), "dibs: ") {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 // it. Changes of one lease are made one after another. Otherwise the reply that arrives last
 // would count, whatever the store did last.
 func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
-	if lease == nil || lease.h == nil {
+	if lease.isZero() {
 		return nil, invalid("no lease on %q", m.name)
 	}
 	h := lease.h

@@ -24,7 +24,7 @@ import (
 // For the lease of a call with Cohort, Wanted returns nil, from which nothing is ever received:
 // an unlock passes the lock on in any case.
 func (l *Lease) Wanted() <-chan struct{} {
-	if l.h.storeLease() != nil {
+	if l.isZero() || l.h.storeLease() != nil {
 		return nil
 	}
 	signal, isNew := l.h.wantedSignal()

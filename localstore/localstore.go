@@ -61,19 +61,26 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	var c config
 	for _, o := range options {
-		o(s)
+		if o.apply != nil {
+			o.apply(&c)
+		}
 	}
+	s.file.outlive = c.outlive
 	return s, nil
 }
 
-// An Option adjusts a Store.
-type Option func(*Store)
+// An Option configures a Store that Open opens. The zero value changes nothing.
+type Option struct{ apply func(*config) }
+
+// A config is what options change.
+type config struct{ outlive bool }
 
 // Outlive keeps leases acquired through this store until their TTL, even if the process
 // ends earlier. Use it for a program that acquires a lock, exits, and leaves the lock to
 // another program, which attaches by token. By default all leases end with their process.
-func Outlive() Option { return func(s *Store) { s.file.outlive = true } }
+func Outlive() Option { return Option{func(c *config) { c.outlive = true }} }
 
 // Alive returns an open file that marks the owner of this store's leases as alive. The
 // leases end as soon as no process has it open. A program that starts others which work

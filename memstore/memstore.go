@@ -29,20 +29,31 @@ var _ driver.Voter = (*Store)(nil)
 
 type watcher struct{ on func(driver.Event) }
 
-// An Option configures a Store.
-type Option func(*Store)
+// An Option configures a Store that New makes. The zero value changes nothing.
+type Option struct{ apply func(*config) }
+
+// A config is what options change.
+type config struct{ clock func() time.Time }
 
 // Clock sets the clock of the store; the default is time.Now. Tests can use it to let the
-// store's clock drift or jump.
-func Clock(now func() time.Time) Option { return func(s *Store) { s.clock = now } }
+// store's clock drift or jump. Clock panics if now is nil.
+func Clock(now func() time.Time) Option {
+	if now == nil {
+		panic("dibs: memstore.Clock: the function is nil")
+	}
+	return Option{func(c *config) { c.clock = now }}
+}
 
 // New returns an empty store.
 func New(options ...Option) *Store {
-	s := &Store{clock: time.Now, epoch: time.Now(), table: locktable.New(), watchers: make(map[string][]*watcher)}
-	s.table.Node = rand.Text()
+	c := config{clock: time.Now}
 	for _, o := range options {
-		o(s)
+		if o.apply != nil {
+			o.apply(&c)
+		}
 	}
+	s := &Store{clock: c.clock, epoch: time.Now(), table: locktable.New(), watchers: make(map[string][]*watcher)}
+	s.table.Node = rand.Text()
 	return s
 }
 

@@ -25,23 +25,30 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// An Option configures a Store.
-type Option func(*Store)
+// An Option configures a Store that New makes. The zero value changes nothing.
+type Option struct{ apply func(*config) }
+
+// A config is what options change.
+type config struct{ prefix string }
 
 // Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
 // CheckPrefix for the limits.
-func Prefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
+func Prefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
 // New returns a store on the database, which stays the caller's: the store never closes it. The
 // tables must exist: see Migrate. With interpolateParams=true in the data source name, an
-// operation is one round trip; otherwise it is two.
+// operation is one round trip; otherwise it is two. New panics if the database is nil.
 func New(db *sql.DB, options ...Option) *Store {
-	s := &Store{db: db, prefix: "dibs_", limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
-	for _, o := range options {
-		o(s)
+	if db == nil {
+		panic("dibs: mysqlstore.New: the database is nil")
 	}
-	s.text = statementsOf(s.prefix)
-	return s
+	c := config{prefix: "dibs_"}
+	for _, o := range options {
+		if o.apply != nil {
+			o.apply(&c)
+		}
+	}
+	return &Store{db: db, prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
 }
 
 // Groups implements driver.Store: a transaction can acquire any names.

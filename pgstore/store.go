@@ -30,26 +30,39 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// An Option configures a Store.
-type Option func(*Store)
+// An Option configures a Store that New makes. The zero value changes nothing.
+type Option struct{ apply func(*config) }
+
+// A config is what options change.
+type config struct {
+	schema string
+	poll   bool
+}
 
 // Schema sets the schema of the tables; the default is "dibs".
-func Schema(name string) Option { return func(s *Store) { s.schema = name } }
+func Schema(name string) Option { return Option{func(c *config) { c.schema = name }} }
 
 // Poll makes the store work without LISTEN: waiters ask again at a pace that depends on how
 // many wait. Lease.Wanted learns of a waiter at the next renewal. It is for a pooler in
 // transaction mode, such as PgBouncer, which does not support LISTEN.
-func Poll() Option { return func(s *Store) { s.poll = true } }
+func Poll() Option { return Option{func(c *config) { c.poll = true }} }
 
 // New returns a store on the pool, which stays the caller's: the store never closes it. The
-// tables must exist: see Migrate.
+// tables must exist: see Migrate. New panics if the pool is nil.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
-	s := &Store{pool: pool, schema: "dibs", limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames()}
-	for _, o := range options {
-		o(s)
+	if pool == nil {
+		panic("dibs: pgstore.New: the pool is nil")
 	}
-	s.text = statementsOf(s.schema)
-	return s
+	c := config{schema: "dibs"}
+	for _, o := range options {
+		if o.apply != nil {
+			o.apply(&c)
+		}
+	}
+	return &Store{
+		pool: pool, schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
+		limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames(),
+	}
 }
 
 // Groups implements driver.Store: a transaction can acquire any names.

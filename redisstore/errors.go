@@ -19,7 +19,8 @@ var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out
 // nothing; otherwise the outcome is unknown.
 func wrapError(op, name string, err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
-		return fmt.Errorf("%s %q: %w", op, name, err)
+		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
+		return fmt.Errorf("%w: %s %q: %s", driver.ErrInvalid, op, name, reason)
 	}
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {

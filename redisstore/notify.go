@@ -19,7 +19,7 @@ func NotifySpring() Option { return notify(wire.Spring) }
 func NotifyPythonRedisLock() Option { return notify(wire.PythonRedisLock) }
 
 func notify(l wire.Library) Option {
-	return func(s *settings) { s.format.Notify, s.mixed = l, true }
+	return Option{func(s *settings) { s.format.Notify, s.mixed = l, true }}
 }
 
 // checkNotify rejects options that make no sense together.

@@ -21,13 +21,15 @@ import (
 // All clients that share a name need this option, those of dibs too. Waiters of dibs are
 // served in order. Between dibs and Redisson there is no order: while clients of Redisson
 // wait, both sides get about the same part of the time.
-func Redisson() Option { return func(s *settings) { s.format.Redisson = new(wire.Redisson) } }
+func Redisson() Option {
+	return Option{func(s *settings) { s.format.Redisson = new(wire.Redisson) }}
+}
 
 // RedissonFences makes the fences of dibs and the tokens of RFencedLock one growing sequence
 // for each name. It implies Redisson. All clients of dibs that share a name need it. It costs
 // two commands for each grant, and a key for each name that never expires.
 func RedissonFences() Option {
-	return func(s *settings) { s.format.Redisson, s.fenced = new(wire.Redisson), true }
+	return Option{func(s *settings) { s.format.Redisson, s.fenced = new(wire.Redisson), true }}
 }
 
 // completeRedisson sets what Redisson mode implies. Options may come in any order.

@@ -634,7 +634,7 @@ func TestScriptsAreReloaded(t *testing.T) {
 }
 
 // A nil option has no effect.
-func TestNilOption(t *testing.T) {
+func TestZeroOption(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	defer func() {
@@ -642,7 +642,7 @@ func TestNilOption(t *testing.T) {
 			t.Errorf("panic: %v", r)
 		}
 	}()
-	p := newClient(t, open(t, server, nil, redisstore.Prefix("p:"), nil))
+	p := newClient(t, open(t, server, redisstore.Option{}, redisstore.Prefix("p:")))
 	p.mustAcquire(p.request("n"))
 	if keys := keysOf(t, server); !slices.Contains(keys, "p:n") {
 		t.Errorf("keys %q", keys)

@@ -28,7 +28,7 @@ import (
 // 1,000, timeout at least 1 ms. The timeout is shortened to the time that an operation
 // has.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }
+	return Option{func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }}
 }
 
 // replication configures how many replicas must have a write.

@@ -39,8 +39,8 @@ var (
 	_ driver.IdleWatcher = (*Store)(nil)
 )
 
-// An Option configures a Store.
-type Option func(*settings)
+// An Option configures a Store that New makes. The zero value changes nothing.
+type Option struct{ apply func(*settings) }
 
 // settings are what options change.
 type settings struct {
@@ -57,23 +57,23 @@ type settings struct {
 // {key}:dibs:… and fence high-water marks at dibs:fence:…, whatever the prefix: an ACL
 // must allow these too.
 func Prefix(prefix string) Option {
-	return func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }
+	return Option{func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }}
 }
 
 // Sharded declares that the server is a cluster: one script cannot use keys of different
 // slots, and subscribers may be on other nodes. Adapters set it.
-func Sharded() Option { return func(s *settings) { s.format.Sharded = true } }
+func Sharded() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
 // Mixed declares that clients of other libraries use the same keys, and poll for them. A
 // store notices a foreign holder by itself, and from then on leaves the name free now and
 // then, for these clients. But while waiters of dibs are always queued, foreign clients
 // never hold, and are not noticed. With Mixed all names are left free for 25 ms once a
 // second, if waiters are always queued, and more often once a foreign holder is seen.
-func Mixed() Option { return func(s *settings) { s.mixed = true } }
+func Mixed() Option { return Option{func(s *settings) { s.mixed = true }} }
 
 // Prompt declares that the Conn's Do returns soon after the time until which its caller
 // waits. Callers may then call Do themselves, without a worker. Adapters set it.
-func Prompt() Option { return func(s *settings) { s.prompt = true } }
+func Prompt() Option { return Option{func(s *settings) { s.prompt = true }} }
 
 // New returns a Store on a connection. It does no I/O. With a nil conn each call returns
 // driver.ErrInvalid.
@@ -82,9 +82,9 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 		conn = redisconn.Invalid("the connection is nil")
 	}
 	s := settings{format: wire.Format{Prefix: "lock:"}}
-	for _, set := range options {
-		if set != nil {
-			set(&s)
+	for _, o := range options {
+		if o.apply != nil {
+			o.apply(&s)
 		}
 	}
 	s.completeRedisson()

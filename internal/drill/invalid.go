@@ -32,8 +32,8 @@ func WantInvalid(t *testing.T, s driver.Store, want string) {
 			}
 			continue
 		}
-		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want ErrInvalid with %q", call, err, want)
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "dibs: ") {
+			t.Errorf("%s: got %v, want ErrInvalid of dibs with %q", call, err, want)
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {
