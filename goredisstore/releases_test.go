@@ -94,3 +94,52 @@ func hold(t *testing.T, rdb redis.UniversalClient, channel string) {
 		t.Fatal(err)
 	}
 }
+
+// A holder that asks whether clients of Redisson wait does not count itself: it may still listen
+// on their channel, as it did while it waited.
+func TestWantedIgnoresOwnListening(t *testing.T) {
+	t.Parallel()
+	const client, channel = "host:1:client", "redisson_lock__channel:{n}"
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})
+	defer rdb.Close()
+	store := goredisstore.New(rdb, goredisstore.Redisson())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	events := make(chan driver.Event, 100)
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = store.Watch(ctx, client, func(e driver.Event) { events <- e }) })
+	defer watching.Wait()
+	defer cancel()
+	<-events // connected
+	hold(t, rdb, channel)
+	request := driver.AcquireRequest{
+		Name: "n", Token: client + ":1", Client: client, TTL: time.Minute, Weight: 1, Limit: 1, Queue: true,
+		Until: time.Now().Add(10 * time.Second),
+	}
+	if reply, err := store.Acquire(ctx, request); err != nil || reply.Held {
+		t.Fatalf("acquire: %+v, %v", reply, err)
+	}
+	<-events // it listens
+	if err := rdb.Del(ctx, "n").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := store.Acquire(ctx, request); err != nil || !reply.Held {
+		t.Fatalf("acquire: %+v, %v", reply, err)
+	}
+	wantWanted := func(want bool) {
+		t.Helper()
+		wanted, err := store.NotifyWanted(ctx, driver.WantedRequest{Name: "n", Token: request.Token, Client: client})
+		if wanted != want || err != nil {
+			t.Errorf("wanted %v, %v, want %v", wanted, err, want)
+		}
+	}
+	if n, err := rdb.PubSubNumSub(ctx, channel).Result(); n[channel] != 1 || err != nil {
+		t.Fatalf("%v subscribers, %v, want the store", n, err)
+	}
+	wantWanted(false)
+	theirs := rdb.Subscribe(ctx, channel)
+	defer theirs.Close()
+	if _, err := theirs.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantWanted(true)
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,24 +118,15 @@ func TestRedissonOnCluster(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	defer rdb.Close()
 	locks := redissonWith(t, rdb)
-	subscribers := func(channel string) (sum int64, err error) {
-		counts := make(chan int64, len(cluster.Addrs()))
-		err = rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-			reply, err := node.Do(ctx, "PUBSUB", "SHARDNUMSUB", channel).Result()
-			if pairs, ok := reply.(map[any]any); ok {
-				n, _ := pairs[channel].(int64)
-				counts <- n
-			} else if list, ok := reply.([]any); ok && len(list) == 2 {
-				n, _ := list[1].(int64)
-				counts <- n
-			}
-			return err
+	subscribers := func(channel string) (int64, error) { // of both kinds: older versions use the other one
+		var sum atomic.Int64
+		err := rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+			plain, err := node.PubSubNumSub(ctx, channel).Result()
+			sharded, shardedErr := node.PubSubShardNumSub(ctx, channel).Result()
+			sum.Add(plain[channel] + sharded[channel])
+			return errors.Join(err, shardedErr)
 		})
-		close(counts)
-		for n := range counts {
-			sum += n
-		}
-		return sum, err
+		return sum.Load(), err
 	}
 	for i := range 6 { // names in slots of all servers
 		dibsWaited, theirsWaited := acquireByTurns(t, locks, theirs, fmt.Sprint("order:", i), subscribers)
