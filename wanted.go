@@ -19,7 +19,9 @@ import (
 // waiter; further calls cost nothing. A lease for which Wanted is not called costs nothing
 // either. The channel is closed half a round trip after the first waiter has queued. If
 // the notification is lost, or the store cannot notify, it is closed at the next renewal.
-// A lease that is not renewed may then never learn of the waiter.
+// A lease that is not renewed may then never learn of the waiter. Of clients of other
+// libraries the store sees at most those of Redisson in Redisson mode, at the first call and
+// at each renewal.
 //
 // For the lease of a call with Cohort, Wanted returns nil, from which nothing is ever received:
 // an unlock passes the lock on in any case.

@@ -21,7 +21,7 @@ import (
 //
 // It cannot be used with Sharded, WithReplicas, Redisson, or the options that notify waiters
 // of other libraries. docs/redis.md says how each proxy has to be set up.
-func Proxy() Option { return func(s *settings) { s.format.Proxy = true } }
+func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }} }
 
 var errNoNotifications = errors.New("no notifications through a proxy: waiters poll")
 
