@@ -226,17 +226,17 @@ func (q *queues) send(w *queueWaiter) {
 	if q.err != nil {
 		return
 	}
-	w.beat, w.stale = q.now, false
-	if w.overtaken {
-		q.count++
-		w.last, w.overtaken = q.count, false
-	}
 	w.request.Ticket = max(w.request.Ticket, reply.Ticket)
 	q.logf("%v: held %v, ticket %d, position %d", w, reply.Held, reply.Ticket, reply.Position)
 	if reply.Held {
 		q.granted(w)
 	}
-	q.observe()
+	q.observe() // the waiter may have looked dead to its own request, which served another one
+	w.beat, w.stale = q.now, false
+	if w.overtaken {
+		q.count++
+		w.last, w.overtaken = q.count, false
+	}
 }
 
 // granted records that a waiter has got its names, and checks that it has overtaken nobody.

@@ -59,15 +59,15 @@ func (s serverTime) Pass(d time.Duration) { s.conn.Pass(s.t, d) }
 func (s serverTime) Step(d time.Duration) { s.conn.Step(d) }
 
 // The same on a Redis server, whose clock is set.
-func TestQueuesOnRedis(t *testing.T) { queuesOn(t, redistest.Start(t)) }
+func TestQueuesOnRedis(t *testing.T) { queuesOn(t, redistest.Start(t), seeds(2, 20)) }
 
 // The same on a node of a cluster.
 func TestQueuesOnRedisCluster(t *testing.T) {
-	queuesOn(t, redistest.StartClusterNode(t), redisstore.Sharded())
+	queuesOn(t, redistest.StartClusterNode(t), seeds(1, 20), redisstore.Sharded())
 }
 
-func queuesOn(t *testing.T, server *redistest.Server, options ...redisstore.Option) {
-	for seed := range seeds(20, 200) {
+func queuesOn(t *testing.T, server *redistest.Server, seeds uint64, options ...redisstore.Option) {
+	for seed := range seeds {
 		for what, plan := range queuePlans(seed) {
 			server.MustCmd(t, "FLUSHALL")
 			conn := redistest.DialClock(t, server.Addr())
