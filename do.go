@@ -158,8 +158,8 @@ type carriedLease struct {
 	mu       sync.Mutex
 	lease    *Lease // replaced by Yield
 	yielding bool   // a Yield is in progress
-	failed   error  // of a Yield after which the lock is not held
 	ended    bool   // the function of Do has returned: no Yield replaces the lease any more
+	failed   error  // of a Yield after which the lock is not held
 }
 
 // Value implements context.Context.

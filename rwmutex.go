@@ -158,12 +158,18 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 // awaitTurn waits until no other resize of the lease is in progress. The caller calls done
 // afterwards.
 func (h *lease) awaitTurn(ctx context.Context, end time.Time) (done func(), err error) {
+	turn := h.resizeTurn()
+	done = func() { <-turn }
+	select {
+	case turn <- struct{}{}: // also if ctx has ended: the request says so
+		return done, nil
+	default:
+	}
 	limit := time.NewTimer(time.Until(end))
 	defer limit.Stop()
-	turn := h.resizeTurn()
 	select {
 	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+		return done, nil
 	case <-limit.C:
 		err = context.DeadlineExceeded
 	case <-ctx.Done():
