@@ -69,8 +69,8 @@ func (h *trap) call(f func()) (panicked any) {
 	return panicked
 }
 
-// lockings are ways to hold the name n for a moment, which may be wanted by others.
-var lockings = map[string]func(ctx context.Context, c *dibs.Client){
+// holdings are ways to hold the name n for a moment, which may be wanted by others.
+var holdings = map[string]func(ctx context.Context, c *dibs.Client){
 	"Lock":    func(ctx context.Context, c *dibs.Client) { release(c.Mutex("n").Lock(ctx)) },
 	"TryLock": func(ctx context.Context, c *dibs.Client) { release(c.Mutex("n").TryLock(ctx)) },
 	"Do":      func(ctx context.Context, c *dibs.Client) { _ = c.Mutex("n").Do(ctx, ended) },
@@ -112,7 +112,7 @@ func ended(ctx context.Context) error { return ctx.Err() }
 // it. The panic reaches the caller, and its client continues to work.
 func TestHookThatDoesNotReturnLeavesNothing(t *testing.T) {
 	for _, kind := range []string{"AcquireStart", "AcquireEnd", "Released"} {
-		for what, locks := range lockings {
+		for what, locks := range holdings {
 			for _, exit := range []bool{false, true} {
 				t.Run(fmt.Sprint(kind, " of ", what, " exits ", exit), func(t *testing.T) {
 					bothModes(t, func(t *testing.T, wrap storeWrapper) {

@@ -305,7 +305,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 //
 // Unlock returns ErrLost if the lease was lost before, and nil if it was already
 // unlocked. If the store does not answer in time, it returns an ErrUnavailable with an
-// unknown outcome, and retries in the background for as long as the store may keep the
+// unknown outcome. It then retries in the background, for as long as the store may keep the
 // lease. The last Unlock of a reentrant lease releases it.
 func (l *Lease) Unlock() error {
 	if l.isZero() {

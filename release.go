@@ -109,9 +109,9 @@ func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 }
 
 // cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then: cancel continues until then, and for as
-// long as the store may keep what that try has acquired. values is the context of the call
-// that sent the request.
+// request had no answer and may arrive until then. So cancel continues until then, and for
+// as long as the store may keep what that try has acquired. values is the context of the
+// call that sent the request.
 func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	cancelling := c.cancellations.begin(request, own)
 	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())

@@ -2,6 +2,7 @@ package dibs_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,12 +192,12 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		m := c.RWMutex("n")
 		l, err := m.RLock(t.Context(), dibs.Timeout(10*time.Second))
 		wantErr(t, err)
-		delivered := 0
+		var delivered atomic.Int32
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				time.AfterFunc(time.Until(c.Until), func() {
 					if reply, err := good.Resize(context.WithoutCancel(ctx), c); err == nil && reply.Held {
-						delivered++
+						delivered.Add(1)
 					}
 				})
 				return driver.AcquireReply{}, hang(ctx, c.Until)
@@ -211,8 +212,8 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		f.heal()
 		wantErr(t, m.Downgrade(t.Context(), l))
 		time.Sleep(12 * time.Second)
-		if delivered < 2 {
-			t.Fatalf("%d late upgrades had an effect: the test proves nothing", delivered)
+		if n := delivered.Load(); n < 2 {
+			t.Fatalf("%d late upgrades had an effect: the test proves nothing", n)
 		}
 		wantReader(t, good, c, l)
 		wantErr(t, l.Unlock())
