@@ -67,7 +67,7 @@ func TestBusyMessage(t *testing.T) {
 		`dibs: acquire "order:42": held by web-7:211, never expires`:                        {Holder: token, Remaining: -1},
 		`dibs: acquire "order:42": held by "\x1b[2J\n\u202e"… for another 1s`:               {Holder: "\x1b[2J\n\u202e" + "0123456", Remaining: time.Second},
 		`dibs: acquire "order:42": held by "��"… for another 1s`:                            {Holder: "\xff\xfeab", Remaining: time.Second},
-		`dibs: acquire "order:42": held by ""… for another 1s`:                              {Holder: "1", Remaining: time.Second},
+		`dibs: acquire "order:42": held by a value with a single character for another 1s`:  {Holder: "1", Remaining: time.Second},
 		`dibs: acquire "order:42": held by "00000000"… for another 1s`:                      {Holder: strings.Repeat("0", 1<<20), Remaining: time.Second},
 		`dibs: acquire "order:42": held by "web-7:21"… for another 1s`:                      {Holder: "web-7:21\x07:AAAABBBBCCCCDDDD:1", Remaining: time.Second},
 		`dibs: acquire "order:42": busy`:                                                    {},

@@ -67,8 +67,8 @@ func shortToken(token string) string {
 		}
 	}
 	runes := []rune(token[:min(len(token), 64)])
-	if len(runes) <= 2 { // so short a value is not a secret
-		return strconv.Quote(token)
+	if len(runes) == 1 { // any part of it would be the whole
+		return "a value with a single character"
 	}
 	return fmt.Sprintf("%q…", string(runes[:min(len(runes)/2, 8)]))
 }
