@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
@@ -353,5 +356,50 @@ func TestErrorOfRedissonLockNamesTheMode(t *testing.T) {
 	}
 	if state := mode.inspect("theirs"); strings.Contains(state.Foreign.Advice, "goredisstore") {
 		t.Errorf("in Redisson mode: %q", state.Foreign.Advice)
+	}
+}
+
+// A job that yields lets a client of Redisson in, which came after its first question.
+func TestYieldLetsRedissonIn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks := dibs.New(open(t, server, redisstore.Redisson()), dibs.TTL(time.Second))
+	defer locks.Close()
+	entered := make(chan error, 1)
+	tryToEnter := func() bool {
+		const acquire = `return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], ARGV[1], 1) + redis.call('pexpire', KEYS[1], 50)`
+		reply, err := server.Cmd("EVAL", acquire, "1", "n", redissonHolder)
+		if reply == int64(2) || err != nil {
+			entered <- err
+			return true
+		}
+		return false
+	}
+	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+		if err := dibs.Yield(ctx); err != nil {
+			return err
+		}
+		released := messages(t, server, redissonChannel)
+		go func() {
+			for range released {
+				if tryToEnter() {
+					return
+				}
+			}
+		}()
+		for end := time.Now().Add(generous); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if err := dibs.Yield(ctx); err != nil {
+				return err
+			}
+			select {
+			case err := <-entered:
+				return err
+			default:
+			}
+		}
+		return errors.New("Redisson has not entered")
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
