@@ -121,14 +121,17 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// takenBy returns what the error of a renewal says of the value that the key holds now, or
-// nil. It is no ErrWrongType: the lease is lost in any case.
+// takenBy returns what the error of a renewal says of the loss, for instance of the value that the
+// key holds now, or nil. It is no ErrWrongType: the lease is lost in any case.
 func takenBy(err error) error {
 	var wrong *driver.WrongTypeError
-	if !errors.As(err, &wrong) {
-		return nil
+	if errors.As(err, &wrong) {
+		return errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))
 	}
-	return errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))
+	if why, ok := strings.CutPrefix(err.Error(), ErrLost.Error()+": "); ok {
+		return errors.New(why)
+	}
+	return nil
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.

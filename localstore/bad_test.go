@@ -151,9 +151,14 @@ func TestMoved(t *testing.T) {
 	must(t, os.Rename(path, path+".old"))
 	_, err := s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "restart this program")
-	openAt(t, path) // creates another file
+	_, err = Open(path) // has created another file
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "end these programs") {
+		t.Errorf("%v: want that it is refused while the file is in use", err)
+	}
 	_, err = s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "restart this program")
+	must(t, s.Close())
+	lockAndRelease(t, openAt(t, path), "n", 0)
 }
 
 func TestClosed(t *testing.T) {

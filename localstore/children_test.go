@@ -43,6 +43,8 @@ var childRoles = map[string]func(path string, in *bufio.Reader) error{
 	"lockMany":          lockMany,
 	"queueOnce":         queueOnce,
 	"holdUntilReleased": holdUntilReleased,
+	"holdUntilLost":     holdUntilLost,
+	"tryOnce":           tryOnce,
 	"churn":             churn,
 	"stopInTransaction": stopInTransaction,
 	"writeOnce":         writeOnce,

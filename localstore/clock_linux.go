@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootClock returns the time since the machine started, including suspension, and the
-// boot ID. This clock cannot be set.
+// bootClock returns the time since the machine started, including suspension. This clock cannot be
+// set. It is identified by the boot ID and the time namespace: a container may have an offset, for
+// instance after it was restored.
 func bootClock() (clock, error) {
 	const file = "/proc/sys/kernel/random/boot_id"
 	id, err := os.ReadFile(file)
@@ -24,7 +25,12 @@ func bootClock() (clock, error) {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		return clock{}, fmt.Errorf("cannot read the boot clock: %w", err)
 	}
-	return clock{strings.TrimSpace(string(id)), sinceBoot}, nil
+	boot := strings.TrimSpace(string(id))
+	var namespace unix.Stat_t
+	if unix.Stat("/proc/self/ns/time", &namespace) == nil { // the kernel may have none
+		boot += fmt.Sprintf("/%d", namespace.Ino)
+	}
+	return clock{boot, sinceBoot}, nil
 }
 
 func sinceBoot() time.Duration {

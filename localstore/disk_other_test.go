@@ -7,3 +7,5 @@ import "errors"
 func mountSmall(string) error { return errors.ErrUnsupported }
 
 func unmount(string) error { return nil }
+
+func mountOverlay(string) error { return errors.ErrUnsupported }

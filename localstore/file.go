@@ -21,8 +21,9 @@ import (
 // is a transaction. It reads the entries of its names, runs the lock table, and writes
 // what has changed.
 type file struct {
-	path       string      // without symbolic links
-	identity   os.FileInfo // of the file that was opened
+	path       string // without symbolic links
+	known      []knownFile
+	session    session
 	clock      clock
 	inUse      chan struct{} // full while an operation uses the fields below
 	closed     bool
@@ -65,8 +66,9 @@ func openFile(path string, c clock) (*file, error) {
 	if err := f.locate(); err != nil {
 		return nil, f.explain(err)
 	}
-	f.writeQueue, f.liveness = newWriteQueue(f.path), &liveness{path: f.path + ".alive", boot: hashOf(c.boot)[:8]}
-	if err := f.connect(); err != nil {
+	kernel, _, _ := strings.Cut(c.boot, "/")
+	f.writeQueue, f.liveness = newWriteQueue(f.path), &liveness{path: f.path + ".alive", boot: hashOf(kernel)[:8]}
+	if err := f.openLocked(); err != nil {
 		_ = f.close() // nothing was changed
 		return nil, f.explain(err)
 	}
@@ -91,13 +93,11 @@ func (f *file) locate() (err error) {
 	if f.path, err = filepath.EvalSymlinks(f.path); err != nil {
 		return err
 	}
-	if f.identity, err = os.Stat(f.path); err != nil {
-		return err
-	}
-	if !f.identity.Mode().IsRegular() {
+	info, err := os.Stat(f.path)
+	if err == nil && !info.Mode().IsRegular() {
 		return f.newError(notRegular, nil)
 	}
-	return nil
+	return err
 }
 
 func create(path string) error {
@@ -223,7 +223,7 @@ func (f *file) ensureEpoch() error {
 func (f *file) close() error {
 	f.inUse <- struct{}{}
 	defer func() { <-f.inUse }()
-	if f.closed || f.db == nil {
+	if f.closed {
 		return nil
 	}
 	f.closed = true
@@ -231,14 +231,7 @@ func (f *file) close() error {
 		f.liveness.close()
 	}
 	f.writeQueue.close()
-	var errs []error
-	for _, s := range f.prepared {
-		errs = append(errs, s.Close())
-	}
-	if f.conn != nil {
-		errs = append(errs, f.conn.Close())
-	}
-	return errors.Join(append(errs, f.db.Close())...)
+	return f.closeLocked()
 }
 
 // holds reports whether the file may have leases or waiters of this process.
@@ -356,8 +349,8 @@ func (f *file) run(ctx context.Context, until time.Time, begin string, work func
 	if f.closed {
 		return f.newError(storeClosed, nil)
 	}
-	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.identity) {
-		return f.newError(moved, err)
+	if err := f.checkFiles(); err != nil {
+		return err
 	}
 	return f.explain(f.transact(ctx, until, begin, work))
 }

@@ -15,7 +15,10 @@
 //     in /tmp if its path would be too long;
 //   - a file whose locks show which processes are alive (.alive).
 //
-// Move, copy or delete all of them together, and only while no process uses them.
+// Move, copy or delete all of them together, and only while no process uses them. If one of them is
+// removed or replaced while a lease is held, the lease is lost within a second, and other processes
+// cannot open the file until those that use it have ended. Only if all files are removed does a
+// new process find no lease, in that second. docs/cli.md has a table of such cases.
 //
 // A process may be killed at any instant. On Linux its leases end at once, unless Outlive
 // is set; elsewhere they end at their TTL. An operation that it did not finish has no
@@ -190,6 +193,9 @@ func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs 
 		errs = l.Extend(holds, now)
 		return nil, nil
 	})
+	if isMoved(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrLost, err) // nobody who opens the file now sees the leases
+	}
 	if err != nil {
 		return slices.Repeat([]error{err}, len(holds))
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -114,6 +115,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	if s.notifier.dir == "" {
 		return errNoNotifier
 	}
+	_ = os.Mkdir(s.notifier.dir, 0o700) // it may have been removed
 	path := filepath.Join(s.notifier.dir, socketName(client))
 	conn, err := listen(path)
 	if err != nil {
@@ -132,8 +134,15 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	on(driver.Event{Kind: driver.EventConnected})
 	s.notifier.removeDeadSockets()
 	buf := make([]byte, 1<<16)
-	for {
+	for lost := false; ; {
 		s.checkOwners(client, conn, on)
+		if !lost && isMoved(s.file.checkFiles()) {
+			lost = true
+			on(driver.Event{Kind: driver.EventFailover}) // the client renews its leases, and finds that they are lost
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return err // nobody finds the socket
+		}
 		n, _, err := conn.ReadFromUnix(buf)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -150,11 +159,11 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	}
 }
 
-// checkOwners notifies waiters whose holder has died to retry. It repeats the check while
-// other waiters exist.
+// checkOwners notifies waiters whose holder has died to retry. It has the check repeated soon while
+// other waiters exist, and otherwise for that of the files.
 func (s *Store) checkOwners(client string, conn *net.UnixConn, on func(driver.Event)) {
-	const every = 200 * time.Millisecond
-	_ = conn.SetReadDeadline(time.Time{}) // before other goroutines set it, or their wake-up would be lost
+	const every, rarely = 200 * time.Millisecond, 500 * time.Millisecond
+	_ = conn.SetReadDeadline(time.Now().Add(rarely)) // before other goroutines set it, or their wake-up would be lost
 	tokens, others := s.waiters.waitingForDead(client, s.file.liveness.isDead)
 	if others {
 		_ = conn.SetReadDeadline(time.Now().Add(every))
