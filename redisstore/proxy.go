@@ -14,7 +14,7 @@ import (
 // that share names need it. Package doctor proves whether the names of a store stay
 // together.
 //
-// Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:mail have;
+// Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:orders have;
 // else the request returns driver.ErrInvalid. So do List, and the votes of a quorum. Such
 // proxies have no notifications: waiters poll, and a holder learns of its revocation with
 // its next renewal. The high-water mark of a fence lives for an hour after each grant.
@@ -53,7 +53,7 @@ func (s *Store) checkTags(c driver.AcquireRequest) error {
 	first := s.format.Route(c.Name)
 	for _, name := range c.With {
 		if s.format.Route(name) != first {
-			return fmt.Errorf("%w: %q and %q have different hash tags, and may be on different servers behind the proxy: give all names one tag, as in {user:7}:cart and {user:7}:mail", driver.ErrInvalid, c.Name, name)
+			return fmt.Errorf("%w: %q and %q have different hash tags, and may be on different servers behind the proxy: give all names one tag, as in {user:7}:cart and {user:7}:orders", driver.ErrInvalid, c.Name, name)
 		}
 	}
 	return nil

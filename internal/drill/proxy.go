@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,7 @@ import (
 // Proxies runs a scenario behind each proxy that routes by hash tags, in front of two servers.
 // DIBS_PROXY is the address of another one, such as Codis, that runs already.
 func Proxies(t *testing.T, run func(t *testing.T, addr string)) {
-	if addr := os.Getenv("DIBS_PROXY"); addr != "" {
+	if addr := redistest.RunningProxy(); addr != "" {
 		run(t, addr)
 		return
 	}

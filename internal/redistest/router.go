@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	hashslots "github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -211,7 +210,7 @@ func (r *Router) serverOf(key string) int {
 	case BySlot:
 		return Slot(key) * len(r.servers) / slots
 	case ByTag:
-		key = hashslots.Hashed(key)
+		key = hashTag(key)
 	case ByKey:
 	}
 	const codisSlots = 1024

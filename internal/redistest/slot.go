@@ -8,11 +8,7 @@ const slots = 16384
 // tag is the text between the first "{" and the next "}", or the whole key if that is
 // empty or missing.
 func Slot(key string) int {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
+	key = hashTag(key)
 	var crc uint16
 	for i := range len(key) {
 		crc ^= uint16(key[i]) << 8
@@ -22,4 +18,13 @@ func Slot(key string) int {
 		}
 	}
 	return int(crc % slots)
+}
+
+func hashTag(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
 }

@@ -16,6 +16,10 @@ import (
 
 var errNoTwemproxy = errors.New("no nutcracker in PATH")
 
+// RunningProxy returns the address of a proxy that runs already, such as Codis, which the tests
+// of proxies use then in place of others. It is empty unless DIBS_PROXY is set.
+func RunningProxy() string { return os.Getenv("DIBS_PROXY") }
+
 // StartTwemproxy starts twemproxy, whose program is nutcracker, in front of some servers,
 // and returns its address. It ends with the test. hashTag is its setting hash_tag: "{}", or
 // empty to route by the whole key.

@@ -17,15 +17,9 @@ import (
 // check proves where keys are: one script writes several keys, and then each key is looked
 // for by itself. The keys expire if the check is interrupted.
 const (
-	trialNames = 500     // in one script; on two equal servers, all share one by chance in 1 of 2^499 trials
-	trialTags  = 100     // names whose keys are tried in Proxy mode
-	trialTTL   = "30000" // ms
-)
-
-var (
-	writeKeys  = &redisconn.Script{Text: "for _, key in ipairs(KEYS) do redis.call('SET', key, 'doctor', 'PX', ARGV[1]) end return 1"}
-	deleteKeys = &redisconn.Script{Text: "for _, key in ipairs(KEYS) do redis.call('DEL', key) end return 1"}
-	deleteKey  = &redisconn.Script{Text: "return redis.call('DEL', KEYS[1])"}
+	trialNames = 500 // in one script; on two equal servers, all share one by chance in 1 of 2^499 trials
+	trialTags  = 100 // names whose keys are tried in Proxy mode
+	trialTTL   = 30 * time.Second
 )
 
 const (
@@ -64,27 +58,27 @@ func (e *nodeCheck) separatesNames() bool {
 	for i := range keys {
 		keys[i] = e.target.Prefix + "dibs:doctor:" + rand.Text()
 	}
-	if !e.awaitScripts(keys[:1]) {
+	if !e.awaitScripts(keys[0]) {
 		return false
 	}
-	written := e.do(trial(writeKeys, keys))[0]
+	written := e.do(wire.WriteKeys(trialTTL, keys...))[0]
 	e.answersScripts = e.answersScripts || written.Err == nil
 	e.refusesSlots = isCrossSlot(written.Err)
 	if written.Err != nil {
 		return false
 	}
 	lost := e.countLost(keys)
-	e.do(trial(deleteKeys, keys)) // where the first key has led them
+	e.do(wire.DeleteKeys(keys...)) // where the first key has led them
 	return lost > 0
 }
 
 // awaitScripts reports whether scripts work. The first one is short: a server ends the
 // connection of a user without a password if it sends a long command. It is repeated for a
 // while, since Codis fails for a moment after HELLO 3, the first command of go-redis.
-func (e *nodeCheck) awaitScripts(key []string) bool {
+func (e *nodeCheck) awaitScripts(key string) bool {
 	const tries, pause = 20, 50 * time.Millisecond
 	for range tries {
-		err := e.do(trial(writeKeys, key))[0].Err
+		err := e.do(wire.WriteKeys(trialTTL, key))[0].Err
 		if !redisconn.HasCode(err, "ERR handle") {
 			return err == nil
 		}
@@ -107,7 +101,7 @@ func isCrossSlot(err error) bool {
 func (e *nodeCheck) countLost(keys []string) (lost int) {
 	cmds := make([]redisconn.Cmd, len(keys))
 	for i, key := range keys {
-		cmds[i] = trial(deleteKey, []string{key})
+		cmds[i] = wire.DeleteKeys(key)
 	}
 	for _, reply := range e.do(cmds...) {
 		if reply.Err == nil && reply.Value != int64(1) {
@@ -115,10 +109,6 @@ func (e *nodeCheck) countLost(keys []string) (lost int) {
 		}
 	}
 	return lost
-}
-
-func trial(script *redisconn.Script, keys []string) redisconn.Cmd {
-	return redisconn.Cmd{Script: script, Whole: true, Keys: keys, Args: []string{trialTTL}}
 }
 
 // checkTags checks in Proxy mode that the keys of each name are together.
@@ -132,7 +122,7 @@ func (e *nodeCheck) checkTags() {
 			name = "{" + strconv.Itoa(i) + rand.Text() + "}:dibs:doctor"
 		}
 		k := format.Keys(name)
-		names, cmds = append(names, k), append(cmds, trial(writeKeys, keysOf(k)))
+		names, cmds = append(names, k), append(cmds, wire.WriteKeys(trialTTL, keysOf(k)...))
 	}
 	if slices.ContainsFunc(e.do(cmds...), func(r redisconn.Reply) bool { return r.Err != nil }) {
 		return // the trial of a lock says why
@@ -144,7 +134,7 @@ func (e *nodeCheck) checkTags() {
 		}
 	}
 	for i := range cmds {
-		cmds[i] = trial(deleteKeys, cmds[i].Keys)
+		cmds[i] = wire.DeleteKeys(cmds[i].Keys...)
 	}
 	e.do(cmds...)
 	e.addAll(candidate{lost > 0, driver.Critical, "routing", fmt.Sprintf("unsafe: the proxy does not route by hash tags: keys of %d of %d names are on different servers", lost, len(names)),

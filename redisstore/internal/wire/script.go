@@ -73,52 +73,25 @@ func (m Redisson) adapt(text string) string {
 
 // proxyScripts returns the scripts for servers behind a proxy. They are made when they are
 // first used.
-var proxyScripts = sync.OnceValue(func() *Scripts { return load(adaptToProxy) })
-
-// proxyHighwaterTTL is how long the fence high-water mark of a hash tag lives after a grant,
-// in ms. Without it there would be a key for each name that was ever used.
-const proxyHighwaterTTL = "3600000"
-
-// adaptToProxy makes the text of a script one for servers behind a proxy, which may be old:
-// see proxy.lua. A SET of the high-water mark gets a TTL.
-func adaptToProxy(text string) string {
-	var b strings.Builder
-	b.WriteString(withIncludes("proxy"))
-	for line := range strings.Lines(text) {
-		for _, mark := range []string{"highwater", "KEYS[i + 3]"} {
-			line = limitMark(line, mark)
-		}
-		b.WriteString(strings.ReplaceAll(line, "redis.call('ZPOPMIN', queue)", "pop_first(queue)"))
-	}
-	return b.String()
-}
-
-// limitMark gives a SET of a high-water mark in a line of a script its TTL.
-func limitMark(line, mark string) string {
-	const andGet = ", 'GET')"
-	set := "'SET', " + mark + ", "
-	switch {
-	case !strings.Contains(line, set):
-		return line
-	case strings.Contains(line, andGet):
-		return strings.ReplaceAll(line, andGet, ", 'GET', 'PX', "+proxyHighwaterTTL+")")
-	}
-	return strings.ReplaceAll(line, set, "'PSETEX', "+mark+", "+proxyHighwaterTTL+", ")
-}
+var proxyScripts = sync.OnceValue(func() *Scripts {
+	return load(func(text string) string { return withIncludes("proxy") + text })
+})
 
 // load returns the scripts, changed by adapt.
 func load(adapt func(text string) string) *Scripts {
-	script := func(name string) *redisconn.Script {
-		text := withoutComments(adapt(withIncludes(name)))
-		sum := sha1.Sum([]byte(text))
-		return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
-	}
+	script := func(name string) *redisconn.Script { return newScript(adapt(withIncludes(name))) }
 	return &Scripts{
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
 		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
 		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"),
 		Describe: script("describe"), RevokeForeign: script("revoke_foreign"),
 	}
+}
+
+func newScript(text string) *redisconn.Script {
+	text = withoutComments(text)
+	sum := sha1.Sum([]byte(text))
+	return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
 }
 
 // withIncludes returns a script with the files that it includes.
