@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,74 @@ func TestHistoryBehindProxy(t *testing.T) {
 func TestExclusionBehindProxy(t *testing.T) {
 	t.Parallel()
 	drill.Opener{Proxied: func(t testing.TB, addr string) *redisstore.Store { return proxied(t, addr) }}.Proxy(t)
+}
+
+// Whatever many clients request at once, no script has keys of different hash tags.
+func TestScriptsBehindProxyHaveOneTag(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options []redisstore.Option
+		mixes   bool
+	}{"with the option": {[]redisstore.Option{redisstore.Proxy()}, false}, "without it": {nil, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			router := redistest.NewRouter(t, redistest.ByTag, redistest.Start(t))
+			conn := redistest.Dial(router.Addr())
+			t.Cleanup(conn.Close)
+			requestMuch(t, redisstore.New(conn, c.options...))
+			if n := router.Mixed(); n > 0 != c.mixes {
+				t.Errorf("%d scripts had keys of different tags", n)
+			}
+		})
+	}
+}
+
+// requestMuch does with many names at once what can be joined: it acquires, extends, inspects
+// and releases them.
+func requestMuch(t *testing.T, s *redisstore.Store) {
+	const names = 300
+	var running sync.WaitGroup
+	leases := make([]driver.ExtendRequest, names)
+	for i := range leases {
+		leases[i] = driver.ExtendRequest{
+			Name: fmt.Sprintf("n%d", i), Token: fmt.Sprintf("host:1:AAAAAAAAAAAAAAAA:%d", i), Client: "host:1:AAAAAAAAAAAAAAAA",
+			TTL: time.Minute, Weight: 1, Limit: 1 + i%2, Recorded: i%3 == 0,
+		}
+	}
+	atOnce := func(do func(h driver.ExtendRequest) error) {
+		for _, h := range leases {
+			running.Go(func() {
+				if err := do(h); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), generous)
+	defer cancel()
+	until, _ := ctx.Deadline()
+	atOnce(func(h driver.ExtendRequest) error {
+		_, err := s.Acquire(ctx, driver.AcquireRequest{Name: h.Name, Token: h.Token, Client: h.Client, TTL: h.TTL, Weight: h.Weight, Limit: h.Limit, Until: until})
+		return err
+	})
+	if err := errors.Join(s.Extend(ctx, leases)...); err != nil {
+		t.Error(err)
+	}
+	all := make([]string, names)
+	for i, h := range leases {
+		all[i] = h.Name
+	}
+	if states, err := s.InspectAll(ctx, all); err != nil || len(states) != names || len(states[0].Holders) != 1 {
+		t.Errorf("%d states, %v", len(states), err)
+	}
+	atOnce(func(h driver.ExtendRequest) error {
+		held, err := s.Release(ctx, driver.ReleaseRequest{Name: h.Name, Token: h.Token, Until: until})
+		if err == nil && !held {
+			err = fmt.Errorf("%q is not held", h.Name)
+		}
+		return err
+	})
 }
 
 // Names that a proxy may route to different servers are no multi-lock.

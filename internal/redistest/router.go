@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -37,6 +38,7 @@ type Router struct {
 	servers  []*Server
 	listener net.Listener
 	running  sync.WaitGroup
+	mixed    atomic.Int64
 
 	mu     sync.Mutex
 	closed bool
@@ -55,6 +57,9 @@ func NewRouter(t testing.TB, routing Routing, servers ...*Server) *Router {
 	t.Cleanup(r.close)
 	return r
 }
+
+// Mixed returns how many scripts had keys of different hash tags.
+func (r *Router) Mixed() int64 { return r.mixed.Load() }
 
 // Addr returns the host:port for clients.
 func (r *Router) Addr() string { return r.listener.Addr().String() }
@@ -184,6 +189,9 @@ func (r *Router) choose(cmd []string) (at int, refusal string) {
 	}
 	if len(keys) == 0 {
 		return 0, "ERR no key to route by"
+	}
+	if slices.ContainsFunc(keys, func(key string) bool { return hashTag(key) != hashTag(keys[0]) }) {
+		r.mixed.Add(1)
 	}
 	for _, key := range keys {
 		if r.routing == BySlot && Slot(key) != Slot(keys[0]) {
