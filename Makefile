@@ -30,11 +30,24 @@ test: ## run all tests with the race detector (installs redis-server, PostgreSQL
 	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
 
 .PHONY: test-long
-test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, and 110,000 simulated runs
+test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of Redis on other versions, and 110,000 simulated runs
 	@$(servers); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
+	@$(MAKE) test-redis
 	@# Without the race detector, which would take hours. It has run some of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
+
+# The packages that use Redis, and the versions of it beside the installed one.
+REDIS_PACKAGES := ./internal/redistest ./redisstore/... ./goredisstore/... ./rueidisstore/... ./redigostore/...
+REDIS_VERSIONS ?= redis-6.2 redis-8 valkey
+
+.PHONY: test-redis
+test-redis: ## run the tests of Redis on Redis 6.2 and 8, and on Valkey (needs python3 with pip)
+	@for version in $(REDIS_VERSIONS); do \
+		server=$$(scripts/install-server $$version) || continue; \
+		echo "== $$version"; \
+		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
+	done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"strconv"
 )
 
 // StartClusterServer is StartServer for a cluster of one node, which has every slot. It
@@ -18,7 +19,7 @@ func clusterReady(ctx context.Context, c *Conn) error {
 		return err
 	}
 	if field(info, "cluster_slots_assigned") == "0" {
-		if _, err := text(ctx, c, "CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
+		if _, err := text(ctx, c, addSlots(0, slots-1)...); err != nil {
 			return err
 		}
 	}
@@ -26,4 +27,13 @@ func clusterReady(ctx context.Context, c *Conn) error {
 		return fmt.Errorf("cluster_state:%s", state)
 	}
 	return nil
+}
+
+// addSlots returns a command that assigns slots. ADDSLOTSRANGE would need Redis 7.
+func addSlots(first, last int) []string {
+	command := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot <= last; slot++ {
+		command = append(command, strconv.Itoa(slot))
+	}
+	return command
 }

@@ -23,7 +23,7 @@ type Cluster struct {
 // StartCluster starts a cluster and stops it with the test. When it returns, the cluster
 // serves all slots, evenly divided. All nodes get the same args; see [StartServer], and
 // [Start] for what happens without an installed server. A password in --requirepass is
-// also used for replication. It requires Redis 7.
+// also used for replication.
 //
 // A master counts as dead when a majority of masters has had no reply from it for a
 // second. So a failover needs three masters. A test that pauses nodes for longer, or a
@@ -80,7 +80,7 @@ func (c *Cluster) assignSlots() error {
 	}
 	for i, shard := range c.shards {
 		first, last := i*slots/len(c.shards), (i+1)*slots/len(c.shards)-1
-		if _, err := shard[0].Cmd("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		if _, err := shard[0].Cmd(addSlots(first, last)...); err != nil {
 			return err
 		}
 	}

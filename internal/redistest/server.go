@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ const (
 // test may kill it while other goroutines use it.
 type Server struct {
 	bin        string
+	major      int // its version
 	dir        string
 	args       []string
 	cluster    bool
@@ -62,6 +64,9 @@ func start(s *Server) (*Server, error) {
 		return nil, err
 	}
 	s.bin = bin
+	if s.major, err = majorVersion(bin); err != nil {
+		return nil, err
+	}
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
 	for range portTries {
@@ -107,8 +112,21 @@ func (s *Server) choosePorts() error {
 			return err
 		}
 	}
+	if !s.cluster || !s.before7() {
+		return nil
+	}
+	for s.port > 65535-fixedBus { // another process may use the bus port: see errPortTaken
+		var err error
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	s.bus = s.port + fixedBus
 	return nil
 }
+
+// fixedBus is the distance of the bus port before Redis 7.
+const fixedBus = 10000
 
 // freePort returns a free port. Another process may take it before the server does: see
 // errPortTaken.
@@ -212,7 +230,10 @@ func (s *Server) arguments() []string {
 	}
 	args = append(args, "--save", "", "--appendonly", "no")
 	if s.cluster {
-		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus))
+		args = append(args, "--cluster-enabled", "yes")
+		if !s.before7() {
+			args = append(args, "--cluster-port", strconv.Itoa(s.bus))
+		}
 	}
 	if s.tlsFiles != nil {
 		args = append(args, s.tlsFiles.arguments(s.tls)...)
@@ -220,7 +241,19 @@ func (s *Server) arguments() []string {
 	if s.master != nil {
 		args = append(args, "--replicaof", "127.0.0.1", strconv.Itoa(s.master.port))
 	}
-	return append(args, s.args...)
+	args = append(args, s.args...)
+	if s.before7() {
+		args = without7(args)
+	}
+	return args
+}
+
+// without7 leaves out the options with a value that Redis has since 7.
+func without7(args []string) []string {
+	if i := slices.Index(args, "--shutdown-timeout"); i >= 0 {
+		return slices.Delete(args, i, i+2)
+	}
+	return args
 }
 
 func (s *Server) log() string {

@@ -74,7 +74,7 @@ func (s *tlsFiles) arguments(port int) []string {
 
 // withoutTLS recognizes a server's complaint about an unknown option.
 func withoutTLS(log string) bool {
-	return strings.Contains(log, "tls-port") && strings.Contains(log, "Bad directive")
+	return strings.Contains(log, "tls-port") && strings.Contains(log, "Bad directive") || strings.Contains(log, "Failed finding TLS support")
 }
 
 // newTLSFiles creates an authority and a certificate for 127.0.0.1 signed by it, and

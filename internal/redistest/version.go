@@ -1,0 +1,39 @@
+package redistest
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"sync"
+)
+
+// versions has the major version of each server program that was started.
+var versions sync.Map // by path
+
+var versionText = regexp.MustCompile(`\bv=(\d+)\.`)
+
+// majorVersion returns the major version of a server program.
+func majorVersion(bin string) (int, error) {
+	if known, ok := versions.Load(bin); ok {
+		return known.(int), nil
+	}
+	text, err := exec.Command(bin, "--version").Output()
+	if err != nil {
+		return 0, fmt.Errorf("redistest: %s --version: %w", bin, err)
+	}
+	match := versionText.FindSubmatch(text)
+	if match == nil {
+		return 0, fmt.Errorf("redistest: %s --version: no version in %q", bin, text)
+	}
+	major, err := strconv.Atoi(string(match[1]))
+	if err != nil {
+		return 0, err
+	}
+	versions.Store(bin, major)
+	return major, nil
+}
+
+// before7 reports whether the server has not the options and commands of Redis 7 with which
+// this package configures servers. Valkey has them.
+func (s *Server) before7() bool { return s.major < 7 }
