@@ -327,9 +327,9 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 		}
 		// The grant is older than its notification, but not older than the request that
 		// was last answered "not granted". So the lease is counted from the sending of
-		// that request. The ticket shows that the grant is for the current queue entry,
-		// not for an earlier one that was lost and replaced.
-		if e.Ticket == q.reply.Ticket && e.Round == q.reply.Round && q.request.Queue {
+		// that request. Ticket and fence show that the grant is for the current queue
+		// entry, not for an earlier one that was lost and replaced.
+		if e.Ticket == q.reply.Ticket && e.Fence > q.reply.Fence && e.Round == q.reply.Round && q.request.Queue {
 			return q.acceptGrant(e)
 		}
 	}
@@ -362,11 +362,12 @@ func (q *call) tryAcquire() error {
 	}
 	return q.c.retry(q.ctx, time.Now().Add(timeout), func(a attempt) error {
 		q.request.Until = a.until
+		sent := time.Now()
 		reply, err := q.c.store.Acquire(q.ctx, q.request)
 		switch {
 		case err == nil:
 			q.sent, q.reply, q.replied, q.failed = a.sent, reply, true, 0
-			q.request.Ticket = max(q.request.Ticket, reply.Ticket)
+			q.request.Ticket, q.request.Confirmed = max(q.request.Ticket, reply.Ticket), sent
 		case !hasOutcome(err):
 			q.unansweredUntil = later(q.unansweredUntil, a.until)
 		}

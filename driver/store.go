@@ -187,6 +187,11 @@ type AcquireRequest struct {
 	// with this ticket, so that a waiter keeps its place after a stall.
 	Ticket uint64
 
+	// Confirmed is when the last request that was answered with Ticket was sent. If the queue
+	// entry of a request is gone although it was confirmed within the HandoffTTL, nobody has
+	// removed it: the store has lost the queue, and the other waiters come back, too.
+	Confirmed time.Time
+
 	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store
 	// can do that. The fences between the last one of the lease and this one then belong to
 	// the lease, too. It is at most 2^53.
@@ -207,7 +212,7 @@ func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {
 	Held  bool   // the token holds the name
-	Fence uint64 // of the grant, if Held
+	Fence uint64 // of the grant, if Held; otherwise no earlier grant has a larger one, or zero if the store does not know
 
 	// If not Held:
 	Name      string        // of several names, one that is not free

@@ -89,9 +89,13 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote
 	case vote != nil:
 		s.format.Vote(&r.Request, c, *vote)
 	case len(c.With) > 0:
-		s.format.AcquireAll(&r.Request, c)
+		s.format.AcquireAll(&r.Request, c, isRecent(c))
 	default:
-		s.format.Acquire(&r.Request, c)
+		s.format.Acquire(&r.Request, c, isRecent(c))
 	}
 	return r
 }
+
+// isRecent reports whether the last reply to a request is so young that no script has removed
+// its queue entry since: neither as that of a dead waiter, nor by a grant that has expired.
+func isRecent(c driver.AcquireRequest) bool { return time.Since(c.Confirmed) < c.HandoffTTL() }

@@ -25,13 +25,13 @@ func TestCanCoalesce(t *testing.T) {
 		encode func(r *Request)
 		want   Joins
 	}{
-		"a mutex":              {func(r *Request) { f.Acquire(r, mutex) }, JoinsAcquire},
-		"a waiter":             {func(r *Request) { f.Acquire(r, waiter) }, JoinsAcquire},
-		"own token":            {func(r *Request) { f.Acquire(r, own) }, JoinsNot},
-		"for Redisson":         {func(r *Request) { redisson.Acquire(r, mutex) }, JoinsNot},
+		"a mutex":              {func(r *Request) { f.Acquire(r, mutex, false) }, JoinsAcquire},
+		"a waiter":             {func(r *Request) { f.Acquire(r, waiter, false) }, JoinsAcquire},
+		"own token":            {func(r *Request) { f.Acquire(r, own, false) }, JoinsNot},
+		"for Redisson":         {func(r *Request) { redisson.Acquire(r, mutex, false) }, JoinsNot},
 		"release for Redisson": {func(r *Request) { redisson.Release(r, end, nil, "", false) }, JoinsNot},
-		"a reader":             {func(r *Request) { f.Acquire(r, reader) }, JoinsNot},
-		"a permit":             {func(r *Request) { f.Acquire(r, permit) }, JoinsNot},
+		"a reader":             {func(r *Request) { f.Acquire(r, reader, false) }, JoinsNot},
+		"a permit":             {func(r *Request) { f.Acquire(r, permit, false) }, JoinsNot},
 		"a vote":               {func(r *Request) { f.Vote(r, mutex, vote) }, JoinsNot},
 		"a release":            {func(r *Request) { f.Release(r, end, nil, "", false) }, JoinsRelease},
 		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "", false) }, JoinsRelease},
@@ -53,7 +53,7 @@ func TestCanMerge(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	acquire := func(name string) *Request {
 		r := new(Request)
-		f.Acquire(r, driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1})
+		f.Acquire(r, driver.AcquireRequest{Name: name, Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}, false)
 		return r
 	}
 	release := new(Request)
@@ -87,7 +87,7 @@ func TestCanMerge(t *testing.T) {
 func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
-	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1})
+	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1}, false)
 	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "", false)
 	acquire.SetUntil("5")
 	release.SetUntil("6")

@@ -41,6 +41,9 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 		if len(r.fields) > 0 {
 			r.int() // see BusyName and MustPoll
 		}
+		if len(r.fields) > 0 {
+			answer.Fence = r.uint()
+		}
 		if !r.bad && len(r.fields) == 0 {
 			return answer, false, nil
 		}
@@ -122,7 +125,7 @@ func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) bool {
 	}
 	list, _ := v.([]any)
 	fields, _ := list[len(list)-1].([]any)
-	if len(c.With) == 0 && len(fields) == 5 {
+	if len(c.With) == 0 && len(fields) >= 5 {
 		n, _ := fields[4].(int64)
 		return n == 1
 	}

@@ -74,7 +74,10 @@ func (r *Request) SetUntil(text string) {
 
 // Acquire encodes an acquire of one name. It writes keys and numbers into one string and
 // slices it, to save allocations.
-func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
+//
+// recent means that the last reply is so young that no script has removed the queue entry
+// since: see driver.AcquireRequest.Confirmed.
+func (f Format) Acquire(r *Request, c driver.AcquireRequest, recent bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], c.Name)
 	b := k.text
@@ -84,6 +87,8 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	if c.Queue {
 		b = appendEntry(b, c, false)
 	}
+	ticket := len(b)
+	b = appendTicket(b, c, recent)
 	text := string(b)
 	keys := k.split(text)
 	r.reset(f.scripts().Acquire, keys)
@@ -91,14 +96,26 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest) {
 	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
-	r.add(text[entry:], kindArgument(c))
-	if c.Exclusive() && unnamedClient(c) == "" && f.joins() {
+	r.add(text[entry:ticket], kindArgument(c), text[ticket:])
+	if c.Exclusive() && unnamedClient(c) == "" && ticket == len(text) && f.joins() {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
 
-// AcquireAll encodes an acquire of several names in one step.
-func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
+// appendTicket writes the ticket of the last reply, if there is one.
+func appendTicket(b []byte, c driver.AcquireRequest, recent bool) []byte {
+	if c.Ticket == 0 || !c.Queue {
+		return b
+	}
+	b = strconv.AppendUint(b, c.Ticket, 10)
+	if recent {
+		b = append(b, '+')
+	}
+	return b
+}
+
+// AcquireAll encodes an acquire of several names in one step. recent is as in Acquire.
+func (f Format) AcquireAll(r *Request, c driver.AcquireRequest, recent bool) {
 	r.reset(f.scripts().AcquireAll, f.Keys(c.Name))
 	for _, name := range c.With {
 		r.Keys = append(r.Keys, f.Keys(name).list()...)
@@ -109,7 +126,7 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry, unnamedClient(c))
+	r.add(entry, unnamedClient(c), string(appendTicket(nil, c, recent)))
 }
 
 // unnamedClient is the client of a token that the user has chosen, or "". All other tokens

@@ -30,7 +30,8 @@ func vectors() string {
 	}
 	const token, client = "web-7:211:q3Zk:x1:daily", "web-7:211:q3Zk"
 	mutex := driver.AcquireRequest{Name: "order:42", Token: token, Client: client, Seq: 26, TTL: 30 * time.Second, Weight: 1, Limit: 1, Queue: true}
-	reader, try, several := mutex, mutex, mutex
+	reader, try, several, waiter := mutex, mutex, mutex, mutex
+	waiter.Ticket = 1_700_000_000_000_003
 	reader.Limit, try.Queue, several.With = driver.Unlimited, false, []string{"order:43"}
 	vote := driver.Vote{Ticket: 1_700_000_000_000_007, Fence: 1_700_000_000_000_009, RecoveryWindow: time.Minute}
 	release := driver.ReleaseRequest{Name: "order:42", Token: token, Fence: 1_700_000_000_000_001}
@@ -41,10 +42,11 @@ func vectors() string {
 		what   string
 		encode func(r *Request)
 	}{
-		{"acquire, a mutex that waits", func(r *Request) { f.Acquire(r, mutex) }},
-		{"acquire, a reader", func(r *Request) { f.Acquire(r, reader) }},
-		{"acquire, a try", func(r *Request) { f.Acquire(r, try) }},
-		{"acquire_all, two names", func(r *Request) { f.AcquireAll(r, several) }},
+		{"acquire, a mutex that waits", func(r *Request) { f.Acquire(r, mutex, false) }},
+		{"acquire, a reader", func(r *Request) { f.Acquire(r, reader, false) }},
+		{"acquire, a try", func(r *Request) { f.Acquire(r, try, false) }},
+		{"acquire, a heartbeat", func(r *Request) { f.Acquire(r, waiter, true) }},
+		{"acquire_all, two names", func(r *Request) { f.AcquireAll(r, several, false) }},
 		{"vote", func(r *Request) { f.Vote(r, mutex, vote) }},
 		{"release", func(r *Request) { f.Release(r, release, nil, "", false) }},
 		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "", false) }},

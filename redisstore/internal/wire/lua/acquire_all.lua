@@ -9,6 +9,7 @@
 --        4  until: µs of the server's clock after which the request is void
 --        5  the queue entry without its token, or "" not to queue
 --        6  the client, if the token does not begin with it, else ""
+--        7  the ticket of the last reply, as in acquire.lua
 -- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua. If not held,
 --        it has a fifth field: the index, from 1, of a name that is held by another token.
 
@@ -45,14 +46,14 @@ local lock, queue, meta, highwater, holders -- of the selected name
 
 local function select_name(i)
   lock, queue, meta, highwater, holders = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
-  queue_length, ttl_set, gap_left = nil, {}, nil
+  queue_length, last_ticket, ttl_set, gap_left, heard, blocked_ms = nil, nil, {}, nil, nil, nil
 end
 
 if entry ~= '' then callers[entry] = true end
 local busy_index, first_holder, first_ms
 for i = 1, #KEYS, 5 do
   select_name(i)
-  redis.call('HEXISTS', meta, '=') -- an error before the first write if the key is not of dibs
+  read_heard() -- an error before the first write if the key is not of dibs
   local used, holder = read_usage()
   if holder ~= token then
     local blocker
@@ -102,15 +103,20 @@ if entry == '' then return { now, { '0', 0, first_ms, first_holder, busy_index }
 
 -- One ticket in all queues, also in a queue that lost the entry. If two multi-locks were
 -- in different orders, they would wait for each other.
-local ticket = integer(now)
+local former, ticket = ARGV[7], '0'
 for i = 1, #KEYS, 5 do
   local score = redis.call('ZSCORE', KEYS[i + 1], entry)
-  if score then ticket = integer((decode_score(score))) end
+  if score then former = integer((decode_score(score))) end
 end
+for i = 1, former == '' and #KEYS or 0, 5 do
+  select_name(i)
+  ticket = integer(math.max(tonumber(ticket), tonumber(new_ticket())))
+end
+if former ~= '' then ticket = string.match(former, '^%d+') end
 local position = 0
 for i = 1, #KEYS, 5 do
   select_name(i)
-  join_queue(entry, ticket)
+  join_queue(entry, ticket, former)
   position = math.max(position, redis.call('ZRANK', queue, entry) + 1)
 end
 return { now, { ticket, position, first_ms, first_holder, busy_index } }

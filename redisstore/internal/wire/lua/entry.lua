@@ -1,20 +1,26 @@
 -- Answers to requests that have to wait. Included after queue.lua.
 
+local MAX_SHOWN = 512 -- bytes of a holder in a reply; no token of dibs is longer
+
+-- shown_holder is what a reply says of a holder: the whole token, unless it is no token of
+-- dibs but data of a program.
+local function shown_holder(holder) return string.sub(holder, 1, MAX_SHOWN) end
+
 -- first_expiry returns the holder that expires first, and in how many ms, from the
--- results of read_usage. The result is '' and 5000 if nobody holds: a waiter, which may
--- be dead, comes first; in a gap, '' and its rest. It is '' and 0 if this call did not get
--- to the end of the queue and has to be repeated.
+-- results of read_usage. If nobody holds, a waiter, which may be dead, comes first. The
+-- result is then '' and for how long it can block the name; in a gap, '' and its rest. It is
+-- '' and 0 if this call did not get to the end of the queue and has to be repeated.
 local function first_expiry(used, holder)
   if incomplete then return '', 0 end
-  if holder then return holder, redis.call('PTTL', lock) end
-  if used == 0 then return '', gap_left or 5000 end
+  if holder then return shown_holder(holder), redis.call('PTTL', lock) end
+  if used == 0 then return '', blocked_ms or gap_left or 5000 end
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   return first[1], tonumber(first[2]) - math.ceil(now / 1000)
 end
 
--- What this call knows of a queue until it serves an entry: the queue's length, and the
--- keys whose TTL it has raised already.
-local queue_length, ttl_set = nil, {}
+-- What this call knows of a queue until it serves an entry: the queue's length, its largest
+-- ticket, and the keys whose TTL it has raised already.
+local queue_length, last_ticket, ttl_set = nil, nil, {}
 
 local function ensure_aux_ttl(key)
   if ttl_set[key] then return end
@@ -22,23 +28,45 @@ local function ensure_aux_ttl(key)
   if key == queue then redis.call('PEXPIRE', key, AUX_TTL) else ensure_ttl(key, AUX_TTL) end
 end
 
+-- new_ticket returns a ticket behind all others, also after the clock went back. The tickets
+-- of vote requests are from another clock.
+local function new_ticket()
+  if not last_ticket then
+    local last, passed_over = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES'), false
+    last_ticket = 0
+    if last[1] and not is_vote(last[1]) then last_ticket, passed_over = decode_score(last[2]) end
+    if passed_over then
+      local n = redis.call('ZCOUNT', queue, PASSED_OVER, '+inf')
+      local before = redis.call('ZRANGE', queue, -1 - n, -1 - n, 'WITHSCORES')[2]
+      last_ticket = math.max(last_ticket, tonumber(before or 0))
+    end
+  end
+  last_ticket = math.max(now, last_ticket + 1)
+  return integer(last_ticket)
+end
+
 -- heartbeat records the heartbeat of an entry.
 local function heartbeat(entry)
-  redis.call('HSET', meta, entry, integer(now))
+  hear()
+  redis.call('HSET', meta, entry, integer(now), '~heard', heard_text())
   ensure_aux_ttl(meta)
 end
 
 -- join_queue adds an entry to the queue, or keeps its position; a repeated call is the
--- heartbeat. An entry that was passed over returns to its former position.
-local function join_queue(entry, ticket)
+-- heartbeat. An entry that was passed over returns to its former position. `former` is "" for
+-- a new entry; else an earlier ticket of the waiter, which does not replace a heartbeat, with
+-- a "+" if no script can have removed the entry since.
+local function join_queue(entry, ticket, former)
   callers[entry] = true
   if redis.call('ZADD', queue, 'NX', ticket, entry) == 1 then
     queue_length = queue_length and queue_length + 1 or redis.call('ZCARD', queue)
+    ensure_aux_ttl(queue)
+    if string.find(former, '+', 1, true) then mark_lost() end
+    if former ~= '' or tonumber(ticket) - now > FRESH then heartbeat(entry) end
     if queue_length == 1 then
-      ensure_aux_ttl(queue)
       --#include notify_wanted.lua
     end
-    return ticket, queue_length
+    return ticket, former ~= '' and redis.call('ZRANK', queue, entry) + 1 or queue_length
   end
   local passed_over
   ticket, passed_over = decode_score(redis.call('ZSCORE', queue, entry))
@@ -47,7 +75,7 @@ local function join_queue(entry, ticket)
     redis.call('ZADD', queue, integer(ticket), entry)
     redis.call('HSET', meta, '?' .. entry, integer(now))
     heartbeat(entry)
-  elseif now - ticket > FRESH then -- until then the ticket replaces a heartbeat
+  elseif math.abs(now - ticket) > FRESH then -- until then the ticket replaces a heartbeat
     heartbeat(entry)
   end
   return integer(ticket), redis.call('ZRANK', queue, entry) + 1

@@ -39,7 +39,7 @@ end
 local function extend_shared(lock, meta, holders, token, ttl, fence, client, weight)
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   if expires <= math.floor(now / 1000) then return false end
-  local ms = raise_ttl(lock, ttl) + AUX_TTL
+  local ms = raise_ttl(lock, ttl, holders) + AUX_TTL
   local new_expiry = math.ceil(now / 1000) + tonumber(ttl)
   if new_expiry > expires then redis.call('ZADD', holders, new_expiry, token) end
   if weight ~= '0' and fence ~= '0' and redis.call('HEXISTS', meta, '=' .. token) == 0 then

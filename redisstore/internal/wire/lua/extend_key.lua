@@ -14,7 +14,12 @@ local key, kind, token, ttl = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local function ensure_ttl(ms) redis.call('PEXPIRE', key, math.max(ms, redis.call('PTTL', key))) end
+-- ensure_ttl makes the key live for at least this many ms. keeps_none is whether a key
+-- without a TTL stays so.
+local function ensure_ttl(ms, keeps_none)
+  local left = redis.call('PTTL', key)
+  if left >= 0 or not keeps_none then redis.call('PEXPIRE', key, math.max(ms, left)) end
+end
 
 local extend = {}
 
@@ -25,7 +30,7 @@ function extend.lock()
   if type(holder) == 'table' then return 'x' end
   local shared = holder and string.sub(holder, 1, 12) == 'dibs:shared '
   if holder ~= token and not shared then return '0' end
-  ensure_ttl(ttl)
+  ensure_ttl(ttl, shared) -- another holder may have more time left
   return shared and 's' or '1'
 end
 

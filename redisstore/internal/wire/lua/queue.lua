@@ -1,11 +1,13 @@
 -- Which waiter is served next. Included by scripts that grant, after fence.lua and
 -- holders.lua.
 --
--- queue  zset: entry → ticket (µs of the server's clock at which it joined). An entry
---              that was passed over has PASSED_OVER added: it comes behind all
---              others until its next heartbeat
+-- queue  zset: entry → ticket (µs of the server's clock at which it joined, or one more
+--              than the largest ticket if the clock went back). An entry that was passed
+--              over has PASSED_OVER added: it comes behind all others until its next
+--              heartbeat
 -- meta   hash: entry → µs of its last heartbeat after joining;
 --              "?" entry → it was passed over and came back;
+--              "~heard" → see read_heard;
 --              "~" and "~seen" → see leave_free.lua
 --
 -- An entry is "seq ttl weight/limit client token", which is all that a hand-off needs. A
@@ -16,6 +18,7 @@
 
 local WAITER_TTL = 5000000           -- µs for which an entry lives without a heartbeat
 local FRESH = WAITER_TTL / 4         -- µs for which the ticket replaces a heartbeat
+local HEARTBEAT = 2750000            -- µs within which each live waiter sends a heartbeat: 2.5 s, and its way
 local PASSED_OVER = 4503599627370496 -- 2^52: larger than every ticket, and the sum is exact
 local GRANT_COST = 4                 -- cost of a grant; an entry that is skipped costs 1
 
@@ -33,10 +36,104 @@ local function decode_score(score)
   return score - PASSED_OVER, true
 end
 
+-- last_heard returns when the owner of an entry was last heard. A time in the future is from
+-- before the clock went back. Nobody knows how old it is, so the owner has until its next
+-- heartbeat is due.
+local function last_heard(entry, ticket)
+  local at = tonumber(redis.call('HGET', meta, entry) or not is_vote(entry) and ticket or 0)
+  if at - now <= FRESH then return at end
+  at = now - WAITER_TTL + HEARTBEAT
+  redis.call('HSET', meta, entry, integer(at))
+  ensure_ttl(meta, AUX_TTL)
+  return at
+end
+
+-- is_alive reports whether the owner of an entry was heard within the waiter TTL.
 local function is_alive(entry, ticket)
-  if now - ticket < WAITER_TTL and not is_vote(entry) then return true end
-  local last_heartbeat = redis.call('HGET', meta, entry)
-  return last_heartbeat and now - tonumber(last_heartbeat) < WAITER_TTL
+  if now - ticket < WAITER_TTL and ticket - now <= FRESH and not is_vote(entry) then return true end
+  return now - last_heard(entry, ticket) < WAITER_TTL
+end
+
+-- What is known of the waiters of the selected name as a whole. A silent waiter is dead only
+-- if time has passed in which it was silent. If the clock went ahead, or the server was
+-- stopped, all waiters seem silent, and the live ones send their heartbeats soon.
+--
+-- "~heard" is "since last mark". From `since` to `last`, in µs, heartbeats came without a
+-- pause, so the time between is real. A mark tells how this began:
+--        "awaited"  a silent entry was found at the head. It is dead if it is not heard
+--                   before its next heartbeat was due
+--        "lost"     an entry came back that no script had removed: the server lost the
+--                   queue. Nobody is served before the other heartbeats were due
+local heard
+local blocked_ms -- for how many ms the entry that blocks can do so, if it is silent from now on
+
+-- read_heard reads the field. It is an error if the key is not of dibs.
+local function read_heard()
+  if heard then return heard end
+  local since, last, mark = string.match(redis.call('HGET', meta, '~heard') or '', '^(%d+) (%d+) (%a*)$')
+  heard = { since = tonumber(since), last = tonumber(last), mark = mark or '' }
+  if since and heard.since > now then heard = { mark = '' } end -- the clock went back
+  return heard
+end
+
+local function heard_text() return integer(heard.since) .. ' ' .. integer(heard.last) .. ' ' .. heard.mark end
+
+local function write_heard()
+  redis.call('HSET', meta, '~heard', heard_text())
+  ensure_ttl(meta, AUX_TTL)
+end
+
+-- is_steady reports whether no pause was longer than HEARTBEAT.
+local function is_steady() return heard.since and now - heard.last <= HEARTBEAT end
+
+-- hear takes note of a heartbeat.
+local function hear()
+  read_heard()
+  local marked = heard.mark ~= '' and now - heard.since < 2 * HEARTBEAT
+  if not marked then
+    heard.mark = ''
+    if not is_steady() then heard.since = now end
+  end
+  heard.last = now
+end
+
+-- is_awaited reports whether a silent entry may come back. If not, its owner is dead.
+-- Otherwise it sets blocked_ms, and returns "new" the first time.
+local function is_awaited(entry, ticket)
+  read_heard()
+  local steady, first = is_steady(), false
+  local counts = steady or heard.mark ~= '' and heard.since > last_heard(entry, ticket)
+  if counts and now - heard.since >= HEARTBEAT then return false end
+  if not counts or heard.mark == '' then
+    heard = { since = counts and heard.since or now, last = now, mark = 'awaited' }
+    write_heard()
+    first = true
+  end
+  blocked_ms = math.ceil((heard.since + HEARTBEAT - now) / 1000)
+  return first and 'new' or true
+end
+
+-- mark_lost records that the queue was lost, unless the metadata are older than that.
+local function mark_lost()
+  if read_heard().since then return end
+  heard = { since = now, last = now, mark = 'lost' }
+end
+
+-- is_lost reports whether the queue was lost a moment ago, and sets blocked_ms.
+local function is_lost()
+  read_heard()
+  if heard.mark ~= 'lost' or now - heard.since >= HEARTBEAT then return false end
+  blocked_ms = math.ceil((heard.since + HEARTBEAT - now) / 1000)
+  return true
+end
+
+-- is_subscribed reports whether a client would receive a notification.
+local function is_subscribed(client)
+  if subscribed[client] == nil then
+    local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
+    subscribed[client] = ok.err ~= nil or ok[2] ~= 0
+  end
+  return subscribed[client]
 end
 
 -- is_reachable reports whether the owner of an entry would receive a notification. The
@@ -44,12 +141,7 @@ end
 -- whole waiter TTL. A live owner that cannot be reached is passed over only once, until
 -- its next heartbeat, so that it does not starve.
 local function is_reachable(entry, client)
-  if callers[entry] then return true end
-  if subscribed[client] == nil then
-    local ok = redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
-    subscribed[client] = ok.err ~= nil or ok[2] ~= 0
-  end
-  return subscribed[client] or redis.call('HEXISTS', meta, '?' .. entry) == 1
+  return callers[entry] or is_subscribed(client) or redis.call('HEXISTS', meta, '?' .. entry) == 1
 end
 
 -- publish sends a notification to a client. It ignores errors: a user that may not
@@ -66,7 +158,7 @@ end
 
 -- may_have_meta reports whether the metadata may have fields of an entry.
 local function may_have_meta(entry, ticket, client)
-  return now - ticket > FRESH or subscribed[client] == false or is_vote(entry)
+  return math.abs(now - ticket) > FRESH or subscribed[client] == false or is_vote(entry)
 end
 
 -- notify_retry notifies the owner of an entry to retry.
@@ -167,11 +259,28 @@ local function in_gap()
   return left > 0
 end
 
+-- put_back adds an entry again that was popped from the queue.
+local function put_back(entry, score)
+  redis.call('ZADD', queue, score, entry)
+  redis.call('PEXPIRE', queue, AUX_TTL) -- the key may be new
+end
+
+-- note_blocker sets blocked_ms for the entry that blocks the name. While nobody holds, it is
+-- a sign that time has passed, as a heartbeat is.
+local function note_blocker(entry, ticket, used)
+  blocked_ms = math.max(math.ceil((last_heard(entry, ticket) + WAITER_TTL - now) / 1000), 1)
+  if used == 0 and now - (read_heard().last or 0) > FRESH / 2 then
+    hear()
+    write_heard()
+  end
+end
+
 -- serve_queue grants to the entries at the head of the queue that are alive, reachable
 -- and fit: to one exclusive entry, or to several shared ones. The first entry that does
 -- not fit blocks those behind it, which could otherwise overtake it for ever. If nobody
 -- holds and no entry is reachable, one entry is served nevertheless. In a gap none is
--- served. It returns the results of read_usage, and the entry that blocks, or '-' in a gap.
+-- served, nor while a lost queue comes back. A silent entry blocks until it is heard, or is
+-- dead. It returns the results of read_usage, and the entry that blocks, or '-' if none is served.
 --
 -- used         weight held; 0 also if the holder is being released
 -- min_fence    the least fence
@@ -180,6 +289,13 @@ end
 -- popped_head  the first entry and its score, if it was popped already
 local function serve_queue(used, min_fence, check, freed, popped_head)
   if used == 0 and not freed and in_gap() then return 0, nil, '-' end
+  if is_lost() then
+    if popped_head then put_back(popped_head[1], popped_head[2]) end
+    local first = freed and redis.call('ZRANGE', queue, 0, 0)[1]
+    if first then notify_retry(first) end
+    return used, nil, '-'
+  end
+  local replies = not freed -- to a request that may have to wait
   local holder, blocker, removals, reinserts = nil, nil, {}, {}
   local next_entry = iterate_queue(popped_head)
   while used ~= math.huge and not blocker do
@@ -191,7 +307,13 @@ local function serve_queue(used, min_fence, check, freed, popped_head)
       break
     end
     local was_popped = popped_head and popped_head[1] == entry
-    if not is_alive(entry, ticket) then
+    local alive, weight, limit, must_retry, ttl, client, token = is_alive(entry, ticket), parse_entry(entry)
+    local awaited = not alive and not passed_over and client and (check == '0' or is_subscribed(client)) and is_awaited(entry, ticket)
+    if awaited then
+      blocker = entry
+      if was_popped then reinserts[#reinserts + 1], reinserts[#reinserts + 2] = score, entry end
+      if freed or awaited == 'new' then notify_retry(entry) end
+    elseif not alive then
       removals[#removals + 1] = entry
       freed, budget = true, budget - 1
       if budget <= 0 and passed_over then break end
@@ -199,7 +321,6 @@ local function serve_queue(used, min_fence, check, freed, popped_head)
       if was_popped then reinserts = { score, entry } end
       break
     else
-      local weight, limit, must_retry, ttl, client, token = parse_entry(entry)
       if check ~= '0' and not is_reachable(entry, client) then
         reinserts[#reinserts + 1], reinserts[#reinserts + 2] = integer(ticket + PASSED_OVER), entry
         budget = budget - 1
@@ -207,6 +328,7 @@ local function serve_queue(used, min_fence, check, freed, popped_head)
         blocker = entry
         if was_popped then reinserts[#reinserts + 1], reinserts[#reinserts + 2] = score, entry end
         if must_retry and used + weight <= limit and freed then notify_retry(entry) end
+        if replies and not callers[entry] then note_blocker(entry, ticket, used) end
       else
         used, holder = grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, client, token)
         budget = budget - GRANT_COST

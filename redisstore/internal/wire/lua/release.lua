@@ -31,7 +31,7 @@ if entry ~= '' then
 end
 
 -- Commands that an out-of-memory server refuses never come first: a release needs no
--- memory.
+-- memory. A key that is not of dibs is an error before the first write.
 local holder = redis.call('GET', lock)
 local is_held = holder == token
 local shared = holder and not is_held and string.sub(holder, 1, 12) == 'dibs:shared '
@@ -40,9 +40,9 @@ if is_held and ARGV[4] == '0' and ARGV[7] == '1' and not KEYS[6] then
   --#include leave_free.lua
 end
 if is_held and ARGV[4] == '0' then
+  redis.call('HDEL', meta, '=', '!') -- what is known of this lease
   popped_head = redis.call('ZPOPMIN', queue)
   if not popped_head[1] then -- fast path: nobody waits
-    redis.call('HEXISTS', meta, '=') -- an error if the key is not of dibs: DEL would delete it
     redis.call('DEL', lock, meta)
     return 1
   end
@@ -72,11 +72,10 @@ if ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client 
         fence = tonumber(previous) + 1
         redis.call('SET', highwater, string.format('%.0f', fence))
       end
-      -- No other grant on this lock was between the holder's and this one.
-      local own = ARGV[2] ~= '0' and math.min(fence - ARGV[2], 1000) or 1
+      -- Nobody has the fences after the last one of this slot.
+      local own = ARGV[2] ~= '0' and previous and math.min(fence - math.max(tonumber(ARGV[2]), tonumber(previous)), 1000) or 1
       local message = string.format('%.0f/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
-      redis.call('HDEL', meta, '=', '!')
       redis.call('SET', lock, next_token, 'PX', ttl)
       return 1
     end
@@ -106,10 +105,19 @@ end
 --#include queue.lua
 --#include node.lua
 
--- Raise an error before the first write if a key is not of dibs: DEL would delete it.
-redis.call('ZCARD', queue)
-redis.call('HEXISTS', meta, '=')
-redis.call('ZCARD', holders)
+-- An error before the next write if a key is not of dibs: DEL would delete it.
+local function check_types()
+  if not popped_head then redis.call('ZCARD', queue) end
+  redis.call('ZCARD', holders)
+  redis.call('GET', highwater)
+  read_heard()
+end
+
+local is_ours, wrong_type = pcall(check_types)
+if not is_ours then
+  if popped_head then put_back(popped_head[1], popped_head[2]) end
+  error(wrong_type, 0)
+end
 
 local used = 0
 if shared then

@@ -70,7 +70,7 @@ if abstains <= 0 then node_id = id end
 -- join_with_ticket joins the queue and writes a heartbeat: the ticket does not replace
 -- one here, since it is not from this server's clock.
 local function join_with_ticket()
-  join_queue(entry, ticket)
+  join_queue(entry, ticket, '')
   heartbeat(entry)
 end
 
@@ -102,6 +102,7 @@ elseif not blocker and not incomplete and used + (weight or 1) <= (limit or 1) a
   answer = make_holder(token, ttl, weight, client, min_fence)
 else
   local first_holder, first_ms = first_expiry(used, holder)
+  if blocked_ms and used + (weight or 1) <= (limit or 1) then first_holder, first_ms = '', blocked_ms end
   answer = { '0', 0, first_ms, first_holder, redis.call('GET', highwater) or '0' }
   if entry ~= '' then
     join_with_ticket()

@@ -1,0 +1,187 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
+
+//go:embed testdata/shift_expiry.lua
+var shiftExpiry string
+
+//go:embed testdata/stepped_time.lua
+var steppedTime string
+
+// A serverClock is the clock of a server, for the scripts and for the expiry of keys. A test
+// can step it.
+type serverClock struct {
+	server *redistest.Server
+
+	mu    sync.RWMutex // held for reading while commands are sent
+	ahead time.Duration
+}
+
+// step sets the clock ahead, or back, as an administrator would. The expiry of a key is a
+// time, so the key lives shorter, or longer.
+func (c *serverClock) step(t *testing.T, by time.Duration) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += by
+	c.server.MustCmd(t, "EVAL", shiftExpiry, "0", strconv.FormatInt(by.Milliseconds(), 10))
+}
+
+// script returns a script that reads this clock.
+func (c *serverClock) script(s *redisconn.Script) *redisconn.Script {
+	if c.ahead == 0 {
+		return s
+	}
+	text := strings.ReplaceAll(steppedTime, "AHEAD", strconv.FormatInt(c.ahead.Microseconds(), 10)) +
+		strings.ReplaceAll(s.Text, "redis.call('TIME')", "stepped_time()")
+	sum := sha1.Sum([]byte(text))
+	return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
+}
+
+// A steppedConn is a connection to a server with that clock.
+type steppedConn struct {
+	redisconn.Conn
+	clock *serverClock
+}
+
+func (c steppedConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	c.clock.mu.RLock()
+	defer c.clock.mu.RUnlock()
+	own := make([]redisconn.Cmd, len(cmds))
+	for i, cmd := range cmds {
+		if cmd.Script != nil {
+			cmd.Script, cmd.Whole = c.clock.script(cmd.Script), true
+		}
+		own[i] = cmd
+	}
+	c.Conn.Do(ctx, until, own, replies)
+}
+
+// open returns a store of its own, as another process has it.
+func (c *serverClock) open(t *testing.T, options ...redisstore.Option) *redisstore.Store {
+	conn := redistest.Dial(c.server.Addr())
+	t.Cleanup(conn.Close)
+	return redisstore.New(steppedConn{conn, c}, options...)
+}
+
+// A queueTest lets clients wait for one name, each as a process of its own, and records in
+// which order they are served.
+type queueTest struct {
+	t       *testing.T
+	clock   *serverClock
+	options []redisstore.Option
+	waiting sync.WaitGroup
+
+	mu     sync.Mutex
+	served []int
+	last   time.Time     // when the last one was served, or the first one could be
+	worst  time.Duration // between two of them
+}
+
+func (q *queueTest) client() *dibs.Client {
+	locks := dibs.New(q.clock.open(q.t, q.options...))
+	q.t.Cleanup(func() { _ = locks.Close() })
+	return locks
+}
+
+// wait lets another client wait, and returns when its entry is in the queue.
+func (q *queueTest) wait(i int, options ...dibs.Option) {
+	q.t.Helper()
+	queued := make(chan struct{})
+	hooks := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }})
+	locks := q.client()
+	q.waiting.Go(func() {
+		err := locks.Mutex("n").Do(q.t.Context(), func(context.Context) error {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			now := time.Now()
+			q.served, q.worst, q.last = append(q.served, i), max(q.worst, now.Sub(q.last)), now
+			return nil
+		}, append(options, hooks)...)
+		if err != nil {
+			q.t.Errorf("waiter %d: %v", i, err)
+		}
+	})
+	select {
+	case <-queued:
+	case <-time.After(generous):
+		q.t.Fatalf("waiter %d is not queued", i)
+	}
+}
+
+// wantOrder waits until all are served.
+func (q *queueTest) wantOrder(within time.Duration) {
+	q.t.Helper()
+	q.waiting.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, served := range q.served {
+		if served != i {
+			q.t.Errorf("served in the order %v", q.served)
+			break
+		}
+	}
+	if q.worst > within {
+		q.t.Errorf("a waiter was served after %v, want %v at most", q.worst, within)
+	}
+	q.t.Logf("FIGURE longest time between two entries: %v", q.worst)
+}
+
+// serverKinds are the kinds of server, and the options of their stores.
+var serverKinds = map[string][]redisstore.Option{"one server": nil, "cluster": {redisstore.Sharded()}}
+
+// Steps of the server's clock change no order: neither of those who wait already nor of
+// those who join after it. The next one is served within 5 s.
+func TestClockStepsKeepOrder(t *testing.T) {
+	t.Parallel()
+	for kind, options := range serverKinds {
+		for _, step := range []time.Duration{300 * time.Millisecond, 6 * time.Second, 40 * time.Second, time.Hour} {
+			for _, by := range []time.Duration{-step, step} {
+				t.Run(fmt.Sprint(kind, " ", by), func(t *testing.T) {
+					t.Parallel()
+					q := &queueTest{t: t, clock: &serverClock{server: startKind(t, kind)}, options: options}
+					holder, err := q.client().Mutex("n").Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range 4 {
+						q.wait(i)
+					}
+					q.last = time.Now()
+					q.clock.step(t, by)
+					for queueLength(t, q.clock.server, "lock:n") == 0 { // the whole queue may have expired
+						time.Sleep(time.Millisecond)
+					}
+					for i := range 3 {
+						q.wait(4 + i)
+					}
+					_ = holder.Unlock() // the lease may have expired
+					q.wantOrder(5 * time.Second)
+				})
+			}
+		}
+	}
+}
+
+func startKind(t *testing.T, kind string) *redistest.Server {
+	if kind == "cluster" {
+		return redistest.StartClusterNode(t)
+	}
+	return redistest.Start(t)
+}
