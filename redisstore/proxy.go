@@ -1,10 +1,15 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // Proxy declares that a proxy is in front of several servers, and routes each command by the
@@ -57,4 +62,34 @@ func (s *Store) checkTags(c driver.AcquireRequest) error {
 		}
 	}
 	return nil
+}
+
+// A proxiedConn is a Conn to a proxy. A proxy that waits too long for a server, or loses it,
+// answers with an error of its own: ERR Connection timed out. The request may have been
+// executed, or may still be. So each error that is not one of Redis leaves the outcome open,
+// as a broken connection does.
+type proxiedConn struct{ redisconn.Conn }
+
+// Do implements redisconn.Conn.
+func (c proxiedConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	c.Conn.Do(ctx, until, cmds, replies)
+	for i := range replies {
+		var reply redisconn.ServerError
+		if errors.As(replies[i].Err, &reply) && !isOfRedis(string(reply)) {
+			replies[i].Err = errors.New("the proxy answered: " + string(reply))
+		}
+	}
+}
+
+// redisErrors are the beginnings of errors with which Redis refuses commands and scripts. ERR
+// may come before them.
+var redisErrors = []string{
+	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOREPLICAS", "NOSCRIPT", "OOM",
+	"READONLY", "TRYAGAIN", "WRONGPASS", "WRONGTYPE", "Error running script", "unknown command", "unknown subcommand", "Protocol error",
+}
+
+func isOfRedis(text string) bool {
+	bare := strings.TrimPrefix(text, "ERR ")
+	return strings.Contains(text, "user_script") ||
+		slices.ContainsFunc(redisErrors, func(begin string) bool { return strings.HasPrefix(bare, begin) })
 }

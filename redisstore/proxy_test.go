@@ -16,6 +16,7 @@ import (
 	"github.com/dibslock/dibs/internal/history"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/dibslock/dibs/storetest"
 )
 
@@ -143,6 +144,69 @@ func requestMuch(t *testing.T, s *redisstore.Store) {
 		}
 		return err
 	})
+}
+
+// An impatientProxy executes some requests and answers with an error, as twemproxy does whose
+// server is slow.
+type impatientProxy struct {
+	redisconn.Conn
+	answer  redisconn.ServerError
+	refuses atomic.Int32 // requests that are answered so
+}
+
+func (c *impatientProxy) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	c.Conn.Do(ctx, until, cmds, replies)
+	for i := range replies {
+		if cmds[i].Script != nil && replies[i].Err == nil && c.refuses.Add(-1) >= 0 {
+			replies[i] = redisconn.Reply{Err: c.answer}
+		}
+	}
+}
+
+// An error of the proxy leaves the outcome open, and is retried; one of Redis does not.
+func TestErrorsOfAProxy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for answer, refused := range map[redisconn.ServerError]bool{
+		"ERR Connection timed out": false, "ERR Connection refused": false, "upstream failure": false,
+		"ERR handle response, backend conn failure, EOF":  false,
+		"NOPERM this user has no permissions":             true,
+		"ERR OOM command not allowed":                     true,
+		"ERR Error running script (call to f_1): @user_x": true,
+	} {
+		conn := redistest.Dial(server.Addr())
+		t.Cleanup(conn.Close)
+		proxy := &impatientProxy{Conn: conn, answer: answer}
+		s := redisstore.New(proxy, redisstore.Proxy())
+		request := driver.AcquireRequest{Name: string(answer), Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
+		proxy.refuses.Store(1)
+		_, err := s.Acquire(t.Context(), request)
+		var unavailable *driver.UnavailableError
+		if !errors.As(err, &unavailable) || unavailable.Refused != refused {
+			t.Errorf("%q: %+v", answer, err)
+		}
+		if refused {
+			continue
+		}
+		locks := dibs.New(s, dibs.Timeout(generous))
+		defer locks.Close()
+		for i := range 3 {
+			name := fmt.Sprintf("%s-%d", answer, i)
+			proxy.refuses.Store(1)
+			lease, err := locks.Mutex(name).Lock(t.Context())
+			if err != nil {
+				t.Errorf("%q: %v", answer, err)
+				continue
+			}
+			proxy.refuses.Store(1)
+			if err := lease.Unlock(); err != nil {
+				t.Logf("%q: %v", answer, err) // the release was executed, and its outcome is not known
+			}
+			if held := server.MustCmd(t, "EXISTS", "lock:"+name); held != int64(0) {
+				t.Errorf("%q: the name is still held", answer)
+			}
+		}
+	}
 }
 
 // Names that a proxy may route to different servers are no multi-lock.

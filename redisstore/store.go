@@ -88,6 +88,9 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 		}
 	}
 	s.completeRedisson()
+	if s.format.Proxy {
+		conn = proxiedConn{conn}
+	}
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
 		releases: releases{conn: conn, format: s.format},
