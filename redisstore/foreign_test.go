@@ -285,6 +285,7 @@ func TestRevokeForeignLocksOfRedisson(t *testing.T) {
 func TestRevokeForeignOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
+	redistest.SkipBefore7(t, server)
 	s := open(t, server, redisstore.Prefix(""), redisstore.Sharded())
 	for _, c := range []struct{ commands, channel string }{
 		{rlock, "redisson_lock__channel:{n}"},

@@ -47,7 +47,7 @@ func countCommands(t *testing.T, server *redistest.Server, do func()) (each, run
 		switch {
 		case strings.HasPrefix(m[1], "eval"):
 			runs += n
-		case m[1] != "config|resetstat" && m[1] != "info":
+		case m[1] != "config|resetstat" && m[1] != "config" && m[1] != "info": // Redis before 7 counts no subcommands
 			inner += n
 		}
 	}

@@ -326,7 +326,8 @@ func TestOutOfMemory(t *testing.T) {
 				waiters[i].Queue = true
 				p.mustWait(waiters[i])
 			}
-			server.MustCmd(t, "CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
+			server.MustCmd(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+			server.MustCmd(t, "CONFIG", "SET", "maxmemory", "1")
 			if _, err := p.s.Acquire(t.Context(), p.sharedRequest("more", 1, 2, time.Minute)); err == nil || !strings.Contains(err.Error(), "OOM") {
 				t.Fatalf("acquire without memory: %v", err)
 			}

@@ -49,6 +49,9 @@ func (o ListenOpener) Listen(t *testing.T) {
 func (o ListenOpener) manyChannels(t *testing.T, sharded bool) {
 	const n = 1000
 	server := redistest.Start(t)
+	if sharded {
+		redistest.SkipBefore7(t, server)
+	}
 	conn := o.Single(t, server.Addr())
 	goroutines, memory, start := runtime.NumGoroutine(), usedMemory(), time.Now()
 	all := make([]*Listening, n)
@@ -112,6 +115,7 @@ func usedMemory() int64 {
 // ends.
 func (o ListenOpener) sharedChannel(t *testing.T) {
 	server := redistest.Start(t)
+	redistest.SkipBefore7(t, server)
 	conn := o.Single(t, server.Addr())
 	for _, sharded := range []bool{false, true} {
 		a, other := ListenOn(t, conn, "shared", sharded), ListenOn(t, conn, "other", sharded)
@@ -161,6 +165,7 @@ func (o ListenOpener) killedConnection(t *testing.T) {
 // unresponsiveConnection stalls the network. All calls end within seconds.
 func (o ListenOpener) unresponsiveConnection(t *testing.T) {
 	server := redistest.Start(t)
+	redistest.SkipBefore7(t, server)
 	proxy := redistest.NewProxy(t, server.Addr())
 	conn := o.Single(t, proxy.Addr())
 	a, b := ListenOn(t, conn, "a", false), ListenOn(t, conn, "b", true)
@@ -215,6 +220,7 @@ func (o ListenOpener) endedContext(t *testing.T) {
 // refusedChannel listens without permission. Other calls go on.
 func (o ListenOpener) refusedChannel(t *testing.T) {
 	server := redistest.Start(t)
+	redistest.SkipBefore7(t, server)
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels", "&allowed:*")
 	conn := o.Single(t, server.Addr())
 	for _, sharded := range []bool{false, true} {
@@ -235,6 +241,7 @@ func (o ListenOpener) refusedChannel(t *testing.T) {
 // keptChannel has a user who may not unsubscribe. Calls come and go nevertheless.
 func (o ListenOpener) keptChannel(t *testing.T) {
 	server := redistest.Start(t)
+	redistest.SkipBefore7(t, server)
 	server.MustCmd(t, "ACL", "SETUSER", "default", "-unsubscribe", "-sunsubscribe")
 	conn := o.Single(t, server.Addr())
 	for _, sharded := range []bool{false, true} {
@@ -257,6 +264,7 @@ func (o ListenOpener) keptChannel(t *testing.T) {
 
 // unknownCommand has a server without sharded channels, as before Redis 7.
 func (o ListenOpener) unknownCommand(t *testing.T) {
+	redistest.SkipBefore7(t, redistest.Start(t)) // it does not know the option's command either
 	server := redistest.Start(t, "--rename-command", "SSUBSCRIBE", "")
 	conn := o.Single(t, server.Addr())
 	err := ListenOn(t, conn, "a", true).Failure()
@@ -369,6 +377,7 @@ func (o ListenOpener) ListenSentinel(t *testing.T) {
 func (o ListenOpener) ListenCluster(t *testing.T) {
 	const n = 300
 	c := redistest.StartCluster(t, 3, 1)
+	redistest.SkipBefore7(t, c.Nodes()[0])
 	conn := o.Cluster(t, c.Addrs())
 	for _, sharded := range []bool{false, true} {
 		all := make([]*Listening, n)
