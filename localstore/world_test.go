@@ -67,8 +67,8 @@ func startLoser(t *testing.T, path string, adjust ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// What happens if the files of a holder are removed or replaced: nobody else enters while it does
-// not know, and it is told soon.
+// The files of a holder are removed or replaced: nobody else enters while it does not know, and the
+// holder soon learns of it.
 func TestFilesAreRemovedUnderAHolder(t *testing.T) {
 	t.Parallel()
 	remove := func(ends ...string) func(t *testing.T, path string) {

@@ -18,8 +18,8 @@ func TestLateRequests(t *testing.T) {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	for verb, call := range map[string]string{
-		"acquire": "SELECT at, held FROM late.acquire(ARRAY['m'], 'u', 'c', 1000000, 1, 1, true, 1)",
-		"queue":   "SELECT at, held FROM late.acquire(ARRAY['n'], 'u', 'c', 1000000, 1, 1, true, 1)",
+		"acquire": "SELECT at, held FROM late.acquire(ARRAY['m'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
+		"queue":   "SELECT at, held FROM late.acquire(ARRAY['n'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
 		"resize":  "SELECT at, held FROM late.resize('n', 't', 'c', 1000000, 1, 2, 1)",
 		"release": "SELECT at, held FROM late.release('n', 't', 0, false, 1)",
 		"cancel":  "SELECT at, done FROM late.cancel(ARRAY['n'], 't', 1)",

@@ -67,7 +67,7 @@ func (l *Lock) Expires(now time.Duration) (end time.Duration) {
 	return end
 }
 
-// expire removes expired holders and dead waiters, and reports whether there were any. It notes
+// expire removes expired holders and dead waiters, and reports whether there were any. It records
 // whose heartbeat is missing.
 func (l *Lock) expire(now time.Duration) (changed bool, notifications []Notification) {
 	before := len(l.Holders) + len(l.Queue)
@@ -79,7 +79,7 @@ func (l *Lock) expire(now time.Duration) (changed bool, notifications []Notifica
 		return false
 	})
 	for i := range l.Queue {
-		if l.Queue[i].noteMissed(now) && len(notifications) < mostRetries {
+		if l.Queue[i].recordMissed(now) && len(notifications) < mostRetries {
 			notifications = append(notifications, retry(l.Queue[i]))
 		}
 	}

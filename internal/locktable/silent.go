@@ -7,8 +7,8 @@ import (
 )
 
 // A waiter that sends no heartbeat is dead, or the store stalled, or its clock was set. So
-// silence is judged in two steps. The first operation that finds a heartbeat overdue notes the
-// time, and notifies the waiter to retry: the store answers by then. A live waiter uses the time
+// silence is judged in two steps. The first operation that finds a heartbeat overdue records
+// the time, and notifies the waiter to retry: the store answers by then. A live waiter uses the time
 // from there to missedTTL. It receives the notification, or repeats a request that failed at least
 // every second. A stall of any length, and a step of the clock, take no waiter's place in this way.
 //
@@ -16,7 +16,7 @@ import (
 // requests arrive meanwhile, and for missedTTL otherwise.
 const (
 	overdue   = 2750 * time.Millisecond    // a client sends heartbeats every WaiterTTL/2
-	missedTTL = driver.WaiterTTL - overdue // from the note to the end of the queue entry
+	missedTTL = driver.WaiterTTL - overdue // from the record to the end of the queue entry
 )
 
 // mostRetries is how many waiters are notified together. Those further back have until their turn.
@@ -25,9 +25,9 @@ const mostRetries = 64
 // clockStep is by how much the clock may go back unnoticed.
 const clockStep = time.Second
 
-// noteMissed notes if the heartbeat of a waiter is overdue, and reports whether it has done so now.
+// recordMissed records if the heartbeat of a waiter is overdue, and reports whether it has done so now.
 // If the clock has gone back, the waiter counts as heard now.
-func (w *Waiter) noteMissed(now time.Duration) bool {
+func (w *Waiter) recordMissed(now time.Duration) bool {
 	if w.Heartbeat > now+clockStep {
 		w.Heartbeat, w.Joined = now, min(w.Joined, now)
 	}

@@ -8,13 +8,13 @@
 --
 -- A waiter that sends no heartbeat is dead, or the database stalled, or its clock was set. So
 -- silence is judged in two steps. The first request for a name that finds a heartbeat overdue
--- notes the time in "missed", and notifies the waiter to retry: the database answers by then. A
+-- records the time in "missed", and notifies the waiter to retry: the database answers by then. A
 -- live waiter uses the time from there to its drop. It receives the notification, or repeats a
 -- request that failed at least every second. A stall of any length, and a step of the clock, take
 -- no waiter's place in this way.
 --
 --   drop_at()  when a queue entry ends unless a heartbeat arrives, or, if none is missing so far, when one is
---   is_odd()   note_missed has something to change
+--   is_odd()   record_missed has something to change
 --
 -- Tickets are multiples of 16. The numbers up to the next multiple are for the same waiter, after
 -- it lost its queue entry. It so has its former place with another ticket, and the notification of
@@ -86,10 +86,10 @@ BEGIN
   END IF;
 END;
 
--- note_missed notes whose heartbeat is missing, and notifies the first of them to retry: those further
+-- record_missed records whose heartbeat is missing, and notifies the first of them to retry: those further
 -- back have until their turn. If the clock has gone back, heartbeats after the present time count
 -- as sent now.
-CREATE PROCEDURE dibs_note_missed(IN n VARBINARY(512), IN at BIGINT)
+CREATE PROCEDURE dibs_record_missed(IN n VARBINARY(512), IN at BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   UPDATE dibs_waiters SET missed = IF(heartbeat + overdue() <= at, at, 0), heartbeat = LEAST(heartbeat, at) WHERE name = n AND is_odd();
@@ -102,7 +102,7 @@ CREATE PROCEDURE dibs_remove_dead(IN n VARBINARY(512), IN at BIGINT)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE gone INT;
-  CALL dibs_note_missed(n, at);
+  CALL dibs_record_missed(n, at);
   DELETE FROM dibs_waiters WHERE name = n AND missed > 0 AND drop_at() <= at;
   SET gone = ROW_COUNT();
   IF gone > 0 THEN

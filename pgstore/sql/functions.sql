@@ -99,7 +99,7 @@ CREATE FUNCTION dibs.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELE
 
 -- A waiter that sends no heartbeat is dead, or the database stalled, or its clock was set. So
 -- silence is judged in two steps. The first request for a name that finds a heartbeat overdue
--- notes the time in "missed", and notifies the waiter to retry: the database answers by then. A
+-- records the time in "missed", and notifies the waiter to retry: the database answers by then. A
 -- live waiter uses the time from there to its drop. It receives the notification, or repeats a
 -- request that failed at least every second. A stall of any length, and a step of the clock, take
 -- no waiter's place in this way.
@@ -114,7 +114,7 @@ CREATE FUNCTION dibs.drop_at(heartbeat bigint, missed bigint) RETURNS bigint LAN
     ELSE greatest(heartbeat + dibs.waiter_ttl(), missed + dibs.waiter_ttl() - dibs.overdue()) END
 $$;
 
--- is_odd reports whether note_missed has something to change in a queue entry.
+-- is_odd reports whether record_missed has something to change in a queue entry.
 CREATE FUNCTION dibs.is_odd(heartbeat bigint, missed bigint, at bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT missed = 0 AND heartbeat + dibs.overdue() <= at OR missed > at OR heartbeat > at + 1000000
 $$;
@@ -217,10 +217,10 @@ CREATE FUNCTION dibs.fits(r dibs.names, weight integer, most integer) RETURNS bo
   SELECT r.token = '' AND r.used <= most - weight
 $$;
 
--- note_missed notes whose heartbeat is missing, and notifies the first of them to retry: those further
+-- record_missed records whose heartbeat is missing, and notifies the first of them to retry: those further
 -- back have until their turn. If the clock has gone back, heartbeats after the present time count
 -- as sent now.
-CREATE FUNCTION dibs.note_missed(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.record_missed(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE dibs.waiters SET heartbeat = least(heartbeat, at), missed = CASE WHEN heartbeat + dibs.overdue() <= at THEN at ELSE 0 END
   WHERE name = n AND dibs.is_odd(heartbeat, missed, at);
@@ -238,7 +238,7 @@ BEGIN
     SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
     EXIT WHEN NOT FOUND;
     IF dibs.is_odd(w.heartbeat, w.missed, at) THEN
-      PERFORM dibs.note_missed(n, at);
+      PERFORM dibs.record_missed(n, at);
       CONTINUE;
     END IF;
     EXIT WHEN w.missed = 0 OR dibs.drop_at(w.heartbeat, w.missed) > at;
@@ -252,7 +252,7 @@ CREATE FUNCTION dibs.remove_dead(n text, at bigint) RETURNS void LANGUAGE plpgsq
 DECLARE
   gone integer;
 BEGIN
-  PERFORM dibs.note_missed(n, at);
+  PERFORM dibs.record_missed(n, at);
   DELETE FROM dibs.waiters WHERE name = n AND missed > 0 AND dibs.drop_at(heartbeat, missed) <= at;
   GET DIAGNOSTICS gone = ROW_COUNT;
   IF gone > 0 THEN
