@@ -62,8 +62,8 @@ func describeHolder(h Holder) string {
 	const known = 8
 	token := []rune(h.Token)
 	text := fmt.Sprintf("%q…", string(token[:min(len(token)/2, known)]))
-	if len(token) <= 2 { // so short a value is not a secret
-		text = strconv.Quote(h.Token)
+	if len(token) == 1 { // any part of it would be the whole
+		text = "a value with a single character"
 	}
 	if h.Owner != "" {
 		text = strconv.Quote(h.Owner)
