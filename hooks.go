@@ -12,8 +12,9 @@ import (
 // the lock, then those of the call.
 //
 // Each AcquireStart is followed by one AcquireEnd, with Queued between the two if the call
-// joins a wait queue. No hook is called for a call that is rejected with ErrInvalid or
-// ErrReentrant, or that uses a lease again (see Reentrant).
+// joins a wait queue. No hook is called for a call that the Client rejects with ErrInvalid or
+// ErrReentrant, or that uses a lease again (see Reentrant). A call that the store rejects, such
+// as one with a name that this store cannot have, has both hooks, and AcquireEnd has the error.
 //
 // If AcquireEnd has no error, there is a lease. Lost or Released is its last event. A lease
 // of Client.Attach has Lost and Released only.
