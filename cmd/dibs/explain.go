@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
@@ -27,6 +31,8 @@ func (o *opened) explain(err error) error {
 	case errors.Is(err, dibs.ErrLost):
 	case errors.Is(err, driver.ErrNoTables):
 		lines = append(lines, "to create the tables: dibs migrate")
+	case badCertificate(err):
+		lines = append(lines, "to trust the certificate: ca=FILE in the URL, and server_name=NAME if it is for another name")
 	case errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "no reply in time"):
 		lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")
 	case errors.Is(err, dibs.ErrUnavailable):
@@ -37,6 +43,9 @@ func (o *opened) explain(err error) error {
 	if errors.Is(err, dibs.ErrUnavailable) && timedOut(err) && strings.HasPrefix(o.location, "rediss") {
 		lines = append(lines, "rediss:// needs a server with TLS: a server without TLS does not answer")
 	}
+	if errors.Is(err, dibs.ErrUnavailable) && hungUp(err) && strings.HasPrefix(o.location, "redis") && !strings.HasPrefix(o.location, "rediss") {
+		lines = append(lines, "if this port is for TLS, which ends connections without TLS: rediss://")
+	}
 	lines = append([]string{"", "store: " + o.location}, lines...)
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))
 }
@@ -45,8 +54,21 @@ func (o *opened) explain(err error) error {
 // have no other sign of it.
 func timedOut(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "no answer") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
+	return strings.Contains(text, "no answer") || strings.Contains(text, "no reply") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
 }
+
+// badCertificate reports whether a certificate of the store was rejected.
+func badCertificate(err error) bool {
+	var (
+		rejected *tls.CertificateVerificationError
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+	)
+	return errors.As(err, &rejected) || errors.As(err, &unknown) || errors.As(err, &hostname)
+}
+
+// hungUp reports whether the store ended a connection.
+func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 // A rephrased is an error with another text.
 type rephrased struct {

@@ -1,0 +1,30 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+// explainTLS adds advice to an error of TLS that no retry can change. It reports whether err is
+// one.
+func explainTLS(err error) (error, bool) {
+	var (
+		record   tls.RecordHeaderError
+		untried  *tls.CertificateVerificationError
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+	)
+	switch {
+	case errors.As(err, &record):
+		return fmt.Errorf("the server does not use TLS on this port: connect without TLS, or to another port: %w", err), true
+	case errors.As(err, &hostname):
+		return fmt.Errorf("the certificate of the server is for another name: connect to that name, or set the server name of the TLS configuration: %w", err), true
+	case errors.As(err, &unknown):
+		return fmt.Errorf("the certificate of the server is not trusted: add its CA to the TLS configuration: %w", err), true
+	case errors.As(err, &untried):
+		return fmt.Errorf("the certificate of the server is not valid: %w", err), true
+	}
+	return err, false
+}
