@@ -368,7 +368,7 @@ func (q *call) tryAcquire() error {
 		case err == nil:
 			q.sent, q.reply, q.replied, q.failed = a.sent, reply, true, 0
 			q.request.Ticket, q.request.Confirmed = max(q.request.Ticket, reply.Ticket), sent
-		case !hasOutcome(err):
+		case !hasOutcome(err) && !unsent(err):
 			q.unansweredUntil = later(q.unansweredUntil, a.until)
 		}
 		return err

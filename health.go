@@ -60,7 +60,7 @@ func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []
 func (s *observedStore) observe(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
-		if !refused(err) && ctx.Err() == nil {
+		if !refused(err) && !unsent(err) && ctx.Err() == nil {
 			s.failing.Store(true)
 		}
 	case s.failing.Load() && s.failing.CompareAndSwap(true, false):

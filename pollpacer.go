@@ -6,9 +6,10 @@ import (
 )
 
 // A pollPacer makes the waiters of a client poll together, so that their requests share
-// batches, and limits how many requests they send: to the larger of 1,000 a second, and one
-// in about two seconds for each waiter. A few waiters are not limited; they poll as soon as
-// their queues move. The zero pollPacer is ready for use. It is safe for concurrent use.
+// batches. It also limits how many requests they send: to 1,000 a second, or to one in about
+// two seconds for each waiter if that is more. A few waiters are not limited; they poll as
+// soon as their queues move. The zero pollPacer is ready for use. It is safe for concurrent
+// use.
 //
 // Time is divided into ticks. A waiter gets the first tick, from the time that it wants on,
 // in which there is room, so waiters of equal pauses take turns. A tick of a waiter that was

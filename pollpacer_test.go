@@ -37,8 +37,8 @@ func simulatePolls(waiters int, pause func(waiter int) time.Duration, within tim
 }
 
 // Many waiters that want to poll every 100 ms send a limited number of requests, in a limited
-// number of bursts, and take turns: none polls more often than another, and none so seldom that
-// it loses its place in the queue.
+// number of bursts. They take turns: none polls much more often than another. None polls so
+// seldom that it loses its place in the queue.
 func TestManyWaitersPollTogether(t *testing.T) {
 	t.Parallel()
 	const within = 20 * time.Second

@@ -54,7 +54,7 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 		r.Until = a.until
 		r.Reserve = h.reservation()
 		released, err = c.store.Release(ctx, r)
-		if !hasOutcome(err) {
+		if !hasOutcome(err) && !unsent(err) {
 			unknown = true
 			cancelling.unanswered(a.until)
 		}
@@ -146,7 +146,7 @@ func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation
 					defer func() { <-slots }()
 					until := time.Now().Add(c.defaults.timeout)
 					finished, err := try(ctx, until)
-					if err != nil && !refused(err) {
+					if err != nil && !refused(err) && !unsent(err) {
 						cancelling.unanswered(until)
 					}
 					if finished || permanent(err) {

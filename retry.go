@@ -42,6 +42,12 @@ func hasOutcome(err error) bool {
 	return err == nil || errors.Is(err, ErrLost) || refused(err) || permanent(err)
 }
 
+// unsent reports whether a request was not sent, so that it cannot arrive any more.
+func unsent(err error) bool {
+	var e *UnavailableError
+	return errors.As(err, &e) && e.Unsent
+}
+
 // backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
 func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }
 

@@ -238,7 +238,7 @@ func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec, le
 		}
 		before := h.recordLateResize(w, a.until)
 		reply, err = c.store.Resize(ctx, request)
-		if hasOutcome(err) {
+		if hasOutcome(err) || unsent(err) {
 			h.setLateResize(before)
 		}
 		return err

@@ -26,6 +26,7 @@ var (
 //	Name    string // empty if the operation concerns several names
 //	Cause   error
 //	Refused bool // the store answered and did nothing: the outcome is known
+//	Unsent  bool // nothing was sent: the outcome is known, and a retry may succeed
 //	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
 type UnavailableError = driver.UnavailableError
 

@@ -29,6 +29,7 @@ type UnavailableError struct {
 	Name    string // empty if the operation concerns several names
 	Cause   error
 	Refused bool // the store answered and did nothing: the outcome is known
+	Unsent  bool // nothing was sent: the outcome is known, and a retry may succeed
 	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
 }
 

@@ -147,8 +147,8 @@ type Store interface {
 	List(ctx context.Context, pattern string) ([]string, error)
 }
 
-// An IdleWatcher is a Store whose Watch sends requests of its own, such as pings. A client
-// that holds and awaits nothing does not need them.
+// An IdleWatcher is a Store whose Watch sends requests of its own, such as pings. A client does
+// not need them while it holds and awaits nothing.
 type IdleWatcher interface {
 	// WatchWhile is Watch. While busy returns false, the store sends nothing for the client.
 	// Soon after busy returns true again, the store verifies that events can arrive. It

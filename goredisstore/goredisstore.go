@@ -150,6 +150,7 @@ const (
 type conn struct {
 	rdb    sender
 	short  sender // for calls with a deadline
+	long   sender // for the texts of scripts
 	client redis.UniversalClient
 
 	single  *redis.Client        // nil on a cluster
@@ -163,13 +164,13 @@ type conn struct {
 // pool.
 func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
-		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout),
+		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
 		client: clone(rdb, ioTimeout), single: rdb,
 	}
 }
 
 func newClusterConn(rdb *redis.ClusterClient) *conn {
-	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, client: rdb, cluster: rdb}
+	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb}
 }
 
 // command is a command that go-redis sends at most once: dibs must know whether an
@@ -188,6 +189,8 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 	} else if bounded {
 		fill(replies, redisconn.ErrUnsent)
 		return
+	} else if redisconn.Loads(cmds) {
+		rdb = c.long
 	}
 	do(ctx, rdb, cmds, replies)
 	for _, r := range replies {
@@ -306,6 +309,15 @@ func (c *conn) masterFor(ctx context.Context, key string, wait time.Duration) (s
 // hasIdleConn reports whether a request gets a connection at once. Waiting for one is not
 // bounded by the deadline of the request.
 func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
+
+// IsFull implements redisconn.Pool.
+func (c *conn) IsFull() bool {
+	if c.single == nil {
+		return false // each node has a pool
+	}
+	stats := c.single.PoolStats()
+	return stats.IdleConns == 0 && stats.PendingRequests > 0 && int(stats.TotalConns) >= c.single.Options().PoolSize
+}
 
 func fill(replies []redisconn.Reply, err error) {
 	for i := range replies {

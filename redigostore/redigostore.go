@@ -141,6 +141,11 @@ func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, r
 	s.doUntil(ctx, until, cmds, replies)
 }
 
+// IsFull implements redisconn.Pool.
+func (s single) IsFull() bool {
+	return s.MaxActive > 0 && s.IdleCount() == 0 && s.ActiveCount() >= s.MaxActive
+}
+
 // Replicate implements redisconn.Conn.
 func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
 	return s.replicate(ctx, call, wait, answered)
@@ -170,7 +175,11 @@ func (s *source) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisco
 
 // doUntil is do for a caller that waits until a time at most, if that is not zero.
 func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	if until.IsZero() {
+	switch {
+	case !until.IsZero():
+	case redisconn.Loads(cmds):
+		until = time.Now().Add(redisconn.LoadTimeout)
+	default:
 		until = deadline(ctx)
 	}
 	replies = replies[:len(cmds)]

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/pipeline"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -22,10 +23,15 @@ func wrapError(op, name string, err error) error {
 		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
 		return fmt.Errorf("%w: %s %q: %s", driver.ErrInvalid, op, name, reason)
 	}
+	if explained, permanent := explainTLS(err); permanent {
+		return &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: true}
+	}
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
-		unsent := errors.Is(err, redisconn.ErrClosed)
-		return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: unsent}
+		return &driver.UnavailableError{
+			Op: op, Name: name, Cause: err,
+			Refused: errors.Is(err, redisconn.ErrClosed), Unsent: errors.Is(err, pipeline.ErrNotSent),
+		}
 	}
 	text := string(server)
 	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {

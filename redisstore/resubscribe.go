@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A resubscription is the pauses between a client's attempts to subscribe. A server that is
+// subscribePauses are the pauses between a client's attempts to subscribe. A server that is
 // back after a short outage is detected within 50 ms. Leases that it lost are then reported
 // at once, and waiters retry. The pauses grow with the outage, because each attempt opens a
 // connection, and many clients may share the server. They have jitter, so that these do not
 // attempt at the same time.
-type resubscription struct {
+type subscribePauses struct {
 	tries int
 	since time.Time // of the outage
 }
@@ -27,14 +27,14 @@ const (
 )
 
 // ended records the end of an attempt. lasted is how long it was subscribed.
-func (r *resubscription) ended(now time.Time, lasted time.Duration) {
+func (r *subscribePauses) ended(now time.Time, lasted time.Duration) {
 	if lasted >= lasting || r.since.IsZero() {
 		r.tries, r.since = 0, now
 	}
 }
 
 // next returns the pause before the next attempt.
-func (r *resubscription) next(now time.Time) time.Duration {
+func (r *subscribePauses) next(now time.Time) time.Duration {
 	r.tries++
 	if r.tries <= soonTries {
 		return soonPause
@@ -45,7 +45,7 @@ func (r *resubscription) next(now time.Time) time.Duration {
 
 // wait waits until the next attempt is due, or returns false if ctx ends first. A client that
 // holds and awaits nothing waits longer, until it does.
-func (r *resubscription) wait(ctx context.Context, busy func() bool) bool {
+func (r *subscribePauses) wait(ctx context.Context, busy func() bool) bool {
 	begin := time.Now()
 	for pause := r.next(begin); ; pause = idleCheck {
 		select {

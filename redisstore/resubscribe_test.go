@@ -18,7 +18,7 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 		"idle": {false, 1, 2, 5, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var r resubscription
+			var r subscribePauses
 			attempts := func(within time.Duration) (n int) {
 				for end := time.Now().Add(within); time.Now().Before(end); n++ {
 					r.ended(time.Now(), 0)
@@ -44,7 +44,7 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 // A client that becomes busy during a long pause subscribes at once.
 func TestBusyClientSubscribesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r resubscription
+		var r subscribePauses
 		begin := time.Now()
 		r.ended(begin, 0)
 		r.wait(t.Context(), func() bool { return time.Since(begin) >= time.Second })

@@ -32,7 +32,7 @@ func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool,
 		defer end()
 	}
 	master := &masterWatch{store: s, channel: wire.ChannelPrefix + client, busy: busy}
-	var attempts resubscription
+	var attempts subscribePauses
 	for first := true; ; first = false {
 		var up time.Time
 		err := s.subscribe(ctx, master, func(message string) {

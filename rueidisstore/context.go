@@ -12,7 +12,7 @@ import (
 //
 // A context must not end between a successful dial and the first command of the handshake.
 // rueidis 1.0.79 then closes the connection in an orderly way, with a goroutine that reads
-// from it. If the server has sent an error, such as that it has maxclients, this goroutine
+// from it. If the server has sent an error, such as that it has too many clients, this goroutine
 // finds a message that nothing has requested, and panics. A dial that ends by the deadline
 // has time for the handshake's start until the context ends. Both times are measured by
 // running timers, one after the other, so they also differ in a process that was stopped.

@@ -45,8 +45,8 @@ func lock(out io.Writer, args []string) error {
 	return nil
 }
 
-// rueidis ends the process if a context ends at the wrong moment while the server has
-// maxclients: see timedContext.
+// rueidis ends the process if a context ends at the wrong moment while the server has too many
+// clients: see timedContext.
 func TestProcessSurvivesAServerWithMaxClients(t *testing.T) {
 	t.Parallel()
 	const period = 8 * time.Second

@@ -39,10 +39,10 @@
 // rueidis does not notice when an idle connection ends. When the store gets such a
 // connection, it closes the other ended ones, too.
 //
-// rueidis 1.0.79 panics if the context of a command ends while a new connection is being set
-// up, and the server has sent an error by then, as Redis does when it has maxclients. No
-// context of the store ends at that time. Contexts of your own commands may: see
-// docs/redis.md.
+// rueidis 1.0.79 may panic if the context of a command ends while a new connection is being
+// set up. It does so if the server has already sent an error, as Redis does when it has too
+// many clients. No context of the store ends at that time. Contexts of your own commands may:
+// see docs/redis.md.
 //
 // [WithReplicas] uses one more connection for each call, and two round trips instead of
 // one. rueidis returns the replies of a pipeline only when it has all of them. In one
@@ -161,6 +161,9 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 }
 
 func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if until.IsZero() && redisconn.Loads(cmds) {
+		until = time.Now().Add(redisconn.LoadTimeout)
+	}
 	ctx = c.bounded(ctx, until)
 	if len(cmds) == 1 {
 		one := command(client.B(), cmds[0])

@@ -14,7 +14,7 @@ import (
 // they were idle. rueidis does not detect these. A restarted proxy or server ends all
 // idle connections; a caller that retries has no time to fail once on each.
 //
-// Without an idle connection a probe opens a new one, which a server with maxclients, or a
+// Without an idle connection a probe opens a new one, which a server with too many clients, or a
 // proxy without servers, ends at once. So the number of probes is limited.
 func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
 	for ctx.Err() == nil && c.probes.allow(time.Now()) {

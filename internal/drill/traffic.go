@@ -163,7 +163,7 @@ func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest
 	granted := make(chan error, 1)
 	go func() {
 		l, err := client.Mutex("awaited").Lock(Within(t, 2*Generous))
-		for errors.Is(err, dibs.ErrUnavailable) && t.Context().Err() == nil { // it was told of the refusal
+		for errors.Is(err, dibs.ErrUnavailable) && t.Context().Err() == nil { // the server refused its request
 			l, err = client.Mutex("awaited").Lock(Within(t, 2*Generous))
 		}
 		if err == nil {

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bytes"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,6 +29,9 @@ type chunk struct {
 
 // A traffic counts what one direction of a proxy has seen.
 type traffic struct {
+	mu     sync.Mutex
+	freeAt time.Time // when all bytes so far will have passed, if the link is narrow
+
 	chunks atomic.Int64 // received
 	bytes  atomic.Int64 // forwarded
 }
@@ -56,15 +60,27 @@ func (f *flow) collect() {
 // passTime returns when n bytes that arrive now will have passed.
 func (f *flow) passTime(n int) time.Time {
 	now := time.Now()
-	rate := f.link.proxy.rate.Load()
+	own := passAfter(&f.freeAt, now, n, f.link.proxy.rate.Load())
+	f.count.mu.Lock()
+	defer f.count.mu.Unlock()
+	shared := passAfter(&f.count.freeAt, now, n, f.link.proxy.shared.Load())
+	if shared.After(own) {
+		return shared
+	}
+	return own
+}
+
+// passAfter returns when n bytes that arrive now will have passed a link, which is free at a
+// time, and updates that. A rate of 0 means no limit.
+func passAfter(freeAt *time.Time, now time.Time, n int, rate int64) time.Time {
 	if rate == 0 {
 		return now
 	}
-	if f.freeAt.Before(now) {
-		f.freeAt = now
+	if freeAt.Before(now) {
+		*freeAt = now
 	}
-	f.freeAt = f.freeAt.Add(time.Duration(n) * time.Second / time.Duration(rate))
-	return f.freeAt
+	*freeAt = freeAt.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	return *freeAt
 }
 
 // receive queues a chunk with the trap that it triggers, unless the chunk is lost. It

@@ -24,7 +24,8 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	delay    atomic.Int64
-	rate     atomic.Int64 // bytes per second, or 0
+	rate     atomic.Int64 // bytes per second of each connection, or 0
+	shared   atomic.Int64 // bytes per second of all connections together, or 0
 	accepted atomic.Int64
 	up, down traffic
 
@@ -115,6 +116,10 @@ func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 // Throttle limits each connection to this many bytes per second in each direction. 0
 // means no limit.
 func (p *Proxy) Throttle(bytes int) { p.rate.Store(int64(bytes)) }
+
+// Narrow limits all connections together to this many bytes per second in each direction, as
+// a slow link does. 0 means no limit.
+func (p *Proxy) Narrow(bytes int) { p.shared.Store(int64(bytes)) }
 
 // Reset ends all current connections with an RST on both sides. A held request stays
 // held: it left its client earlier.

@@ -6,6 +6,7 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each. It
 	// never sends a command twice, and retains none of its arguments. It must return
-	// within a few seconds, but need not return when ctx ends: the store bounds its
+	// within a few seconds (LoadTimeout with the text of a script), but need not return when ctx ends: the store bounds its
 	// callers itself. ctx has the values of the caller, for the library's hooks; of the
 	// first caller, if the commands of several are sent together.
 	//
@@ -42,6 +43,10 @@ type Conn interface {
 	// visit returns an error.
 	Masters(ctx context.Context, visit func(Node) error) error
 }
+
+// A Pool is a Conn that can report whether commands wait because all connections of its
+// library's pool are in use. The store calls IsFull to explain a timeout.
+type Pool interface{ IsFull() bool }
 
 // A Refresher is a Conn to a cluster that can reload the map of slots. The store calls
 // Refresh when slots may have moved.
@@ -78,6 +83,15 @@ func (c *Cmd) Key() string {
 		return ""
 	}
 	return c.Keys[0]
+}
+
+// LoadTimeout is the time limit of a Conn for commands of which one has the text of a script.
+// That is 20 kB, which take seconds over a narrow link.
+const LoadTimeout = 8 * time.Second
+
+// Loads reports whether one of the commands has the text of a script.
+func Loads(cmds []Cmd) bool {
+	return slices.ContainsFunc(cmds, func(c Cmd) bool { return c.Whole })
 }
 
 // Head returns the words before the keys: EVALSHA, the hash and the number of keys. It

@@ -45,7 +45,7 @@ func newPipeline(conn redisconn.Conn, c *serverclock.Clock) *Pipeline {
 // Why a request has no reply.
 var (
 	ErrNoReply = errors.New("no reply in time")
-	errNotSent = errors.New("timed out before sending: no connection was free")
+	ErrNotSent = errors.New("timed out before sending")
 	// The reply to a second try came before the first try became void.
 	errFirstTryPending = errors.New("outcome unknown: the first attempt had no reply and may still arrive: the server's clock was set back")
 )
@@ -138,13 +138,39 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 		err = context.Cause(r.ctx)
 	}
 	sent, failed := p.leave(r)
-	if !sent && !retried {
-		err = errNotSent
+	switch why := p.whyLate(r.until, time.Now()); {
+	case !sent && !retried:
+		err = fmt.Errorf("%w: %s", ErrNotSent, why)
+	case r.timedOut && p.isPoolFull():
+		err = fmt.Errorf("%w: %s", ErrNoReply, why)
 	}
 	if failed != nil {
 		err = fmt.Errorf("%w (on the previous request; this one: %w)", failed, err)
 	}
 	return redisconn.Reply{Err: err}, false
+}
+
+// whyLate returns why a request has not been sent until a time.
+func (p *Pipeline) whyLate(until, now time.Time) string {
+	const late = 50 * time.Millisecond
+	p.mu.Lock()
+	narrow := p.policy.congestion.limit > 0
+	p.mu.Unlock()
+	switch {
+	case p.isPoolFull():
+		return "no connection was free in the pool of the client: use a larger pool, or fewer connections for other work"
+	case now.Sub(until) >= late:
+		return fmt.Sprintf("this process was late by %v: it has too little CPU", now.Sub(until).Round(time.Millisecond))
+	case narrow:
+		return "the requests in progress take too long: the server or the network is slow"
+	}
+	return "the requests in progress have no reply"
+}
+
+// isPoolFull reports whether commands wait for a connection of the client's pool.
+func (p *Pipeline) isPoolFull() bool {
+	pool, ok := p.conn.(redisconn.Pool)
+	return ok && pool.IsFull()
 }
 
 // addWorker starts a worker for the queued requests, unless they have to wait for one that
@@ -156,7 +182,7 @@ func (p *Pipeline) addWorker() {
 		p.setTimer(p.policy.resumeAt)
 	case p.policy.addWorker(len(p.queue), p.inFlightRequests):
 		go p.work()
-	case !p.maySend():
+	case !p.policy.mayOverlap(len(p.queue), p.inFlightRequests):
 		p.setTimer(p.oldestAwaited().sentAt.Add(lateReply))
 	}
 }
@@ -303,6 +329,7 @@ func (p *Pipeline) detach(r *Request) {
 	b.abandoned = true
 	p.policy.removeWorker()
 	p.ceaseAwaiting(b)
+	p.policy.leaveLink(len(b.requests), time.Since(b.sentAt))
 	p.addWorker()
 }
 
@@ -334,18 +361,45 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 		p.policy.removeWorker()
 		return false
 	}
-	n := p.policy.quota(len(p.queue), p.inFlightRequests)
+	now := time.Now()
+	p.choose(b, p.policy.quota(len(p.queue), p.inFlightRequests), now)
+	n := len(b.requests)
+	if n == 0 { // none can be answered in time
+		p.policy.removeWorker()
+		return false
+	}
 	var until voidTexts
-	for _, r := range p.queue[:n] {
+	for _, r := range b.requests {
 		r.sent, r.batch = true, b
 		until.write(r, p.clock.Latest(r.until))
-		b.requests = append(b.requests, r)
 	}
-	p.queue = slices.Delete(p.queue, 0, n)
-	b.sentAt, b.callers, b.abandoned, b.awaited = time.Now(), n, false, true
+	b.sentAt, b.callers, b.abandoned, b.awaited = now, n, false, true
 	p.inFlightRequests += n
+	p.policy.congestion.sent += n
+	p.policy.congestion.sentAt = now
 	p.inFlight = append(p.inFlight, b)
 	return true
+}
+
+// choose moves up to n requests from the queue to a batch: the first ones that can be answered
+// in time. If there is none, and no request is on its way, or those may hang, it moves the last
+// one, which finds out whether the link is still narrow.
+func (p *Pipeline) choose(b *batch, n int, now time.Time) {
+	congestion := &p.policy.congestion
+	rest := p.queue[:0]
+	for _, r := range p.queue {
+		if len(b.requests) < n && congestion.inTime(now, r.until) {
+			b.requests = append(b.requests, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	if len(b.requests) == 0 && (congestion.sent == 0 || now.Sub(congestion.sentAt) > congestedAfter) {
+		b.requests = append(b.requests, rest[len(rest)-1])
+		rest = rest[:len(rest)-1]
+	}
+	clear(p.queue[len(rest):])
+	p.queue = rest
 }
 
 // deliver wakes the callers, and reports whether the worker is still counted. It wakes them
@@ -374,6 +428,7 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 	}
 	if !b.abandoned {
 		p.policy.taking++
+		p.policy.congestion.sent -= len(b.requests)
 	}
 	return waiting, !b.abandoned
 }
@@ -401,7 +456,7 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alo
 	}
 	sent := time.Now()
 	p.conn.Do(ctx, until, b.cmds, b.replies)
-	p.loadScripts(ctx, until, b)
+	loaded := p.loadScripts(ctx, until, b)
 	received := time.Now()
 	coalesced := 0
 	for i := range b.calls {
@@ -409,15 +464,18 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alo
 		alone = append(alone, b.calls[i].distribute(b.replies[i])...)
 		coalesced += len(b.calls[i].parts)
 	}
-	p.recordExchange(b, received.Sub(sent), len(alone), coalesced)
+	p.recordExchange(b, received.Sub(sent), len(alone), coalesced, loaded)
 	return alone
 }
 
 // recordExchange updates what decides about the next requests.
-func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced int) {
+func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced int, loaded bool) {
 	err := b.replies[0].Err
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !loaded && !b.abandoned && len(b.requests) > 0 {
+		p.policy.recordCongestion(len(b.requests), took, redisconn.IsTimeout(err))
+	}
 	p.policy.recordExchange(len(b.requests), took, err == nil)
 	p.policy.recordCoalesced(alone, coalesced)
 	if worked, known := connectionOf(err); known {

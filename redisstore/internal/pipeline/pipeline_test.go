@@ -410,7 +410,7 @@ func TestPipelineCallersLeave(t *testing.T) {
 	gone.wantErr(cause)
 	late.wantErr(ErrNoReply)
 	past := r.call(plain("past"), -time.Hour)
-	if err := past.reply().Err; !errors.Is(err, ErrNoReply) && !errors.Is(err, errNotSent) {
+	if err := past.reply().Err; !errors.Is(err, ErrNoReply) && !errors.Is(err, ErrNotSent) {
 		t.Errorf("error %v from a call that timed out", err)
 	}
 	stays := r.call(plain("stays"), time.Hour)
@@ -640,8 +640,8 @@ func TestPipelineDropsUnsentRequests(t *testing.T) {
 	engaged, hanging := r.occupyWorkers()
 	gone, late, stays := r.call(acquireOf("n", "gone"), time.Hour), r.call(plain("late"), 20*time.Millisecond), r.call(acquireOf("n", "stays"), time.Hour)
 	gone.leave(nil)
-	gone.wantErr(errNotSent)
-	late.wantErr(errNotSent)
+	gone.wantErr(ErrNotSent)
+	late.wantErr(ErrNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
 	wantCmds(t, e, "EVALSHA "+wire.Plain.Acquire.Hash+" 2 n n:q check stays ttl until entry")
@@ -668,7 +668,7 @@ func TestPipelineSkipsAbandonedRequests(t *testing.T) {
 		stays := r.call(plain("stays"), time.Hour)
 		for _, c := range gone {
 			c.leave(nil)
-			c.wantErr(errNotSent)
+			c.wantErr(ErrNotSent)
 		}
 		hanging[0].reply("done")
 		select {
@@ -679,7 +679,7 @@ func TestPipelineSkipsAbandonedRequests(t *testing.T) {
 		case <-time.After(time.Second):
 			t.Errorf("not sent behind %d abandoned requests, with a free worker", many)
 			stays.leave(nil)
-			stays.wantErr(errNotSent)
+			stays.wantErr(ErrNotSent)
 		}
 		for _, e := range hanging[1:] {
 			e.reply("done")

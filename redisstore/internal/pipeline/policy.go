@@ -14,7 +14,8 @@ type policy struct {
 	others         recentMean // how many requests were in progress when one came
 	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
-	skipCoalescing int           // requests left that are not coalesced
+	skipCoalescing int // requests left that are not coalesced
+	congestion     congestion
 	pause          time.Duration // after a failed exchange; it grows with each failure
 	resumeAt       time.Time     // no exchange begins before, or zero
 }
@@ -64,6 +65,10 @@ func (p *policy) addWorker(queued, inFlight int) bool {
 // batch waits until it is as large as the one in flight. So the client and the server both
 // work, each on half of the requests, and few exchanges save both of them time.
 func (p *policy) maySend(queued, inFlight int) bool {
+	return p.congestion.room() > 0 && p.mayOverlap(queued, inFlight)
+}
+
+func (p *policy) mayOverlap(queued, inFlight int) bool {
 	return inFlight <= fewRequests || queued >= min(inFlight, nearBatch) || !p.near()
 }
 
@@ -91,7 +96,7 @@ func (p *policy) quota(queued, inFlight int) int {
 	if p.near() {
 		least = max(least, min(nearBatch, (queued+inFlight+1)/2))
 	}
-	return min(queued, max(part, least), maxBatch)
+	return min(queued, max(part, least), maxBatch, p.congestion.room())
 }
 
 // recordConnection records whether the connection of an exchange worked.
@@ -117,6 +122,21 @@ func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool
 	} else {
 		p.roundTrip = recentLeast{} // another server may answer next
 	}
+}
+
+// recordCongestion records how long an exchange took on its link.
+func (p *policy) recordCongestion(requests int, took time.Duration, timedOut bool) {
+	least := p.roundTrip.value()
+	if least == 0 || took < least {
+		least = took
+	}
+	p.congestion.record(requests, took, least, timedOut)
+}
+
+// leaveLink records that nobody waits any longer for some requests.
+func (p *policy) leaveLink(requests int, after time.Duration) {
+	p.congestion.record(requests, after, min(p.roundTrip.value(), after), false)
+	p.congestion.sent -= requests
 }
 
 // mayCoalesce reports whether the next requests, a batch, are coalesced.
@@ -156,6 +176,17 @@ func (r *recentLeast) add(d time.Duration) {
 		r.current.value = d
 	}
 	r.current.n++
+}
+
+// value returns the least duration, or zero if there is none.
+func (r *recentLeast) value() time.Duration {
+	switch {
+	case r.current.n == 0:
+		return r.previous.value
+	case r.previous.n == 0:
+		return r.current.value
+	}
+	return min(r.current.value, r.previous.value)
 }
 
 // below reports whether one of the durations is less than limit.

@@ -16,22 +16,34 @@ import (
 // loadScripts repeats the calls whose script the server did not know. The last step is
 // for two cases: loads that failed, and calls that overtook the one with the text. Calls
 // can overtake it if a Conn sends each batch over a connection of its own.
-func (p *Pipeline) loadScripts(ctx context.Context, until time.Time, b *batch) {
+//
+// It reports whether there were such calls.
+func (p *Pipeline) loadScripts(ctx context.Context, until time.Time, b *batch) bool {
 	own, others := p.divideUnknown(!until.IsZero(), b)
 	if len(own)+len(others) == 0 {
-		return
+		return false
 	}
 	byHash := p.resend(ctx, until, b, own, true)
 	if len(own) > 0 {
 		p.loads.end(b)
 	}
 	var retries []int
-	for i, loaded := range others {
-		<-loaded
+	for i, load := range others {
+		load.wait()
 		retries = append(retries, i)
+	}
+	if p.isAbandoned(b) {
+		return true // nobody waits for the retries
 	}
 	byHash = append(byHash, p.resend(ctx, until, b, retries, false)...)
 	p.resend(ctx, until, b, b.unknownScripts(byHash), true)
+	return true
+}
+
+func (p *Pipeline) isAbandoned(b *batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return b.abandoned
 }
 
 // scriptLoads are the scripts that are being sent to the server as text.
@@ -42,8 +54,9 @@ type scriptLoads struct {
 
 // A scriptLoad is a script that is being sent to the server.
 type scriptLoad struct {
-	by   *batch
-	done chan struct{} // closed when the reply has arrived
+	by    *batch
+	since time.Time
+	done  chan struct{} // closed when the reply has arrived
 }
 
 // begin returns the load of a script, which is that of b if nobody else is sending it.
@@ -52,13 +65,27 @@ func (s *scriptLoads) begin(script *redisconn.Script, b *batch) *scriptLoad {
 	defer s.mu.Unlock()
 	load := s.byScript[script]
 	if load == nil {
-		load = &scriptLoad{by: b, done: make(chan struct{})}
+		load = &scriptLoad{by: b, since: time.Now(), done: make(chan struct{})}
 		if s.byScript == nil {
 			s.byScript = make(map[*redisconn.Script]*scriptLoad)
 		}
 		s.byScript[script] = load
 	}
 	return load
+}
+
+// loadPatience is how long others wait for a load. Over a narrow link it takes seconds; but its
+// connection may also have ended without a sign.
+const loadPatience = redisconn.LoadTimeout
+
+// wait waits until the load has ended, or for too long.
+func (l *scriptLoad) wait() {
+	patience := time.NewTimer(time.Until(l.since.Add(loadPatience)))
+	defer patience.Stop()
+	select {
+	case <-l.done:
+	case <-patience.C:
+	}
 }
 
 // end ends the loads of a batch.
@@ -76,18 +103,18 @@ func (s *scriptLoads) end(b *batch) {
 // divideUnknown divides the calls of unknown scripts. This worker sends those in own, as
 // text or after one that it sends as text. Another worker is sending the scripts of those
 // in others. A caller that sends its own request does not wait for a worker.
-func (p *Pipeline) divideUnknown(isDirect bool, b *batch) (own []int, others map[int]<-chan struct{}) {
+func (p *Pipeline) divideUnknown(isDirect bool, b *batch) (own []int, others map[int]*scriptLoad) {
 	unknown := b.unknownScripts(nil)
 	if len(unknown) == 0 {
 		return nil, nil
 	}
-	others = make(map[int]<-chan struct{})
+	others = make(map[int]*scriptLoad)
 	for _, i := range unknown {
 		load := p.loads.begin(b.cmds[i].Script, b)
 		if load.by == b || isDirect {
 			own = append(own, i)
 		} else {
-			others[i] = load.done
+			others[i] = load
 		}
 	}
 	return own, others

@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"testing"
+	"time"
+)
+
+// Over a narrow link few requests are on their way: those that are answered in time. Over a
+// long one, and over a fast one, there is no limit.
+func TestCongestionLimitsRequestsOnTheirWay(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		distance    time.Duration
+		each        time.Duration // the time of one request on the link
+		least, most int           // requests on their way
+	}{
+		{"fast", time.Millisecond, 0, maxBatch, maxBatch},
+		{"long", 800 * time.Millisecond, 0, maxBatch, maxBatch},
+		{"20 kB/s", 10 * time.Millisecond, 20 * time.Millisecond, 3, 24},
+		{"3 kB/s", 10 * time.Millisecond, 150 * time.Millisecond, 1, 4},
+	} {
+		var p policy
+		p.recordExchange(1, c.distance+c.each, true)
+		n := 0
+		for range 100 {
+			n = p.congestion.room()
+			p.congestion.sent = n
+			took := c.distance + time.Duration(n)*c.each
+			p.recordExchange(n, took, true)
+			p.recordCongestion(n, took, false)
+			p.congestion.sent = 0
+		}
+		if n < c.least || n > c.most {
+			t.Errorf("%s: %d requests on their way, want %d to %d", c.name, n, c.least, c.most)
+		}
+	}
+}
+
+// A request that could not be answered in time is not sent, unless no other is on its way.
+func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
+	now := time.Now()
+	request := func(left time.Duration) *Request { return &Request{until: now.Add(left)} }
+	hopeless, possible, last := request(100*time.Millisecond), request(time.Second), request(200*time.Millisecond)
+	p := &Pipeline{}
+	p.policy.congestion = congestion{limit: 4, took: 500 * time.Millisecond}
+	var b batch
+	p.queue = []*Request{hopeless, possible, last}
+	p.choose(&b, 4, now)
+	if len(b.requests) != 1 || b.requests[0] != possible {
+		t.Errorf("%d requests chosen, want the one that can be in time", len(b.requests))
+	}
+	p.queue, b.requests = []*Request{hopeless, last}, nil
+	p.policy.congestion.sent, p.policy.congestion.sentAt = 1, now
+	if p.choose(&b, 4, now); len(b.requests) != 0 {
+		t.Errorf("%d requests chosen, which cannot be in time", len(b.requests))
+	}
+	p.policy.congestion.sent = 0
+	if p.choose(&b, 4, now); len(b.requests) != 1 || b.requests[0] != last {
+		t.Errorf("%d requests chosen, want the last one to find out", len(b.requests))
+	}
+}
