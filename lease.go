@@ -455,7 +455,7 @@ func (h *lease) recordExtension(sent, ttl, next time.Duration) error {
 	}
 	defer h.c.work.done()
 	now := h.c.clock.now()
-	h.shareToken()
+	h.listAttachedToken()
 	return h.update(func(s *leaseState) {
 		if !s.ended {
 			s.confirm(now, sent, ttl, next)

@@ -14,9 +14,9 @@ type ownTokens struct {
 	used map[ownedName]int // more than one with an attached lease
 }
 
-// claim lists a token with all names of a request. It returns ErrReentrant if it is listed with
+// reserve lists a token with all names of a request. It returns ErrReentrant if it is listed with
 // one of them.
-func (o *ownTokens) claim(names []string, token string) error {
+func (o *ownTokens) reserve(names []string, token string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, name := range names {
@@ -28,8 +28,8 @@ func (o *ownTokens) claim(names []string, token string) error {
 	return nil
 }
 
-// share lists a token of an attached lease, which is that of another lease.
-func (o *ownTokens) share(names []string, token string) {
+// addAttached lists a token of an attached lease, which is that of another lease.
+func (o *ownTokens) addAttached(names []string, token string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.add(names, token, 1)
@@ -69,7 +69,7 @@ func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption)
 // acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
 // no other call gets the token on one of the names.
 func (c *Client) acquireOwn(names []string, set settings, acquire func(set settings) (*Lease, error)) (lease *Lease, err error) {
-	if err := c.ownTokens.claim(names, set.token); err != nil {
+	if err := c.ownTokens.reserve(names, set.token); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -82,19 +82,19 @@ func (c *Client) acquireOwn(names []string, set settings, acquire func(set setti
 		lease.h.hasToken = true
 	}()
 	own := set
-	own.given = [levels]optionSet{} // so that no part of the call claims the token again
+	own.given = [levels]optionSet{} // so that no part of the call reserves the token again
 	return acquire(own)
 }
 
-// shareToken lists the token of an attached lease that was confirmed.
-func (h *lease) shareToken() {
+// listAttachedToken lists the token of an attached lease that was confirmed.
+func (h *lease) listAttachedToken() {
 	h.mu.Lock()
 	isNew := h.ownToken && !h.hasToken && !h.ended
 	h.hasToken = h.hasToken || isNew
 	request := h.acquireRequest("", h.c.clock.now())
 	h.mu.Unlock()
 	if isNew {
-		h.c.ownTokens.share(request.Names(), h.token)
+		h.c.ownTokens.addAttached(request.Names(), h.token)
 	}
 }
 

@@ -122,9 +122,9 @@ func TestRedissonOnCluster(t *testing.T) {
 		var sum atomic.Int64
 		err := rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 			plain, err := node.PubSubNumSub(ctx, channel).Result()
-			sharded, shardedErr := node.PubSubShardNumSub(ctx, channel).Result()
-			sum.Add(plain[channel] + sharded[channel])
-			return errors.Join(err, shardedErr)
+			bySlot, slotErr := node.PubSubShardNumSub(ctx, channel).Result()
+			sum.Add(plain[channel] + bySlot[channel])
+			return errors.Join(err, slotErr)
 		})
 		return sum.Load(), err
 	}

@@ -159,8 +159,8 @@ func TestPersistedSharedLock(t *testing.T) {
 	}
 }
 
-// A reply contains the beginning of a long foreign value only.
-func TestLongForeignValue(t *testing.T) {
+// A reply contains the beginning of a long value of another program only.
+func TestLongValueIsCut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := watchingClient(t, open(t, server, redisstore.Prefix("")))

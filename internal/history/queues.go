@@ -94,7 +94,7 @@ type queues struct {
 type queueWaiter struct {
 	request     driver.AcquireRequest
 	first, last int           // its place in the order of the queue is between the two
-	beat        time.Duration // the time of its last request
+	asked       time.Duration // the time of its last request
 	silentUntil time.Duration
 	stale       bool // the clock was set since its last request: it may look dead
 	overtaken   bool // while it looked dead: its next request may find its place lost
@@ -107,7 +107,7 @@ func (w *queueWaiter) String() string {
 func (w *queueWaiter) wants(name string) bool { return slices.Contains(w.request.Names(), name) }
 
 // looksAlive reports whether the store must treat the waiter as alive.
-func (w *queueWaiter) looksAlive(now time.Duration) bool { return !w.stale && now-w.beat < almostDead }
+func (w *queueWaiter) looksAlive(now time.Duration) bool { return !w.stale && now-w.asked < almostDead }
 
 // queueClient is the client of all waiters.
 const queueClient = "host:1:historyAAAAAAAAA"
@@ -232,7 +232,7 @@ func (q *queues) send(w *queueWaiter) {
 		q.granted(w)
 	}
 	q.observe() // the waiter may have looked dead to its own request, which served another one
-	w.beat, w.stale = q.now, false
+	w.asked, w.stale = q.now, false
 	if w.overtaken {
 		q.count++
 		w.last, w.overtaken = q.count, false
@@ -376,7 +376,7 @@ func (q *queues) pass(d time.Duration) {
 }
 
 // due returns when a waiter sends its next request.
-func (w *queueWaiter) due() time.Duration { return max(w.beat+heartbeat, w.silentUntil) }
+func (w *queueWaiter) due() time.Duration { return max(w.asked+heartbeat, w.silentUntil) }
 
 func (q *queues) passSilently(d time.Duration) {
 	if d > 0 {
