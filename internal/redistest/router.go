@@ -19,8 +19,7 @@ import (
 type Routing int
 
 const (
-	// ByKey routes by the whole first key, as twemproxy and Envoy do unless they are told
-	// to use hash tags.
+	// ByKey routes by the whole first key, as twemproxy and Envoy do without a setting.
 	ByKey Routing = iota
 	// ByTag routes by the hash tag of the first key, as Codis does. Further keys do not
 	// matter.
@@ -167,8 +166,8 @@ func (r *Router) forward(behind []*wire, cmd []string) (any, error) {
 	return readReply(behind[at].r)
 }
 
-// keyless are the commands that no key routes.
-var keyless = []string{"ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "HELLO", "INFO", "KEYS", "PING", "PUBLISH", "PUBSUB", "SCAN", "SCRIPT", "SELECT", "TIME", "WAIT"}
+// withoutKey are the commands that no key routes.
+var withoutKey = []string{"ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "HELLO", "INFO", "KEYS", "PING", "PUBLISH", "PUBSUB", "SCAN", "SCRIPT", "SELECT", "TIME", "WAIT"}
 
 // choose returns the server of a command, or why the command is refused.
 func (r *Router) choose(cmd []string) (at int, refusal string) {
@@ -180,9 +179,9 @@ func (r *Router) choose(cmd []string) (at int, refusal string) {
 	switch {
 	case strings.HasSuffix(name, "SUBSCRIBE"):
 		return 0, fmt.Sprintf("ERR unknown command '%s'", cmd[0])
-	case slices.Contains(keyless, name) && r.routing == BySlot:
+	case slices.Contains(withoutKey, name) && r.routing == BySlot:
 		return 0, ""
-	case slices.Contains(keyless, name):
+	case slices.Contains(withoutKey, name):
 		return 0, fmt.Sprintf("ERR command '%s' is not allowed", cmd[0])
 	case strings.HasPrefix(name, "EVAL"):
 		keys = scriptKeys(cmd)

@@ -84,7 +84,10 @@ func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *process, a
 
 func twemproxyConfig(addr, hashTag string, servers []*Server) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "locks:\n  listen: %s\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  timeout: 1000\n", addr)
+	fmt.Fprintf(&b, "locks:\n  listen: %s\n", addr)
+	b.WriteString("  hash: fnv1a_64\n")
+	b.WriteString("  redis: true\n")
+	b.WriteString("  timeout: 1000\n")
 	if hashTag != "" {
 		fmt.Fprintf(&b, "  hash_tag: %q\n", hashTag)
 	}
