@@ -23,7 +23,8 @@ func Deaths() int {
 }
 
 // SentinelFailover kills the master under load several times. With WithReplicas, no two
-// leases conflict; without it, conflicts are counted. Fences never decrease.
+// leases conflict; without it, conflicts are counted. Fences never decrease. Before Redis 7,
+// sentinels look at the replicas once in 10 s, and may promote one that lacks the last writes.
 func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore.Option) {
 	s := redistest.StartSentinels(t, 2, 3)
 	load := history.Workload{
@@ -72,7 +73,7 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 		rounds, peace, len(v.entries), len(v.conflicts), v.lost, len(v.fences), len(v.errors), longest)
 	v.wantFences(t)
 	v.wantNoErrors(t)
-	if len(options) > 0 {
+	if len(options) > 0 && !s.Servers[0].Before7() {
 		v.wantNoConflicts(t)
 	}
 }

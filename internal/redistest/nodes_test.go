@@ -219,7 +219,7 @@ func TestBusPortTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.before7() {
+	if first.Before7() {
 		t.Skip("the bus port cannot be chosen")
 	}
 	node := &Server{bin: first.bin, major: first.major, dir: t.TempDir(), port: port, bus: first.port, cluster: true}

@@ -72,7 +72,7 @@ func newSentinel(t testing.TB, master *Server, quorum int) *Server {
 	}
 	s := &Server{dir: dir, sentinel: file}
 	s.afterStart = func(ctx context.Context, c *Conn) error {
-		if s.before7() {
+		if s.Before7() {
 			return nil
 		}
 		return shortenPeriods(ctx, c)

@@ -112,7 +112,7 @@ func (s *Server) choosePorts() error {
 			return err
 		}
 	}
-	if !s.cluster || !s.before7() {
+	if !s.cluster || !s.Before7() {
 		return nil
 	}
 	for s.port > 65535-fixedBus { // another process may use the bus port: see errPortTaken
@@ -231,7 +231,7 @@ func (s *Server) arguments() []string {
 	args = append(args, "--save", "", "--appendonly", "no")
 	if s.cluster {
 		args = append(args, "--cluster-enabled", "yes")
-		if !s.before7() {
+		if !s.Before7() {
 			args = append(args, "--cluster-port", strconv.Itoa(s.bus))
 		}
 	}
@@ -242,7 +242,7 @@ func (s *Server) arguments() []string {
 		args = append(args, "--replicaof", "127.0.0.1", strconv.Itoa(s.master.port))
 	}
 	args = append(args, s.args...)
-	if s.before7() {
+	if s.Before7() {
 		args = without7(args)
 	}
 	return args

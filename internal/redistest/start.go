@@ -56,7 +56,7 @@ func Long() bool { return os.Getenv("DIBS_LONG") == "1" }
 // SkipBefore7 skips a test of what servers have since Redis 7, such as sharded channels.
 func SkipBefore7(t testing.TB, s *Server) {
 	t.Helper()
-	if s.before7() {
+	if s.Before7() {
 		t.Skipf("%s is older than Redis 7", s.bin)
 	}
 }

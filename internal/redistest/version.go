@@ -34,6 +34,5 @@ func majorVersion(bin string) (int, error) {
 	return major, nil
 }
 
-// before7 reports whether the server has not the options and commands of Redis 7 with which
-// this package configures servers. Valkey has them.
-func (s *Server) before7() bool { return s.major < 7 }
+// Before7 reports whether the server is older than Redis 7. Valkey is not.
+func (s *Server) Before7() bool { return s.major < 7 }
