@@ -22,8 +22,7 @@ func twoNodes(t *testing.T) (a, b *redistest.Server, idA string) {
 	a, b = redistest.StartClusterNode(t), redistest.StartClusterNode(t)
 	b.MustCmd(t, "CLUSTER", "FLUSHSLOTS")
 	host, port, _ := net.SplitHostPort(a.Addr())
-	bus, _ := a.MustCmd(t, "CONFIG", "GET", "cluster-port").([]any)
-	b.MustCmd(t, "CLUSTER", "MEET", host, port, fmt.Sprint(bus[1]))
+	b.MustCmd(t, "CLUSTER", "MEET", host, port, fmt.Sprint(a.BusPort()))
 	for _, s := range []*redistest.Server{a, b} {
 		drill.Eventually(t, "the nodes know each other", func() bool {
 			nodes := fmt.Sprint(s.MustCmd(t, "CLUSTER", "NODES"))
