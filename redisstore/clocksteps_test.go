@@ -103,13 +103,14 @@ func (q *queueTest) client() *dibs.Client {
 	return locks
 }
 
-// wait lets another client wait, and returns when its entry is in the queue.
+// wait lets another client wait, and returns when its entry is in the queue, or it was served.
 func (q *queueTest) wait(i int, options ...dibs.Option) {
 	q.t.Helper()
 	queued := make(chan struct{})
 	hooks := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }})
-	locks := q.client()
+	locks, done := q.client(), make(chan struct{})
 	q.waiting.Go(func() {
+		defer close(done)
 		err := locks.Mutex("n").Do(q.t.Context(), func(context.Context) error {
 			q.mu.Lock()
 			defer q.mu.Unlock()
@@ -123,6 +124,7 @@ func (q *queueTest) wait(i int, options ...dibs.Option) {
 	})
 	select {
 	case <-queued:
+	case <-done:
 	case <-time.After(generous):
 		q.t.Fatalf("waiter %d is not queued", i)
 	}

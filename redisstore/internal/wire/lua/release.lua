@@ -55,14 +55,18 @@ if not now then -- the fast path above saves this call
   now = time[1] * 1000000 + time[2]
 end
 
--- Fast path of a hand-off: the first waiter wants the lock exclusively, has joined
--- recently and can be reached. It does what serve_queue would, without making functions.
--- The metadata has no fields of an entry that is so fresh: see may_have_meta.
+-- Fast path of a hand-off: the first waiter wants the lock exclusively, is alive and can
+-- be reached. It does what serve_queue would, without making functions. The metadata has
+-- no fields of an entry that has joined recently: see may_have_meta.
 local ttl, weight, limit, client, next_token
 if popped_head and not KEYS[6] and now % 32 ~= 0 then
   ttl, weight, limit, client, next_token = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
 end
-if ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client .. ':' and math.abs(now - tonumber(popped_head[2])) < 1250000 then
+local usual = ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client .. ':' and tonumber(popped_head[2]) < 4503599627370496
+local is_fresh = usual and math.abs(now - popped_head[2]) < 1250000
+local was_heard = usual and not is_fresh and math.abs(now - (redis.call('HGET', meta, popped_head[1]) or popped_head[2])) < 5000000
+was_heard = was_heard and not string.find(redis.call('HGET', meta, '~heard') or '', 'lost', 1, true)
+if is_fresh or was_heard then
   local reachable = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if reachable == true or reachable.err or reachable[2] ~= 0 then
     local fence = math.max(tonumber(ARGV[2]) + 1, now)
@@ -76,6 +80,7 @@ if ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client 
       local own = ARGV[2] ~= '0' and previous and math.min(fence - math.max(tonumber(ARGV[2]), tonumber(previous)), 1000) or 1
       local message = string.format('%.0f/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
+      if was_heard then redis.call('HDEL', meta, popped_head[1], '?' .. popped_head[1]) end
       redis.call('SET', lock, next_token, 'PX', ttl)
       return 1
     end
