@@ -183,13 +183,13 @@ type AcquireRequest struct {
 	Until   time.Time     // the request has no effect after this instant, by this process's clock
 
 	// Ticket is the ticket of the last reply to this request, or zero. It is the place of a
-	// waiter in the wait queue: a store that has no queue entry of the token any more adds one
+	// waiter in the wait queue. If a store has no queue entry of the token any more, it adds one
 	// with this ticket, so that a waiter keeps its place after a stall.
 	Ticket uint64
 
-	// Confirmed is when the last request that was answered with Ticket was sent. If the queue
-	// entry of a request is gone although it was confirmed within the HandoffTTL, nobody has
-	// removed it: the store has lost the queue, and the other waiters come back, too.
+	// Confirmed is when the last request that was answered with Ticket was sent. It shows
+	// whether the store has lost the queue: a queue entry that was confirmed within the
+	// HandoffTTL was not removed. The other waiters come back then, too.
 	Confirmed time.Time
 
 	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store

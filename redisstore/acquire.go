@@ -97,5 +97,6 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote
 }
 
 // isRecent reports whether the last reply to a request is so young that no script has removed
-// its queue entry since: neither as that of a dead waiter, nor by a grant that has expired.
+// its queue entry since. It was neither that of a dead waiter, nor served by a grant that has
+// expired.
 func isRecent(c driver.AcquireRequest) bool { return time.Since(c.Confirmed) < c.HandoffTTL() }

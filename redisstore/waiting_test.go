@@ -159,8 +159,8 @@ func TestPersistedSharedLock(t *testing.T) {
 	}
 }
 
-// A reply contains the beginning of a long value of another program only.
-func TestLongValueIsCut(t *testing.T) {
+// A reply contains only the beginning of a long value that is not a token of dibs.
+func TestLongValueIsNotReturned(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := watchingClient(t, open(t, server, redisstore.Prefix("")))
