@@ -16,7 +16,7 @@
 //   - a file whose locks show which processes are alive (.alive).
 //
 // Move, copy or delete all of them together, and only while no process uses them. If one of them is
-// removed or replaced while a lease is held, the lease is lost within a second, and other processes
+// removed or replaced while a lease is held, the lease is lost within a second. Other processes
 // cannot open the file until those that use it have ended. Only if all files are removed does a
 // new process find no lease, in that second. docs/cli.md has a table of such cases.
 //

@@ -39,9 +39,8 @@ func (l *Lock) CheckOwners(stateOf func(owner string) OwnerState, now time.Durat
 // an entry gets the lock once, and blocks the others for one hand-off TTL, but the next ones of
 // the same process do not.
 //
-// For the same reason an entry that needs more than its turn is always judged by time: one of a
-// multi-lock, and each while the name has shared holders, which may block others for as long as
-// it does not fit.
+// For the same reason an entry that may block others for longer is always judged by time. These are
+// the entries of multi-locks, and all while the name has shared holders.
 func (l *Lock) distrust(owner string, now time.Duration) {
 	if owner == "" {
 		return
