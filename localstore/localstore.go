@@ -53,8 +53,8 @@ type Store struct {
 var _ driver.Store = (*Store)(nil)
 
 // Open opens the file. It creates the file (mode 0600) and its directories (0700) if they
-// do not exist. It waits a few seconds at most for other processes that open the file at
-// the same time. An error names the file and says what to do.
+// do not exist. It waits for other processes that open the file at the same time, for half a
+// minute at most. An error names the file and says what to do.
 func Open(path string, options ...Option) (*Store, error) {
 	clock, err := bootClock()
 	if err != nil {

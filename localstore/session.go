@@ -20,6 +20,9 @@ import (
 //
 // A shared flock on the directory and on the liveness file makes systemd-tmpfiles leave them alone.
 
+// openingTimeout is how long a process waits for others that open the file, one after another.
+const openingTimeout = 30 * time.Second
+
 // databaseFiles are the files that SQLite finds by name, as endings of the path.
 var databaseFiles = []string{"", "-wal", "-shm"}
 
@@ -74,7 +77,7 @@ func isMoved(err error) bool {
 // openLocked opens the database while nobody else opens or closes it.
 func (f *file) openLocked() error {
 	f.session = openSession(f.path)
-	if !f.session.lock(time.Now().Add(openTimeout)) {
+	if !f.session.lock(time.Now().Add(openingTimeout)) {
 		return f.newError(stayedBusy, errors.New("another process is opening it"))
 	}
 	defer f.session.unlock()
