@@ -18,7 +18,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	path := newFile(t)
 	s := openAt(t, path)
 	sqldrill.KeepsPlaces(t, "n", func() driver.Store { return openAt(t, path) }, func() {
-		must(t, s.file.exec(beginWrite))
+		must(t, s.file.retryBusy(t.Context(), time.Now().Add(time.Minute), func() error { return s.file.exec(beginWrite) }))
 		time.Sleep(driver.WaiterTTL * 7 / 5) // the stall
 		must(t, s.file.exec("rollback"))
 	})
