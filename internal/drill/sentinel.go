@@ -24,7 +24,8 @@ func Deaths() int {
 
 // SentinelFailover kills the master under load several times. With WithReplicas, no two
 // leases conflict; without it, conflicts are counted. Fences never decrease. Before Redis 7,
-// sentinels look at the replicas once in 10 s, and may promote one that lacks the last writes.
+// sentinels look at the replicas once in 10 s. They may promote one that lacks the last writes,
+// and the other one follows late, so a lock may have no replica.
 func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore.Option) {
 	s := redistest.StartSentinels(t, 2, 3)
 	load := history.Workload{
@@ -72,8 +73,11 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	t.Logf("FIGURE %d failovers, %v with a master: %d locks, %d conflicts, %d leases lost, %d fences decreased, %d errors, next lock at most %v after a promotion",
 		rounds, peace, len(v.entries), len(v.conflicts), v.lost, len(v.fences), len(v.errors), longest)
 	v.wantFences(t)
+	if len(options) > 0 && s.Servers[0].Before7() {
+		return
+	}
 	v.wantNoErrors(t)
-	if len(options) > 0 && !s.Servers[0].Before7() {
+	if len(options) > 0 {
 		v.wantNoConflicts(t)
 	}
 }
