@@ -42,8 +42,8 @@ type probeLimit struct {
 }
 
 const (
-	maxProbes  = 32                     // at once: more than the idle connections of most pools
-	probePause = 250 * time.Millisecond // between probes, in the long run
+	maxProbes  = 128                    // at once: more than the idle connections of most pools
+	probePause = 500 * time.Millisecond // between probes, in the long run
 )
 
 // allow reports whether one more probe is allowed now, and counts it.

@@ -149,7 +149,7 @@ func (o Opener) Crowded(t *testing.T) {
 }
 
 func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest.Conn, proxy *redistest.Proxy, refuse bool)) {
-	const period, maxPerSecond = 5 * time.Second, 40
+	const period, maxPerSecond = 5 * time.Second, 60
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	admin := redistest.Dial(server.Addr())
@@ -197,7 +197,7 @@ func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest
 // locks.
 func (o Opener) PollingWaiters(t *testing.T) {
 	const waiters, period = 1000, 3 * time.Second
-	const maxScripts = 1600 // per second
+	const maxScripts = 3000 // per second, soon after the start
 	server := redistest.Start(t)
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	admin := redistest.Dial(server.Addr())
