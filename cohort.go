@@ -131,8 +131,8 @@ func (all *cohorts) get(c *Client, key cohortKey) *cohort {
 	return co
 }
 
-// isTokenChosen reports whether one of the cohorts has a store lease with a token.
-func (all *cohorts) isTokenChosen(token string) bool {
+// includesToken reports whether one of the cohorts has a store lease with a token.
+func (all *cohorts) includesToken(token string) bool {
 	all.mu.Lock()
 	every := slices.Collect(maps.Values(all.byKey))
 	all.mu.Unlock()

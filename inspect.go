@@ -31,7 +31,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
-	if c.cohorts.isTokenChosen(token) {
+	if c.cohorts.includesToken(token) {
 		return nil, cohortError("attach to", name)
 	}
 	if c.work.isClosed() {

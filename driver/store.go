@@ -184,7 +184,8 @@ type AcquireRequest struct {
 
 	// Ticket is the ticket of the last reply to this request, or zero. It is the place of a
 	// waiter in the wait queue. If a store has no queue entry of the token any more, it adds one
-	// with this ticket, so that a waiter keeps its place after a stall.
+	// at this place, with this ticket or a slightly larger one. So a waiter keeps its place
+	// after a stall.
 	Ticket uint64
 
 	// Confirmed is when the last request that was answered with Ticket was sent. It shows
