@@ -323,11 +323,11 @@ func (l lockSpec) acquire(ctx context.Context, locks *dibs.Client, more ...dibs.
 	}
 	switch {
 	case l.shared:
-		return locks.RWMutex(l.name, options...).RLock(ctx)
+		return locks.RWMutex(l.name).RLock(ctx, options...)
 	case l.slots > 0:
-		return locks.Semaphore(l.name, l.slots, options...).Acquire(ctx, l.permits)
+		return locks.Semaphore(l.name, l.slots).Acquire(ctx, l.permits, options...)
 	}
-	return locks.Mutex(l.name, options...).Lock(ctx)
+	return locks.Mutex(l.name).Lock(ctx, options...)
 }
 
 func (w *scriptState) held(args []string) {
