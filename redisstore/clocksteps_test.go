@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -181,6 +182,42 @@ func TestClockStepsKeepOrder(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A multi-lock whose process is dead heads the queue when the clock is set back: its entry and
+// the time of its last request are far in the future from then on. It delays the others by 5 s
+// at most, and changes no order.
+func TestClockStepBackOverADeadMultiLock(t *testing.T) {
+	t.Parallel()
+	for kind, options := range serverKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			q := &queueTest{t: t, clock: &serverClock{server: startKind(t, kind)}, options: options}
+			holder, err := q.client().Mutex("n").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead := driver.AcquireRequest{
+				Name: "n", With: []string{"{lock:n}"}, Token: "dead", Client: "dead", TTL: time.Minute,
+				Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
+			}
+			if reply, err := q.clock.open(t, options...).Acquire(t.Context(), dead); err != nil || reply.Position != 1 {
+				t.Fatalf("position %d, error %v", reply.Position, err)
+			}
+			for i := range 3 {
+				q.wait(i)
+			}
+			q.clock.step(t, -time.Hour)
+			if err := holder.Unlock(); err != nil {
+				t.Error(err)
+			}
+			q.mu.Lock()
+			q.last = time.Now()
+			q.mu.Unlock()
+			q.wait(3)
+			q.wantOrder(5 * time.Second)
+		})
 	}
 }
 
