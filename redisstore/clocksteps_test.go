@@ -209,12 +209,10 @@ func TestClockStepBackOverADeadMultiLock(t *testing.T) {
 				q.wait(i)
 			}
 			q.clock.step(t, -time.Hour)
+			q.last = time.Now()
 			if err := holder.Unlock(); err != nil {
 				t.Error(err)
 			}
-			q.mu.Lock()
-			q.last = time.Now()
-			q.mu.Unlock()
 			q.wait(3)
 			q.wantOrder(5 * time.Second)
 		})
