@@ -64,8 +64,9 @@ func TestMuteSubscription(t *testing.T) {
 	mute := dibs.New(goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr()})), dibs.TTL(ttl),
 		dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { once() }}))
 	t.Cleanup(func() { mute.Close() })
-	b.unlock(b.lock(mute, "warm"))
+	warm := b.lock(mute, "warm") // a client that holds nothing does not look at its subscription
 	b.await("the client notices that its subscription is mute", degraded)
+	b.unlock(warm)
 
 	control, _ := rate(append(clients, b.newClient(b.server.Addr()))...)
 	with, turns := rate(append(clients, mute)...)

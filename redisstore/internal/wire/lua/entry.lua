@@ -45,9 +45,9 @@ local function new_ticket()
   return integer(last_ticket)
 end
 
--- heartbeat records the heartbeat of an entry.
-local function heartbeat(entry)
-  hear()
+-- heartbeat records the heartbeat of an entry with a ticket.
+local function heartbeat(entry, ticket)
+  hear(ticket)
   redis.call('HSET', meta, entry, integer(now), '~heard', heard_text())
   ensure_aux_ttl(meta)
 end
@@ -62,7 +62,7 @@ local function join_queue(entry, ticket, former)
     queue_length = queue_length and queue_length + 1 or redis.call('ZCARD', queue)
     ensure_aux_ttl(queue)
     if string.find(former, '+', 1, true) then mark_lost() end
-    if former ~= '' or tonumber(ticket) - now > FRESH then heartbeat(entry) end
+    if former ~= '' or tonumber(ticket) - now > FRESH then heartbeat(entry, now) end
     if queue_length == 1 then
       --#include notify_wanted.lua
     end
@@ -74,9 +74,9 @@ local function join_queue(entry, ticket, former)
   if passed_over then
     redis.call('ZADD', queue, integer(ticket), entry)
     redis.call('HSET', meta, '?' .. entry, integer(now))
-    heartbeat(entry)
+    heartbeat(entry, ticket)
   elseif math.abs(now - ticket) > FRESH then -- until then the ticket replaces a heartbeat
-    heartbeat(entry)
+    heartbeat(entry, ticket)
   end
   return integer(ticket), redis.call('ZRANK', queue, entry) + 1
 end

@@ -19,6 +19,7 @@
 local WAITER_TTL = 5000000           -- µs for which an entry lives without a heartbeat
 local FRESH = WAITER_TTL / 4         -- µs for which the ticket replaces a heartbeat
 local HEARTBEAT = 2750000            -- µs within which each live waiter sends a heartbeat: 2.5 s, and its way
+local HEARD_TTL = 10000              -- ms for which it matters whether waiters are silent
 local PASSED_OVER = 4503599627370496 -- 2^52: larger than every ticket, and the sum is exact
 local GRANT_COST = 4                 -- cost of a grant; an entry that is skipped costs 1
 
@@ -44,7 +45,7 @@ local function last_heard(entry, ticket)
   if at - now <= FRESH then return at end
   at = now - WAITER_TTL + HEARTBEAT
   redis.call('HSET', meta, entry, integer(at))
-  ensure_ttl(meta, AUX_TTL)
+  ensure_ttl(meta, HEARD_TTL)
   return at
 end
 
@@ -80,19 +81,20 @@ local function heard_text() return integer(heard.since) .. ' ' .. integer(heard.
 
 local function write_heard()
   redis.call('HSET', meta, '~heard', heard_text())
-  ensure_ttl(meta, AUX_TTL)
+  ensure_ttl(meta, HEARD_TTL)
 end
 
 -- is_steady reports whether no pause was longer than HEARTBEAT.
 local function is_steady() return heard.since and now - heard.last <= HEARTBEAT end
 
--- hear takes note of a heartbeat.
-local function hear()
+-- hear records a heartbeat of an entry. The time since it joined the queue is real as well, if
+-- that is not longer than a pause.
+local function hear(ticket)
   read_heard()
   local marked = heard.mark ~= '' and now - heard.since < 2 * HEARTBEAT
   if not marked then
     heard.mark = ''
-    if not is_steady() then heard.since = now end
+    if not is_steady() then heard.since = now - ticket <= HEARTBEAT and math.min(ticket, now) or now end
   end
   heard.last = now
 end
@@ -270,7 +272,7 @@ end
 local function note_blocker(entry, ticket, used)
   blocked_ms = math.max(math.ceil((last_heard(entry, ticket) + WAITER_TTL - now) / 1000), 1)
   if used == 0 and now - (read_heard().last or 0) > FRESH / 2 then
-    hear()
+    hear(now)
     write_heard()
   end
 end

@@ -46,7 +46,10 @@ if is_held and ARGV[4] == '0' then
     redis.call('DEL', lock, meta)
     return 1
   end
-elseif holder and not is_held and not shared or not holder and redis.call('EXISTS', queue) == 0 then
+elseif holder and not is_held and not shared then
+  return 0
+elseif not holder and redis.call('EXISTS', queue) == 0 then
+  redis.pcall('HDEL', meta, '~heard') -- of waiters that are gone
   return 0
 end
 

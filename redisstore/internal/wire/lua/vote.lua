@@ -71,7 +71,7 @@ if abstains <= 0 then node_id = id end
 -- one here, since it is not from this server's clock.
 local function join_with_ticket()
   join_queue(entry, ticket, '')
-  heartbeat(entry)
+  heartbeat(entry, now)
 end
 
 local function has_older() return redis.call('ZRANK', queue, entry) > 0 end
