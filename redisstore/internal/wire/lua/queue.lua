@@ -242,6 +242,7 @@ local function pop_passed_over()
       if must_retry then return end
       redis.call('ZREM', queue, entry)
       redis.call('HDEL', meta, entry, '?' .. entry)
+      if redis.call('EXISTS', queue) == 0 then redis.call('HDEL', meta, '~heard') end
       return entry, ticket
     end
     remove_entries({ entry })
