@@ -66,7 +66,7 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 // lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if s.format.Proxy {
-		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address", driver.ErrInvalid, pattern)
+		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address and without Proxy", driver.ErrInvalid, pattern)
 	}
 	found := make(map[string]bool) // SCAN may return a key twice
 	err := s.conn.Masters(ctx, func(n redisconn.Node) error {

@@ -28,7 +28,7 @@ import (
 // of other libraries. docs/redis.md says how each proxy has to be set up.
 func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }} }
 
-var errNoNotifications = errors.New("no notifications through a proxy: waiters poll")
+var errNoNotifications = errors.New("a proxy cannot forward notifications")
 
 // checkProxy rejects options that make no sense behind a proxy.
 func (s *Store) checkProxy() error {

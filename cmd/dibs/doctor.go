@@ -64,12 +64,16 @@ type nodeReport struct {
 	Findings []view.Finding `json:"findings"`
 
 	found driver.Findings
+	err   error // Error is its text
 }
 
 func examineStore(ctx context.Context, con *console, s *opened) error {
 	nodes := examine(ctx, s)
 	worst, reached := driver.Note, false
 	for _, n := range nodes {
+		if errors.Is(n.err, driver.ErrInvalid) {
+			return n.err // of the options, whatever the server
+		}
 		reached = reached || n.Reached
 		worst = max(worst, n.found.Worst())
 		if !n.Reached {
@@ -107,7 +111,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 func reportOf(where string, found driver.Findings, err error) nodeReport {
 	n := nodeReport{URL: where, Reached: err == nil, Findings: view.FindingsOf(found), found: found}
 	if err != nil {
-		n.Error = strings.TrimPrefix(err.Error(), "dibs: ")
+		n.Error, n.err = strings.TrimPrefix(err.Error(), "dibs: "), err
 	}
 	return n
 }

@@ -45,6 +45,9 @@ func (o *opened) explain(err error) error {
 	}
 	if errors.Is(err, dibs.ErrUnavailable) && hungUp(err) && strings.HasPrefix(o.location, "redis") && !strings.HasPrefix(o.location, "rediss") {
 		lines = append(lines, "if this port is for TLS, which ends connections without TLS: rediss://")
+		if !o.proxied {
+			lines = append(lines, "if this is a proxy, such as twemproxy: proxy=true in the URL")
+		}
 	}
 	lines = append([]string{"", "store: " + o.location}, lines...)
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))

@@ -20,6 +20,7 @@ import (
 type opened struct {
 	driver.Store
 	location string        // without credentials
+	proxied  bool          // the URL says that something is in front of the servers
 	timeout  time.Duration // of one operation
 	nodes    []node        // the servers: those of a quorum, or one; none for a local file
 	database *database     // nil unless the store is in a database
@@ -180,6 +181,7 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 	}
 	o.closes = append(o.closes, rdb.Close)
 	options := u.Options()
+	o.proxied = len(options) > 0
 	if prefix, set := f.keyPrefix(); set {
 		options = append(options, goredisstore.Prefix(prefix))
 	}

@@ -129,7 +129,7 @@ func unreachable(cause error) error {
 		return fmt.Errorf("doctor: %w", cause)
 	}
 	if errors.Is(cause, io.EOF) {
-		cause = fmt.Errorf("%w; a proxy that does not know the first commands of a client ends the connection, too: docs/redis.md has what to set", cause)
+		cause = fmt.Errorf("%w; if this is a proxy, such as twemproxy: it may not support the first command of the client, HELLO (in a URL: proxy=true; for a client of your own: docs/redis.md)", cause)
 	}
 	return &driver.UnavailableError{Op: "doctor", Cause: cause}
 }
