@@ -380,9 +380,9 @@ func (l *Lease) Unlock() error {
 // name again after the new owner has unlocked. Detach waits until that is impossible, at most
 // one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
 //
-// Detach returns ErrLost if the lease was lost before, ErrReentrant if a nested call uses
-// it, ErrInvalid if it is that of a call with Cohort, and nil if it was already unlocked or
-// detached.
+// Detach returns ErrLost if the lease was lost before, and ErrReentrant if a nested call uses
+// it. It returns ErrInvalid if the lease is that of a call with Cohort, and nil if the lease
+// was already unlocked or detached.
 func (l *Lease) Detach() error {
 	if l.isZero() {
 		return errNoLease

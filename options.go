@@ -19,8 +19,8 @@ import (
 // The nearest level wins.
 //
 // An option with a bad value makes the call return ErrInvalid. So does an option that is
-// given to a lock or a call for which it has no meaning, such as Wait given to a Try call or
-// Cohort given to an RWMutex. A default of the Client applies to those locks for which it has
+// given to a lock or a call for which it has no meaning. Examples are Wait given to a Try
+// call, and Cohort given to an RWMutex. A default of the Client applies to those locks for which it has
 // a meaning.
 type Option func(*settings)
 

@@ -176,7 +176,7 @@ func TestRedissonWaitersOnCluster(t *testing.T) {
 	}
 }
 
-// A holder that asks is told of clients of Redisson that wait.
+// A holder that asks is notified of clients of Redisson that wait.
 func TestWantedSeesRedisson(t *testing.T) {
 	t.Parallel()
 	for what, channel := range map[string]string{"nobody": "", "RLock": redissonChannel, "RFairLock": fairChannel} {

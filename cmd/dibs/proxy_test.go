@@ -18,7 +18,7 @@ func TestMistakesAboutAProxy(t *testing.T) {
 		want      string
 	}{
 		{"run without proxy=true", proxy, []string{"run", "-n", "job", "--", "true"}, 125, "proxy=true in the URL"},
-		{"doctor without proxy=true", proxy, []string{"doctor"}, 125, "in a URL: proxy=true"},
+		{"doctor without proxy=true", proxy, []string{"doctor"}, 125, "proxy=true in a URL"},
 		{"ls", proxy + "?proxy=true", []string{"ls"}, 64, "without Proxy"},
 		{"doctor with an option that cannot be used", proxy + "?proxy=true", []string{"doctor", "--redisson"}, 64, "Proxy cannot be used with Redisson"},
 		{"run", proxy + "?proxy=true", []string{"run", "-n", "job", "--", "true"}, 0, ""},

@@ -129,7 +129,7 @@ func unreachable(cause error) error {
 		return fmt.Errorf("doctor: %w", cause)
 	}
 	if errors.Is(cause, io.EOF) {
-		cause = fmt.Errorf("%w; if this is a proxy, such as twemproxy: it may not support the first command of the client, HELLO (in a URL: proxy=true; for a client of your own: docs/redis.md)", cause)
+		cause = fmt.Errorf("%w; if this is a proxy without HELLO, such as twemproxy: proxy=true in a URL, or a client as in docs/redis.md", cause)
 	}
 	return &driver.UnavailableError{Op: "doctor", Cause: cause}
 }

@@ -17,7 +17,8 @@ import (
 const badNameDoc = `find names, numbers and options that dibs rejects
 
 Some requests always return ErrInvalid: an empty name, a TTL of 5 ms, a MaxHold below the
-MinHold, Wait given to TryLock, Cohort given to an RWMutex, Token given to New.
+MinHold. So do options without a meaning: Wait given to TryLock, Cohort given to an RWMutex,
+Token given to New.
 
 The check repeats each request whose arguments are constants, with a context that has
 ended. So its rules are those of the version of dibs that dibsvet is built with, and its
