@@ -8,6 +8,7 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -70,7 +71,7 @@ func StateWithTokens(s driver.State, now time.Time) State {
 		s.Holders, n.State, n.Holding = nil, WrongType, 0
 	}
 	if s.Err != nil {
-		n.State, n.Error = Unreadable, s.Err.Error()
+		n.State, n.Error = Unreadable, reasonOf(s.Err)
 	}
 	n.setKind(s.Holders)
 	for _, h := range s.Holders {
@@ -101,6 +102,15 @@ func StatesOf(states []driver.State, now time.Time) []State {
 	return out
 }
 
+// reasonOf returns why a name cannot be read. That dibs inspected the name is not repeated.
+func reasonOf(err error) string {
+	var unavailable *driver.UnavailableError
+	if errors.As(err, &unavailable) && unavailable.Cause != nil {
+		err = unavailable.Cause
+	}
+	return ErrorText(err)
+}
+
 // ago formats the time since the first holder acquired the name.
 func (n State) ago(now time.Time) string {
 	if len(n.Holders) == 0 {
@@ -113,7 +123,7 @@ func (n State) ago(now time.Time) string {
 func (n State) holderSummary() string {
 	switch {
 	case n.State == Unreadable:
-		return "unknown: " + Safe(n.Error)
+		return Unreadable + ": " + Safe(n.Error)
 	case len(n.Holders) == 0:
 		return ""
 	case n.Holding == 1:

@@ -356,11 +356,14 @@ func TestCountsOf(t *testing.T) {
 
 // A name that may not be read is shown with the reason.
 func TestUnreadableName(t *testing.T) {
-	n := StateOf(driver.State{Name: "a", Err: errors.New("NOPERM no\x1b")}, time.Now())
-	if n.State != Unreadable || n.Error == "" {
-		t.Errorf("%+v", n)
-	}
-	if text := List([]State{n}, time.Now(), 0).String(); !strings.Contains(text, `unknown: "NOPERM no\x1b"`) {
-		t.Errorf("%s", text)
+	refusal := errors.New("NOPERM no\x1b")
+	for _, err := range []error{refusal, &driver.UnavailableError{Op: "inspect", Name: "a", Cause: refusal}} {
+		n := StateOf(driver.State{Name: "a", Err: err}, time.Now())
+		if n.State != Unreadable || n.Error != refusal.Error() {
+			t.Errorf("%+v", n)
+		}
+		if text := List([]State{n}, time.Now(), 0).String(); !strings.Contains(text, `unreadable: "NOPERM no\x1b"`) {
+			t.Errorf("%s", text)
+		}
 	}
 }
