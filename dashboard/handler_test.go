@@ -260,7 +260,7 @@ func TestStoreAway(t *testing.T) {
 		s := &changedStore{Store: held(t, "a")}
 		s.away.Store(true)
 		h := New(s, Config{})
-		wantText(t, body(t, h, ""), "The store does not answer", "connection refused", "The store has not answered so far.")
+		wantText(t, body(t, h, ""), "The store does not answer", "connection refused", "The store has not answered yet.")
 		wantStatus(t, get(t, h, "api/names"), http.StatusServiceUnavailable, "connection refused")
 		wantStatus(t, get(t, h, "api/name?n=a"), http.StatusServiceUnavailable)
 		wantText(t, body(t, h, "name?n=a"), "The store does not answer")
@@ -295,7 +295,7 @@ func TestPageOfASlowStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, wait := open(ctx, h, "events?view=list")
 		began := time.Now()
-		wantText(t, body(t, h, ""), "The store does not answer", "The store has not answered so far.")
+		wantText(t, body(t, h, ""), "The store does not answer", "The store has not answered yet.")
 		if took := time.Since(began); took != firstPoll {
 			t.Errorf("the page took %v, want %v", took, firstPoll)
 		}

@@ -61,7 +61,7 @@ func listingOf(f *frame, q query) (listing, error) {
 	switch {
 	case len(found) > 0:
 	case f.snapshot.Err != nil:
-		l.Empty = "The store has not answered so far."
+		l.Empty = "The store has not answered yet."
 	case len(f.states()) > 0:
 		l.Empty = "No name matches the filter."
 	default:
