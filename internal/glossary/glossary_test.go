@@ -42,7 +42,7 @@ var glossary = []replaced{
 	{[]string{"ledger", "ledgers"}, "lock table", nil},
 	{[]string{"mail", "mails"}, "notification", regexp.MustCompile(`cron|each night`)}, // of cron
 	{[]string{"pump", "pumps"}, "pipeliner", nil},
-	{[]string{"gather", "gathers", "gathered"}, "batch, coalesce", regexp.MustCompile(`contrib/dibsprom`)},  // of the Prometheus client
+	{[]string{"gather", "gathers", "gathered"}, "batch, coalesce", regexp.MustCompile(`contrib/dibsprom`)},                    // of the Prometheus client
 	{[]string{"shard", "shards"}, "slot state", regexp.MustCompile(`internal/redistest|PubSubShardNumSub|cluster\\\|shards`)}, // of Redis Cluster
 	{[]string{"ballot", "ballots", "who most"}, "vote request, relinquish", nil},
 	{[]string{"debt", "debts", "errand", "errands"}, "redelivery", nil},
