@@ -185,9 +185,9 @@ func TestClockStepsKeepOrder(t *testing.T) {
 	}
 }
 
-// A multi-lock whose process is dead heads the queue when the clock is set back: its entry and
-// the time of its last request are far in the future from then on. It delays the others by 5 s
-// at most, and changes no order.
+// A multi-lock whose process is dead heads the queue when the clock is set back. From then on
+// its entry and the time of its last request are far in the future. It delays the others by
+// 5 s at most, and changes no order.
 func TestClockStepBackOverADeadMultiLock(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {
