@@ -16,11 +16,11 @@ import (
 // notification was lost.
 
 const (
-	heartbeat   = driver.WaiterTTL / 2   // the longest time between two heartbeats
-	heartbeatAt = heartbeat / 50         // waiters far back send theirs at multiples of this time
-	farBack     = 64                     // the position in the queue after which a waiter is far back
-	cancelGrace = time.Second            // how long after a TTL a cancel goes on, for requests that arrive late
-	clockSlack  = 100 * time.Millisecond // between the clocks of the store and this process
+	heartbeat   = 2400 * time.Millisecond // the longest time between two heartbeats; less than half of driver.WaiterTTL
+	heartbeatAt = 50 * time.Millisecond   // waiters far back send theirs at multiples of this time
+	farBack     = 64                      // the position in the queue after which a waiter is far back
+	cancelGrace = time.Second             // how long after a TTL a cancel goes on, for requests that arrive late
+	clockSlack  = 100 * time.Millisecond  // between the clocks of the store and this process
 )
 
 // A call is one acquire in progress.

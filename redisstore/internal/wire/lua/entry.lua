@@ -61,7 +61,7 @@ local function join_queue(entry, ticket, former)
   if redis.call('ZADD', queue, 'NX', ticket, entry) == 1 then
     queue_length = queue_length and queue_length + 1 or redis.call('ZCARD', queue)
     ensure_aux_ttl(queue)
-    if string.find(former, '+', 1, true) then mark_lost() end
+    if string.find(former, '+', 1, true) then mark_lost(tonumber(ticket)) end
     if former ~= '' or tonumber(ticket) - now > FRESH then heartbeat(entry, now) end
     if queue_length == 1 then
       --#include notify_wanted.lua

@@ -18,7 +18,9 @@
 
 local WAITER_TTL = 5000000           -- µs for which an entry lives without a heartbeat
 local FRESH = WAITER_TTL / 4         -- µs for which the ticket replaces a heartbeat
-local HEARTBEAT = 2750000            -- µs within which each live waiter sends a heartbeat: 2.5 s, and its way
+local HEARTBEAT = 2750000            -- µs within which each live waiter sends a heartbeat: 2.4 s, and its way
+local RETURN = 2500000               -- µs within which the waiters of a lost queue return, after the first one
+local RESTORED = 45000000            -- µs: a queue that a step of the clock has expired is older than this
 local HEARD_TTL = 10000              -- ms for which it matters whether waiters are silent
 local PASSED_OVER = 4503599627370496 -- 2^52: larger than every ticket, and the sum is exact
 local GRANT_COST = 4                 -- cost of a grant; an entry that is skipped costs 1
@@ -64,7 +66,7 @@ end
 --        "awaited"  a silent entry was found at the head. It is dead if it is not heard
 --                   before its next heartbeat was due
 --        "lost"     an entry came back that no script had removed: the server lost the
---                   queue. Nobody is served before the other heartbeats were due
+--                   queue. Nobody is served before the others had time to return
 local heard
 local blocked_ms -- for how many ms the entry that blocks can do so, if it is silent from now on
 
@@ -115,17 +117,19 @@ local function is_awaited(entry, ticket)
   return first and 'new' or true
 end
 
--- mark_lost records that the queue was lost, unless the metadata are older than that.
-local function mark_lost()
-  if read_heard().since then return end
+-- mark_lost records that the queue was lost with an entry, unless the metadata are older than
+-- that. Younger entries show that no step of the clock has expired it: the server has lost its
+-- data, its connections with it, and all waiters return at once.
+local function mark_lost(ticket)
+  if now - ticket < RESTORED or read_heard().since then return end
   heard = { since = now, last = now, mark = 'lost' }
 end
 
 -- is_lost reports whether the queue was lost a moment ago, and sets blocked_ms.
 local function is_lost()
   read_heard()
-  if heard.mark ~= 'lost' or now - heard.since >= HEARTBEAT then return false end
-  blocked_ms = math.ceil((heard.since + HEARTBEAT - now) / 1000)
+  if heard.mark ~= 'lost' or now - heard.since >= RETURN then return false end
+  blocked_ms = math.ceil((heard.since + RETURN - now) / 1000)
   return true
 end
 
