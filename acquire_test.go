@@ -924,3 +924,41 @@ func TestHeartbeatsTogether(t *testing.T) {
 		}
 	})
 }
+
+// Waiters of a store without notifications do not poll all at once each time when the watch is
+// tried again.
+func TestPollingGoesOnWhenTheWatchFailsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waiters, tick = 2000, 10 * time.Millisecond
+		f, s := newFaulty()
+		holder, c := open(t, s), open(t, f)
+		held := lock(t, holder, "n")
+		begin, polls := time.Now(), make(map[time.Duration]int)
+		f.set(func(f *faulty) {
+			f.watch = func(context.Context) error { return errors.New("no notifications") }
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				f.mu.Lock()
+				polls[time.Since(begin).Truncate(tick)]++
+				f.mu.Unlock()
+				return s.Acquire(ctx, c)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var pending sync.WaitGroup
+		for range waiters {
+			pending.Go(func() {
+				_, err := c.Mutex("n").Lock(ctx)
+				wantErr(t, err, dibs.ErrBusy)
+			})
+		}
+		time.Sleep(25 * time.Second)
+		cancel()
+		pending.Wait()
+		wantErr(t, held.Unlock())
+		for at, n := range polls {
+			if at > 5*time.Second && n > waiters/4 {
+				t.Errorf("%d polls within %v, %v after the beginning", n, tick, at)
+			}
+		}
+	})
+}

@@ -39,7 +39,7 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 
 // sameStore reports whether two clients have one store.
 func sameStore(a, b *Client) bool {
-	return a == b || reflect.TypeOf(a.store.Store).Comparable() && a.store.Store == b.store.Store
+	return a == b || reflect.ValueOf(a.store.Store).Comparable() && reflect.ValueOf(b.store.Store).Comparable() && a.store.Store == b.store.Store
 }
 
 func (h *lease) holdsName(name string) bool {

@@ -89,13 +89,12 @@ func (c *Client) acquireOwn(names []string, set settings, acquire func(set setti
 // listAttachedToken lists the token of an attached lease that was confirmed.
 func (h *lease) listAttachedToken() {
 	h.mu.Lock()
-	isNew := h.ownToken && !h.hasToken && !h.ended
-	h.hasToken = h.hasToken || isNew
-	request := h.acquireRequest("", h.c.clock.now())
-	h.mu.Unlock()
-	if isNew {
-		h.c.ownTokens.addAttached(request.Names(), h.token)
+	defer h.mu.Unlock()
+	if !h.ownToken || h.hasToken || h.ended {
+		return
 	}
+	h.hasToken = true
+	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.now()).Names(), h.token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has

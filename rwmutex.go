@@ -92,9 +92,10 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 // fence, which Fence(ctx) and Lease.Fence return from then on.
 //
 // Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
-// lease, and ErrUnavailable if the store does not answer. After ErrUnavailable the lease
-// is held for reading, although the store may keep other readers out, and Downgrade may be
-// called again. Concurrent changes of one lease are made one after another.
+// lease, and ErrUnavailable if the store does not answer. After an ErrUnavailable with an
+// unknown outcome the lease is held for reading, although the store may keep other readers
+// out. After any ErrUnavailable Downgrade may be called again. Concurrent changes of one lease
+// are made one after another.
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.resize(ctx, lease, m.read())
 	if err == nil && busy != nil {

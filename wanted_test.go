@@ -290,6 +290,25 @@ func TestHolds(t *testing.T) {
 	})
 }
 
+// A nested store, of a type that can be compared, contains one that cannot.
+type nestedStore struct{ driver.Store }
+
+type functionStore struct {
+	driver.Store
+	_ func()
+}
+
+// Stores that cannot be compared are different ones, and no panic.
+func TestHoldsOfIncomparableStores(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := nestedStore{functionStore{Store: memstore.New()}}
+		here, other := open(t, s), open(t, s)
+		l := lock(t, here, "n")
+		wantErr(t, here.Holds(l.Context(), "n"))
+		wantErr(t, other.Holds(l.Context(), "n"), dibs.ErrInvalid)
+	})
+}
+
 // A lease in another store does not count, even if it is on the same name. One of another
 // client of the same store does.
 func TestHoldsComparesStores(t *testing.T) {

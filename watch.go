@@ -44,8 +44,10 @@ func (c *Client) handleEvent(e driver.Event) {
 		}
 		c.registerWanted()
 	case driver.EventDisconnected:
-		c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
-		c.inbox.retryAll()
+		before := c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
+		if before != eventsStopped { // otherwise they poll already
+			c.inbox.retryAll()
+		}
 	case driver.EventFailover:
 		c.inbox.retryAll()
 		c.renewer.reconnected(c.clock.now())

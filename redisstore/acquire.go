@@ -35,8 +35,12 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(driver.OperationTimeout)
 	}
+	joined := false // an earlier call has added a queue entry, maybe
 	for voids := 0; voids < maxTries; {
 		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)
+		if reply.Err != nil && joined {
+			reply.Err = pipeline.UnknownOutcome(reply.Err)
+		}
 		if reply.Err != nil {
 			return driver.VoteReply{}, s.wrapReplyError(ctx, c.Until, string(op), c.Names(), reply.Err)
 		}
@@ -52,6 +56,8 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireReque
 			voids++
 		case answer.Held || !unfinished(answer.AcquireReply) || !time.Now().Before(c.Until):
 			return answer, nil
+		default:
+			joined = true
 		}
 	}
 	return driver.VoteReply{}, wrapError(string(op), c.Name, errExpired)
@@ -99,4 +105,9 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote
 // isRecent reports whether the last reply to a request is so young that no script has removed
 // its queue entry since. It was neither that of a dead waiter, nor served by a grant that has
 // expired.
-func isRecent(c driver.AcquireRequest) bool { return time.Since(c.Confirmed) < c.HandoffTTL() }
+//
+// The request may arrive until c.Until, and the recorded heartbeat may be a quarter of the waiter
+// TTL older than the last one.
+func isRecent(c driver.AcquireRequest) bool {
+	return c.Until.Sub(c.Confirmed) < min(c.HandoffTTL(), driver.WaiterTTL*3/4)
+}

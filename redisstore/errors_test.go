@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -36,6 +37,21 @@ func TestWrapError(t *testing.T) {
 		var unavailable *dibs.UnavailableError
 		if is := errors.As(err, &unavailable); is == c.other || is && unavailable.Refused != c.refused {
 			t.Errorf("%v becomes %+v, want refused %v", c.err, unavailable, c.refused)
+		}
+	}
+}
+
+// The error of several requests says that nothing was sent only if that is true of each.
+func TestWorstOfSeveralRequests(t *testing.T) {
+	unsent, sent := error(&driver.UnavailableError{Unsent: true}), error(&driver.UnavailableError{})
+	for _, c := range []struct {
+		errs []error
+		want error
+	}{
+		{[]error{nil, nil}, nil}, {[]error{unsent, nil}, unsent}, {[]error{unsent, sent, unsent}, sent}, {[]error{sent, unsent}, sent},
+	} {
+		if have := worstOf(c.errs); have != c.want { //nolint:errorlint // identity
+			t.Errorf("%v: have %v, want %v", c.errs, have, c.want)
 		}
 	}
 }

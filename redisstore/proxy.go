@@ -81,6 +81,12 @@ func (c proxiedConn) Do(ctx context.Context, until time.Time, cmds []redisconn.C
 	}
 }
 
+// IsFull implements redisconn.Pool.
+func (c proxiedConn) IsFull() bool {
+	pool, ok := c.Conn.(redisconn.Pool)
+	return ok && pool.IsFull()
+}
+
 // redisErrors are the beginnings of errors with which Redis refuses commands and scripts. ERR
 // may come before them.
 var redisErrors = []string{

@@ -89,7 +89,12 @@ func (s *Store) redissonAdvice(d foreign.Description) string {
 // checkRedissonToken rejects the token of a client of Redisson, as Attach may be given it. Its
 // lock has a count, which dibs would delete.
 func (s *Store) checkRedissonToken(name, token string) error {
-	if s.format.Redisson == nil || !foreign.IsRedissonOwner(token) {
+	switch {
+	case s.format.Redisson == nil:
+		return nil
+	case token == "mode":
+		return fmt.Errorf("%w: %q: the token %q is the name of another field of the lock in Redisson mode", driver.ErrInvalid, name, token)
+	case !foreign.IsRedissonOwner(token):
 		return nil
 	}
 	return fmt.Errorf("%w: %q: the token is that of a client of Redisson, which alone can release or renew its lock", driver.ErrInvalid, name)

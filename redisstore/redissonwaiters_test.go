@@ -261,6 +261,10 @@ func TestTokenOfRedissonIsRejected(t *testing.T) {
 	} {
 		wantIs(t, verb, run(), driver.ErrInvalid)
 	}
+	mode := p.request("m") // the other field of a lock of dibs
+	mode.Token = "mode"
+	_, err := p.s.Acquire(ctx, mode)
+	wantIs(t, "acquire", err, driver.ErrInvalid)
 	if count := server.MustCmd(t, "HGET", "n", redissonHolder); count != "2" {
 		t.Errorf("the count is %v", count)
 	}

@@ -29,12 +29,23 @@ func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, vote *drive
 	}
 	errs[0] = s.cancelName(ctx, c, vote, c.Name, entry)
 	group.Wait()
+	return worstOf(errs)
+}
+
+// worstOf returns one of the errors, or nil. One of a request that was sent comes before one of
+// a request that was not: that one is no reason to say that nothing was sent.
+func worstOf(errs []error) (worst error) {
 	for _, err := range errs {
-		if err != nil {
-			return err
+		if err != nil && (worst == nil || isUnsent(worst)) {
+			worst = err
 		}
 	}
-	return nil
+	return worst
+}
+
+func isUnsent(err error) bool {
+	var u *driver.UnavailableError
+	return errors.As(err, &u) && u.Unsent
 }
 
 func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote, name, entry string) error {

@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A congestion limits how many requests are on their way to the server. Over a narrow link
 // requests delay each other. When they take longer than their callers wait, all of them are in
@@ -39,6 +42,16 @@ func (c *congestion) room() int {
 // inTime reports whether a request that is sent now can be answered until a time.
 func (c *congestion) inTime(now, until time.Time) bool {
 	return c.limit == 0 || until.Sub(now) > c.took
+}
+
+// mustWait reports whether none of the queued requests may be sent now: there is no room, or
+// none can be answered in time. That changes with an exchange that ends, or when those on their
+// way may hang.
+func (c *congestion) mustWait(queue []*Request, now time.Time) bool {
+	if c.limit == 0 || c.sent == 0 || now.Sub(c.sentAt) > congestedAfter {
+		return false
+	}
+	return c.room() == 0 || !slices.ContainsFunc(queue, func(r *Request) bool { return c.inTime(now, r.until) })
 }
 
 // record records an exchange that took some time, of which least is the distance to the server.

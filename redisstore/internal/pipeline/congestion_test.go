@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -57,5 +59,35 @@ func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
 	p.policy.congestion.sent = 0
 	if p.choose(&b, 4, now); len(b.requests) != 1 || b.requests[0] != last {
 		t.Errorf("%d requests chosen, want the last one to find out", len(b.requests))
+	}
+}
+
+// While no queued request can be sent, no worker starts. A worker that finds nothing to send would
+// be followed by the next one at once.
+func TestCongestedPipelineWaits(t *testing.T) {
+	now := time.Now()
+	queue := []*Request{{until: now.Add(100 * time.Millisecond)}, {until: now.Add(300 * time.Millisecond)}}
+	for what, c := range map[string]struct {
+		congestion congestion
+		want       bool
+	}{
+		"no limit":         {congestion{sent: 1, sentAt: now}, false},
+		"nothing sent":     {congestion{limit: 4, took: time.Second}, false},
+		"too late":         {congestion{limit: 4, sent: 1, sentAt: now, took: time.Second}, true},
+		"in time":          {congestion{limit: 4, sent: 1, sentAt: now, took: 200 * time.Millisecond}, false},
+		"no room":          {congestion{limit: 1, sent: 1, sentAt: now, took: time.Millisecond}, true},
+		"those sent hang":  {congestion{limit: 1, sent: 1, sentAt: now.Add(-time.Second), took: time.Second}, false},
+		"those before two": {congestion{limit: 2, sent: 2, sentAt: now, took: time.Millisecond}, true},
+	} {
+		if have := c.congestion.mustWait(queue, now); have != c.want {
+			t.Errorf("%s: must wait: %t", what, have)
+		}
+	}
+}
+
+// An error that says that nothing was sent does not do so for a request that was sent before.
+func TestUnknownOutcomeOfAnUnsentRetry(t *testing.T) {
+	if err := UnknownOutcome(fmt.Errorf("%w: full pool", ErrNotSent)); errors.Is(err, ErrNotSent) {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -84,11 +84,11 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 	return reply, true, reusable
 }
 
-// UnknownOutcome replaces a server's refusal of a retry by an error that leaves the
-// outcome open: the server refused the retry only, not the first try.
+// UnknownOutcome replaces an error that says that a retry was not executed by one that leaves
+// the outcome open: the retry was refused, or not sent, but not the first try.
 func UnknownOutcome(err error) error {
 	var server redisconn.ServerError
-	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) {
+	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) || errors.Is(err, ErrNotSent) {
 		return errors.New("outcome unknown: an earlier attempt had no reply, and the retry failed: " + err.Error())
 	}
 	return err
@@ -180,6 +180,8 @@ func (p *Pipeline) addWorker() {
 	case len(p.queue) == 0:
 	case p.policy.paused():
 		p.setTimer(p.policy.resumeAt)
+	case p.policy.congestion.mustWait(p.queue, time.Now()):
+		p.setTimer(p.policy.congestion.sentAt.Add(congestedAfter + time.Millisecond))
 	case p.policy.addWorker(len(p.queue), p.inFlightRequests):
 		go p.work()
 	case !p.policy.mayOverlap(len(p.queue), p.inFlightRequests):

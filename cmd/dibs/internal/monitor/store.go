@@ -77,6 +77,11 @@ func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
+// WatchWhile implements driver.IdleWatcher.
+func (s *store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return driver.WatchWhile(ctx, s.Store, client, busy, on)
+}
+
 // Unsent reports whether an operation failed only because no connection could be opened.
 // It returns false for joined errors: one of them may belong to a request that was sent.
 func Unsent(err error) bool {
