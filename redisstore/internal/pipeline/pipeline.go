@@ -84,8 +84,8 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 	return reply, true, reusable
 }
 
-// UnknownOutcome replaces an error that says that a retry was not executed by one that leaves
-// the outcome open: the retry was refused, or not sent, but not the first try.
+// UnknownOutcome replaces the error of a retry that was refused, or not sent. The new error
+// leaves the outcome open, because the first try may have been executed.
 func UnknownOutcome(err error) error {
 	var server redisconn.ServerError
 	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) || errors.Is(err, ErrNotSent) {
