@@ -343,8 +343,7 @@ func (l *Lease) Unlock() error {
 		return err
 	}
 	defer h.dropToken().end()
-	switch {
-	case lost:
+	if lost {
 		c.renewer.removePartlyLost(h)
 		switch {
 		case link.store != nil:

@@ -123,7 +123,7 @@ func (s *settings) checkCohort(name string) error {
 		}
 		return nil
 	}
-	if ttlFrom, given := s.nearest(ttlOption); s.linger > s.ttl/3 && !(given && ttlFrom > from) {
+	if ttlFrom, given := s.nearest(ttlOption); s.linger > s.ttl/3 && (!given || ttlFrom <= from) {
 		return invalid("Cohort of %q: linger %v is not within 0 to a third of the TTL %v", name, s.linger, s.ttl)
 	}
 	return nil

@@ -126,9 +126,9 @@ func (in *carriedLease) replaceLease(ctx context.Context, set settings) error {
 	}
 	within, cancel := context.WithCancelCause(in.Context)
 	defer cancel(nil)
-	for _, ends := range []context.Context{ctx, in.derived.Context} { // the second one ends when the work has ended
-		defer context.AfterFunc(ends, func() { cancel(context.Cause(ends)) })()
-	}
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	work := in.derived.Context // ends when the work has ended
+	defer context.AfterFunc(work, func() { cancel(context.Cause(work)) })()
 	lease, err := in.lock(within, set)
 	returns = true
 	if err != nil {

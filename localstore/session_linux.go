@@ -1,6 +1,7 @@
 package localstore
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,7 @@ func (s session) lock(until time.Time) bool {
 	const pause = 2 * time.Millisecond
 	for s.fd >= 0 {
 		switch err := s.set(unix.F_WRLCK, openingByte); {
-		case err != unix.EAGAIN && err != unix.EACCES && err != unix.EINTR:
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR):
 			return true
 		case time.Now().After(until):
 			return false

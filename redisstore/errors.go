@@ -23,7 +23,7 @@ func wrapError(op, name string, err error) error {
 		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
 		return fmt.Errorf("%w: %s %q: %s", driver.ErrInvalid, op, name, reason)
 	}
-	if explained, permanent := explainTLS(err); permanent {
+	if explained := explainTLS(err); explained != nil {
 		return &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: true}
 	}
 	var server redisconn.ServerError

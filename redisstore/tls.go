@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// explainTLS adds advice to an error of TLS that no retry can change. It reports whether err is
-// one.
-func explainTLS(err error) (error, bool) {
+// explainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
+// other errors.
+func explainTLS(err error) error {
 	var (
 		record   tls.RecordHeaderError
 		untried  *tls.CertificateVerificationError
@@ -18,13 +18,13 @@ func explainTLS(err error) (error, bool) {
 	)
 	switch {
 	case errors.As(err, &record):
-		return fmt.Errorf("the server does not use TLS on this port: connect without TLS, or to another port: %w", err), true
+		return fmt.Errorf("the server does not use TLS on this port: connect without TLS, or to another port: %w", err)
 	case errors.As(err, &hostname):
-		return fmt.Errorf("the certificate of the server is for another name: connect to that name, or set the server name of the TLS configuration: %w", err), true
+		return fmt.Errorf("the certificate of the server is for another name: connect to that name, or set the server name of the TLS configuration: %w", err)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("the certificate of the server is not trusted: add its CA to the TLS configuration: %w", err), true
+		return fmt.Errorf("the certificate of the server is not trusted: add its CA to the TLS configuration: %w", err)
 	case errors.As(err, &untried):
-		return fmt.Errorf("the certificate of the server is not valid: %w", err), true
+		return fmt.Errorf("the certificate of the server is not valid: %w", err)
 	}
-	return err, false
+	return nil
 }

@@ -129,7 +129,7 @@ func (q *queues) watch() (stop func(), err error) {
 	}()
 	select {
 	case <-connected:
-		return func() { cancel(); <-ended }, nil
+		return func() { cancel(); _ = <-ended }, nil
 	case err := <-ended:
 		cancel()
 		return nil, err

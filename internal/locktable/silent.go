@@ -58,7 +58,7 @@ func (w Waiter) dead(now time.Duration, trusted bool) bool {
 	if w.owner == Dead {
 		return true
 	}
-	return w.Missed != 0 && now >= w.dropAt() && !(trusted && w.owner == Alive && !w.MultiLock)
+	return w.Missed != 0 && now >= w.dropAt() && (!trusted || w.owner != Alive || w.MultiLock)
 }
 
 // silent reports whether the lock is not granted to the waiter before its next request. It

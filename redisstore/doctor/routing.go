@@ -39,7 +39,7 @@ func (e *nodeCheck) checkRouting() (done bool) {
 			return false
 		}
 		e.checkLocking()
-	case !e.separatesNames() || !e.separatesNames(): // twice, in case the server has lost the keys
+	case !e.separatesNamesTwice():
 		return false
 	default:
 		e.find(driver.Critical, "routing", "unsafe: keys that one script has written are not found by themselves. A proxy is in front of several servers, and sends a script to the server of its first key",
@@ -48,6 +48,16 @@ func (e *nodeCheck) checkRouting() (done bool) {
 	}
 	e.find(driver.Unchecked, "servers", "a proxy hides its servers",
 		"not checked: role, version, memory, persistence, replication, permissions, keys and clock of each server", perServer)
+	return true
+}
+
+// separatesNamesTwice tries it again, in case the server has lost the keys.
+func (e *nodeCheck) separatesNamesTwice() bool {
+	for range 2 {
+		if !e.separatesNames() {
+			return false
+		}
+	}
 	return true
 }
 
