@@ -291,6 +291,76 @@ func TestCloseEndsDegraded(t *testing.T) {
 	})
 }
 
+// A waiter misses a grant, the reply to its next request is lost, and it misses the grant of that
+// request, too. The next reply has the same ticket, so the late notification must not count.
+func TestLateNotificationOfASecondMissedGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		var late []func()
+		f.set(func(f *faulty) {
+			f.event = func(e driver.Event, on func(driver.Event)) {
+				switch e.Kind {
+				case driver.EventGranted:
+					late = append(late, func() { on(e) })
+				case driver.EventRetry: // lost
+				default:
+					on(e)
+				}
+			}
+		})
+		holder, slow := open(t, good), open(t, f)
+		l := lock(t, holder, "n")
+		entered := make(chan *dibs.Lease, 1)
+		go func() {
+			l, err := slow.Mutex("n").Lock(t.Context())
+			wantErr(t, err)
+			entered <- l
+		}()
+		synctest.Wait()
+		missGrant := func() {
+			f.set(func(f *faulty) {
+				f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+					return driver.AcquireReply{}, errReset
+				}
+			})
+			wantErr(t, l.Unlock())
+			time.Sleep(driver.WaiterTTL * 6 / 5)
+			l = lock(t, holder, "n")
+		}
+		missGrant()
+		queued := make(chan bool, 1)
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				_, err := f.Store.Acquire(ctx, c)
+				select {
+				case queued <- err == nil:
+				default:
+				}
+				return driver.AcquireReply{}, errReset
+			}
+		})
+		if !<-queued {
+			t.Fatal("the request has failed")
+		}
+		missGrant()
+		f.set(func(f *faulty) { f.acquire = nil })
+		time.Sleep(driver.WaiterTTL / 2) // slow is answered "not granted"
+		if len(late) != 2 {
+			t.Fatalf("%d delayed grants, want 2", len(late))
+		}
+		late[1]()
+		synctest.Wait()
+		select {
+		case second := <-entered:
+			t.Fatalf("a second lease, with fence %d, while that with fence %d is held", second.Fence(), l.Fence())
+		default:
+		}
+		f.heal()
+		wantErr(t, l.Unlock())
+		wantErr(t, (<-entered).Unlock())
+	})
+}
+
 // A notification that was delayed for longer than its grant lived must not count as a new
 // one, even if the waiter was answered "not granted" in between.
 func TestStaleNotification(t *testing.T) {

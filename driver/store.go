@@ -212,8 +212,13 @@ func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL
 
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {
-	Held  bool   // the token holds the name
-	Fence uint64 // of the grant, if Held; otherwise no earlier grant has a larger one, or zero if the store does not know
+	Held bool // the token holds the name
+
+	// Fence is that of the grant, if Held. Otherwise no earlier grant has a larger one; zero means
+	// that the store does not know. A store that may issue a ticket twice for one token, because a
+	// reply was lost, must know: a Client takes an event for the grant of the present queue entry if
+	// it has the ticket of the last reply and a larger fence.
+	Fence uint64
 
 	// If not Held:
 	Name      string        // of several names, one that is not free

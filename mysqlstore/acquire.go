@@ -54,7 +54,7 @@ func scanReply(reply *driver.AcquireReply) func(*sql.Row) (at int64, void bool, 
 			return at, false, nil
 		}
 		*reply = driver.AcquireReply{
-			Name: string(name), Holder: string(holder), Reserved: kept.Bool, Remaining: sqlstore.Duration(remaining.Int64),
+			Fence: uint64(fence.Int64), Name: string(name), Holder: string(holder), Reserved: kept.Bool, Remaining: sqlstore.Duration(remaining.Int64),
 			Ticket: uint64(ticket.Int64), Position: int(place.Int64),
 		}
 		return at, false, nil

@@ -82,8 +82,10 @@ func scanReply(reply *driver.AcquireReply) func(pgx.Row) (at int64, void bool, e
 			return at, held == nil, err
 		}
 		*reply = driver.AcquireReply{Held: *held}
-		if *held {
+		if fence != nil { // a resize without a lease has none
 			reply.Fence = uint64(*fence)
+		}
+		if *held {
 			return at, false, nil
 		}
 		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), *holder, *kept, sqlstore.Duration(*remaining)

@@ -12,6 +12,7 @@ func silenceCases() []Case {
 		{"silent waiter returns", "a waiter that was silent, and was passed over, has its former place at its next request", silentWaiterReturns},
 		{"all waiters are silent", "if no waiter sent a heartbeat, the store was not reachable: the first requests afterwards overtake nobody", allSilent},
 		{"only dead waiters", "waiters that died while nobody asked for the name cost the next request at most a waiter TTL, together", onlyDeadWaiters},
+		{"two missed grants", "a late event of a grant does not count for a later queue entry, though the reply with its ticket was lost", twoMissedGrants},
 	}
 }
 
@@ -118,6 +119,32 @@ func missedGrant(t *testing.T, s driver.Store) {
 		t.Errorf("%+v, want a larger ticket than %d, or that earlier fences are up to %d", after, before.Ticket, missed.Fence)
 	}
 	p.mustQueue(p.again(behind), 2)
+}
+
+func twoMissedGrants(t *testing.T, s driver.Store) {
+	p := newClient(t, s)
+	h, c := p.newRequest("n"), p.newRequest("n")
+	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	p.mustAcquire(h)
+	var late driver.Event
+	for i := range 2 {
+		if a := p.mustQueue(c, 1); i == 0 {
+			c.Ticket = a.Ticket // the second reply is lost
+		}
+		p.mustRelease(h, 0)
+		late = p.wantGranted(c)
+		h = p.newRequest("n")
+		h.Queue = false
+		p.acquireBy(h, time.Now().Add(c.TTL))
+	}
+	last := p.mustQueue(c, 1)
+	if late.Ticket == last.Ticket && late.Round == last.Round && late.Fence > last.Fence {
+		t.Errorf("event %+v of a grant that has ended counts after the reply %+v", late, last)
+	}
+	p.mustRelease(h, 0)
+	if e := p.wantGranted(c); e.Ticket != last.Ticket || e.Fence <= last.Fence {
+		t.Errorf("event %+v does not count after the reply %+v", e, last)
+	}
 }
 
 func onlyDeadWaiters(t *testing.T, s driver.Store) {

@@ -82,9 +82,6 @@ func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) 
 		notifications = append(notifications, t.serve(lock, now, true, &vote)...)
 	}
 	answer, more := t.acquire(wanted, c, &vote, now)
-	if !answer.Held {
-		answer.Fence = t.Fence
-	}
 	return driver.VoteReply{AcquireReply: answer, Node: t.Node}, append(notifications, more...), nil
 }
 
@@ -141,6 +138,7 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vo
 		busy.Ticket, busy.Position, more = t.queue(wanted, c, vote, now)
 		notifications = append(notifications, more...)
 	}
+	busy.Fence = t.Fence // no earlier grant has a larger one: see ticketStep
 	return busy, notifications
 }
 
@@ -203,8 +201,9 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 
 // Tickets are multiples of ticketStep. The numbers up to the next multiple are for the same
 // waiter, after it lost its queue entry. It so has its former place with another ticket, and
-// the notification of a grant that it missed is not mistaken for a new one. A waiter that has
-// used them all joins at the end.
+// the notification of a grant that it missed is not mistaken for a new one. If a reply with the
+// next ticket is lost, the waiter gets this ticket twice: then the fence of the reply shows which
+// grants are earlier. A waiter that has used them all joins at the end.
 const ticketStep = 16
 
 // newTicket returns the ticket of a new queue entry of a waiter, whose last ticket may be zero.

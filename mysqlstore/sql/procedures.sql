@@ -18,8 +18,9 @@
 --
 -- Tickets are multiples of 16. The numbers up to the next multiple are for the same waiter, after
 -- it lost its queue entry. It so has its former place with another ticket, and the notification of
--- a grant that it missed is not mistaken for a new one. A waiter that has used them all joins at
--- the end.
+-- a grant that it missed is not mistaken for a new one. If a reply with the next ticket is lost, the
+-- waiter gets this ticket twice: then the fence of the reply shows which grants are earlier. A waiter
+-- that has used them all joins at the end.
 --
 -- A list of names has them in hexadecimal, in order, each with a comma after it.
 
@@ -416,7 +417,8 @@ BEGIN
 END;
 
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
--- queue is set. A null held means that the request came after its time.
+-- queue is set, and no earlier grant has a larger fence than new_fence. A null held means that the
+-- request came after its time.
 CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN its_ticket BIGINT, IN until BIGINT)
 SQL SECURITY INVOKER
@@ -433,11 +435,11 @@ BEGIN
     CALL dibs_acquire_free(UNHEX(SUBSTRING_INDEX(wanted, ',', 1)), whose, its_client, its_weight, at, at + its_ttl, held, new_fence);
   END IF;
   IF at <= until AND NOT COALESCE(held, FALSE) THEN
-    SET held = TRUE, new_fence = at, rest = wanted;
+    SET held = TRUE, new_fence = 0, rest = wanted;
     WHILE rest <> '' DO
       CALL dibs_next_name(rest, n);
       CALL dibs_admits(n, whose, its_weight, its_most, at, admitted, last_fence);
-      SET new_fence = GREATEST(new_fence, last_fence + 1);
+      SET new_fence = GREATEST(new_fence, last_fence);
       IF NOT admitted THEN
         CALL dibs_busy(n, whose, at, one_holder, one_kept, one_remaining);
         IF held OR one_remaining < remaining THEN
@@ -446,6 +448,9 @@ BEGIN
         SET held = FALSE;
       END IF;
     END WHILE;
+    IF held THEN
+      SET new_fence = GREATEST(new_fence + 1, at);
+    END IF;
     SET rest = wanted;
     WHILE rest <> '' DO
       CALL dibs_next_name(rest, n);
@@ -457,6 +462,7 @@ BEGIN
         IF still THEN
           CALL dibs_end_lease(n, whose, FALSE, ended);
           CALL dibs_serve(n, at, ended);
+          SELECT GREATEST(new_fence, fence) INTO new_fence FROM dibs_names WHERE name = n;
         END IF;
       END IF;
     END WHILE;

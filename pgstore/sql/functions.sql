@@ -121,8 +121,9 @@ $$;
 
 -- Tickets are multiples of 16. The numbers up to the next multiple are for the same waiter, after
 -- it lost its queue entry. It so has its former place with another ticket, and the notification of
--- a grant that it missed is not mistaken for a new one. A waiter that has used them all joins at
--- the end.
+-- a grant that it missed is not mistaken for a new one. If a reply with the next ticket is lost, the
+-- waiter gets this ticket twice: then the fence of the reply shows which grants are earlier. A waiter
+-- that has used them all joins at the end.
 
 -- next_ticket returns a ticket after the last one.
 CREATE FUNCTION dibs.next_ticket(last bigint, at bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -377,7 +378,8 @@ BEGIN
 END $$;
 
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
--- queue is set. A null held means that the request came after its time.
+-- queue is set, and no earlier grant has a larger fence than new_fence. A null held means that the
+-- request came after its time.
 CREATE FUNCTION dibs.acquire(
   wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, its_ticket bigint, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint,
@@ -406,6 +408,7 @@ BEGIN
         END IF;
         place := r.waiting + 1;
         held := false;
+        new_fence := r.fence;
         busy_name := r.name;
         holder := r.token;
         kept := r.reserved;
@@ -443,7 +446,7 @@ BEGIN
         PERFORM dibs.serve(n, at, dibs.end_lease(r, whose, false));
       END IF;
     END LOOP;
-    new_fence := NULL;
+    SELECT max(fence) INTO new_fence FROM dibs.names WHERE name = ANY (wanted);
     IF queue THEN
       SELECT * INTO new_ticket, place FROM dibs.enqueue(wanted, whose, its_client, its_ttl, its_weight, most, its_ticket, at);
     END IF;
