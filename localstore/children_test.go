@@ -569,19 +569,20 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	return s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) error {
+	_, err = s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
 		for _, name := range []string{"n", "m"} {
 			if reply, _ := l.Acquire(requestOn(name, "killed"), now); !reply.Held {
-				return fmt.Errorf("%q is held: %+v", name, reply)
+				return nil, fmt.Errorf("%q is held: %+v", name, reply)
 			}
 		}
 		if err := s.file.save(l, nil, now.At); err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Println("in the middle")
 		_, err := in.ReadString('\n')
-		return err
+		return nil, err
 	})
+	return err
 }
 
 // While a process hangs during an operation, the others wait until their deadlines. When

@@ -245,14 +245,15 @@ func (f *file) holds() bool {
 }
 
 // change runs op on the entries of names and writes what has changed. It writes nothing
-// if op fails, or after until.
-func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
-	return f.run(ctx, until, beginWrite, func() error {
+// if op fails, or after until. The caller sends the notifications.
+func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) (notifications []locktable.Notification, err error) {
+	err = f.run(ctx, until, beginWrite, func() error {
 		if err := f.ensureEpoch(); err != nil {
 			return err
 		}
 		now := f.now()
-		if err := f.removeEnded(now); err != nil {
+		ended, err := f.removeEnded(now)
+		if err != nil {
 			return err
 		}
 		l, before, err := f.load(names)
@@ -263,9 +264,11 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 			l.Owner = f.liveness.owner()
 		}
 		fence, ticket := l.Fence, l.Ticket
-		if err := op(l, now); err != nil {
+		changed, err := op(l, now)
+		if err != nil {
 			return err
 		}
+		notifications = append(ended, changed...)
 		if err := f.save(l, before, now.At); err != nil {
 			return err
 		}
@@ -279,22 +282,23 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 		}
 		return nil
 	})
+	return notifications, err
 }
 
 // removeEnded removes holders and waiters of a few entries that may have ended. Entries of a
 // name that nobody uses any more go in this way.
-func (f *file) removeEnded(now locktable.Now) error {
+func (f *file) removeEnded(now locktable.Now) (notifications []locktable.Notification, err error) {
 	const most = 8
 	l, before := locktable.New(), make(map[string][]byte)
-	err := f.loadRows("select name, entry from entries where ends <= ? limit ?", []any{int64(now.At), most}, l, before)
+	err = f.loadRows("select name, entry from entries where ends <= ? limit ?", []any{int64(now.At), most}, l, before)
 	if err != nil || len(before) == 0 {
-		return err
+		return nil, err
 	}
-	l.Expire(now)
+	notifications = l.Expire(now)
 	for name := range before {
 		before[name] = nil // written in any case: ends is another time
 	}
-	return f.save(l, before, now.At)
+	return notifications, f.save(l, before, now.At)
 }
 
 var errExpired = errors.New("the deadline passed before the commit; nothing was changed")

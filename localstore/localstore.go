@@ -254,11 +254,7 @@ func (s *Store) change(ctx context.Context, t fileOp, op func(*locktable.Table, 
 	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
 		return err
 	}
-	var notifications []locktable.Notification
-	err := s.file.change(ctx, deadlineOf(ctx, t.until), t.names, func(l *locktable.Table, now locktable.Now) (err error) {
-		notifications, err = op(l, now)
-		return err
-	})
+	notifications, err := s.file.change(ctx, deadlineOf(ctx, t.until), t.names, op)
 	if err != nil {
 		return s.wrapError(t, err)
 	}

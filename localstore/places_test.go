@@ -79,6 +79,30 @@ func TestEntriesOfUnusedNames(t *testing.T) {
 	}
 }
 
+// A request for another name finds that a heartbeat is missing, and the waiter learns it.
+func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
+	t.Parallel()
+	now := time.Hour
+	s := openWithClock(t, newFile(t), clockAt("boot", &now))
+	events, _ := watch(t, s, "c", 10)
+	holder := requestOn("n", "holder")
+	holder.TTL = time.Second
+	for _, c := range []driver.AcquireRequest{holder, requestOn("n", "waiter")} {
+		_, err := s.Acquire(t.Context(), c)
+		must(t, err)
+	}
+	now += driver.WaiterTTL
+	lockAndRelease(t, s, "other", 0)
+	select {
+	case e := <-events:
+		if e.Kind != driver.EventRetry || e.Token != "waiter" {
+			t.Errorf("%+v, want a retry of the waiter", e)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the waiter was not notified")
+	}
+}
+
 // Of the waiters that a live process has left behind only one gets the lock.
 func TestAbandonedWaitersCostOneHandOff(t *testing.T) {
 	t.Parallel()

@@ -150,3 +150,32 @@ func keepPlaces(t *testing.T, fault func(*stalling, *steppedClock), before time.
 		t.Errorf("served after %v, want that a dead waiter blocks the others for %v at most", took, driver.WaiterTTL)
 	}
 }
+
+// Whichever request finds that a heartbeat is missing, the waiter learns it and can send one.
+func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		var retried []string
+		go func() {
+			_ = s.Watch(t.Context(), "c", func(e driver.Event) {
+				if e.Kind == driver.EventRetry {
+					retried = append(retried, e.Token)
+				}
+			})
+		}()
+		acquire := func(name, token string) {
+			c := driver.AcquireRequest{Name: name, Token: token, Client: "c", TTL: time.Second, Weight: 1, Limit: 1, Queue: true}
+			if _, err := s.Acquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acquire("n", "holder")
+		acquire("n", "waiter")
+		time.Sleep(driver.WaiterTTL)
+		acquire("other", "holder")
+		synctest.Wait()
+		if !slices.Equal(retried, []string{"waiter"}) {
+			t.Errorf("notified to retry: %q, want the waiter", retried)
+		}
+	})
+}

@@ -80,9 +80,9 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 		return driver.AcquireReply{}, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		t.Sweep(now)
+		swept := t.Sweep(now)
 		reply, notifications = t.Acquire(c, now)
-		return notifications
+		return append(swept, notifications...)
 	})
 	return reply, nil
 }
@@ -93,9 +93,9 @@ func (s *Store) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driv
 		return driver.VoteReply{}, err
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
-		t.Sweep(now)
+		swept := t.Sweep(now)
 		reply, notifications, err = t.AcquireVote(c, v, now)
-		return notifications
+		return append(swept, notifications...)
 	})
 	return reply, err
 }

@@ -407,26 +407,30 @@ func (t *Table) List(pattern string, now Now) ([]string, error) {
 
 // Sweep checks a few names, so that names without live holders do not accumulate. It
 // skips names with live waiters: their next requests find out.
-func (t *Table) Sweep(now Now) {
+func (t *Table) Sweep(now Now) (notifications []Notification) {
 	checks := 2
 	for name, lock := range t.Names {
 		if checks--; checks < 0 {
-			return
+			break
 		}
 		if !slices.ContainsFunc(lock.Queue, func(w Waiter) bool { return !w.silent(now.At) }) {
-			lock.expire(now.At)
+			_, retries := lock.expire(now.At)
+			notifications = append(notifications, retries...)
 			t.removeUnused(name)
 		}
 	}
+	return notifications
 }
 
-// Expire removes what has expired from all names. It grants and notifies nothing: the next request
-// for a name does.
-func (t *Table) Expire(now Now) {
+// Expire removes what has expired from all names. It grants nothing: the next request for a name
+// does. The notifications are for waiters whose heartbeat is missing.
+func (t *Table) Expire(now Now) (notifications []Notification) {
 	for name, lock := range t.Names {
-		lock.expire(now.At)
+		_, retries := lock.expire(now.At)
+		notifications = append(notifications, retries...)
 		t.removeUnused(name)
 	}
+	return notifications
 }
 
 // lock returns the lock of a name. It adds a new one, which removeUnused may remove.
