@@ -14,6 +14,9 @@ import (
 
 const ttl = 500 * time.Millisecond
 
+// guardedTTL is that of a lease which has to be held until a guard begins, also on a busy machine.
+const guardedTTL = 10 * ttl
+
 // newClient returns a client of a store, and the database of the store.
 func newClient(t *testing.T, options ...dibs.Option) (*mysqlstore.Store, *dibs.Client, *sql.DB) {
 	t.Helper()
@@ -62,7 +65,7 @@ func TestGuardKeepsOthersOut(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, db := newClient(t)
-			l, err := lock(t.Context(), locks, dibs.TTL(ttl), dibs.NoRenew())
+			l, err := lock(t.Context(), locks, dibs.TTL(guardedTTL), dibs.NoRenew())
 			if err != nil {
 				t.Fatal(err)
 			}

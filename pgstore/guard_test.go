@@ -18,6 +18,9 @@ import (
 
 const ttl = 500 * time.Millisecond
 
+// guardedTTL is that of a lease which has to be held until a guard begins, also on a busy machine.
+const guardedTTL = 10 * ttl
+
 // newClient returns a client of a store, and the pool of the store.
 func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Client, *pgxpool.Pool) {
 	t.Helper()
@@ -67,7 +70,7 @@ func TestGuardKeepsOthersOut(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			l, err := lock(t.Context(), locks, dibs.TTL(ttl), dibs.NoRenew())
+			l, err := lock(t.Context(), locks, dibs.TTL(guardedTTL), dibs.NoRenew())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +166,7 @@ func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(guardedTTL), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}
