@@ -115,10 +115,12 @@ const queueClient = "host:1:historyAAAAAAAAA"
 // watch receives the events, so that the waiters can be reached. The run asks the store
 // instead of reading them.
 func (q *queues) watch() (stop func(), err error) {
+	var failed error
 	ctx, cancel := context.WithCancel(q.ctx)
-	connected, ended := make(chan struct{}, 1), make(chan error, 1)
+	connected, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		ended <- q.store.Watch(ctx, queueClient, func(e driver.Event) {
+		defer close(ended)
+		failed = q.store.Watch(ctx, queueClient, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				select {
 				case connected <- struct{}{}:
@@ -129,10 +131,10 @@ func (q *queues) watch() (stop func(), err error) {
 	}()
 	select {
 	case <-connected:
-		return func() { cancel(); _ = <-ended }, nil
-	case err := <-ended:
+		return func() { cancel(); <-ended }, nil
+	case <-ended:
 		cancel()
-		return nil, err
+		return nil, failed
 	}
 }
 
