@@ -531,6 +531,17 @@ func (co *cohort) isContended() bool {
 	return co.store != nil || co.releasing > 0 || co.acquiring != nil && co.acquiring.queued
 }
 
+// isWaiting reports whether a call waits that knows that others held the lock, or was granted
+// the lock and has not received it. The store may not know of it: a request for a store lease
+// follows the release of the last one.
+func (co *cohort) isWaiting() bool {
+	q := co.callers.first
+	for q != nil && !q.contended {
+		q = q.next
+	}
+	return q != nil || co.grantee != nil
+}
+
 // busy returns the error of a call that may not wait.
 func (co *cohort) busy(q *caller, cause error) *BusyError {
 	e := &BusyError{Name: co.key.name, Cause: cause}

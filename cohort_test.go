@@ -475,6 +475,57 @@ func TestCohortTry(t *testing.T) {
 	})
 }
 
+// A call that tries once does not overtake those of its cohort that wait. The store does not
+// know of them while it releases the last store lease, or the next request is on its way.
+func TestCohortTryDoesNotOvertake(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		a := open(t, f, dibs.Cohort(8, 0))
+		held := lock(t, a, "n")
+		answer, arrive := make(chan struct{}), make(chan struct{})
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+				released, err := s.Release(ctx, r)
+				<-answer
+				return released, err
+			}
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				if c.Queue {
+					<-arrive
+				}
+				return s.Acquire(ctx, c)
+			}
+		})
+		tryInVain := func(when string) {
+			l, err := a.Mutex("n").TryLock(t.Context())
+			if !errors.Is(err, dibs.ErrBusy) {
+				t.Errorf("a try %s: acquired %t, error %v, want ErrBusy", when, l != nil, err)
+			}
+		}
+
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- held.Unlock() }()
+		synctest.Wait()
+		w := workplace{t: t}
+		w.queueUp("one", a, time.Millisecond)
+		tryInVain("before the answer to the release")
+		close(answer)
+		wantErr(t, <-unlocked)
+		synctest.Wait()
+		tryInVain("before the next request has arrived")
+		close(arrive)
+		time.Sleep(time.Second)
+		if got := w.order(); got != "one" {
+			t.Errorf("served: %q", got)
+		}
+
+		f.heal()
+		l, err := a.Mutex("n").TryLock(t.Context()) // nobody waits
+		wantErr(t, err)
+		wantErr(t, l.Unlock())
+	})
+}
+
 // A call that gives up leaves nothing behind, wherever it waits.
 func TestCohortGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {

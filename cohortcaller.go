@@ -90,11 +90,12 @@ func (q *caller) acquire(w lockSpec) (*Lease, error) {
 func (q *caller) isTry() bool { return q.settings.wait == 0 }
 
 // busyBeforeTry unlocks a cohort that has no lock for a call that tries once. It returns
-// ErrBusy, or nil if the cohort has no store lease: then only the store knows.
+// ErrBusy, or nil if only the store knows: the cohort has no store lease, and nobody in it
+// waits for others.
 func (q *caller) busyBeforeTry() error {
 	defer q.co.mu.Unlock()
 	q.co.removeIfUnused()
-	if q.co.store == nil {
+	if q.co.store == nil && !q.co.isWaiting() {
 		return nil
 	}
 	return q.co.busy(q, nil)
