@@ -215,9 +215,9 @@ type AcquireReply struct {
 	Held bool // the token holds the name
 
 	// Fence is that of the grant, if Held. Otherwise no earlier grant has a larger one; zero means
-	// that the store does not know. A store that may issue a ticket twice for one token, because a
-	// reply was lost, must know: a Client takes an event for the grant of the present queue entry if
-	// it has the ticket of the last reply and a larger fence.
+	// that the store does not know. A store must know if it may issue a ticket twice for one token,
+	// because a reply was lost. A Client accepts an event as the grant of its queue entry if it has
+	// the ticket of the last reply and a larger fence.
 	Fence uint64
 
 	// If not Held:
