@@ -101,20 +101,24 @@ func (c *Cmd) Head() []string {
 		return nil
 	}
 	name, script := c.Call()
-	return []string{name, *script, strconv.Itoa(len(c.Keys))}
+	return []string{*name, *script, strconv.Itoa(len(c.Keys))}
 }
 
 // Call returns the command that calls the script, and the text or the hash of it.
-func (c *Cmd) Call() (name string, script *string) {
-	name, script = "EVALSHA", &c.Script.Hash
-	if c.Whole {
-		name, script = "EVAL", &c.Script.Text
+func (c *Cmd) Call() (name, script *string) {
+	switch {
+	case c.Whole && c.Reads:
+		return &evalRO, &c.Script.Text
+	case c.Whole:
+		return &eval, &c.Script.Text
+	case c.Reads:
+		return &evalshaRO, &c.Script.Hash
 	}
-	if c.Reads {
-		name += "_RO"
-	}
-	return name, script
+	return &evalsha, &c.Script.Hash
 }
+
+// Commands, as variables: a pointer to one costs no allocation as an argument.
+var eval, evalRO, evalsha, evalshaRO = "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"
 
 // Words returns all words of the command.
 func (c *Cmd) Words() []string {

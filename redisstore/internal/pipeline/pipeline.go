@@ -490,11 +490,11 @@ func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced
 // end. It is not known for one that was not used, or whose reply did not come: a worker that
 // waited until its timeout has waited long enough.
 func connectionOf(err error) (worked, known bool) {
-	var server redisconn.ServerError
-	switch {
-	case err == nil:
+	if err == nil {
 		return true, true
-	case errors.As(err, &server):
+	}
+	var server redisconn.ServerError // costs an allocation
+	if errors.As(err, &server) {
 		return !strings.Contains(string(server), "max number of clients reached"), true
 	}
 	return false, !redisconn.IsTimeout(err) && !errors.Is(err, redisconn.ErrUnsent) && !errors.Is(err, redisconn.ErrClosed)
