@@ -204,17 +204,19 @@ func (o Opener) PollingWaiters(t *testing.T) {
 	t.Cleanup(admin.Close)
 	holder := dibs.New(o.Single(t, server.Addr()))
 	t.Cleanup(func() { holder.Close() })
-	client := dibs.New(o.Single(t, server.Addr()))
+	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin at once, on a machine that may be busy
 	t.Cleanup(func() { client.Close() })
 
 	held := make([]*dibs.Lease, waiters)
 	var queued, waiting sync.WaitGroup
 	queued.Add(waiters)
-	hooks := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued.Done() }})
 	for i := range held {
 		name := "name:" + strconv.Itoa(i)
 		held[i] = Lock(t, holder, name)
 		waiting.Go(func() {
+			isQueued := sync.OnceFunc(queued.Done)
+			defer isQueued() // also after an error
+			hooks := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { isQueued() }})
 			if l, err := client.Mutex(name).Lock(Within(t, 2*Generous), hooks); err != nil {
 				t.Error(err)
 			} else if err := l.Unlock(); err != nil {
