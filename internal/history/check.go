@@ -304,7 +304,9 @@ func (c *checker) fences(name string) {
 			}
 			first[fence], last = op, fence
 			returns = append(returns, fencePoint{grant.Return.Order, fence, grant.Exclusive(), op, grant})
-			calls = append(calls, fencePoint{grant.Call.Order, fence, grant.Exclusive(), op, grant})
+			if !c.mayBeRevokedAtReturn(op) {
+				calls = append(calls, fencePoint{grant.Call.Order, fence, grant.Exclusive(), op, grant})
+			}
 		}
 	}
 	forEachOvertaken(returns, calls, true, func(a, b fencePoint) {
@@ -319,6 +321,14 @@ func (c *checker) fences(name string) {
 	forEachOvertaken(ends, begins, false, func(a, b fencePoint) {
 		c.report(Fences, name, fmt.Sprintf("the lease with fence %d was held before the one with %d", a.fence, b.fence), a.op, b.op)
 	})
+}
+
+// mayBeRevokedAtReturn reports whether a call of a cohort may have got a lease that was
+// already revoked. Like every holder, the cohort learns of that later. Until then it passes
+// the lease on, with a fence from before the revoke.
+func (c *checker) mayBeRevokedAtReturn(op *Op) bool {
+	revokedAt, ok := c.revocations[leaseKey{op.Names[0], op.Token}]
+	return op.Cohort != "" && ok && revokedAt.Before(op.Return)
 }
 
 // fifo checks that a smaller ticket is served first, and that a call that began after a

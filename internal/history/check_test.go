@@ -79,6 +79,15 @@ func (s *script) revoke(lease *history.Op, call, ret int, name string, revoked b
 	s.add(history.Op{Verb: history.Revoke, Names: []string{name}, Token: lease.Token, Revoked: revoked}, call, ret)
 }
 
+// revokedPass adds a call that gets a fence from before the grant of another lease. Its own
+// lease is revoked at a moment.
+func (s *script) revokedPass(cohort string, revoked int) {
+	s.use(5, 6, 8, 7)
+	late := s.lock(10, 11, 6)
+	late.Cohort = cohort
+	s.revoke(late, revoked, revoked+1, "n", true)
+}
+
 // refused adds a try that returns busy.
 func (s *script) refused(call, ret, weight, limit int) *history.Op {
 	op := s.add(history.Op{Verb: history.Acquire, Names: []string{"n"}, Weight: weight, Limit: limit, Try: true, TTL: 10 * time.Second}, call, ret)
@@ -173,6 +182,9 @@ var scripts = []struct {
 	{"a fence decreases", func(s *script) { s.use(1, 2, 4, 7); s.use(5, 6, 8, 6) }, want(history.Fences, history.Fences)},
 	{"a fence decreases in a hand-off", func(s *script) { s.use(1, 3, 5, 7); s.use(2, 6, 8, 6) }, want(history.Fences)},
 	{"readers have fences in any order", func(s *script) { s.held(s.reader(1, 3, 7), 5); s.held(s.reader(2, 6, 6), 8) }, nil},
+	{"a cohort passes on a lease before it learns of the revoke", func(s *script) { s.revokedPass("client", 3) }, nil},
+	{"a cohort passes on an old fence before the revoke", func(s *script) { s.revokedPass("client", 20) }, want(history.Fences)},
+	{"an old fence after a revoke, without a cohort", func(s *script) { s.revokedPass("", 3) }, want(history.Fences)},
 	{"a fence repeats", func(s *script) { s.reader(1, 3, 7); s.reader(2, 4, 7) }, want(history.Fences)},
 	{"an upgrade without a new fence", func(s *script) {
 		r := s.reader(1, 2, 7)
