@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,36 @@ func TestCohortExpiredUnnoticed(t *testing.T) {
 		second := lock()
 		if second.h.storeLease() == store || second.Err() != nil {
 			t.Error("a call got a lease that had expired")
+		}
+		if err := second.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A call whose context ends in the moment in which it is granted the lock gets its lease.
+func TestCohortGrantAndEndOfContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memstore.New(), Cohort(8, 0))
+		defer c.Close()
+		first, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var second *Lease
+		go func() { second, err = c.Mutex("n").Lock(ctx) }()
+		synctest.Wait()
+		co := first.h.cohortLink().cohort
+		co.mu.Lock() // so that the call learns of both together
+		cancel()
+		co.holder = nil
+		release := co.advance(c.clock.now())
+		co.mu.Unlock()
+		synctest.Wait()
+		if release != nil || err != nil || second == nil {
+			t.Fatalf("release %v, lease %v, error %v", release, second, err)
 		}
 		if err := second.Unlock(); err != nil {
 			t.Error(err)
