@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"slices"
 	"time"
 
 	"github.com/dibslock/dibs/internal/locktable"
@@ -268,7 +269,7 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 		if err != nil {
 			return err
 		}
-		notifications = append(ended, changed...)
+		notifications = slices.Concat(ended, changed)
 		if err := f.save(l, before, now.At); err != nil {
 			return err
 		}
