@@ -14,14 +14,19 @@ import (
 // awaitReady polls until p serves commands. There is no event to wait for: a server with
 // log level warning does not log that it is ready.
 func (s *Server) awaitReady(p *process) error {
+	c := s.dial()
+	defer c.Close()
+	return p.await(func(ctx context.Context) error { return s.ready(ctx, c, p) })
+}
+
+// await polls until ready returns nil, for startTimeout at most, or until the process has exited.
+func (p *process) await(ready func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	c := s.dial()
-	defer c.Close()
 	for {
-		err := s.ready(ctx, c, p)
+		err := ready(ctx)
 		if err == nil {
 			return nil
 		}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 var errNoTwemproxy = errors.New("no nutcracker in PATH")
@@ -100,23 +99,10 @@ func twemproxyConfig(addr, hashTag string, servers []*Server) string {
 
 // awaitTwemproxy polls until it answers: there is no event to wait for.
 func awaitTwemproxy(p *process, addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	c := Dial(addr)
 	defer c.Close()
-	for {
+	return p.await(func(ctx context.Context) error {
 		_, err := text(ctx, c, "PING")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.exited:
-			return errors.New("the process has exited")
-		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", startTimeout, err)
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
