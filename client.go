@@ -130,12 +130,12 @@ func (c *Client) endAll() []*lease {
 	held, partlyLost := c.renewer.close()
 	release := partlyLost
 	for _, h := range held {
-		ended := false
+		mustRelease := false
 		_ = h.update(func(s *leaseState) {
-			ended = !s.ended
+			mustRelease = !s.ended && !s.isLocal() // the store lease of a local one is in the list, too
 			s.lose(s.name, ReasonClosed, nil, "")
 		})
-		if ended && !h.isLocal() { // the store lease of a local one is in the list, too
+		if mustRelease {
 			release = append(release, h)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,4 +126,32 @@ func TestCloseWithLongestTimeout(t *testing.T) {
 			unlock(t, mutex(t, s, "n"))
 		}
 	})
+}
+
+// The calls of a lease that goes on while its client is closed use the same state as Close. The
+// race detector judges.
+func TestCloseWhileLeasesAreInUse(t *testing.T) {
+	calls := map[string]func(c *dibs.Client, lease *dibs.Lease){
+		"TryUpgrade": func(c *dibs.Client, lease *dibs.Lease) { _ = c.RWMutex("name").TryUpgrade(t.Context(), lease) },
+		"Wanted":     func(_ *dibs.Client, lease *dibs.Lease) { lease.Wanted() },
+		"Extend":     func(_ *dibs.Client, lease *dibs.Lease) { _ = lease.Extend(t.Context(), time.Hour) },
+		"Deadline":   func(_ *dibs.Client, lease *dibs.Lease) { lease.Deadline() },
+		"Context":    func(_ *dibs.Client, lease *dibs.Lease) { lease.Context() },
+		"Unlock":     func(_ *dibs.Client, lease *dibs.Lease) { _ = lease.Unlock() },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				c := dibs.New(memstore.New())
+				lease, err := c.RWMutex("name").RLock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var group sync.WaitGroup
+				group.Go(func() { call(c, lease) })
+				group.Go(func() { _ = c.Close() })
+				group.Wait()
+			}
+		})
+	}
 }
