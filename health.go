@@ -55,12 +55,12 @@ func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []
 	return errs
 }
 
-// observe records the outcome of an operation. A failure with an ended ctx is ignored: it
-// says nothing about the store.
+// observe records the outcome of an operation. A failure with an ended ctx is ignored, and
+// that of a request that waited in this process only: they say nothing about the store.
 func (s *observedStore) observe(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
-		if !refused(err) && !unsent(err) && ctx.Err() == nil {
+		if !refused(err) && !unsentHere(err) && ctx.Err() == nil {
 			s.failing.Store(true)
 		}
 	case s.failing.Load() && s.failing.CompareAndSwap(true, false):

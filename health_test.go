@@ -52,6 +52,7 @@ func TestStoreIsBack(t *testing.T) {
 			do(t.Context(), nil, 0, "at first")
 			do(t.Context(), refused, 0, "the store answered")
 			do(ended, unreachable, 0, "the caller gave up")
+			do(t.Context(), &UnavailableError{Op: name, Unsent: true}, 0, "the request waited in this process")
 			do(t.Context(), nil, 0, "no failure so far")
 			do(t.Context(), unreachable, 0, "a failure")
 			do(t.Context(), refused, 0, "refused: it may still be loading")
@@ -60,6 +61,8 @@ func TestStoreIsBack(t *testing.T) {
 			accepts = true
 			do(t.Context(), nil, 3, "accepted")
 			do(t.Context(), nil, 3, "no further failure")
+			do(t.Context(), &UnavailableError{Op: name, Unsent: true, Unreached: true}, 3, "no connection")
+			do(t.Context(), nil, 4, "the store is back")
 		})
 	}
 }

@@ -69,6 +69,7 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 		return err
 	default:
 		c.releaseLater(h, r)
+		unknown = unknown || unsent(err) // the name is not free, and will be
 		return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
 	}
 }

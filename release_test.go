@@ -2,7 +2,9 @@ package dibs_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -142,5 +144,36 @@ func TestCancelContinuesWhileStoreKeepsLateAcquire(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		f.set(func(f *faulty) { f.cancel = nil })
 		wantNothing(t, good, "n")
+	})
+}
+
+// An Unlock whose request was not sent says that the lock is still being released: the work has been
+// done, and must not be repeated.
+func TestUnlockSaysUnknownIfUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newFaulty()
+		locks := dibs.New(store)
+		defer locks.Close()
+		lease, err := locks.Mutex("m").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.set(func(f *faulty) {
+			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) {
+				return false, &dibs.UnavailableError{Op: "release", Unsent: true, Unreached: true}
+			}
+		})
+		err = lease.Unlock()
+		var u *dibs.UnavailableError
+		if !errors.As(err, &u) || !u.Unknown || u.Refused {
+			t.Errorf("got %#v, want an unknown outcome", err)
+		}
+		store.heal()
+		time.Sleep(time.Minute) // virtual
+		if again, err := locks.Mutex("m").TryLock(t.Context()); err != nil {
+			t.Errorf("got %v, want the name released in the background", err)
+		} else if err := again.Unlock(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -48,6 +48,13 @@ func unsent(err error) bool {
 	return errors.As(err, &e) && e.Unsent
 }
 
+// unsentHere reports whether a request was not sent for a reason in this process, such as a
+// full pool of connections. It says nothing about the store.
+func unsentHere(err error) bool {
+	var e *UnavailableError
+	return errors.As(err, &e) && e.Unsent && !e.Unreached
+}
+
 // backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
 func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }
 

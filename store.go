@@ -22,12 +22,13 @@ var (
 // in time, or rejected the request. errors.Is finds ErrUnavailable and the cause in it. Its
 // fields are
 //
-//	Op      string // acquire, release, extend, …
-//	Name    string // empty if the operation concerns several names
-//	Cause   error
-//	Refused bool // the store answered and did nothing: the outcome is known
-//	Unsent  bool // nothing was sent: the outcome is known, and a retry may succeed
-//	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
+//	Op        string // acquire, release, extend, …
+//	Name      string // empty if the operation concerns several names
+//	Cause     error
+//	Refused   bool // the store answered and did nothing: the outcome is known
+//	Unsent    bool // nothing was sent: the outcome is known, and a retry may succeed
+//	Unreached bool // with Unsent: the store had no connection for the request, and may be away
+//	Unknown   bool // set by Unlock: the name may or may not be free; dibs retries in the background
 type UnavailableError = driver.UnavailableError
 
 // A WrongTypeError is the error of a key that holds a value of another type than a lock of

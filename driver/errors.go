@@ -25,12 +25,13 @@ var (
 // An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable in it,
 // and the cause.
 type UnavailableError struct {
-	Op      string // acquire, release, extend, …
-	Name    string // empty if the operation concerns several names
-	Cause   error
-	Refused bool // the store answered and did nothing: the outcome is known
-	Unsent  bool // nothing was sent: the outcome is known, and a retry may succeed
-	Unknown bool // set by Unlock: the name may or may not be free; dibs retries in the background
+	Op        string // acquire, release, extend, …
+	Name      string // empty if the operation concerns several names
+	Cause     error
+	Refused   bool // the store answered and did nothing: the outcome is known
+	Unsent    bool // nothing was sent: the outcome is known, and a retry may succeed
+	Unreached bool // with Unsent: the store had no connection for the request, and may be away
+	Unknown   bool // set by Unlock: the name may or may not be free; dibs retries in the background
 }
 
 func (e *UnavailableError) Error() string {

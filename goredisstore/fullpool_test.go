@@ -1,46 +1,100 @@
 package goredisstore_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
 // An error says that the program's other work has all connections, and not that the server does
-// not reply. The error for a server that does not reply says that.
+// not reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	rdb := dial(t, &redis.Options{Addr: server.Addr(), PoolSize: 2})
-	locks := dibs.New(goredisstore.New(rdb))
-	t.Cleanup(func() { locks.Close() })
-	for range 2 {
-		other := rdb.Conn()
+	const pool = "no connection was free in the pool of the client (PoolSize is 1)"
+	for kind, open := range map[string]func() (redis.UniversalClient, *redis.Client){
+		"one server": func() (redis.UniversalClient, *redis.Client) {
+			rdb := dial(t, &redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1})
+			return rdb, rdb
+		},
+		"cluster": func() (redis.UniversalClient, *redis.Client) {
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{redistest.StartClusterNode(t).Addr()}, PoolSize: 1})
+			t.Cleanup(func() { rdb.Close() })
+			master, err := rdb.MasterForKey(t.Context(), "m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rdb, master
+		},
+	} {
+		rdb, server := open()
+		locks := dibs.New(goredisstore.New(rdb))
+		t.Cleanup(func() { locks.Close() })
+		other := server.Conn()
 		if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection of the pool
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { other.Close() })
+		if _, err := locks.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), pool) {
+			t.Errorf("%s: got %v, want an error with %q", kind, err, pool)
+		}
 	}
-	const pool = "no connection was free in the pool"
-	_, err := locks.Mutex("m").TryLock(t.Context())
-	if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), pool) {
-		t.Errorf("got %v, want an error with %q", err, pool)
-	}
+}
 
-	silent := redistest.Start(t)
-	other := dibs.New(goredisstore.New(dial(t, &redis.Options{Addr: silent.Addr()})), dibs.Timeout(200*time.Millisecond))
-	t.Cleanup(func() { other.Close() })
-	if err := silent.Pause(); err != nil {
+// If go-redis itself ends the wait for its pool, the error says that nothing was sent.
+func TestPoolTimeoutIsUnsent(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, &redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1, PoolTimeout: 10 * time.Millisecond})
+	locks := dibs.New(goredisstore.New(rdb), dibs.Timeout(200*time.Millisecond))
+	t.Cleanup(func() { locks.Close() })
+	other := rdb.Conn()
+	if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection of the pool
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = silent.Resume() })
-	if _, err := other.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), pool) {
-		t.Errorf("got %v, want ErrUnavailable without %q", err, pool)
+	t.Cleanup(func() { other.Close() })
+	_, err := locks.Mutex("m").TryLock(t.Context())
+	var u *dibs.UnavailableError
+	if !errors.As(err, &u) || !u.Unsent || u.Unreached || !strings.Contains(err.Error(), "no connection was free in the pool") {
+		t.Errorf("got %#v, want an unsent request, and the pool", err)
+	}
+}
+
+// The error for a server that does not reply does not name a pool that the requests of dibs have
+// filled.
+func TestSilentServerIsNoFullPool(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	store := goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr(), PoolSize: 1}))
+	if _, err := store.Inspect(t.Context(), "m"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Freeze()
+	wantNoPool(t, store)
+}
+
+// wantNoPool inspects a name in several calls at once.
+func wantNoPool(t *testing.T, store driver.Store) {
+	t.Helper()
+	const calls = 3
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			defer cancel()
+			_, err := store.Inspect(ctx, "m")
+			errs <- err
+		}()
+	}
+	for range calls {
+		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
+			t.Errorf("got %v, want ErrUnavailable without the pool", err)
+		}
 	}
 }

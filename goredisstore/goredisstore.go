@@ -65,6 +65,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/internal/listen"
@@ -156,6 +157,8 @@ type conn struct {
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
 
+	busy atomic.Int64 // calls of Do and Replicate
+
 	listening listen.Connections // the subscriptions of Listen
 }
 
@@ -192,9 +195,11 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 	} else if redisconn.Loads(cmds) {
 		rdb = c.long
 	}
+	c.busy.Add(1)
+	defer c.busy.Add(-1)
 	do(ctx, rdb, cmds, replies)
-	for _, r := range replies {
-		c.reloadAfter(r.Err)
+	for i := range replies {
+		c.reloadAfter(replies[i].Err)
 	}
 }
 
@@ -261,6 +266,8 @@ func (c *conn) Refresh() {
 
 // Replicate implements redisconn.Conn.
 func (c *conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
+	c.busy.Add(1)
+	defer c.busy.Add(-1)
 	first := notifyingCmd{printable: printable{newCommand(ctx, call)}}
 	first.answered = sync.OnceFunc(func() { answered(reply(first.command)) })
 	acks := newCommand(ctx, wait.Cmd())
@@ -310,13 +317,23 @@ func (c *conn) masterFor(ctx context.Context, key string, wait time.Duration) (s
 // bounded by the deadline of the request.
 func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
 
-// IsFull implements redisconn.Pool.
-func (c *conn) IsFull() bool {
-	if c.single == nil {
-		return false // each node has a pool
+// FullPool implements redisconn.Pool.
+func (c *conn) FullPool(key string) string {
+	server := c.single
+	if c.cluster != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel() // so that it only looks at the slot map
+		var err error
+		if server, err = c.cluster.MasterForKey(ended, key); err != nil {
+			return ""
+		}
 	}
-	stats := c.single.PoolStats()
-	return stats.IdleConns == 0 && stats.PendingRequests > 0 && int(stats.TotalConns) >= c.single.Options().PoolSize
+	stats, size := server.PoolStats(), server.Options().PoolSize
+	own := int(c.busy.Load()) - int(stats.PendingRequests) // have a connection, at least
+	if stats.IdleConns > 0 || stats.PendingRequests == 0 || int(stats.TotalConns) < size || own >= size {
+		return ""
+	}
+	return fmt.Sprintf("PoolSize is %d", size)
 }
 
 func fill(replies []redisconn.Reply, err error) {
@@ -396,6 +413,8 @@ func convertError(err error) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return redisconn.PoolError("PoolSize, MaxActiveConns", err)
 	case errors.As(err, &server):
 		return redisconn.ServerError(err.Error())
 	}

@@ -3,9 +3,10 @@ package mysqlstore
 import (
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -29,39 +30,29 @@ func repeatable(err error) bool {
 // unavailable returns the error of an operation. A server that replied with an error has done
 // nothing; for the errors that are refusals another attempt fails, too.
 func unavailable(op, name string, err error) error {
-	return &driver.UnavailableError{Op: op, Name: name, Cause: explained(err), Refused: isRefusal(err)}
+	return sqlstore.Unavailable(op, name, err, explained(err), isRefusal(err))
 }
 
-// explained returns an error that says what to do, or that no request was sent.
+// explained returns an error that says what to do.
 func explained(err error) error {
 	switch n := numberOf(err); {
 	case n == noTable || n == noProcedure:
 		return fmt.Errorf("%w: %w", driver.ErrNoTables, err)
-	case isConnectError(err):
-		return unsentError{err}
+	case n == needsTLS:
+		return fmt.Errorf("the server wants TLS: use tls=true, or ca=FILE in a URL: %w", err)
+	case errors.Is(err, mysql.ErrNoTLS):
+		return fmt.Errorf("the server does not use TLS: leave out tls and ca, or turn TLS on in the server: %w", err)
+	}
+	if mistake := links.ExplainTLS(err); mistake != nil {
+		return mistake
 	}
 	return err
 }
 
-// isConnectError reports whether no connection could be opened, and another attempt may succeed.
-func isConnectError(err error) bool {
-	const tooMany, tooManyOfUser = 1040, 1203
-	n := numberOf(err)
-	var dial *net.OpError
-	return n == tooMany || n == tooManyOfUser || errors.As(err, &dial) && dial.Op == "dial"
-}
-
-// An unsentError is a connection that could not be opened.
-type unsentError struct{ error }
-
-// Unsent reports that no request was sent.
-func (unsentError) Unsent() bool { return true }
-
-func (e unsentError) Unwrap() error { return e.error }
-
 const (
 	noTable     = 1146
 	noProcedure = 1305
+	needsTLS    = 3159
 )
 
 // isRefusal reports whether an error repeats until somebody changes something: the connection,
@@ -71,8 +62,9 @@ func isRefusal(err error) bool {
 	case 1044, 1045, 1046, 1049, 1129, 1130, 1698, // access to the server or the database, or no database
 		1142, 1143, 1227, 1370, // rights
 		1064, noTable, noProcedure, 1318, // tables and procedures that do not exist, or are others
+		needsTLS,
 		1665: // the binary log has the format STATEMENT
 		return true
 	}
-	return errors.Is(err, mysql.ErrNoTLS)
+	return errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
 }

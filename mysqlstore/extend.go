@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"slices"
 
@@ -62,17 +63,23 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, par
 
 // extendOnce returns the numbers of the leases that were extended.
 func (s *Store) extendOnce(ctx context.Context, list []byte) (extended []int, err error) {
-	rows, err := s.db.QueryContext(ctx, s.text.extend, string(list))
+	err = s.use(ctx, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, s.text.extend, string(list))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var i int
+			if err := rows.Scan(&i); err != nil {
+				return err
+			}
+			extended = append(extended, i)
+		}
+		return rows.Err()
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var i int
-		if err := rows.Scan(&i); err != nil {
-			return nil, err
-		}
-		extended = append(extended, i)
-	}
-	return extended, rows.Err()
+	return extended, nil
 }

@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 
 	"github.com/dibslock/dibs/driver"
@@ -36,19 +37,21 @@ func (s *Store) inspectRows(ctx context.Context, names []string, add func(sqlsto
 	if err != nil {
 		panic(err) // numbers and hexadecimal texts can be encoded
 	}
-	rows, err := s.db.QueryContext(ctx, s.text.inspect, string(text))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r sqlstore.StateRow
-		if err := rows.Scan(r.Fields()...); err != nil {
+	return s.use(ctx, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, s.text.inspect, string(text))
+		if err != nil {
 			return err
 		}
-		add(r)
-	}
-	return rows.Err()
+		defer rows.Close()
+		for rows.Next() {
+			var r sqlstore.StateRow
+			if err := rows.Scan(r.Fields()...); err != nil {
+				return err
+			}
+			add(r)
+		}
+		return rows.Err()
+	})
 }
 
 // nameOf returns the name for an error: none if there are several.
@@ -62,19 +65,22 @@ func nameOf(names []string) string {
 // List implements driver.Store.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return sqlstore.List(pattern, func(after string, most int) (names []string, err error) {
-		rows, err := s.db.QueryContext(ctx, s.text.list, hexOf(after), most)
-		if err != nil {
-			return nil, unavailable("list", pattern, err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var name []byte
-			if err := rows.Scan(&name); err != nil {
-				return nil, unavailable("list", pattern, err)
+		err = s.use(ctx, func(conn *sql.Conn) error {
+			rows, err := conn.QueryContext(ctx, s.text.list, hexOf(after), most)
+			if err != nil {
+				return err
 			}
-			names = append(names, string(name))
-		}
-		if err := rows.Err(); err != nil {
+			defer rows.Close()
+			for rows.Next() {
+				var name []byte
+				if err := rows.Scan(&name); err != nil {
+					return err
+				}
+				names = append(names, string(name))
+			}
+			return rows.Err()
+		})
+		if err != nil {
 			return nil, unavailable("list", pattern, err)
 		}
 		return names, nil

@@ -68,7 +68,9 @@ func (s *Store) fenceOf(ctx context.Context, name, token string) (fence uint64, 
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
 	n, whose := hexOf(name), hexOf(token)
-	err = s.db.QueryRowContext(ctx, s.text.fenceOf, n, whose, n, whose).Scan(&fence)
+	err = s.use(ctx, func(conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, s.text.fenceOf, n, whose, n, whose).Scan(&fence)
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

@@ -48,12 +48,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := CheckPrefix(s.prefix); err != nil {
 		return err
 	}
-	conn, err := s.db.Conn(ctx)
-	if err == nil {
-		err = s.migrate(ctx, conn)
-		conn.Close()
-	}
-	if err != nil {
+	if err := s.use(ctx, func(conn *sql.Conn) error { return s.migrate(ctx, conn) }); err != nil {
 		return unavailable("create the tables", s.prefix, err)
 	}
 	return nil
@@ -94,25 +89,24 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
-	if exists, err = s.hasTables(ctx, s.db); err != nil {
+	err = s.use(ctx, func(conn *sql.Conn) (err error) {
+		exists, err = s.hasTables(ctx, conn)
+		return err
+	})
+	if err != nil {
 		return false, unavailable("inspect the tables", s.prefix, err)
 	}
 	return exists, nil
 }
 
-func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
+func (s *Store) hasTables(ctx context.Context, conn *sql.Conn) (exists bool, err error) {
 	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	err = q.QueryRowContext(ctx, text, s.prefix+lastProcedure).Scan(&exists)
+	err = conn.QueryRowContext(ctx, text, s.prefix+lastProcedure).Scan(&exists)
 	return exists, err
 }
 
 // lastProcedure is the procedure that a migration creates last. No name is longer.
 const lastProcedure = "remove_unused"
-
-// A querier is a *sql.DB, or one connection of it.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
 
 // isDuplicate reports whether a table or procedure exists already.
 func isDuplicate(err error) bool {

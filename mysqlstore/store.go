@@ -16,6 +16,7 @@ import (
 // A Store is a driver.Store in a MariaDB or MySQL database. It is safe for concurrent use.
 type Store struct {
 	db      *sql.DB
+	conns   *sqlstore.Pool // the same
 	prefix  string
 	text    statements
 	limit   *sqlstore.Limit
@@ -48,7 +49,7 @@ func New(db *sql.DB, options ...Option) *Store {
 			o.apply(&c)
 		}
 	}
-	return &Store{db: db, prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
+	return &Store{db: db, conns: poolOf(db), prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
 }
 
 // Groups implements driver.Store: a transaction can acquire any names.
@@ -65,8 +66,12 @@ type verb struct {
 // the row, of which the first column is the server's time, and reports whether the
 // request was void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(*sql.Row) (at int64, void bool, err error)) error {
-	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (int64, bool, error) {
-		return scan(s.db.QueryRowContext(ctx, v.text, args(until)...))
+	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
+		err = s.use(ctx, func(conn *sql.Conn) (err error) {
+			at, void, err = scan(conn.QueryRowContext(ctx, v.text, args(until)...))
+			return err
+		})
+		return at, void, err
 	}, repeatable)
 	if err != nil {
 		return unavailable(v.op, v.name, err)

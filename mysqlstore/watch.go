@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"sync"
 	"time"
@@ -70,7 +71,10 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 		}
 		seen[id.(int64)] = true
 	}
-	_, err = s.db.ExecContext(ctx, s.text.deleteMessages+"("+strings.Repeat("?,", len(ids)-1)+"?)", ids...)
+	err = s.use(ctx, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, s.text.deleteMessages+"("+strings.Repeat("?,", len(ids)-1)+"?)", ids...)
+		return err
+	})
 	switch {
 	case repeatable(err): // the next fetch deletes them
 	case err != nil:
@@ -83,20 +87,23 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 
 // messages returns the next messages of a client.
 func (s *Store) messages(ctx context.Context, client string) (ids []any, texts []string, err error) {
-	rows, err := s.db.QueryContext(ctx, s.text.messages, []byte(client))
-	if err != nil {
-		return nil, nil, unavailable("watch", "", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		var text []byte
-		if err := rows.Scan(&id, &text); err != nil {
-			return nil, nil, unavailable("watch", "", err)
+	err = s.use(ctx, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, s.text.messages, []byte(client))
+		if err != nil {
+			return err
 		}
-		ids, texts = append(ids, id), append(texts, string(text))
-	}
-	if err := rows.Err(); err != nil {
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			var text []byte
+			if err := rows.Scan(&id, &text); err != nil {
+				return err
+			}
+			ids, texts = append(ids, id), append(texts, string(text))
+		}
+		return rows.Err()
+	})
+	if err != nil {
 		return nil, nil, unavailable("watch", "", err)
 	}
 	return ids, texts, nil

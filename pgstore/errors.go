@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -32,9 +34,33 @@ func repeatable(err error) bool { return isCode(err, "40001") || isCode(err, "40
 // unavailable returns the error of an operation. A server that replied with an error has done
 // nothing; for some errors another attempt may succeed.
 func unavailable(op, name string, err error) error {
+	return sqlstore.Unavailable(op, name, err, explained(err), isRefusal(err))
+}
+
+// isRefusal reports whether an error repeats until somebody changes something.
+func isRefusal(err error) bool {
 	var server *pgconn.PgError
-	refused := errors.As(err, &server) && !transient(server.Code)
-	return &driver.UnavailableError{Op: op, Name: name, Cause: explained(err), Refused: refused}
+	if errors.As(err, &server) {
+		return !transient(server.Code)
+	}
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) {
+		return false
+	}
+	for _, attempt := range attempts(errors.Unwrap(connect)) { // another host may be away for now
+		if explainTLS(attempt) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// explainTLS returns an error of TLS that no retry can change, with advice, or nil.
+func explainTLS(err error) error {
+	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // pgconn has no type for it
+		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server (ssl = on)")
+	}
+	return links.ExplainTLS(err)
 }
 
 // transient reports whether an error may pass: a conflict, a server that starts or stops or has
@@ -73,9 +99,6 @@ func explained(err error) error {
 // user.
 type connectError struct{ *pgconn.ConnectError }
 
-// Unsent reports that no request was sent.
-func (connectError) Unsent() bool { return true }
-
 func (e connectError) Unwrap() error { return e.ConnectError }
 
 func (e connectError) Error() string {
@@ -111,7 +134,12 @@ func innermost(err error) error {
 	var network *net.OpError
 	var lookup *net.DNSError
 	var server *pgconn.PgError
+	if mistake := explainTLS(err); mistake != nil {
+		return mistake
+	}
 	switch {
+	case errors.As(err, &server) && strings.HasSuffix(server.Message, ", no encryption"):
+		return fmt.Errorf("%w; the server may want TLS: sslmode=verify-full", server)
 	case errors.As(err, &server):
 		return server
 	case errors.As(err, &network):

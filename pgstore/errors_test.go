@@ -46,8 +46,8 @@ func TestErrorOfAConnection(t *testing.T) {
 		"postgres://postgres@" + sharedServer(t).Addr() + "/no_database":                             `: FATAL: database "no_database" does not exist \(SQLSTATE 3D000\)$`,
 	} {
 		_, err := pgstore.New(newPool(t, url)).Inspect(t.Context(), "n")
-		var unsent interface{ Unsent() bool }
-		if !errors.As(err, &unsent) || !unsent.Unsent() || !errors.Is(err, driver.ErrUnavailable) || !regexp.MustCompile(want).MatchString(err.Error()) {
+		var u *driver.UnavailableError
+		if !errors.As(err, &u) || !u.Unsent || !u.Unreached || !regexp.MustCompile(want).MatchString(err.Error()) {
 			t.Errorf("have %v, want %s", err, want)
 			continue
 		}

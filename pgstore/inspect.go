@@ -6,6 +6,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Inspect implements driver.Store.
@@ -22,13 +23,17 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 // inspect queries the states of names.
 func (s *Store) inspect(ctx context.Context, names []string, add func(sqlstore.StateRow)) error {
 	var r sqlstore.StateRow
-	rows, err := s.pool.Query(ctx, s.text.inspect, toTexts(names))
-	if err == nil {
+	err := s.use(ctx, func(conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, s.text.inspect, toTexts(names))
+		if err != nil {
+			return err
+		}
 		_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
 			add(r)
 			return nil
 		})
-	}
+		return err
+	})
 	if err != nil {
 		return unavailable("inspect", nameOf(names), err)
 	}
@@ -46,11 +51,14 @@ func nameOf(names []string) string {
 // List implements driver.Store.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return sqlstore.List(pattern, func(after string, most int) (names []string, err error) {
-		rows, err := s.pool.Query(ctx, s.text.list, toText(after), most)
-		if err != nil {
-			return nil, unavailable("list", pattern, err)
-		}
-		texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		var texts []string
+		err = s.use(ctx, func(conn *pgxpool.Conn) error {
+			rows, err := conn.Query(ctx, s.text.list, toText(after), most)
+			if err == nil {
+				texts, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			}
+			return err
+		})
 		if err != nil {
 			return nil, unavailable("list", pattern, err)
 		}

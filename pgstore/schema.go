@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 //go:embed sql
@@ -28,7 +29,11 @@ func SQL(schema string) string {
 
 // HasTables reports whether the tables exist.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	if exists, err = s.hasTables(ctx, s.pool); err != nil {
+	err = s.use(ctx, func(conn *pgxpool.Conn) (err error) {
+		exists, err = s.hasTables(ctx, conn)
+		return err
+	})
+	if err != nil {
 		return false, unavailable("inspect the schema", s.schema, err)
 	}
 	return exists, nil
@@ -43,21 +48,25 @@ func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err erro
 // Migrate creates the schema if its tables do not exist. It may run in several processes at
 // once.
 func (s *Store) Migrate(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		const lock = 0x64696273
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
-			return err
-		}
-		if exists, err := s.hasTables(ctx, tx); err != nil || exists {
-			return err
-		}
-		_, err := tx.Exec(ctx, SQL(s.schema))
-		return err
+	err := s.use(ctx, func(conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return s.migrate(ctx, tx) })
 	})
 	if err != nil {
 		return unavailable("create the schema", s.schema, err)
 	}
 	return nil
+}
+
+func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
+	const lock = 0x64696273
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
+		return err
+	}
+	if exists, err := s.hasTables(ctx, tx); err != nil || exists {
+		return err
+	}
+	_, err := tx.Exec(ctx, SQL(s.schema))
+	return err
 }
 
 // in replaces the schema "dibs" in a text.

@@ -15,6 +15,7 @@ import (
 // A Store is a driver.Store in a PostgreSQL database. It is safe for concurrent use.
 type Store struct {
 	pool   *pgxpool.Pool
+	conns  *sqlstore.Pool // the same
 	schema string
 	poll   bool
 	text   statements
@@ -60,7 +61,7 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 		}
 	}
 	return &Store{
-		pool: pool, schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
+		pool: pool, conns: poolOf(pool), schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
 		limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames(),
 	}
 }
@@ -92,7 +93,7 @@ func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, 
 	return nil
 }
 
-// A querier is what sends statements: a pool, or a transaction.
+// A querier is what sends statements: a connection, or a transaction.
 type querier interface {
 	Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
@@ -100,14 +101,16 @@ type querier interface {
 
 // transact runs a statement in a transaction of its own, with read committed isolation.
 func (s *Store) transact(ctx context.Context, do func(querier) error) error {
-	if !s.setsIsolation.Load() {
-		err := do(s.pool)
-		if !isCode(err, codeIsolation) {
-			return err
+	return s.use(ctx, func(conn *pgxpool.Conn) error {
+		if !s.setsIsolation.Load() {
+			err := do(conn)
+			if !isCode(err, codeIsolation) {
+				return err
+			}
+			s.setsIsolation.Store(true)
 		}
-		s.setsIsolation.Store(true)
-	}
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(tx) })
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(tx) })
+	})
 }
 
 // toText replaces what PostgreSQL cannot store in a text: NUL.

@@ -193,6 +193,21 @@ func (c *cluster) Masters(ctx context.Context, visit func(redisconn.Node) error)
 	return err
 }
 
+// FullPool implements redisconn.Pool.
+func (c *cluster) FullPool(key string) string {
+	c.mu.Lock()
+	owner, _ := slots.Find(c.slotMap, slots.Of(key))
+	var pool *source
+	if len(owner.Nodes) > 0 {
+		pool = c.pools[owner.Master()]
+	}
+	c.mu.Unlock()
+	if pool == nil {
+		return ""
+	}
+	return pool.fullPool()
+}
+
 // Refresh implements redisconn.Refresher.
 func (c *cluster) Refresh() {
 	go func() { _ = c.reload(context.Background()) }() // if it fails, the next error reloads

@@ -5,33 +5,85 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/gomodule/redigo/redis"
 )
 
-// An error says that the program's other work has all connections.
+// poolOf returns a pool with one connection to an address.
+func poolOf(t *testing.T, addr string, wait bool) *redis.Pool {
+	t.Helper()
+	pool := &redis.Pool{
+		MaxIdle: 1, MaxActive: 1, Wait: wait,
+		DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", addr) },
+	}
+	t.Cleanup(func() { pool.Close() })
+	return pool
+}
+
+// An error says that the program's other work has all connections, and not that the server does
+// not reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
+	const want = "no connection was free in the pool of the client (MaxActive is 1)"
+	server, node := redistest.Start(t), redistest.StartClusterNode(t)
 	for _, wait := range []bool{false, true} {
-		server := redistest.Start(t)
-		pool := &redis.Pool{
-			MaxIdle: 1, MaxActive: 1, Wait: wait,
-			DialContext: func(ctx context.Context) (redis.Conn, error) { return redis.DialContext(ctx, "tcp", server.Addr()) },
-		}
-		t.Cleanup(func() { pool.Close() })
-		other, err := pool.GetContext(t.Context())
-		if err != nil {
+		pool, nodePool := poolOf(t, server.Addr(), wait), poolOf(t, node.Addr(), wait)
+		ofCluster := redigostore.NewCluster([]string{node.Addr()}, func(string) *redis.Pool { return nodePool })
+		if _, err := ofCluster.Inspect(t.Context(), "m"); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { other.Close() })
-		locks := dibs.New(redigostore.New(pool))
-		t.Cleanup(func() { locks.Close() })
-		const want = "no connection was free in the pool"
-		if _, err := locks.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), want) {
-			t.Errorf("wait %v: got %v, want an error with %q", wait, err, want)
+		for _, c := range []struct {
+			store driver.Store
+			pool  *redis.Pool
+		}{{redigostore.New(pool), pool}, {ofCluster, nodePool}} {
+			other, err := c.pool.GetContext(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { other.Close() })
+			locks := dibs.New(c.store)
+			t.Cleanup(func() { locks.Close() })
+			if _, err := locks.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("wait %v: got %v, want an error with %q", wait, err, want)
+			}
+		}
+	}
+}
+
+// The error for a server that does not reply does not name a pool that the requests of dibs have
+// filled.
+func TestSilentServerIsNoFullPool(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	store := redigostore.New(poolOf(t, proxy.Addr(), true))
+	if _, err := store.Inspect(t.Context(), "m"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Freeze()
+	wantNoPool(t, store)
+}
+
+// wantNoPool inspects a name in several calls at once.
+func wantNoPool(t *testing.T, store driver.Store) {
+	t.Helper()
+	const calls = 3
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			defer cancel()
+			_, err := store.Inspect(ctx, "m")
+			errs <- err
+		}()
+	}
+	for range calls {
+		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
+			t.Errorf("got %v, want ErrUnavailable without the pool", err)
 		}
 	}
 }

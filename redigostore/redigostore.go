@@ -141,10 +141,8 @@ func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, r
 	s.doUntil(ctx, until, cmds, replies)
 }
 
-// IsFull implements redisconn.Pool.
-func (s single) IsFull() bool {
-	return s.MaxActive > 0 && s.IdleCount() == 0 && s.ActiveCount() >= s.MaxActive
-}
+// FullPool implements redisconn.Pool.
+func (s single) FullPool(string) string { return s.fullPool() }
 
 // Replicate implements redisconn.Conn.
 func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
@@ -228,7 +226,7 @@ func deadline(ctx context.Context) time.Time {
 func (s *source) send(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
 	conn, err := s.get(ctx, until)
 	if err != nil {
-		return nil, convertError(err)
+		return nil, s.explain(err)
 	}
 	for _, cmd := range cmds {
 		if err == nil {

@@ -3,6 +3,7 @@ package redigostore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 type source struct {
 	*redis.Pool
 	generation atomic.Uint64 // connections of an earlier one are dropped
+	own        atomic.Int64  // connections in use
 }
 
 // conn is a connection that was taken from the pool.
@@ -38,6 +40,7 @@ func (s *source) get(ctx context.Context, until time.Time) (*conn, error) {
 		generation := s.generation.Load()
 		c, err := s.GetContext(ctx)
 		if err == nil {
+			s.own.Add(1)
 			return &conn{Conn: c, generation: generation}, nil
 		}
 		if !errors.Is(err, redis.ErrPoolExhausted) {
@@ -57,10 +60,33 @@ func (s *source) put(ctx context.Context, c *conn, err error) {
 	if c.demoted || c.generation != s.generation.Load() {
 		c.discard()
 	}
-	c.Close()
+	s.close(c)
 	if links.Broken(err) {
 		s.sweep(ctx)
 	}
+}
+
+// close gives a connection back to the pool.
+func (s *source) close(c *conn) {
+	c.Close()
+	s.own.Add(-1)
+}
+
+// fullPool returns the setting that limits the pool if other work has all connections, or "".
+func (s *source) fullPool() string {
+	if s.MaxActive == 0 || s.IdleCount() > 0 || s.ActiveCount() < s.MaxActive || int(s.own.Load()) >= s.MaxActive {
+		return ""
+	}
+	return fmt.Sprintf("MaxActive is %d", s.MaxActive)
+}
+
+// explain returns the error of a request without a connection.
+func (s *source) explain(err error) error {
+	waited := errors.Is(err, redis.ErrPoolExhausted) || err == context.DeadlineExceeded //nolint:errorlint // a dial that ends matches, too
+	if setting := s.fullPool(); waited && setting != "" {
+		return redisconn.PoolError(setting, err)
+	}
+	return convertError(err)
 }
 
 // sweep pings idle connections until one answers, which closes those that have ended. A
@@ -74,7 +100,7 @@ func (s *source) sweep(ctx context.Context) {
 			return
 		}
 		_, err = redis.DoWithTimeout(c.Conn, max(time.Until(until), time.Nanosecond), "PING")
-		c.Close()
+		s.close(c)
 		if !links.Broken(err) {
 			return
 		}
@@ -92,7 +118,7 @@ func (s *source) dropConns(ctx context.Context) {
 			return
 		}
 		c.discard()
-		c.Close()
+		s.close(c)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore/internal/pipeline"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -23,14 +24,14 @@ func wrapError(op, name string, err error) error {
 		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
 		return fmt.Errorf("%w: %s %q: %s", driver.ErrInvalid, op, name, reason)
 	}
-	if explained := explainTLS(err); explained != nil {
+	if explained := links.ExplainTLS(err); explained != nil {
 		return &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: true}
 	}
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
 		return &driver.UnavailableError{
 			Op: op, Name: name, Cause: err,
-			Refused: errors.Is(err, redisconn.ErrClosed), Unsent: errors.Is(err, pipeline.ErrNotSent),
+			Refused: errors.Is(err, redisconn.ErrClosed), Unsent: pipeline.IsUnsent(err), Unreached: links.Unopened(err),
 		}
 	}
 	text := string(server)

@@ -81,10 +81,12 @@ func (c proxiedConn) Do(ctx context.Context, until time.Time, cmds []redisconn.C
 	}
 }
 
-// IsFull implements redisconn.Pool.
-func (c proxiedConn) IsFull() bool {
-	pool, ok := c.Conn.(redisconn.Pool)
-	return ok && pool.IsFull()
+// FullPool implements redisconn.Pool.
+func (c proxiedConn) FullPool(key string) string {
+	if pool, ok := c.Conn.(redisconn.Pool); ok {
+		return pool.FullPool(key)
+	}
+	return ""
 }
 
 // redisErrors are the beginnings of errors with which Redis refuses commands and scripts. ERR

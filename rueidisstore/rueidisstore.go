@@ -148,6 +148,7 @@ type conn struct {
 
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 
+	calls  calls
 	probes probeLimit
 }
 
@@ -167,7 +168,9 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 	ctx = c.bounded(ctx, until)
 	if len(cmds) == 1 {
 		one := command(client.B(), cmds[0])
-		result := c.newer.Load().of(client, one).Do(ctx, one)
+		call := c.calls.begin(ctx)
+		result := c.newer.Load().of(client, one).Do(call, one)
+		call.end()
 		if links.Broken(result.NonRedisError()) {
 			c.sweep(ctx, client, cmds[0])
 		}
@@ -186,7 +189,9 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 	for i, cmd := range cmds {
 		batch[i] = command(client.B(), cmd)
 	}
-	results := client.DoMulti(ctx, batch...)
+	call := c.calls.begin(ctx)
+	results := client.DoMulti(call, batch...)
+	call.end()
 	if links.Broken(results[0].NonRedisError()) {
 		c.sweep(ctx, client, cmds[0])
 	}

@@ -23,3 +23,14 @@ func Broken(err error) bool {
 	}
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
+
+// Unopened reports whether err means that a connection could not be opened. It returns false for
+// joined errors: one of them may belong to a request that was sent.
+func Unopened(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
+			return op.Op == "dial"
+		}
+	}
+	return false
+}

@@ -37,3 +37,25 @@ func TestBroken(t *testing.T) {
 		}
 	}
 }
+
+func TestUnopened(t *testing.T) {
+	t.Parallel()
+	dial := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	read := &net.OpError{Op: "read", Err: dial}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{dial, true},
+		{fmt.Errorf("redis: %w", dial), true},
+		{read, false},
+		{errors.Join(dial), false},
+		{fmt.Errorf("%w (on the previous request; this one: %w)", dial, read), false},
+		{context.DeadlineExceeded, false},
+	} {
+		if got := links.Unopened(c.err); got != c.want {
+			t.Errorf("%v: got %v, want %v", c.err, got, c.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -44,9 +45,13 @@ type Conn interface {
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
-// A Pool is a Conn that can report whether commands wait because all connections of its
-// library's pool are in use. The store calls IsFull to explain a timeout.
-type Pool interface{ IsFull() bool }
+// A Pool is a Conn that can report that commands wait because other work has all connections of
+// its library's pool. The store calls FullPool to explain a timeout.
+type Pool interface {
+	// FullPool returns the setting that limits the pool for a key, such as "PoolSize is 10". It
+	// returns "" if the pool is not full, or is full of the commands of dibs.
+	FullPool(key string) string
+}
 
 // A Refresher is a Conn to a cluster that can reload the map of slots. The store calls
 // Refresh when slots may have moved.
@@ -151,8 +156,20 @@ type ServerError string
 func (e ServerError) Error() string { return string(e) }
 
 // ErrUnsent is the error of a Conn for commands that it did not send because no
-// connection was free, and the caller itself waits.
+// connection was free, and the caller itself waits. An adapter's error wraps it if the library
+// has waited for a connection of its pool.
 var ErrUnsent = errors.New("not sent: no connection is free")
+
+// PoolError returns the error of commands that were not sent because a pool is full. setting is
+// what FullPool returns.
+func PoolError(setting string, err error) error {
+	return fmt.Errorf("%w: %s: %w", ErrUnsent, PoolAdvice(setting), err)
+}
+
+// PoolAdvice says that a pool is full, and what to do.
+func PoolAdvice(setting string) string {
+	return "no connection was free in the pool of the client (" + setting + "): use a larger pool, or fewer connections for other work"
+}
 
 // ErrClosed is wrapped by an adapter's error when the user's client is closed: nothing
 // was sent, and a retry is of no use.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -88,10 +89,16 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 // leaves the outcome open, because the first try may have been executed.
 func UnknownOutcome(err error) error {
 	var server redisconn.ServerError
-	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) || errors.Is(err, ErrNotSent) {
+	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) || IsUnsent(err) {
 		return errors.New("outcome unknown: an earlier attempt had no reply, and the retry failed: " + err.Error())
 	}
 	return err
+}
+
+// IsUnsent reports whether a request was not sent: it waited for others or for a connection, or no
+// connection could be opened.
+func IsUnsent(err error) bool {
+	return errors.Is(err, ErrNotSent) || errors.Is(err, redisconn.ErrUnsent) || links.Unopened(err)
 }
 
 // Until writes the time after which a request is void into it, for one that is not sent by
@@ -138,11 +145,12 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 		err = context.Cause(r.ctx)
 	}
 	sent, failed := p.leave(r)
-	switch why := p.whyLate(r.until, time.Now()); {
+	full := p.fullPool(r)
+	switch {
 	case !sent && !retried:
-		err = fmt.Errorf("%w: %s", ErrNotSent, why)
-	case r.timedOut && p.isPoolFull():
-		err = fmt.Errorf("%w: %s", ErrNoReply, why)
+		err = fmt.Errorf("%w: %s", ErrNotSent, p.whyLate(full, r.until, time.Now()))
+	case r.timedOut && full != "":
+		err = fmt.Errorf("%w: %s", ErrNoReply, full)
 	}
 	if failed != nil {
 		err = fmt.Errorf("%w (on the previous request; this one: %w)", failed, err)
@@ -150,15 +158,15 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 	return redisconn.Reply{Err: err}, false
 }
 
-// whyLate returns why a request has not been sent until a time.
-func (p *Pipeline) whyLate(until, now time.Time) string {
+// whyLate returns why a request has not been sent until a time. full is what fullPool returns.
+func (p *Pipeline) whyLate(full string, until, now time.Time) string {
 	const late = 50 * time.Millisecond
 	p.mu.Lock()
 	narrow := p.policy.congestion.limit > 0
 	p.mu.Unlock()
 	switch {
-	case p.isPoolFull():
-		return "no connection was free in the pool of the client: use a larger pool, or fewer connections for other work"
+	case full != "":
+		return full
 	case now.Sub(until) >= late:
 		return fmt.Sprintf("this process was late by %v: it has too little CPU", now.Sub(until).Round(time.Millisecond))
 	case narrow:
@@ -167,10 +175,15 @@ func (p *Pipeline) whyLate(until, now time.Time) string {
 	return "the requests in progress have no reply"
 }
 
-// isPoolFull reports whether commands wait for a connection of the client's pool.
-func (p *Pipeline) isPoolFull() bool {
-	pool, ok := p.conn.(redisconn.Pool)
-	return ok && pool.IsFull()
+// fullPool returns the advice for a full pool of the client, if a request may have waited for a
+// connection of it, or "".
+func (p *Pipeline) fullPool(r *Request) string {
+	if pool, ok := p.conn.(redisconn.Pool); ok {
+		if setting := pool.FullPool(r.Cmd.Key()); setting != "" {
+			return redisconn.PoolAdvice(setting)
+		}
+	}
+	return ""
 }
 
 // addWorker starts a worker for the queued requests, unless they have to wait for one that

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -45,6 +44,9 @@ func (o *outage) fail(ctx context.Context, op string) error {
 	}
 	if hangs {
 		<-ctx.Done()
+	}
+	if whole, ok := cause.(*dibs.UnavailableError); ok { //nolint:errorlint // not one in a chain
+		return whole
 	}
 	return &dibs.UnavailableError{Op: op, Cause: cause}
 }
@@ -397,18 +399,15 @@ func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 
 // A refused connection has sent no request, so the client does not cancel.
 func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
-	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
-	read := &net.OpError{Op: "read", Err: errors.New("reset")}
+	cause := errors.New("dial: refused")
 	for _, test := range []struct {
 		what  string
 		cause error
 		want  bool
 	}{
-		{"dial", dial, true},
-		{"dial, wrapped", errors.Join(dial), false},
-		{"read", read, false},
-		{"the last of several", errors.Join(read, dial), false},
-		{"none", errors.New("mute"), false},
+		{"no connection", &dibs.UnavailableError{Cause: cause, Unsent: true, Unreached: true}, true},
+		{"a full pool", &dibs.UnavailableError{Cause: cause, Unsent: true}, false},
+		{"no reply", cause, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &outage{Store: memstore.New()}

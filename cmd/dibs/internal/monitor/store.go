@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -82,19 +81,11 @@ func (s *store) WatchWhile(ctx context.Context, client string, busy func() bool,
 	return driver.WatchWhile(ctx, s.Store, client, busy, on)
 }
 
-// Unsent reports whether an operation failed only because no connection could be opened.
-// It returns false for joined errors: one of them may belong to a request that was sent.
+// Unsent reports whether an operation failed only because no connection could be opened, and
+// another attempt may succeed.
 func Unsent(err error) bool {
-	var connect interface{ Unsent() bool } // of a database
-	if errors.As(err, &connect) {
-		return connect.Unsent()
-	}
-	for err = causeOf(err); err != nil; err = errors.Unwrap(err) {
-		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match
-			return op.Op == "dial"
-		}
-	}
-	return false
+	var u *driver.UnavailableError
+	return errors.As(err, &u) && u.Unreached && !u.Refused
 }
 
 // causeOf returns the cause of an UnavailableError, without the operation and the name.

@@ -1,4 +1,4 @@
-package redisstore
+package links
 
 import (
 	"crypto/tls"
@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// explainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
+// ExplainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
 // other errors.
-func explainTLS(err error) error {
+func ExplainTLS(err error) error {
 	var (
 		record   tls.RecordHeaderError
 		untried  *tls.CertificateVerificationError

@@ -1,0 +1,101 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Pool is the user's pool of connections. It counts those that the store uses. So an error says
+// whether other work has all connections. It is safe for concurrent use.
+type Pool struct {
+	stats   func() (used, size int)
+	setting string
+	own     atomic.Int64
+}
+
+// NewPool returns a Pool. stats returns the number of its connections that are in use, or that are
+// being opened, and the largest one, which is zero if there is no limit. setting is what changes
+// that limit.
+func NewPool(setting string, stats func() (used, size int)) *Pool {
+	return &Pool{stats: stats, setting: setting}
+}
+
+func (p *Pool) isFull() bool {
+	used, size := p.stats()
+	return size > 0 && used >= size
+}
+
+// Use takes a connection of the pool, calls do with it, and gives it back. If there is none, the
+// error is an *UnsentError. give returns a channel that is closed when the connection is no longer
+// in use, or nil if it is not.
+func Use[C any](p *Pool, take func() (C, error), give func(C) <-chan struct{}, do func(C) error) error {
+	waits := p.isFull() // otherwise the call has a connection from now on: an idle or a new one
+	if !waits {
+		p.own.Add(1)
+	}
+	conn, err := take()
+	if err != nil {
+		if !waits {
+			p.own.Add(-1)
+		}
+		return p.explain(waits, err)
+	}
+	if waits {
+		p.own.Add(1)
+	}
+	defer func() { p.release(give(conn)) }()
+	return do(conn)
+}
+
+func (p *Pool) release(unused <-chan struct{}) {
+	if unused == nil {
+		p.own.Add(-1)
+		return
+	}
+	go func() {
+		<-unused
+		p.own.Add(-1)
+	}()
+}
+
+// explain returns the error of a call without a connection, which may have waited for one.
+func (p *Pool) explain(waits bool, err error) error {
+	own := int(p.own.Load())
+	_, size := p.stats()
+	timedOut := err == context.DeadlineExceeded  //nolint:errorlint // an error of the network, which may match, says more
+	ended := timedOut || err == context.Canceled //nolint:errorlint // the same
+	switch {
+	case ended && waits && own < size && p.isFull():
+		return &UnsentError{local: true, cause: fmt.Errorf(
+			"not sent: no connection was free in the pool of the client: all %d are in use, %d of them by dibs: use a larger pool (%s), or fewer connections for other work: %w",
+			size, own, p.setting, err)}
+	case timedOut:
+		return &UnsentError{cause: fmt.Errorf("not sent: no connection was ready in time: %w", err)}
+	}
+	return &UnsentError{cause: err}
+}
+
+// An UnsentError is the reason why a request was not sent: there was no connection for it.
+type UnsentError struct {
+	cause error
+	local bool // it says nothing about the server
+}
+
+func (e *UnsentError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *UnsentError) Unwrap() error { return e.cause }
+
+// Unavailable returns the error of an operation. explained is err, or a text that says more.
+func Unavailable(op, name string, err, explained error, refused bool) error {
+	u := &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: refused}
+	var unsent *UnsentError
+	if errors.As(err, &unsent) {
+		u.Unsent, u.Unreached = true, !unsent.local
+	}
+	return u
+}
