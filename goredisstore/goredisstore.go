@@ -68,6 +68,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -157,7 +158,9 @@ type conn struct {
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
 
-	busy atomic.Int64 // calls of Do and Replicate
+	busy     atomic.Int64 // calls of Do and Replicate
+	prober   *prober
+	answered atomic.Bool // a server has answered
 
 	listening listen.Connections // the subscriptions of Listen
 }
@@ -168,12 +171,12 @@ type conn struct {
 func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
 		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
-		client: clone(rdb, ioTimeout), single: rdb,
+		client: clone(rdb, ioTimeout), single: rdb, prober: newProber(rdb),
 	}
 }
 
 func newClusterConn(rdb *redis.ClusterClient) *conn {
-	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb}
+	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, prober: newClusterProber(rdb)}
 }
 
 // command is a command that go-redis sends at most once: dibs must know whether an
@@ -197,9 +200,40 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 	}
 	c.busy.Add(1)
 	defer c.busy.Add(-1)
-	do(ctx, rdb, cmds, replies)
+	c.do(ctx, rdb, cmds, replies)
 	for i := range replies {
 		c.reloadAfter(replies[i].Err)
+	}
+}
+
+// do sends commands. While no server has answered, it finds out whether TLS is the reason.
+func (c *conn) do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+	if c.answered.Load() {
+		do(ctx, rdb, cmds, replies)
+		return
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(probeAfter, func() {
+		if found := c.prober.probe(); found != nil {
+			cancel(found)
+		}
+	})
+	do(within, rdb, cmds, replies)
+	late.Stop()
+	err := replies[0].Err
+	var server redisconn.ServerError
+	if err == nil || errors.As(err, &server) {
+		c.answered.Store(true)
+		return
+	}
+	var found *links.MismatchError
+	if errors.As(context.Cause(within), &found) {
+		fill(replies, found)
+	} else if links.Broken(err) || redisconn.IsTimeout(err) {
+		if err := c.prober.probe(); err != nil {
+			fill(replies, err)
+		}
 	}
 }
 
@@ -424,7 +458,9 @@ func convertError(err error) error {
 // Masters implements redisconn.Conn.
 func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) error {
 	if c.cluster == nil {
-		return visit(node(c.rdb, ""))
+		return visit(redisconn.Node{Do: func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+			c.do(ctx, c.rdb, cmds, replies)
+		}})
 	}
 	var mu sync.Mutex
 	return convertError(c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {

@@ -188,6 +188,7 @@ func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.
 	}
 	for i := range replies {
 		replies[i] = receive(conn.Conn, until)
+		replies[i].Err = s.explainEnd(replies[i].Err)
 		if conn.Err() != nil { // no more replies will arrive
 			fill(replies[i:], replies[i].Err)
 			break

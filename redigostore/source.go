@@ -19,6 +19,7 @@ type source struct {
 	*redis.Pool
 	generation atomic.Uint64 // connections of an earlier one are dropped
 	own        atomic.Int64  // connections in use
+	answered   atomic.Bool   // the server has answered
 }
 
 // conn is a connection that was taken from the pool.
@@ -70,6 +71,22 @@ func (s *source) put(ctx context.Context, c *conn, err error) {
 func (s *source) close(c *conn) {
 	c.Close()
 	s.own.Add(-1)
+}
+
+// explainEnd adds advice to the error of a reply if the server has never answered, and has ended the
+// connection.
+func (s *source) explainEnd(err error) error {
+	if s.answered.Load() {
+		return err
+	}
+	var server redisconn.ServerError
+	switch {
+	case err == nil || errors.As(err, &server):
+		s.answered.Store(true)
+	case links.Broken(err):
+		return fmt.Errorf("the server has ended the connection before its first reply: if this port is for TLS, use redis.DialUseTLS, or rediss:// in a URL: %w", err)
+	}
+	return err
 }
 
 // fullPool returns the setting that limits the pool if other work has all connections, or "".

@@ -7,6 +7,19 @@ import (
 	"fmt"
 )
 
+// A MismatchError reports that either the server or the client uses TLS.
+type MismatchError struct {
+	Addr string
+	TLS  bool // the server does
+}
+
+func (e *MismatchError) Error() string {
+	if e.TLS {
+		return fmt.Sprintf("the server at %s speaks TLS, and the client does not: use rediss:// in a URL, or a TLS configuration", e.Addr)
+	}
+	return fmt.Sprintf("the server at %s does not speak TLS, and the client does: use redis:// in a URL, no TLS configuration, or another port", e.Addr)
+}
+
 // ExplainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
 // other errors.
 func ExplainTLS(err error) error {
@@ -16,7 +29,10 @@ func ExplainTLS(err error) error {
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 	)
+	var mismatch *MismatchError
 	switch {
+	case errors.As(err, &mismatch):
+		return mismatch
 	case errors.As(err, &record):
 		return fmt.Errorf("the server does not use TLS on this port: connect without TLS, or to another port: %w", err)
 	case errors.As(err, &hostname):
