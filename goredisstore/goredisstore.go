@@ -29,7 +29,11 @@
 //
 // A pool without a free connection delays requests. It does not delay callers beyond
 // their own time limits. Pipelines use go-redis' pool for pipelines
-// (Options.PipelinePoolSize).
+// (Options.PipelinePoolSize). A timeout names the pool if other work has all connections.
+//
+// While no server has ever answered, a failure may open one more connection, which finds out
+// whether only one side uses TLS. A Dialer of your own that does not return a TCP connection is
+// not examined.
 //
 // # Hooks
 //
@@ -159,7 +163,7 @@ type conn struct {
 	cluster *redis.ClusterClient // nil off a cluster
 
 	busy     atomic.Int64 // calls of Do and Replicate
-	prober   *prober
+	tlsProbe *tlsProbe
 	answered atomic.Bool // a server has answered
 
 	listening listen.Connections // the subscriptions of Listen
@@ -171,12 +175,12 @@ type conn struct {
 func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
 		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
-		client: clone(rdb, ioTimeout), single: rdb, prober: newProber(rdb),
+		client: clone(rdb, ioTimeout), single: rdb, tlsProbe: newTLSProbe(rdb),
 	}
 }
 
 func newClusterConn(rdb *redis.ClusterClient) *conn {
-	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, prober: newClusterProber(rdb)}
+	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, tlsProbe: newClusterTLSProbe(rdb)}
 }
 
 // command is a command that go-redis sends at most once: dibs must know whether an
@@ -189,18 +193,21 @@ func (command) NoRetry() bool { return true }
 
 // Do implements redisconn.Conn.
 func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	rdb := c.rdb
-	if bounded := !until.IsZero(); bounded && c.hasIdleConn() {
-		rdb = c.short
-	} else if bounded {
+	bounded := !until.IsZero()
+	if bounded && !c.hasIdleConn() {
 		fill(replies, redisconn.ErrUnsent)
 		return
-	} else if redisconn.Loads(cmds) {
-		rdb = c.long
 	}
 	c.busy.Add(1)
 	defer c.busy.Add(-1)
-	c.do(ctx, rdb, cmds, replies)
+	switch {
+	case bounded:
+		do(ctx, c.short, cmds, replies)
+	case redisconn.Loads(cmds):
+		c.do(ctx, c.long, cmds, replies)
+	default:
+		c.do(ctx, c.rdb, cmds, replies)
+	}
 	for i := range replies {
 		c.reloadAfter(replies[i].Err)
 	}
@@ -215,7 +222,7 @@ func (c *conn) do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(probeAfter, func() {
-		if found := c.prober.probe(); found != nil {
+		if found := c.tlsProbe.run(); found != nil {
 			cancel(found)
 		}
 	})
@@ -231,7 +238,7 @@ func (c *conn) do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies
 	if errors.As(context.Cause(within), &found) {
 		fill(replies, found)
 	} else if links.Broken(err) || redisconn.IsTimeout(err) {
-		if err := c.prober.probe(); err != nil {
+		if err := c.tlsProbe.run(); err != nil {
 			fill(replies, err)
 		}
 	}
@@ -353,8 +360,9 @@ func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
 
 // FullPool implements redisconn.Pool.
 func (c *conn) FullPool(key string) string {
-	server := c.single
+	server, busy := c.single, int(c.busy.Load())
 	if c.cluster != nil {
+		busy = 0 // calls also wait for the slot map, and use other nodes
 		ended, cancel := context.WithCancel(context.Background())
 		cancel() // so that it only looks at the slot map
 		var err error
@@ -363,7 +371,7 @@ func (c *conn) FullPool(key string) string {
 		}
 	}
 	stats, size := server.PoolStats(), server.Options().PoolSize
-	own := int(c.busy.Load()) - int(stats.PendingRequests) // have a connection, at least
+	own := busy - int(stats.PendingRequests) // have a connection, at least
 	if stats.IdleConns > 0 || stats.PendingRequests == 0 || int(stats.TotalConns) < size || own >= size {
 		return ""
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A prober finds out, while a server has never answered, whether one side uses TLS and the other
+// A tlsProbe finds out, while a server has never answered, whether one side uses TLS and the other
 // does not. A server with TLS ends connections without TLS, as others do for other reasons. A
 // server without TLS waits for more of what it takes for a command.
-type prober struct {
+type tlsProbe struct {
 	addr    string
 	usesTLS bool
 	dial    Dialer // as the client does
@@ -24,10 +24,10 @@ type prober struct {
 	found error
 }
 
-// newProber returns a prober for a client of one server.
-func newProber(rdb *redis.Client) *prober {
+// newTLSProbe returns the probe of a client of one server.
+func newTLSProbe(rdb *redis.Client) *tlsProbe {
 	o := rdb.Options()
-	return &prober{addr: o.Addr, usesTLS: o.TLSConfig != nil, dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	return &tlsProbe{addr: o.Addr, usesTLS: o.TLSConfig != nil, dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		if o.TLSConfig != nil {
 			return new(net.Dialer).DialContext(ctx, o.Network, addr)
 		}
@@ -35,13 +35,13 @@ func newProber(rdb *redis.Client) *prober {
 	}}
 }
 
-// newClusterProber returns a prober for one node of a cluster.
-func newClusterProber(rdb *redis.ClusterClient) *prober {
+// newClusterTLSProbe returns the probe of one node of a cluster.
+func newClusterTLSProbe(rdb *redis.ClusterClient) *tlsProbe {
 	o := rdb.Options()
 	if len(o.Addrs) == 0 || o.Dialer != nil {
-		return &prober{}
+		return &tlsProbe{}
 	}
-	return &prober{addr: o.Addrs[0], usesTLS: o.TLSConfig != nil, dial: new(net.Dialer).DialContext}
+	return &tlsProbe{addr: o.Addrs[0], usesTLS: o.TLSConfig != nil, dial: new(net.Dialer).DialContext}
 }
 
 const (
@@ -50,8 +50,8 @@ const (
 	probeTime  = 300 * time.Millisecond // for one probe
 )
 
-// probe returns a *links.MismatchError, or nil. It opens a connection at most once in probeEvery.
-func (p *prober) probe() error {
+// run returns a *links.MismatchError, or nil. It opens a connection at most once in probeEvery.
+func (p *tlsProbe) run() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dial == nil || time.Since(p.at) < probeEvery {
@@ -62,7 +62,7 @@ func (p *prober) probe() error {
 	return p.found
 }
 
-func (p *prober) connect() error {
+func (p *tlsProbe) connect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	conn, err := p.dial(ctx, "tcp", p.addr)

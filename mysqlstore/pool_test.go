@@ -18,7 +18,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-const poolName = "in the pool of the client: all 1 are in use, 0 of them by dibs: use a larger pool (SetMaxOpenConns of the *sql.DB)"
+const poolName = "in the pool of the client (1, of which dibs uses 0): use a larger pool (SetMaxOpenConns of the *sql.DB)"
 
 // An error says that the program's other work has all connections, and that nothing was sent. The
 // error for a server that does not reply says neither, however full the pool is.

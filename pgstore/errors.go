@@ -57,8 +57,8 @@ func isRefusal(err error) bool {
 
 // explainTLS returns an error of TLS that no retry can change, with advice, or nil.
 func explainTLS(err error) error {
-	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // pgconn has no type for it
-		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server (ssl = on)")
+	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // it has no type
+		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server")
 	}
 	return links.ExplainTLS(err)
 }

@@ -71,7 +71,7 @@ func (p *Pool) explain(waits bool, err error) error {
 	switch {
 	case ended && waits && own < size && p.isFull():
 		return &UnsentError{local: true, cause: fmt.Errorf(
-			"not sent: no connection was free in the pool of the client: all %d are in use, %d of them by dibs: use a larger pool (%s), or fewer connections for other work: %w",
+			"not sent: no connection was free in the pool of the client (%d, of which dibs uses %d): use a larger pool (%s), or fewer connections for other work: %w",
 			size, own, p.setting, err)}
 	case timedOut:
 		return &UnsentError{cause: fmt.Errorf("not sent: no connection was ready in time: %w", err)}

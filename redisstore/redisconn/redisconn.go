@@ -158,7 +158,7 @@ func (e ServerError) Error() string { return string(e) }
 // ErrUnsent is the error of a Conn for commands that it did not send because no
 // connection was free, and the caller itself waits. An adapter's error wraps it if the library
 // has waited for a connection of its pool.
-var ErrUnsent = errors.New("not sent: no connection is free")
+var ErrUnsent = errors.New("not sent")
 
 // PoolError returns the error of commands that were not sent because a pool is full. setting is
 // what FullPool returns.
