@@ -35,6 +35,7 @@ type Client struct {
 	renewer       *renewer
 	renewals      chan struct{} // has an element for each renewal in progress
 	wanted        wantedLeases
+	announcer     announcer
 	polls         pollPacer
 	cohorts       cohorts
 	closeLimit    closeLimit

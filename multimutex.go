@@ -170,7 +170,11 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 	}
 	set.noRenew, set.maxHold = false, 0
 	var combined *lease
-	for _, names := range g.groups {
+	defer c.announcer.remove(g)
+	for i, names := range g.groups {
+		if !g.once {
+			c.announceLater(g, g.groups[i+1:])
+		}
 		if g.settings.wait > 0 {
 			set.wait = max(sum(begin, g.settings.wait)-c.clock.now(), 0)
 		}

@@ -164,6 +164,23 @@ func WatchWhile(ctx context.Context, s Store, client string, busy func() bool, o
 	return s.Watch(ctx, client, on)
 }
 
+// An Announcer is a Store in which a silent waiter may block a name for seconds after it is
+// found. The store cannot know at once whether it is dead.
+type Announcer interface {
+	// Announce says that the caller will acquire these names, of several groups, after a name
+	// that it waits for. Meanwhile the store finds out which of their waiters are dead.
+	// Announce neither acquires nor queues. It reports no error, because a lost announcement
+	// costs latency only. A Client repeats it every 1.2 s.
+	Announce(ctx context.Context, names []string)
+}
+
+// Announce calls Announce of a store that has it.
+func Announce(ctx context.Context, s Store, names []string) {
+	if a, ok := s.(Announcer); ok {
+		a.Announce(ctx, names)
+	}
+}
+
 // An AcquireRequest is a request to hold a name. Each primitive is a weighted semaphore:
 // a request takes Weight of Limit. It fits if the held weights and its own are together
 // at most its own limit. A request whose weight equals its limit is exclusive. A mutex is

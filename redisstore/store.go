@@ -37,6 +37,7 @@ type Store struct {
 var (
 	_ driver.Voter       = (*Store)(nil)
 	_ driver.IdleWatcher = (*Store)(nil)
+	_ driver.Announcer   = (*Store)(nil)
 )
 
 // An Option configures a Store that New makes. The zero value changes nothing.

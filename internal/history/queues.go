@@ -150,6 +150,7 @@ func (q *queues) report(rule Rule, name, text string) {
 
 // act does one random thing.
 func (q *queues) act() {
+	q.announce()
 	dice := q.random.IntN(100)
 	switch {
 	case dice < 30:
@@ -173,6 +174,23 @@ func (q *queues) act() {
 	}
 }
 
+// announce announces requests for all names, at a store that has announcements. They must not
+// make a waiter dead.
+func (q *queues) announce() {
+	a, ok := q.store.(driver.Announcer)
+	if !ok || chance(q.random, 50) {
+		return
+	}
+	var names []string
+	for i := range queueNames {
+		names = append(names, q.name(i))
+	}
+	a.Announce(q.ctx, names)
+}
+
+// name returns a name. All have one hash tag, so that a cluster can acquire them together.
+func (q *queues) name(i int) string { return fmt.Sprintf("%s{q}%d", q.plan.Prefix, i) }
+
 func (q *queues) newWaiter() *queueWaiter {
 	q.count++
 	names := q.random.Perm(queueNames)
@@ -184,9 +202,8 @@ func (q *queues) newWaiter() *queueWaiter {
 	w := &queueWaiter{first: q.count, last: q.count, request: driver.AcquireRequest{
 		Token: fmt.Sprintf("%s:%d", queueClient, q.count), Client: queueClient, Seq: uint64(q.count), TTL: longHold, Weight: 1, Limit: 1,
 	}}
-	for i, name := range names {
-		// One hash tag, so that a cluster can acquire them together.
-		name := fmt.Sprintf("%s{q}%d", q.plan.Prefix, name)
+	for i, n := range names {
+		name := q.name(n)
 		if i == 0 {
 			w.request.Name = name
 		} else {
@@ -290,7 +307,7 @@ func (q *queues) commonName(a, b *queueWaiter) (string, bool) {
 // that at once, unless it is silent: then its hand-off expires.
 func (q *queues) observe() {
 	for i := range queueNames {
-		name := fmt.Sprintf("%s{q}%d", q.plan.Prefix, i)
+		name := q.name(i)
 		state, err := q.store.Inspect(q.ctx, name)
 		if err != nil {
 			q.err = err

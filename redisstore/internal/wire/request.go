@@ -227,6 +227,15 @@ func (f Format) Wanted(r *Request, w driver.WantedRequest, listening int) {
 	}
 }
 
+// Announce encodes the announcement of a later request for some names, all in one slot.
+func (f Format) Announce(r *Request, names []string) {
+	r.resetMany(f.scripts().Announce)
+	for _, name := range names {
+		k := f.Keys(name)
+		r.addKeys(k.Route, k.Queue, k.Meta)
+	}
+}
+
 // Inspect encodes a query of the states of some names, all in one slot, with at most this
 // number of holders and waiters of each.
 func (f Format) Inspect(r *Request, names []string, most int) {

@@ -16,8 +16,8 @@ var lua embed.FS
 
 // Scripts are the scripts of a store. They never change.
 type Scripts struct {
-	Acquire, AcquireAll, Vote, Release, Extend, Renew, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted *redisconn.Script
-	Describe, RevokeForeign                                                                                  *redisconn.Script // for what dibs did not write
+	Acquire, AcquireAll, Vote, Release, Extend, Renew, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
+	Describe, RevokeForeign                                                                                            *redisconn.Script // for what dibs did not write
 }
 
 // Plain are the scripts of a store whose lock keys are strings.
@@ -83,7 +83,7 @@ func load(adapt func(text string) string) *Scripts {
 	return &Scripts{
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
 		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
-		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"),
+		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"), Announce: script("announce"),
 		Describe: script("describe"), RevokeForeign: script("revoke_foreign"),
 	}
 }

@@ -81,6 +81,9 @@ func (s *store) WatchWhile(ctx context.Context, client string, busy func() bool,
 	return driver.WatchWhile(ctx, s.Store, client, busy, on)
 }
 
+// Announce implements driver.Announcer.
+func (s *store) Announce(ctx context.Context, names []string) { driver.Announce(ctx, s.Store, names) }
+
 // Unsent reports whether an operation failed only because no connection could be opened, and
 // another attempt may succeed.
 func Unsent(err error) bool {

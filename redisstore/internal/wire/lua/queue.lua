@@ -101,6 +101,14 @@ local function hear(ticket)
   heard.last = now
 end
 
+-- hear_request records a request that is none of the waiters'. It is a sign that time has passed,
+-- as a heartbeat is.
+local function hear_request()
+  if now - (read_heard().last or 0) <= FRESH / 2 then return end
+  hear(now)
+  write_heard()
+end
+
 -- is_awaited reports whether a silent entry may come back. If not, its owner is dead.
 -- Otherwise it sets blocked_ms, and returns "new" the first time.
 local function is_awaited(entry, ticket)
@@ -272,14 +280,10 @@ local function put_back(entry, score)
   redis.call('PEXPIRE', queue, AUX_TTL) -- the key may be new
 end
 
--- note_blocker sets blocked_ms for the entry that blocks the name. While nobody holds, it is
--- a sign that time has passed, as a heartbeat is.
+-- note_blocker sets blocked_ms for the entry that blocks the name.
 local function note_blocker(entry, ticket, used)
   blocked_ms = math.max(math.ceil((last_heard(entry, ticket) + WAITER_TTL - now) / 1000), 1)
-  if used == 0 and now - (read_heard().last or 0) > FRESH / 2 then
-    hear(now)
-    write_heard()
-  end
+  if used == 0 then hear_request() end
 end
 
 -- serve_queue grants to the entries at the head of the queue that are alive, reachable
