@@ -80,7 +80,7 @@ func (b *fixture) useNames(t *table, c config, peer string) error {
 	const each, part = 64, 10_000
 	rate := 0.0
 	for left := int(f["rows"]) / 3; left > 0; left -= part { // each acquire pays for four rows
-		if rate, err = use(namesPart{To: part, Distinct: each}); err != nil {
+		if rate, err = use(namesPart{To: min(left, part), Distinct: each}); err != nil {
 			return err
 		}
 	}
