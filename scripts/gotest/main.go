@@ -104,6 +104,8 @@ func (g *gotest) test(pattern string, flags ...string) (verdict, error) {
 	args := slices.Concat([]string{"test", "-json"}, g.flags, flags, []string{pattern})
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stderr = g.dir, os.Stderr
+	// A process with the race detector otherwise sleeps for a second when it exits.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return verdict{}, err
