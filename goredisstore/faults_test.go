@@ -496,8 +496,8 @@ func TestWaiterReset(t *testing.T) {
 	} {
 		for range 3 {
 			l := b.lock(holder, job)
-			b.awaitSubscription(token) // again
 			waiter := b.enqueue(locks, nil)
+			b.awaitSubscription(token) // again, and soon, because it waits
 			b.begin()
 			released := round.do(l)
 			e := b.awaitEntry(waiter)
