@@ -17,7 +17,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	s := openAt(t, path)
-	sqldrill.KeepsPlaces(t, "n", func() driver.Store { return openAt(t, path) }, func() {
+	sqldrill.KeepsPlaces(t, "n", sqldrill.StallTimeout, func() driver.Store { return openAt(t, path) }, func() {
 		must(t, s.file.retryBusy(t.Context(), time.Now().Add(time.Minute), func() error { return s.file.exec(beginWrite) }))
 		time.Sleep(driver.WaiterTTL * 7 / 5) // the stall
 		must(t, s.file.exec("rollback"))

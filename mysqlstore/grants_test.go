@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/mysqlstore"
@@ -22,7 +23,7 @@ func TestGrants(t *testing.T) {
 	}
 	db := newDB(t, strings.Replace(server.DSN(name), "root@", name+"@", 1))
 	s := mysqlstore.New(db)
-	locks := dibs.New(s)
+	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	defer locks.Close()
 	l, err := locks.Mutex("n").Lock(t.Context())
 	if err != nil {

@@ -28,7 +28,7 @@ func TestPrefixes(t *testing.T) {
 			t.Errorf("%q: %v", prefix, err)
 			continue
 		}
-		locks := dibs.New(s)
+		locks := dibs.New(s, dibs.Timeout(10*time.Second))
 		defer locks.Close()
 		l, err := locks.Mutex("n").TryLock(t.Context())
 		if err != nil {

@@ -20,7 +20,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) }
-	sqldrill.KeepsPlaces(t, "n", open, func() {
+	sqldrill.KeepsPlaces(t, "n", sqldrill.StallTimeout, open, func() {
 		conn, err := db.Conn(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -52,7 +52,7 @@ func TestClockStepKeepsTheOrder(t *testing.T) {
 				mustExec(t, db, strings.ReplaceAll(text, now, stepped))
 			}
 			open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) }
-			sqldrill.KeepsPlaces(t, "n", open, func() {
+			sqldrill.KeepsPlaces(t, "n", 20*time.Second, open, func() {
 				time.Sleep(driver.WaiterTTL / 4)
 				mustExec(t, db, fmt.Sprintf("UPDATE %sstep SET us = %d", prefix, step.Microseconds()))
 			})

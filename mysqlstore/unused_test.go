@@ -19,7 +19,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	locks := dibs.New(s)
+	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	t.Cleanup(func() { _ = locks.Close() })
 	var last uint64
 	for i := range 300 {

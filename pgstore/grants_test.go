@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/pgtest"
@@ -30,7 +31,7 @@ func TestGrants(t *testing.T) {
 	}
 	pool := newPool(t, strings.Replace(pgtest.URL(server.Addr()), "postgres@", name+"@", 1))
 	s := pgstore.New(pool, pgstore.Schema(name))
-	locks := dibs.New(s)
+	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	t.Cleanup(func() { _ = locks.Close() })
 	for kind, lock := range map[string]dibs.Doer{
 		"mutex": locks.Mutex("n"), "several": locks.All("a", "b"), "reader": locks.RWMutex("r").Reading(), "permit": locks.Semaphore("s", 2),

@@ -26,7 +26,7 @@ func newPlaces(t *testing.T) (schema string, direct *pgxpool.Pool, open func() d
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	schema, direct, open := newPlaces(t)
-	sqldrill.KeepsPlaces(t, "n", open, func() {
+	sqldrill.KeepsPlaces(t, "n", sqldrill.StallTimeout, open, func() {
 		err := pgx.BeginFunc(t.Context(), direct, func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), fmt.Sprintf("LOCK TABLE %s.waiters", schema))
 			time.Sleep(driver.WaiterTTL * 7 / 5) // the stall
@@ -55,7 +55,7 @@ func TestClockStepKeepsTheOrder(t *testing.T) {
 			exec(`CREATE OR REPLACE FUNCTION %[1]s.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 			  SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint + (SELECT us FROM %[1]s.step)
 			$$`)
-			sqldrill.KeepsPlaces(t, "n", open, func() {
+			sqldrill.KeepsPlaces(t, "n", 20*time.Second, open, func() {
 				time.Sleep(driver.WaiterTTL / 4)
 				exec("UPDATE %[1]s.step SET us = $1", step.Microseconds())
 			})

@@ -21,7 +21,7 @@ func TestQueueIsCounted(t *testing.T) {
 	var running sync.WaitGroup
 	until := time.Now().Add(2 * time.Second)
 	for range 2 { // clients, so that hand-offs cross connections
-		locks := dibs.New(s)
+		locks := dibs.New(s, dibs.Timeout(10*time.Second))
 		t.Cleanup(func() { _ = locks.Close() })
 		for range 8 {
 			running.Go(func() {

@@ -15,7 +15,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
 	s := newStoreOn(t, pool, pgstore.Schema("unused"))
-	locks := dibs.New(s)
+	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	t.Cleanup(func() { _ = locks.Close() })
 	var last uint64
 	for i := range 300 {

@@ -29,7 +29,9 @@ var drills = drill.Opener{
 	Cluster: cluster,
 }
 
+// TestRights and TestClusterRights run the same suite.
 func TestStore(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.Store(t)
 }
@@ -39,6 +41,7 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 func TestSentinelLoss(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.SentinelLoss(t)
 }
@@ -48,6 +51,7 @@ func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
 func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
 
 func TestClusterLoss(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.ClusterLoss(t)
 }
@@ -97,6 +101,7 @@ func TestForgotten(t *testing.T) {
 }
 
 func TestSentinelWake(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.SentinelWake(t)
 }
@@ -117,6 +122,7 @@ func TestCrowdedServer(t *testing.T) {
 }
 
 func TestPollingWaiters(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.PollingWaiters(t)
 }

@@ -34,7 +34,9 @@ var drills = drill.Opener{
 	},
 }
 
+// TestRights and TestClusterRights run the same suite.
 func TestStore(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.Store(t)
 }
@@ -44,6 +46,7 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 func TestSentinelLoss(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.SentinelLoss(t)
 }
@@ -53,6 +56,7 @@ func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
 func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
 
 func TestClusterLoss(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.ClusterLoss(t)
 }
@@ -109,6 +113,7 @@ func TestForgotten(t *testing.T) {
 }
 
 func TestSentinelWake(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.SentinelWake(t)
 }
@@ -130,6 +135,7 @@ func TestCrowdedServer(t *testing.T) {
 }
 
 func TestPollingWaiters(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.PollingWaiters(t)
 }

@@ -23,6 +23,15 @@ type Opener struct {
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 
+// Shared skips a scenario that depends little on the library of the adapter: goredisstore runs it
+// in make test, and the other adapters with DIBS_LONG=1.
+func Shared(t *testing.T) {
+	t.Helper()
+	if !redistest.Long() {
+		t.Skip("goredisstore runs it in make test; here it needs DIBS_LONG=1")
+	}
+}
+
 // Together runs scenarios at the same time. Each of them mostly waits: for a server that
 // notices a failure, or for a lease.
 func Together(t *testing.T, scenarios map[string]func(*testing.T)) {

@@ -52,7 +52,7 @@ func (d Drill) Run(t *testing.T) {
 // RunHeld runs a drill while another lease is held, which must not be lost.
 func (d Drill) RunHeld(t *testing.T) {
 	t.Helper()
-	held, err := dibs.New(d.Direct).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
+	held, err := dibs.New(d.Direct, dibs.Timeout(10*time.Second)).Mutex("held").Lock(t.Context(), dibs.TTL(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
+// StallTimeout is the timeout of the clients where the store stalls: less than the stall, so that
+// requests fail meanwhile.
+const StallTimeout = 3 * time.Second
+
 // KeepsPlaces has waiters queue for a name, each with a store of its own, and a fault while the
-// name is held. They must be served in their order.
-func KeepsPlaces(t *testing.T, name string, open func() driver.Store, fault func()) {
+// name is held. They must be served in their order. The timeout is that of each request.
+func KeepsPlaces(t *testing.T, name string, timeout time.Duration, open func() driver.Store, fault func()) {
 	t.Helper()
 	const waiters = 8
 	newClient := func(options ...dibs.Option) *dibs.Client {
-		c := dibs.New(open(), options...)
+		c := dibs.New(open(), append(options, dibs.Timeout(timeout))...)
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
