@@ -74,7 +74,9 @@ func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.V
 	answer.AcquireReply, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
-		s.completeWait(c, &answer.AcquireReply, wire.MustPoll(c, answer.AcquireReply, v))
+		if must, guessed := wire.MustPoll(c, answer.AcquireReply, v); must {
+			s.completeWait(c, &answer.AcquireReply, guessed)
+		}
 	}
 	return answer, void, err
 }

@@ -15,19 +15,20 @@ const (
 )
 
 // completeWait completes the reply to a waiter that must poll. If the holder is foreign, the
-// name is mixed, and its release may be published.
-func (s *Store) completeWait(c driver.AcquireRequest, reply *driver.AcquireReply, mustPoll bool) {
-	if !mustPoll {
-		return
-	}
+// name is mixed, and its release may be published. If that is guessed, the first poll decides
+// whether the name is mixed.
+func (s *Store) completeWait(c driver.AcquireRequest, reply *driver.AcquireReply, guessed bool) {
 	reply.Poll = pollMixed
 	if s.format.Redisson != nil {
 		reply.Poll = pollRedisson
 	}
-	if reply.Holder != "" {
-		s.mixed.see(reply.Name)
-		s.releases.expect(reply.Name, c)
+	if reply.Holder == "" {
+		return
 	}
+	if !guessed {
+		s.mixed.see(reply.Name)
+	}
+	s.releases.expect(reply.Name, c)
 }
 
 // mixedNames are the names that clients of other libraries hold, too. Each of those clients

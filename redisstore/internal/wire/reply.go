@@ -118,18 +118,21 @@ func BusyName(c driver.AcquireRequest, v any) string {
 }
 
 // MustPoll reports whether nobody notifies the waiter of this answer, because the holder is
-// a client of another library, or because the name stays free for such clients.
-func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) bool {
+// a client of another library, or because the name stays free for such clients. guessed means
+// that only the form of the holder's token says so: the reply to the first request for one name
+// does not know whose token it is, and the user of dibs may have chosen it.
+func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) (must, guessed bool) {
 	if answer.Position != 1 {
-		return false
+		return false, false
 	}
 	list, _ := v.([]any)
 	fields, _ := list[len(list)-1].([]any)
 	if len(c.With) == 0 && len(fields) >= 5 {
 		n, _ := fields[4].(int64)
-		return n == 1
+		return n == 1, false
 	}
-	return answer.Holder != "" && !foreign.HasTokenForm(answer.Holder)
+	must = answer.Holder != "" && !foreign.HasTokenForm(answer.Holder)
+	return must, must && len(c.With) == 0
 }
 
 // ParseStatuses reads extend's reply: n status characters.
