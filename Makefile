@@ -12,7 +12,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 # Without a server, tests that need it are skipped. With one, DIBS_REQUIRE_REDIS=1 makes such a
-# skip a failure. One package runs at a time, because many tests measure time.
+# skip a failure.
 servers := if scripts/install-server redis; then export DIBS_REQUIRE_REDIS=1; fi; \
 	if scripts/install-server postgres && scripts/install-server pgbouncer; then export DIBS_REQUIRE_POSTGRES=1; fi; \
 	if scripts/install-server mariadb; then export DIBS_REQUIRE_MARIADB=1; fi; \
@@ -24,10 +24,14 @@ servers := if scripts/install-server redis; then export DIBS_REQUIRE_REDIS=1; fi
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# PACKAGES run at the same time: most tests wait. None needs a quiet machine. One that measures
+# time compares it with what the machine takes for a simple request meanwhile.
+PACKAGES ?= 3
+
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium and twemproxy if possible)
-	@# go list compiles on all cores; with -p 1, go test would use one.
-	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m work
+	@# Compiling would take the CPU from the first tests.
+	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of Redis on other versions, and 110,000 simulated runs
@@ -46,7 +50,7 @@ test-redis: ## run the tests of Redis on Redis 6.2 and 8, and on Valkey (needs p
 	@for version in $(REDIS_VERSIONS); do \
 		server=$$(scripts/install-server $$version) || continue; \
 		echo "== $$version"; \
-		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go run ./scripts/gotest -race -p 1 -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
+		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
 	done
 
 .PHONY: fuzz

@@ -999,7 +999,7 @@ func TestHeartbeatsTogether(t *testing.T) {
 // tried again.
 func TestPollingGoesOnWhenTheWatchFailsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const waiters, tick = 2000, 10 * time.Millisecond
+		const waiters, tick = 500, 10 * time.Millisecond
 		f, s := newFaulty()
 		holder, c := open(t, s), open(t, f)
 		held := lock(t, holder, "n")

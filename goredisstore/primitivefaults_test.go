@@ -95,7 +95,8 @@ func TestResizeReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	proxy := b.proxy()
-	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
+	const timeout = 4 * time.Second // half of it is for the first try
+	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(timeout)), b.newClient(b.server.Addr(), patient())
 	b.warm(observer)
 	rw := locks.RWMutex(job)
 	for range 2 {
@@ -115,7 +116,7 @@ func TestResizeReplyMute(t *testing.T) {
 				b.skipIfStalled(ttl / 4)
 				t.Fatalf("%s: %v", change.name, err)
 			}
-			b.within(change.name+" reply mute: done by the retry", took, time.Second)
+			b.within(change.name+" reply mute: done by the retry", took, timeout)
 			b.holding(observer, l, change.weight)
 			proxy.Thaw()
 		}

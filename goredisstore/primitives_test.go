@@ -54,12 +54,13 @@ func (b *fixture) newClusterClient(options ...dibs.Option) *dibs.Client {
 	return c
 }
 
-// delayedProxy returns the address of a proxy that delays by 1 ms in each direction, and
-// a function that measures the round trip time through it.
+// delayedProxy returns the address of a proxy that delays by 5 ms in each direction, and
+// a function that measures the round trip time through it. An additional round trip takes much
+// longer than the delays of a busy machine.
 func (b *fixture) delayedProxy() (addr string, roundTrip func() time.Duration) {
 	b.t.Helper()
 	proxy := b.proxy()
-	proxy.Delay(time.Millisecond)
+	proxy.Delay(5 * time.Millisecond)
 	rdb := dial(b.t, &redis.Options{Addr: proxy.Addr()})
 	return proxy.Addr(), func() time.Duration {
 		b.t.Helper()

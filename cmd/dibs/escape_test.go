@@ -129,7 +129,7 @@ func TestEscapeWhenDibsIsStopped(t *testing.T) {
 // If the lock is revoked, all processes are dead when dibs exits.
 func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
-		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "2s", "--kill-after", "200ms")
+		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "6s", "--kill-after", "200ms")
 		if fence := s.state("job").Holders[0].Fence; fence == 0 { // a Redis has not stored it yet
 			s.deleteLock(t)
 		} else if revoked, err := s.store.Revoke(t.Context(), driver.RevokeRequest{Name: "job", Fence: fence}); !revoked || err != nil {
