@@ -26,7 +26,7 @@ help: ## print the targets
 
 # PACKAGES run at the same time: most tests wait. None needs a quiet machine. One that measures
 # time compares it with what the machine takes for a simple request meanwhile.
-PACKAGES ?= 3
+PACKAGES ?= 2
 
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium and twemproxy if possible)
