@@ -74,8 +74,8 @@ func runTables(t *testing.T, c config, sets []tableSet) string {
 	return out.String()
 }
 
-// runTable runs a table, and again for longer if a call failed or a figure is missing: on a busy
-// machine a call may end at its timeout, and a short run may be too short for a single lock.
+// runTable runs a table, and again for longer if a call failed or a figure is missing. On a busy
+// machine, a call may end at its timeout, and a short run may be too short for a single lock.
 func runTable(t *testing.T, c config, name string) string {
 	t.Helper()
 	const tries = 4

@@ -119,8 +119,8 @@ func BusyName(c driver.AcquireRequest, v any) string {
 
 // MustPoll reports whether nobody notifies the waiter of this answer, because the holder is
 // a client of another library, or because the name stays free for such clients. guessed means
-// that only the form of the holder's token says so: the reply to the first request for one name
-// does not know whose token it is, and the user of dibs may have chosen it.
+// that only the form of the holder's token says so. The reply to the first request for one name
+// does not know whose token it is: the user of dibs may have chosen it.
 func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) (must, guessed bool) {
 	if answer.Position != 1 {
 		return false, false
