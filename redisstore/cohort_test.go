@@ -137,7 +137,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	through := func() *dibs.Client {
 		conn := redistest.Dial(proxy.Addr())
 		t.Cleanup(conn.Close)
-		return dibs.New(redisstore.New(conn), dibs.Cohort(8, 10*time.Second))
+		return dibs.New(redisstore.New(conn), dibs.Cohort(8, 10*time.Second), dibs.Timeout(generous))
 	}
 	a, b := through(), through()
 	defer a.Close()

@@ -148,6 +148,7 @@ func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 func TestRedissonWaitersOnCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
+	redistest.SkipBefore7(t, server)
 	p := watchingClient(t, open(t, server, redisstore.Sharded(), redisstore.Redisson()))
 	server.MustCmd(t, "CONFIG", "RESETSTAT")
 	held := p.request("n")

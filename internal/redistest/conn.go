@@ -14,7 +14,7 @@ import (
 )
 
 // ioTimeout bounds the I/O of a call whose ctx has no deadline.
-const ioTimeout = time.Second
+const ioTimeout = 5 * time.Second
 
 var errClosed = fmt.Errorf("redistest: %w", redisconn.ErrClosed)
 

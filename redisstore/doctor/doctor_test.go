@@ -256,7 +256,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 		{"channels, heard", []string{"resetchannels"}, driver.Warning, []string{"&dibs:c:*", "poll"}},
 		{"to subscribe", []string{"-subscribe"}, driver.Warning, []string{"+subscribe", "poll"}},
 		{"to publish", []string{"-publish"}, driver.Warning, []string{"+publish"}},
-		{"to count", []string{"-pubsub|numsub"}, driver.Warning, []string{"+pubsub|numsub", "5 s"}},
+		{"to count", []string{"-pubsub"}, driver.Warning, []string{"+pubsub|numsub", "5 s"}},
 		{"to list", []string{"-scan"}, driver.Note, []string{"+scan", "List"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -426,7 +426,8 @@ func withInfo(t *testing.T, server *redistest.Server, pairs ...string) altered {
 
 func TestDoctorOfInfo(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t, "--save", "3600 1")
+	server := redistest.Start(t)
+	server.MustCmd(t, "CONFIG", "SET", "save", "3600 1") // Redis 6.2 ignores a second option --save
 	for _, c := range []struct {
 		conn     altered
 		severity driver.Severity
