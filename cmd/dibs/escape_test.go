@@ -118,7 +118,7 @@ func TestEscapeWhenDibsIsKilled(t *testing.T) {
 // If dibs is stopped, all processes are dead before the next holder acquires the lock.
 func TestEscapeWhenDibsIsStopped(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
-		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "1s")
+		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "3s")
 		s.suspend(p.Cmd)
 		s.wantAllDead(pids)
 		p.Process.Signal(syscall.SIGCONT)

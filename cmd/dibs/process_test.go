@@ -448,7 +448,7 @@ func TestOnLostWarn(t *testing.T) {
 func TestOnLostSignal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := begin(t, s.URL(), "run", "--ttl", "1s", "--on-lost", "USR1", "job", "--", "sh", "-c",
+	p := begin(t, s.URL(), "run", "--ttl", "3s", "--on-lost", "USR1", "job", "--", "sh", "-c",
 		`trap 'echo signalled; exit 0' USR1; echo "pids $$"; while :; do sleep 0.02; done`)
 	p.pids()
 	s.MustCmd(t, "DEL", "lock:job")
@@ -795,7 +795,7 @@ func TestBrokenOutput(t *testing.T) {
 // hold releases the lock when its input ends.
 func TestHold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
-		p := prepare(t, s.URL(), "hold", "--ttl", "2s", "job")
+		p := prepare(t, s.URL(), "hold", "--ttl", "3s", "job")
 		in, err := p.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -856,9 +856,9 @@ func TestHoldersParentIsGone(t *testing.T) {
 func TestElect(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		script := `echo "term $DIBS_FENCE"; ` + parentAndChild
-		first := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+		first := begin(t, s.URL(), "elect", "--ttl", "3s", "boss", "--", "sh", "-c", script)
 		term1, err1 := strconv.ParseUint(first.awaitLine("term"), 10, 64)
-		second := begin(t, s.URL(), "elect", "--ttl", "1s", "boss", "--", "sh", "-c", script)
+		second := begin(t, s.URL(), "elect", "--ttl", "3s", "boss", "--", "sh", "-c", script)
 		pids := first.pids()
 		eventually(t, "it stands by", func() bool { return s.waiting("boss") == 1 })
 		first.Process.Kill()
