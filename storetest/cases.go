@@ -240,7 +240,7 @@ func fencesGrow(t *testing.T, s driver.Store) {
 		p.mustQueue(third, 1)
 		p.mustRelease(next, 0) // without the fence
 		grew("handed off by a release without the fence", p.wantGranted(third).Fence)
-		if err := p.s.Cancel(t.Context(), third); err != nil {
+		if err := p.s.Cancel(operationContext(t), third); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,17 +258,17 @@ func cancel(t *testing.T, s driver.Store) {
 	p.mustQueue(first, 1)
 	p.mustQueue(second, 2)
 	for _, c := range []driver.AcquireRequest{first, held, held} { // cancel twice, too
-		if err := s.Cancel(t.Context(), c); err != nil {
+		if err := s.Cancel(operationContext(t), c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.wantGranted(second)
 	p.wantHolder("n", second.Token)
-	if err := s.Cancel(t.Context(), first); err != nil {
+	if err := s.Cancel(operationContext(t), first); err != nil {
 		t.Fatal(err)
 	}
 	p.wantHolder("n", second.Token)
-	if err := s.Cancel(t.Context(), second); err != nil {
+	if err := s.Cancel(operationContext(t), second); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := s.Inspect(operationContext(t), "n"); err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
@@ -506,7 +506,7 @@ func reserveOn(t *testing.T, s driver.Store, name string) bool {
 	fence := p.mustAcquire(h).Fence
 	p.mustQueue(first, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
+	freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: name, Token: h.Token, Fence: fence, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
@@ -613,7 +613,7 @@ func inspect(t *testing.T, s driver.Store) {
 		p.mustAcquire(p.newRequest(name))
 	}
 	for pattern, want := range map[string]int{"*": 3, "m*": 2, `m\*`: 1, "m?": 2, "[n-z]": 1, "x*": 0} {
-		names, err := s.List(t.Context(), pattern)
+		names, err := s.List(operationContext(t), pattern)
 		if err != nil || len(names) != want {
 			t.Errorf("list %q: %q, %v: want %d", pattern, names, err, want)
 		}

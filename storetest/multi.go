@@ -113,7 +113,7 @@ func partialLoss(t *testing.T, s driver.Store) {
 	p := newClient(t, s)
 	multi := p.newMulti(x, y, z)
 	p.mustAcquire(multi)
-	if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: y, Token: multi.Token}); !freed || err != nil {
+	if freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: y, Token: multi.Token}); !freed || err != nil {
 		t.Fatal(freed, err)
 	}
 	next := p.newRequest(x)
@@ -136,7 +136,7 @@ func partialLoss(t *testing.T, s driver.Store) {
 	}
 	for _, name := range []string{x, y, z} {
 		p.wantHolder(name, multi.Token)
-		if freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: multi.Token}); !freed || err != nil {
+		if freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: name, Token: multi.Token}); !freed || err != nil {
 			t.Fatal(freed, err)
 		}
 	}

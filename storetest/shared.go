@@ -54,7 +54,7 @@ func skipWithout(t *testing.T, s driver.Store, what string, limit int) {
 	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
 		t.Skipf("the store does not support %s: %v", what, err)
 	}
-	if err := s.Cancel(t.Context(), c); err != nil {
+	if err := s.Cancel(operationContext(t), c); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -359,7 +359,7 @@ func reserveShared(t *testing.T, s driver.Store) {
 	next := p.newShared("n", 2, 3)
 	p.mustQueue(next, 1)
 	begin := time.Now()
-	freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
+	freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
 	if err != nil || !freed {
 		t.Fatalf("release: %v, %v", freed, err)
 	}
@@ -462,7 +462,7 @@ func revoke(t *testing.T, s driver.Store) {
 	reason := "host is gone, see ticket 7" // of the first one; later ones have none
 	revoke := func(name string, fence uint64) bool {
 		t.Helper()
-		revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Fence: fence, Reason: reason})
+		revoked, err := s.Revoke(operationContext(t), driver.RevokeRequest{Name: name, Fence: fence, Reason: reason})
 		if err != nil {
 			t.Fatalf("revoke: %v", err)
 		}

@@ -202,7 +202,7 @@ func (o Opener) PollingWaiters(t *testing.T) {
 	server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	admin := redistest.Dial(server.Addr())
 	t.Cleanup(admin.Close)
-	holder := dibs.New(o.Single(t, server.Addr()))
+	holder := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous))
 	t.Cleanup(func() { holder.Close() })
 	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin at once, on a machine that may be busy
 	t.Cleanup(func() { client.Close() })
