@@ -21,7 +21,7 @@ type Scripts struct {
 }
 
 // Plain are the scripts of a store whose lock keys are strings.
-var Plain = load(func(text string) string { return text })
+var Plain = load("", nil)
 
 // A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
 type Redisson struct {
@@ -36,7 +36,7 @@ func (m Redisson) Scripts() *Scripts { return redissonScripts[m]() }
 var redissonScripts = func() map[Redisson]func() *Scripts {
 	all := make(map[Redisson]func() *Scripts)
 	for _, m := range []Redisson{{}, {Sharded: true}, {Fenced: true}, {Sharded: true, Fenced: true}} {
-		all[m] = sync.OnceValue(func() *Scripts { return load(m.adapt) })
+		all[m] = sync.OnceValue(func() *Scripts { return m.load() })
 	}
 	return all
 }()
@@ -54,32 +54,33 @@ const (
 func (l Library) Scripts() *Scripts { return notifyingScripts[l]() }
 
 var notifyingScripts = map[Library]func() *Scripts{
-	Spring:          sync.OnceValue(func() *Scripts { return load(Spring.adapt) }),
-	PythonRedisLock: sync.OnceValue(func() *Scripts { return load(PythonRedisLock.adapt) }),
+	Spring:          sync.OnceValue(func() *Scripts { return Spring.load() }),
+	PythonRedisLock: sync.OnceValue(func() *Scripts { return PythonRedisLock.load() }),
 }
 
-func (l Library) adapt(text string) string {
-	return strings.ReplaceAll(withIncludes("notify"), "'LIBRARY'", "'"+string(l)+"'") + text
+func (l Library) load() *Scripts {
+	return load("notify", strings.NewReplacer("'LIBRARY'", "'"+string(l)+"'"))
 }
 
 // redissonLine begins a line that only the scripts for Redisson have.
 const redissonLine = "--#redisson "
 
-// adapt makes the text of a script one for Redisson.
-func (m Redisson) adapt(text string) string {
-	settings := strings.NewReplacer("SHARDED", strconv.FormatBool(m.Sharded), "FENCED", strconv.FormatBool(m.Fenced))
-	return settings.Replace(withIncludes("redisson")) + strings.ReplaceAll(text, redissonLine, "")
+func (m Redisson) load() *Scripts {
+	return load("redisson", strings.NewReplacer("SHARDED", strconv.FormatBool(m.Sharded), "FENCED", strconv.FormatBool(m.Fenced), redissonLine, ""))
 }
 
 // proxyScripts returns the scripts for servers behind a proxy. They are made when they are
 // first used.
-var proxyScripts = sync.OnceValue(func() *Scripts {
-	return load(func(text string) string { return withIncludes("proxy") + text })
-})
+var proxyScripts = sync.OnceValue(func() *Scripts { return load("proxy", nil) })
 
-// load returns the scripts, changed by adapt.
-func load(adapt func(text string) string) *Scripts {
-	script := func(name string) *redisconn.Script { return newScript(adapt(withIncludes(name))) }
+// load returns the scripts. A file may be before each, and its settings are replaced in all.
+func load(before string, settings *strings.Replacer) *Scripts {
+	c := composer{settings: settings, files: make(map[string]string)}
+	prefix := ""
+	if before != "" {
+		prefix = c.file(before)
+	}
+	script := func(name string) *redisconn.Script { return newScript(prefix + c.file(name)) }
 	return &Scripts{
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
 		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
@@ -89,38 +90,48 @@ func load(adapt func(text string) string) *Scripts {
 }
 
 func newScript(text string) *redisconn.Script {
-	text = withoutComments(text)
 	sum := sha1.Sum([]byte(text))
 	return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
 }
 
-// withIncludes returns a script with the files that it includes.
-func withIncludes(name string) string {
-	const include = "--#include "
-	source, err := lua.ReadFile("lua/" + strings.TrimSuffix(name, ".lua") + ".lua")
+// A composer makes the text of scripts.
+type composer struct {
+	settings *strings.Replacer // or nil
+	files    map[string]string // that were composed already
+}
+
+// file returns a file with those that it includes, minified.
+func (c composer) file(name string) string {
+	if text, ok := c.files[name]; ok {
+		return text
+	}
+	var b, own strings.Builder
+	flush := func() {
+		b.WriteString(minified(own.String()))
+		own.Reset()
+	}
+	source := readScript(name)
+	if c.settings != nil {
+		source = c.settings.Replace(source)
+	}
+	for line := range strings.Lines(source) {
+		included, ok := strings.CutPrefix(strings.TrimSpace(line), "--#include ")
+		if !ok {
+			own.WriteString(line)
+			continue
+		}
+		flush()
+		b.WriteString(c.file(strings.TrimSuffix(included, ".lua")))
+	}
+	flush()
+	c.files[name] = b.String()
+	return c.files[name]
+}
+
+func readScript(name string) string {
+	source, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err) // a script includes a file that does not exist
 	}
-	var b strings.Builder
-	for line := range strings.Lines(string(source)) {
-		line = strings.TrimSpace(line)
-		if included, ok := strings.CutPrefix(line, include); ok {
-			b.WriteString(withIncludes(included))
-		} else {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
-}
-
-// withoutComments removes empty lines and lines of comments, so that less is sent to a
-// server that does not know the script.
-func withoutComments(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if line != "\n" && !strings.HasPrefix(line, "--") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
+	return string(source)
 }

@@ -14,13 +14,35 @@ func allOf(s *Scripts) []*redisconn.Script {
 	}
 }
 
-// The text that is sent has no comments, which are most of the files.
-func TestScriptsHaveNoComments(t *testing.T) {
-	for _, s := range append(allOf(Plain), allOf(proxyScripts())...) {
-		for line := range strings.Lines(s.Text) {
-			if strings.HasPrefix(line, "--") || strings.HasPrefix(line, " ") || line == "\n" {
-				t.Fatalf("it is sent with %q", line)
+// What is sent to a server that does not know a script is less than half of the file.
+func TestScriptsAreSmall(t *testing.T) {
+	for name, of := range map[string]*Scripts{"plain": Plain, "proxy": proxyScripts(), "Redisson": (Redisson{}).Scripts(), "Spring": Spring.Scripts()} {
+		for _, s := range allOf(of) {
+			if strings.Contains(s.Text, "--") || strings.Contains(s.Text, "\n\n") || strings.Contains(s.Text, "  ") {
+				t.Errorf("%s: a script is sent with comments or spaces: %s", name, s.Text)
 			}
 		}
+	}
+}
+
+func TestMinified(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"-- comment\nlocal time = redis.call('TIME') -- now\nreturn time[1] .. \"-- no comment\"", "local a=redis.call('TIME')return a[1]..\"-- no comment\""},
+		{"local heard = { since = 1, last = 2 }\nlocal since = heard.since\nreturn since", "local a={since=1,last=2}local b=a.since return b"},
+		{"local a, b = 1, 2\na, b = b, a\nreturn a == b", "local a,b=1,2 a,b=b,a return a==b"},
+		{"return 0.4 * 1 .. 'x' .. 2 - -3", "return 0.4*1 ..'x'..2- -3"},
+		{"local function add(first, ...)\nreturn first + select('#', ...)\nend\nfor _, v in ipairs({ 1 }) do add(v) end", "local function a(b,...)return b+select('#',...)end for d,c in ipairs({1})do a(c)end"},
+		{"local type = type\nlocal s = 'it\\'s'\nreturn type(s)", "local type=type local a='it\\'s'return type(a)"},
+	} {
+		tokens := luaTokens(c.text)
+		if have := strings.TrimSuffix(rewritten(tokens, shortNames(tokens)), "\n"); have != c.want {
+			t.Errorf("%s\nhave %s\nwant %s", c.text, have, c.want)
+		}
+	}
+}
+
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		load("", nil)
 	}
 }

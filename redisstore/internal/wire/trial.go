@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-var trial = sync.OnceValue(func() *redisconn.Script { return newScript(withIncludes("trial")) })
+var trial = sync.OnceValue(func() *redisconn.Script { return newScript(minified(readScript("trial"))) })
 
 // WriteKeys returns a command that writes keys, which expire. Its reply is their number.
 func WriteKeys(ttl time.Duration, keys ...string) redisconn.Cmd {
