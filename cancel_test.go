@@ -432,8 +432,8 @@ func TestTokensAreUnguessable(t *testing.T) {
 				t.Fatalf("token %q: %v", l.Token(), err)
 			}
 			own, isMutex := strings.CutPrefix(own, "m-")
-			if !isMutex || len(own) != 24 || seen[own] || label != "job" {
-				t.Fatalf("token %q: want m- and 24 letters and digits of its own before the label", l.Token())
+			if !isMutex || len(own) != 20 || seen[own] || label != "job" {
+				t.Fatalf("token %q: want m- and 20 letters and digits of its own before the label", l.Token())
 			}
 			seen[own] = true
 			if err := l.Unlock(); err != nil {

@@ -37,10 +37,10 @@ func cleanHost(host string) string {
 }
 
 // newToken returns the owner token of one acquire: client:kind-random, then :label. The
-// random part has 120 bits, so one token does not reveal the others of its process. The
+// random part has 96 bits, so one token does not reveal the others of its process. The
 // kind is for those who inspect the lock.
 func newToken(client string, w lockSpec, label string) string {
-	var random [15]byte
+	var random [12]byte
 	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
@@ -53,7 +53,7 @@ func newToken(client string, w lockSpec, label string) string {
 	return string(b)
 }
 
-// lettersAndDigits encodes 5 bits per character: 15 bytes need no padding.
+// lettersAndDigits encodes 5 bits per character, without padding.
 var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // shortToken returns a short form of a token for messages. It does not let the reader act

@@ -19,12 +19,12 @@ import (
 
 // Over a link that is slower than the requests of all callers, some of them are answered, and
 // goroutines enter. The bound is a part of what a lock of SET NX does, which waits a growing
-// time between its tries and compares before it deletes. Its requests have a fifth of the size.
+// time between its tries and compares before it deletes. Its requests have half of the size or less.
 func TestNarrowLink(t *testing.T) {
 	for _, names := range []int{50, 5, 1} {
 		t.Run(fmt.Sprintf("%d names", names), func(t *testing.T) {
 			t.Parallel()
-			const rate, goroutines, part = 20_000, 50, 10
+			const rate, goroutines, part = 20_000, 50, 5
 			b := setUp(t)
 			loadScripts(t, b)
 			entries := narrow(t, b, rate, goroutines, func(rdb *redis.Client) func(context.Context, int) bool {

@@ -17,17 +17,22 @@ import (
 // coalescedCall calls the script for coalesced requests: "name token ttl" each.
 func coalescedCall(t *testing.T, server *redistest.Server, until string, requests ...string) (now int64, statuses string) {
 	t.Helper()
-	keys, args := []string(nil), []string{until}
+	keys, kinds, args := []string(nil), "", []string(nil)
 	for _, request := range requests {
 		name, rest, _ := strings.Cut(request, " ")
 		token, ttl, _ := strings.Cut(rest, " ")
 		keys = append(keys, "lock:"+name, "{lock:"+name+"}"+queue, "{lock:"+name+"}"+meta)
-		if ttl != "0" {
-			keys = append(keys, highwaters+"{"+name[:1]+"}")
+		args = append(args, token)
+		if ttl == "0" {
+			kinds += "r"
+			continue
 		}
-		args = append(args, token, ttl)
+		kinds += "a"
+		keys = append(keys, highwaters+"{"+name[:1]+"}")
+		args = append(args, ttl)
 	}
 	cmd := append([]string{"EVAL", wire.Plain.Coalesced.Text, strconv.Itoa(len(keys))}, keys...)
+	cmd = append(cmd, until, kinds, "", "")
 	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
 	if len(reply) != 2 {
 		t.Fatalf("%v to %q", reply, requests)
@@ -61,7 +66,7 @@ func TestCoalesced(t *testing.T) {
 		"a me"+ttl, "plain me 0", "b me"+ttl, "again me"+ttl, "taken me"+ttl, "queued me"+ttl, "signed me"+ttl, "shared me"+ttl,
 		"mine me 0", "taken me 0", "wanted me 0", "parts me 0", "nobodys me 0", "odd me 0",
 	)
-	if want := "11120000100000"; statuses != want {
+	if want := "11120000120020"; statuses != want {
 		t.Errorf("statuses %s, want %s", statuses, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {

@@ -18,8 +18,8 @@ import (
 type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each. It
 	// never sends a command twice, and retains none of its arguments. It must return
-	// within a few seconds (LoadTimeout with the text of a script), but need not return when ctx ends: the store bounds its
-	// callers itself. ctx has the values of the caller, for the library's hooks; of the
+	// within a few seconds (LoadTimeout with the text of a script), but need not return when
+	// ctx ends: the store bounds its callers itself. ctx has the values of the caller, for the library's hooks; of the
 	// first caller, if the commands of several are sent together.
 	//
 	// until is zero, or a time at which the caller itself waits for Do: see
@@ -91,8 +91,8 @@ func (c *Cmd) Key() string {
 }
 
 // LoadTimeout is the time limit of a Conn for commands of which one has the text of a script.
-// That is 20 kB, which take seconds over a narrow link.
-const LoadTimeout = 8 * time.Second
+// That is 14 kB, which take seconds over a narrow link.
+const LoadTimeout = 30 * time.Second
 
 // Loads reports whether one of the commands has the text of a script.
 func Loads(cmds []Cmd) bool {

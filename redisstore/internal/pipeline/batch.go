@@ -15,8 +15,9 @@ import (
 type batch struct {
 	requests  []*Request
 	calls     []call
-	parts     []call        // of a coalesced call
-	coalesced redisconn.Cmd // command of the coalesced call
+	parts     []call          // of a coalesced call
+	coalesced redisconn.Cmd   // command of the coalesced call
+	joined    []*wire.Request // what it is made of
 	cmds      []redisconn.Cmd
 	replies   []redisconn.Reply
 
@@ -33,6 +34,7 @@ func (b *batch) reset() {
 	clear(b.requests)
 	clear(b.calls)
 	clear(b.parts)
+	clear(b.joined)
 	clear(b.coalesced.Keys)
 	clear(b.coalesced.Args)
 	clear(b.cmds)
@@ -58,13 +60,13 @@ type call struct {
 	parts []call
 }
 
-// makeCalls makes calls of the requests.
-func (b *batch) makeCalls(coalesce bool) {
+// makeCalls makes calls of the requests. A single one is coalesced if it is small then.
+func (b *batch) makeCalls(coalesce bool, small wire.JoinSet) {
 	for _, r := range b.requests {
 		b.add(r)
 	}
 	if coalesce {
-		b.coalesce()
+		b.coalesce(small)
 	}
 }
 
@@ -85,36 +87,72 @@ func (b *batch) add(r *Request) {
 	b.calls = append(b.calls, call{first: r, cmd: r.Cmd})
 }
 
-// canCoalesce reports whether a call can be coalesced with others.
+// canCoalesce reports whether a call can be coalesced.
 func (c *call) canCoalesce() bool { return len(c.more) == 0 && c.first.CanCoalesce() }
+
+// isAwaited reports whether a caller still waits for the reply.
+func (c *call) isAwaited() (awaited bool) {
+	c.requests(func(r *Request) { awaited = awaited || !r.abandoned })
+	return awaited
+}
+
+// requests calls visit with each request of a call.
+func (c *call) requests(visit func(*Request)) {
+	for i := range c.parts {
+		c.parts[i].requests(visit)
+	}
+	if c.first != nil {
+		visit(c.first)
+	}
+	for _, r := range c.more {
+		visit(r)
+	}
+}
 
 // coalesce replaces the calls that can be coalesced by one. The usual load of a busy process
 // is uncontended locks, acquired and released by many goroutines, and most of the server's
 // cost is that of a call.
-func (b *batch) coalesce() {
-	n := 0
-	for i := range b.calls {
-		if b.calls[i].canCoalesce() {
-			n++
+func (b *batch) coalesce(small wire.JoinSet) {
+	b.parts = b.parts[:0]
+	joins := func(c call) bool {
+		return c.canCoalesce() && (c.first.Joins != wire.JoinsCancel || small[wire.JoinsCancel])
+	}
+	for _, acquires := range []bool{false, true} { // a release may be what an acquire waits for
+		for _, c := range b.calls {
+			if joins(c) && acquires == (c.first.Joins == wire.JoinsAcquire) {
+				b.parts = append(b.parts, c)
+			}
 		}
 	}
-	if n < 2 {
+	if len(b.parts) == 0 || len(b.parts) == 1 && !small[b.parts[0].first.Joins] {
 		return
 	}
-	rest := b.calls[:0]
-	b.parts = b.parts[:0]
-	wire.BeginCoalesced(&b.coalesced)
-	for _, c := range b.calls {
-		if !c.canCoalesce() {
-			rest = append(rest, c)
+	b.calls = slices.DeleteFunc(b.calls, joins)
+	b.joined = b.joined[:0]
+	for _, c := range b.parts {
+		b.joined = append(b.joined, &c.first.Request)
+	}
+	wire.Coalesce(&b.coalesced, b.joined)
+	b.calls = append(b.calls, call{cmd: b.coalesced, parts: b.parts})
+}
+
+// removeUnknown removes the calls whose script the server did not know and that can be
+// coalesced, and returns them.
+func (b *batch) removeUnknown() (unknown []call) {
+	isUnknown := func(c *call, r redisconn.Reply) bool {
+		return c.parts == nil && c.canCoalesce() && IsUnknownScript(r.Err)
+	}
+	n := 0
+	for i := range b.calls {
+		if isUnknown(&b.calls[i], b.replies[i]) {
+			unknown = append(unknown, b.calls[i])
 			continue
 		}
-		b.parts = append(b.parts, c)
-		wire.Coalesce(&b.coalesced, &c.first.Request)
+		b.calls[n], b.cmds[n], b.replies[n] = b.calls[i], b.cmds[i], b.replies[i]
+		n++
 	}
-	clear(b.calls[len(rest):])
-	b.calls = b.calls[:len(rest)]
-	b.calls = append(b.calls, call{cmd: b.coalesced, parts: b.parts})
+	b.calls, b.cmds, b.replies = b.calls[:n], b.cmds[:n], b.replies[:n]
+	return unknown
 }
 
 // distribute gives each request its part of the reply. It returns the calls that have to be

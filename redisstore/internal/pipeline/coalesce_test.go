@@ -56,15 +56,17 @@ func coalescedCall(keys, args string) string {
 // call leaves unchanged is sent again alone.
 func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	r := newFixture(t)
+	r.clock.Learn(time.Now(), time.Now(), now)
 	callers, e := r.coalesce(uncontendedAcquire("a"), plain("p"), uncontendedRelease("b"), uncontendedAcquire("c"))
+	const keys = "b b:q b:s a a:q a:s a:f c c:q c:s c:f" // the release first
+	until := e.cmds[1][3+len(strings.Fields(keys))]
 	wantCmds(t, e,
 		"EVALSHA "+wire.Plain.Release.Hash+" 1 key p",
-		coalescedCall("a a:q a:s a:f b b:q b:s c c:q c:s c:f", "0 token ttl token 0 token ttl"),
+		coalescedCall(keys, until+" raa ttl token   "),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	single := r.sent()
-	wantCmds(t, single, "EVALSHA "+wire.Plain.Acquire.Hash+" 5 c c:q c:s c:f c:h check token ttl 0  ")
-	single.reply([]any{now, "7"})
+	wantScript(t, single, "EVALSHA "+wire.Plain.Acquire.Hash+" 5 c c:q c:s c:f c:h check token ttl ", []any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)
 	callers[2].wantValue(1)
@@ -84,7 +86,7 @@ func TestCoalescedCallIsRefused(t *testing.T) {
 	if len(e.cmds) != 2 {
 		t.Fatalf("sent %q, want each alone", e.cmds)
 	}
-	e.reply(now, redisconn.ServerError("NOPERM no key b"))
+	e.reply(redisconn.ServerError("NOPERM no key b"), now)
 	callers[0].wantValue(now)
 	callers[1].wantErr(redisconn.ServerError("NOPERM no key b"))
 
@@ -100,6 +102,7 @@ func TestCoalescedCallIsRefused(t *testing.T) {
 // If most requests of a batch are contended, the next batches are not coalesced.
 func TestCoalescingPausesUnderContention(t *testing.T) {
 	r := newFixture(t)
+	r.clock.Learn(time.Now(), time.Now(), now)
 	_, e := r.coalesce(uncontendedAcquire("a"), uncontendedAcquire("b"))
 	e.reply([]any{now, "00"})
 	r.sent().reply([]any{now, "7"}, []any{now, "8"})
@@ -123,4 +126,45 @@ func TestCoalescedReplyOfWrongLength(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A server that does not know the scripts gets the small one of coalesced calls first. The next
+// request is sent by it at once, until one is contended: that needs the large script.
+func TestUnknownScriptIsReplacedByTheSmallOne(t *testing.T) {
+	r := newFixture(t)
+	a := uncontendedAcquire("a")
+	first := r.call(a, time.Hour)
+	r.sent().reply(errUnknownScript)
+	e := r.sent()
+	wantCmds(t, e, coalescedCall("a a:q a:s a:f", "0 a ttl  token"))
+	e.reply(errUnknownScript)
+	e = r.sent()
+	wantCmds(t, e, strings.Replace(coalescedCall("a a:q a:s a:f", "0 a ttl  token"), "EVALSHA "+wire.Plain.Coalesced.Hash, "EVAL "+wire.Plain.Coalesced.Text, 1))
+	e.reply([]any{now, "1"})
+	first.wantValue(now)
+
+	second := r.call(uncontendedAcquire("b"), time.Hour)
+	wantScript(t, r.sent(), "EVALSHA "+wire.Plain.Coalesced.Hash, []any{now, "0"})
+	wantScript(t, r.sent(), "EVALSHA "+wire.Plain.Acquire.Hash, errUnknownScript)
+	wantScript(t, r.sent(), "EVAL "+wire.Plain.Acquire.Text, []any{now, "7"})
+	second.wantValue([]any{now, "7"})
+}
+
+// wantScript checks which script is called, and replies.
+func wantScript(t *testing.T, e *exchange, call string, reply any) {
+	t.Helper()
+	if len(e.cmds) != 1 || !strings.HasPrefix(strings.Join(e.cmds[0], " "), call) {
+		t.Errorf("sent %.100q, want %.100q", e.cmds, call)
+	}
+	e.reply(reply)
+}
+
+// A request that came too late is not sent again: its caller learns the server's time.
+func TestLateRequestIsNotSentAlone(t *testing.T) {
+	r := newFixture(t)
+	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
+	e.reply([]any{now, "00"}) // until is 0: the clock is not known
+	callers[0].wantValue([]any{now, int64(0)})
+	callers[1].wantValue(now)
+	r.nothingSent()
 }

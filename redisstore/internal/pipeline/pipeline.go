@@ -451,19 +451,46 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 // send does one round trip, and a second one for requests that could not be coalesced.
 func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	p.mu.Lock()
-	coalesce := p.policy.mayCoalesce(len(b.requests))
+	coalesce, small := p.policy.mayCoalesce(len(b.requests)), p.policy.unknown
 	p.mu.Unlock()
-	b.makeCalls(coalesce)
-	if alone := p.exchange(ctx, until, b); len(alone) > 0 {
-		b.calls = append(b.calls[:0], alone...)
-		p.exchange(ctx, until, b)
+	b.makeCalls(coalesce, small)
+	alone, unknown := p.exchange(ctx, until, b, &small)
+	if b.calls = p.awaited(b.calls[:0], unknown); len(b.calls) > 0 {
+		b.coalesce(allKinds)
+		contended, _ := p.exchange(ctx, until, b, nil)
+		alone = append(alone, contended...)
+	}
+	if b.calls = p.awaited(b.calls[:0], alone); len(b.calls) > 0 {
+		p.exchange(ctx, until, b, nil)
 	}
 }
 
+// allKinds are all requests that can be coalesced. Those whose script the server does not know
+// are sent by the script of coalesced calls even if they are alone: it has a tenth of the text.
+// A contended request takes a second round trip, and loads the large script.
+var allKinds = wire.JoinSet{wire.JoinsAcquire: true, wire.JoinsRelease: true, wire.JoinsCancel: true}
+
+// awaited appends those calls that had no effect, and whose callers still wait.
+func (p *Pipeline) awaited(to, calls []call) []call {
+	if len(calls) == 0 {
+		return to
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range calls {
+		if c.isAwaited() {
+			to = append(to, c)
+			c.requests(func(r *Request) { r.sent = true })
+		}
+	}
+	return to
+}
+
 // exchange does one round trip, and more for scripts that the server does not know. It
-// returns the calls that are not answered yet. Requests that were merged into one call
-// share its reply.
-func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alone []call) {
+// returns the calls that are not answered yet: those that could not be coalesced; and with
+// small, which is updated, those whose script is unknown and that can be coalesced instead.
+// Requests that were merged into one call share its reply.
+func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, small *wire.JoinSet) (alone, unknown []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
 		b.cmds = append(b.cmds, b.calls[i].cmd)
@@ -471,7 +498,11 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alo
 	}
 	sent := time.Now()
 	p.conn.Do(ctx, until, b.cmds, b.replies)
-	loaded := p.loadScripts(ctx, until, b)
+	if small != nil {
+		unknown = b.removeUnknown()
+		p.recordUnknown(b, unknown, *small)
+	}
+	loaded := p.loadScripts(ctx, until, b) || len(unknown) > 0
 	received := time.Now()
 	coalesced := 0
 	for i := range b.calls {
@@ -479,8 +510,28 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch) (alo
 		alone = append(alone, b.calls[i].distribute(b.replies[i])...)
 		coalesced += len(b.calls[i].parts)
 	}
-	p.recordExchange(b, received.Sub(sent), len(alone), coalesced, loaded)
-	return alone
+	if len(b.calls) > 0 {
+		p.recordExchange(b, received.Sub(sent), len(alone), coalesced, loaded)
+	}
+	return alone, unknown
+}
+
+// recordUnknown records which scripts the server did not know, and which of those it does.
+func (p *Pipeline) recordUnknown(b *batch, unknown []call, small wire.JoinSet) {
+	if len(unknown) == 0 && small == (wire.JoinSet{}) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range unknown {
+		p.policy.unknown[c.first.Joins] = true
+		c.first.sent = false
+	}
+	for i, c := range b.calls {
+		if c.parts == nil && b.replies[i].Err == nil {
+			p.policy.unknown[c.first.Joins] = false
+		}
+	}
 }
 
 // recordExchange updates what decides about the next requests.

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
 // A policy decides how requests are sent: by whom, and how many at once. It has all
@@ -14,7 +16,8 @@ type policy struct {
 	others         recentMean // how many requests were in progress when one came
 	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
-	skipCoalescing int // requests left that are not coalesced
+	skipCoalescing int          // requests left that are not coalesced
+	unknown        wire.JoinSet // kinds of requests whose script the server did not know lately
 	congestion     congestion
 	pause          time.Duration // after a failed exchange; it grows with each failure
 	resumeAt       time.Time     // no exchange begins before, or zero

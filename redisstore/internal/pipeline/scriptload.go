@@ -23,19 +23,23 @@ func (p *Pipeline) loadScripts(ctx context.Context, until time.Time, b *batch) b
 	if len(own)+len(others) == 0 {
 		return false
 	}
+	var retries []int
+	for i := range others {
+		retries = append(retries, i)
+	}
+	p.setSent(b, retries, false)
 	byHash := p.resend(ctx, until, b, own, true)
 	if len(own) > 0 {
 		p.loads.end(b)
 	}
-	var retries []int
-	for i, load := range others {
-		load.wait()
-		retries = append(retries, i)
+	for _, load := range others {
+		p.wait(load)
 	}
-	if p.isAbandoned(b) {
-		return true // nobody waits for the retries
-	}
+	retries = p.setSent(b, retries, true)
 	byHash = append(byHash, p.resend(ctx, until, b, retries, false)...)
+	if p.isAbandoned(b) {
+		return true
+	}
 	p.resend(ctx, until, b, b.unknownScripts(byHash), true)
 	return true
 }
@@ -74,18 +78,41 @@ func (s *scriptLoads) begin(script *redisconn.Script, b *batch) *scriptLoad {
 	return load
 }
 
-// loadPatience is how long others wait for a load. Over a narrow link it takes seconds; but its
-// connection may also have ended without a sign.
-const loadPatience = redisconn.LoadTimeout
+// The time for which others wait for a load. Over a narrow link it takes seconds, and must not be
+// begun again. Elsewhere its connection may have ended without a sign.
+const (
+	loadPatience   = 8 * time.Second
+	narrowPatience = redisconn.LoadTimeout
+)
 
-// wait waits until the load has ended, or for too long.
-func (l *scriptLoad) wait() {
-	patience := time.NewTimer(time.Until(l.since.Add(loadPatience)))
-	defer patience.Stop()
+// wait waits until a load has ended, or for too long.
+func (p *Pipeline) wait(l *scriptLoad) {
+	p.mu.Lock()
+	patience := loadPatience
+	if p.policy.congestion.limit > 0 {
+		patience = narrowPatience
+	}
+	p.mu.Unlock()
+	timer := time.NewTimer(time.Until(l.since.Add(patience)))
+	defer timer.Stop()
 	select {
 	case <-l.done:
-	case <-patience.C:
+	case <-timer.C:
 	}
+}
+
+// setSent records whether the requests of some calls are sent. A server that does not know the
+// script has done nothing. It returns the calls whose callers still wait.
+func (p *Pipeline) setSent(b *batch, which []int, sent bool) (awaited []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range which {
+		if b.calls[i].isAwaited() {
+			awaited = append(awaited, i)
+			b.calls[i].requests(func(r *Request) { r.sent = sent })
+		}
+	}
+	return awaited
 }
 
 // end ends the loads of a batch.

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/dibslock/dibs/redisstore/redisconn"
+import (
+	"strconv"
+
+	"github.com/dibslock/dibs/redisstore/redisconn"
+)
 
 // Requests on one name become one call: acquire.lua serves several, in order. Uncontended
 // requests on several names become one call of coalesced.lua. It leaves a contended request
@@ -32,24 +36,61 @@ func Split(r redisconn.Reply, i, n int) redisconn.Reply {
 // CanCoalesce reports whether a request can be sent together with requests on other names.
 func (r *Request) CanCoalesce() bool { return r.Joins != JoinsNot }
 
-// BeginCoalesced begins a coalesced call, in the slices of an earlier one. It is void as soon
-// as one of its requests is; they are sent alone then.
-func BeginCoalesced(call *redisconn.Cmd) {
-	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: append(call.Args[:0], "")}
+// Coalesce makes one call of requests on several names, in the slices of an earlier one. It is
+// void as soon as one of its requests is; they are sent alone then.
+func Coalesce(call *redisconn.Cmd, requests []*Request) {
+	var buf [256]byte
+	kinds, ttl, beginning := buf[:0], commonTTL(requests), commonBeginning(requests)
+	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: append(call.Args[:0], "", "", ttl, beginning)}
+	for _, r := range requests {
+		// The call does not need the holders, the last key, and a release does not need the fence
+		// high-water mark before it.
+		keys, kind := 4, byte('a')
+		if r.Joins != JoinsAcquire {
+			keys, kind = 3, 'r'
+		}
+		kinds = append(kinds, kind)
+		if r.Until > 0 && isEarlier(r.Args[r.Until], call.Args[0]) {
+			call.Args[0] = r.Args[r.Until]
+		}
+		call.Keys = append(call.Keys, r.Keys[:keys]...)
+		call.Args = append(call.Args, r.Token[len(beginning):])
+		if ttl == "" && r.Joins == JoinsAcquire {
+			call.Args = append(call.Args, r.TTL)
+		}
+	}
+	call.Args[1] = string(kinds)
 }
 
-// Coalesce adds a request to a coalesced call. It does not need the holders, the last key,
-// and a release does not need the fence high-water mark before it.
-func Coalesce(call *redisconn.Cmd, r *Request) {
-	keys, ttl := 4, r.TTL
-	if r.Joins == JoinsRelease {
-		keys, ttl = 3, "0"
+// commonTTL returns the TTL of all acquires, or "" if they differ.
+func commonTTL(requests []*Request) (ttl string) {
+	for _, r := range requests {
+		switch {
+		case r.Joins != JoinsAcquire || r.TTL == ttl:
+		case ttl == "":
+			ttl = r.TTL
+		default:
+			return ""
+		}
 	}
-	if r.Until > 0 && isEarlier(r.Args[r.Until], call.Args[0]) {
-		call.Args[0] = r.Args[r.Until]
+	return ttl
+}
+
+// commonBeginning returns what all tokens begin with: the client, usually. It is "" for a single
+// request.
+func commonBeginning(requests []*Request) string {
+	if len(requests) == 1 {
+		return ""
 	}
-	call.Keys = append(call.Keys, r.Keys[:keys]...)
-	call.Args = append(call.Args, r.Token, ttl)
+	beginning := requests[0].Token
+	for _, r := range requests[1:] {
+		n := 0
+		for n < min(len(beginning), len(r.Token)) && beginning[n] == r.Token[n] {
+			n++
+		}
+		beginning = beginning[:n]
+	}
+	return beginning
 }
 
 // isEarlier reports whether a request is void before another one. Their times are decimal
@@ -83,14 +124,27 @@ func ParseCoalesced(v any, n int) (CoalescedReply, error) {
 	return c, nil
 }
 
+// isVoid reports whether a request came too late.
+func (c CoalescedReply) isVoid(r *Request) bool {
+	if r.Until == 0 {
+		return false
+	}
+	until, err := strconv.ParseInt(r.Args[r.Until], 10, 64)
+	return err == nil && c.micros > until
+}
+
 // Of returns the reply to the i-th request, as the request alone would get it. It reports
 // false if the request has to be sent alone.
 func (c CoalescedReply) Of(i int, r *Request) (reply redisconn.Reply, served bool) {
 	switch status := c.statuses[i]; {
+	case status < '1' && c.isVoid(r) && r.Joins == JoinsAcquire:
+		return redisconn.Reply{Value: []any{c.now, int64(0)}}, true
+	case status < '1' && c.isVoid(r):
+		return redisconn.Reply{Value: c.now}, true
 	case status < '1':
 		return redisconn.Reply{}, false
-	case r.Joins == JoinsRelease:
-		return redisconn.Reply{Value: int64(1)}, true
+	case r.Joins != JoinsAcquire:
+		return redisconn.Reply{Value: int64('2' - status)}, true
 	case status == '1':
 		return redisconn.Reply{Value: c.now}, true // avoids an allocation
 	default:

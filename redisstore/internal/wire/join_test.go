@@ -36,7 +36,7 @@ func TestCanCoalesce(t *testing.T) {
 		"a release":            {func(r *Request) { f.Release(r, end, nil, "", false) }, JoinsRelease},
 		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "", false) }, JoinsRelease},
 		"a reserve":            {func(r *Request) { f.Release(r, reserve, nil, "", false) }, JoinsNot},
-		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false), false) }, JoinsNot},
+		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false), false) }, JoinsCancel},
 		"a release by a voter": {func(r *Request) { f.Release(r, end, &vote, "", false) }, JoinsNot},
 		"a resize":             {func(r *Request) { f.Resize(r, reader, nil) }, JoinsNot},
 	} {
@@ -88,15 +88,13 @@ func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
 	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1}, false)
-	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "t2", Fence: 7}, nil, "", false)
-	acquire.SetUntil("5")
-	release.SetUntil("6")
+	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "c:2", Fence: 7}, nil, "", false)
+	acquire.SetUntil("500")
+	release.SetUntil("600")
 	var call redisconn.Cmd
-	BeginCoalesced(&call)
-	Coalesce(&call, &acquire)
-	Coalesce(&call, &release)
+	Coalesce(&call, []*Request{&acquire, &release})
 	keys := slices.Concat(acquire.Keys[:4], release.Keys[:3])
-	if args := []string{"5", "c:1", "3000", "t2", "0"}; !slices.Equal(call.Keys, keys) || !slices.Equal(call.Args, args) {
+	if args := []string{"500", "ar", "3000", "c:", "1", "2"}; !slices.Equal(call.Keys, keys) || !slices.Equal(call.Args, args) {
 		t.Errorf("keys %q, args %q, want %q and %q", call.Keys, call.Args, keys, args)
 	}
 	for _, n := range []int{2, 4} {
@@ -123,7 +121,21 @@ func TestCoalesce(t *testing.T) {
 	if r, served := c.Of(0, &release); !served || r.Value != int64(1) {
 		t.Errorf("%+v, %v: want a release", r, served)
 	}
+	if c, err = ParseCoalesced([]any{int64(550), "022"}, 3); err != nil {
+		t.Fatal(err)
+	}
+	if r, served := c.Of(1, &release); !served || r.Value != int64(0) {
+		t.Errorf("%+v, %v: want that it did not hold", r, served)
+	}
+	if _, void, err := ParseAcquire(first(c.Of(0, &acquire))); !void || err != nil {
+		t.Errorf("void %t, %v: want a void acquire", void, err)
+	}
+	if _, served := c.Of(0, &release); served {
+		t.Error("a release that came in time is void")
+	}
 }
+
+func first(r redisconn.Reply, _ bool) any { return r.Value }
 
 // A coalesced call is void at the earliest of the times of its requests.
 func TestCoalescedUntil(t *testing.T) {
@@ -134,14 +146,42 @@ func TestCoalescedUntil(t *testing.T) {
 		{[]string{""}, ""}, {[]string{"", "7", ""}, "7"}, {[]string{"10", "9", "11"}, "9"}, {[]string{"12", "11", "13"}, "11"}, {[]string{"5", "0"}, "0"},
 	} {
 		var call redisconn.Cmd
-		BeginCoalesced(&call)
+		var requests []*Request
 		for _, until := range c.untils {
 			r := Request{Until: 1, Joins: JoinsRelease}
 			r.Keys, r.Args = make([]string, 5), []string{"token", until}
-			Coalesce(&call, &r)
+			requests = append(requests, &r)
 		}
+		Coalesce(&call, requests)
 		if call.Args[0] != c.want {
 			t.Errorf("of %q it is %q, want %q", c.untils, call.Args[0], c.want)
+		}
+	}
+}
+
+// What the requests have in common is sent once.
+func TestCoalesceSendsOnceWhatIsCommon(t *testing.T) {
+	request := func(token, ttl string) *Request {
+		r := &Request{Joins: JoinsRelease, Token: token, TTL: ttl}
+		if ttl != "" {
+			r.Joins = JoinsAcquire
+		}
+		r.Keys = make([]string, 5)
+		return r
+	}
+	for _, c := range []struct {
+		requests []*Request
+		want     []string
+	}{
+		{[]*Request{request("h:1:c:x", "30")}, []string{"", "a", "30", "", "h:1:c:x"}},
+		{[]*Request{request("h:1:c:x", "")}, []string{"", "r", "", "", "h:1:c:x"}},
+		{[]*Request{request("h:1:c:x", "30"), request("h:1:c:y", "30"), request("h:1:c:", "")}, []string{"", "aar", "30", "h:1:c:", "x", "y", ""}},
+		{[]*Request{request("h:1:c:x", "30"), request("h:1:c:y", ""), request("h:1:c:z", "40")}, []string{"", "ara", "", "h:1:c:", "x", "30", "y", "z", "40"}},
+		{[]*Request{request("h:1:c:x", "30"), request("own", "")}, []string{"", "ar", "30", "", "h:1:c:x", "own"}},
+	} {
+		var call redisconn.Cmd
+		if Coalesce(&call, c.requests); !slices.Equal(call.Args, c.want) {
+			t.Errorf("have %q, want %q", call.Args, c.want)
 		}
 	}
 }

@@ -33,7 +33,12 @@ const (
 	JoinsNot Joins = iota
 	JoinsAcquire
 	JoinsRelease
+	JoinsCancel // a release that leaves the queue, which is contended usually
+	joinsEnd
 )
+
+// A JoinSet is a set of kinds of requests.
+type JoinSet [joinsEnd]bool
 
 // MaxNames is how many leases one call of the script extend, and how many names one of the
 // script inspect, has at most.
@@ -198,8 +203,11 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	default:
 		r.add("0")
 	}
-	if rel.Reserve <= 0 && entry == "" && v == nil && f.joins() {
+	if rel.Reserve <= 0 && v == nil && f.joins() {
 		r.Joins, r.Token = JoinsRelease, token
+		if entry != "" {
+			r.Joins = JoinsCancel
+		}
 	}
 }
 

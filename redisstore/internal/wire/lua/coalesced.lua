@@ -1,14 +1,19 @@
 -- Acquires locks that are free and have no waiters, and releases locks that have no
--- waiters, all exclusive. It does in one call what acquire.lua and release.lua do in
+-- waiters, all exclusive. A cancel is a release here: it leaves no queue, since there is none.
+-- It does in one call what acquire.lua and release.lua do in
 -- many; their cost is mostly that of a call. A request that does not meet the condition
 -- changes nothing.
 --
 -- KEYS   to acquire: lock, queue, meta, highwater; to release: lock, queue, meta: see
 --        holders.lua and queue.lua
 -- ARGV   1  until: µs of the server's clock after which nothing is done, or ""
---        then for each: token, TTL in ms; to release: token, "0"
+--        2  a character for each request: "a" acquire, "r" release
+--        3  TTL in ms of the acquires, or "" if each has its own
+--        4  what all tokens begin with, or ""
+--        then for each: the rest of its token; and the TTL of an acquire, if it has its own
 -- Reply  {the server's time in µs, a string with a character for each request}:
 --        "0"  not done: send this request alone
+--        "2"  of a release: the token did not hold
 --        "1"  released; or acquired, and the fence is the server's time
 --        "2"  acquired, and the fence is one more; and so on in ASCII up to "z", since
 --             several requests on one slot may come in one µs
@@ -19,17 +24,19 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 
-local count = (#ARGV - 1) / 2
-if ARGV[1] ~= '' and now > tonumber(ARGV[1]) then return { now, string.rep('0', count) } end
+local kinds, common_ttl, beginning = ARGV[2], ARGV[3], ARGV[4]
+if ARGV[1] ~= '' and now > tonumber(ARGV[1]) then return { now, string.rep('0', #kinds) } end
 
-local reply, k = {}, 1
-for i = 1, count do
+local reply, k, a = {}, 1, 5
+for i = 1, #kinds do
   local lock, queue, meta = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local token, ttl = ARGV[2 * i], ARGV[2 * i + 1]
+  local token = beginning .. ARGV[a]
   local result = '0'
-  if ttl == '0' then
+  a = a + 1
+  if string.byte(kinds, i) == 114 then -- "r"
     k = k + 3
-    if redis.pcall('GET', lock) == token then
+    local holder = redis.pcall('GET', lock)
+    if holder == token then
       if redis.call('EXISTS', queue, meta) == 0 then
         redis.call('DEL', lock)
         result = '1'
@@ -37,10 +44,17 @@ for i = 1, count do
         redis.call('DEL', lock, meta)
         result = '1'
       end
+    elseif (not holder or type(holder) == 'string' and string.sub(holder, 1, 12) ~= 'dibs:shared ') and redis.call('EXISTS', queue, meta) == 0 then
+      result = '2'
     end
   else
     local highwater = KEYS[k + 3]
+    local ttl = common_ttl
     k = k + 4
+    if ttl == '' then
+      ttl = ARGV[a]
+      a = a + 1
+    end
     if redis.call('EXISTS', lock, queue, meta) == 0 then
       local previous = redis.pcall('SET', highwater, stamp, 'GET')
       if not previous or type(previous) == 'string' and (#previous < #stamp or #previous == #stamp and previous < stamp) then
