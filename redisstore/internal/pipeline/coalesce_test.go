@@ -128,19 +128,23 @@ func TestCoalescedReplyOfWrongLength(t *testing.T) {
 	}
 }
 
-// A server that does not know the scripts gets the small one of coalesced calls first. The next
-// request is sent by it at once, until one is contended: that needs the large script.
+// A slow server that does not know the scripts gets the small one of coalesced calls first. The
+// next request is sent by it at once, until one is contended: that needs the large script.
 func TestUnknownScriptIsReplacedByTheSmallOne(t *testing.T) {
 	r := newFixture(t)
 	a := uncontendedAcquire("a")
 	first := r.call(a, time.Hour)
-	r.sent().reply(errUnknownScript)
+	late := func(e *exchange, reply any) {
+		time.Sleep(2 * fastReply)
+		e.reply(reply)
+	}
+	late(r.sent(), errUnknownScript)
 	e := r.sent()
 	wantCmds(t, e, coalescedCall("a a:q a:s a:f", "0 a ttl  token"))
-	e.reply(errUnknownScript)
+	late(e, errUnknownScript)
 	e = r.sent()
 	wantCmds(t, e, strings.Replace(coalescedCall("a a:q a:s a:f", "0 a ttl  token"), "EVALSHA "+wire.Plain.Coalesced.Hash, "EVAL "+wire.Plain.Coalesced.Text, 1))
-	e.reply([]any{now, "1"})
+	late(e, []any{now, "1"})
 	first.wantValue(now)
 
 	second := r.call(uncontendedAcquire("b"), time.Hour)

@@ -82,8 +82,8 @@ func (c *narrowConn) call(cmd redisconn.Cmd, now int64) (any, error) {
 }
 
 // Over a narrow link goroutines that lock free names enter at least half as often as the link could
-// carry the requests of a lock of SET NX, and a quarter as often at 3 kB/s, where few requests share
-// a call. The same holds if the server does not know the scripts at first.
+// carry the requests of a lock of SET NX. At 3 kB/s, where few requests share a call, it is a
+// quarter. The server may not know the scripts at first.
 func TestNarrowLinkIsUsed(t *testing.T) {
 	for _, c := range []struct {
 		rate, goroutines int

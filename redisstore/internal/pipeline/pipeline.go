@@ -451,10 +451,11 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 // send does one round trip, and a second one for requests that could not be coalesced.
 func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	p.mu.Lock()
-	coalesce, small := p.policy.mayCoalesce(len(b.requests)), p.policy.unknown
+	coalesce, small := p.policy.mayCoalesce(len(b.requests)), p.policy.small()
+	flagged := p.policy.unknown
 	p.mu.Unlock()
 	b.makeCalls(coalesce, small)
-	alone, unknown := p.exchange(ctx, until, b, &small)
+	alone, unknown := p.exchange(ctx, until, b, &flagged)
 	if b.calls = p.awaited(b.calls[:0], unknown); len(b.calls) > 0 {
 		b.coalesce(allKinds)
 		contended, _ := p.exchange(ctx, until, b, nil)
@@ -487,10 +488,10 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 }
 
 // exchange does one round trip, and more for scripts that the server does not know. It
-// returns the calls that are not answered yet: those that could not be coalesced; and with
-// small, which is updated, those whose script is unknown and that can be coalesced instead.
-// Requests that were merged into one call share its reply.
-func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, small *wire.JoinSet) (alone, unknown []call) {
+// returns the calls that are not answered yet: those that could not be coalesced. With flagged,
+// the kinds of requests whose script was unknown, it also returns those that can be coalesced
+// instead, unless the server is fast. Requests that were merged into one call share its reply.
+func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, unknown []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
 		b.cmds = append(b.cmds, b.calls[i].cmd)
@@ -498,9 +499,11 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, smal
 	}
 	sent := time.Now()
 	p.conn.Do(ctx, until, b.cmds, b.replies)
-	if small != nil {
-		unknown = b.removeUnknown()
-		p.recordUnknown(b, unknown, *small)
+	if flagged != nil {
+		if time.Since(sent) >= fastReply {
+			unknown = b.removeUnknown()
+		}
+		p.recordUnknown(b, unknown, *flagged)
 	}
 	loaded := p.loadScripts(ctx, until, b) || len(unknown) > 0
 	received := time.Now()
@@ -517,8 +520,8 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, smal
 }
 
 // recordUnknown records which scripts the server did not know, and which of those it does.
-func (p *Pipeline) recordUnknown(b *batch, unknown []call, small wire.JoinSet) {
-	if len(unknown) == 0 && small == (wire.JoinSet{}) {
+func (p *Pipeline) recordUnknown(b *batch, unknown []call, flagged wire.JoinSet) {
+	if len(unknown) == 0 && flagged == (wire.JoinSet{}) {
 		return
 	}
 	p.mu.Lock()

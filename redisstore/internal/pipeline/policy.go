@@ -142,6 +142,15 @@ func (p *policy) leaveLink(requests int, after time.Duration) {
 	p.congestion.sent -= requests
 }
 
+// small returns the kinds of requests that are coalesced even if they are alone. To a fast
+// server the large script is sent, whose calls cost the client less.
+func (p *policy) small() wire.JoinSet {
+	if p.fast {
+		return wire.JoinSet{}
+	}
+	return p.unknown
+}
+
 // mayCoalesce reports whether the next requests, a batch, are coalesced.
 func (p *policy) mayCoalesce(requests int) bool {
 	if p.skipCoalescing > 0 {

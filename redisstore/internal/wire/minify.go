@@ -238,16 +238,16 @@ func shortName(n int) string {
 	return string([]byte{letters[n/len(letters)], letters[n%len(letters)]})
 }
 
-func set(words string) map[string]bool {
+func set(words ...string) map[string]bool {
 	all := make(map[string]bool)
-	for word := range strings.FieldsSeq(words) {
+	for _, word := range words {
 		all[word] = true
 	}
 	return all
 }
 
-var luaKeywords = set(`and break do else elseif end false for function if in local nil not or
-	repeat return then true until while`)
+var luaKeywords = set("and", "break", "do", "else", "elseif", "end", "false", "for", "function",
+	"if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while")
 
 // luaGlobals are the globals that the scripts use.
-var luaGlobals = set(`ARGV KEYS cjson error ipairs math pcall redis string table tonumber type unpack`)
+var luaGlobals = set("ARGV", "KEYS", "cjson", "error", "ipairs", "math", "pcall", "redis", "string", "table", "tonumber", "type", "unpack")

@@ -41,6 +41,23 @@ func TestMinified(t *testing.T) {
 	}
 }
 
+// All globals that a script uses are known. A local name elsewhere would replace one otherwise.
+func TestGlobalsOfScripts(t *testing.T) {
+	files, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		tokens := luaTokens(readScript(strings.TrimSuffix(file.Name(), ".lua")))
+		for i, token := range tokens {
+			_, isLocal := scriptNames()[token]
+			if isName(token) && !isLocal && !isField(tokens, i) && !luaGlobals[token] && token != "SHARDED" && token != "FENCED" {
+				t.Errorf("%s uses %s: add it to luaGlobals", file.Name(), token)
+			}
+		}
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		load("", nil)
