@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/sqlstore"
 )
 
@@ -29,6 +30,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	defer s.fetches.close(client, f)
 	seen := make(map[int64]bool) // delivered, and not yet deleted
 	connected, every := false, fetchFirst
+	backoff := load.Backoff{Shortest: fetchWaiting, Longest: 2 * time.Second, Part: 2}
 	for {
 		messages, err := s.fetch(ctx, client, seen)
 		switch {
@@ -50,9 +52,26 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		if len(messages) > 0 {
 			every = fetchFirst
 		}
+		if err != nil && !repeatable(err) {
+			if !pause(ctx, backoff.Next(time.Now())) {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		backoff.Reset()
 		if !f.wait(ctx, &every) {
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// pause waits, or returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -16,11 +17,12 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	if s.poll {
 		return nil
 	}
-	const soon, later, few = 10 * time.Millisecond, 50 * time.Millisecond, 5
-	for tries := 0; ; tries++ {
-		up := false
+	const lasting = time.Second // a connection that lasts as long ends the outage
+	backoff := load.Backoff{Shortest: 25 * time.Millisecond, Longest: 2 * time.Second, Part: 2}
+	for first := true; ; first = false {
+		var up time.Time
 		err := s.listen(ctx, channelOf(client), func() {
-			up, tries = true, 0
+			up = time.Now()
 			on(driver.Event{Kind: driver.EventConnected})
 		}, func(message string) {
 			if e, ok := sqlstore.ParseEvent(message, s.limit.Clock.Age); ok {
@@ -30,15 +32,14 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if up || tries == 0 {
+		if !up.IsZero() || first {
 			on(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
 		}
-		wait := later
-		if tries < few {
-			wait = soon
+		if !up.IsZero() && time.Since(up) >= lasting {
+			backoff.Reset()
 		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(backoff.Next(time.Now())):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

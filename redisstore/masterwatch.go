@@ -45,7 +45,7 @@ const pauseThreshold = 500 * time.Millisecond
 // watch returns when a new subscription has to be made, and the reason: the present one
 // may be on the wrong server. It returns nil if it cannot find out.
 func (l *masterWatch) watch(ctx context.Context) error {
-	const every, often, most, first = time.Second, 100 * time.Millisecond, 3, 10
+	const every, often, most, first = time.Second, 100 * time.Millisecond, 2, 10
 	seen := make(chan masterState, most)
 	under, paused := 0, false
 	l.subscriptions++

@@ -14,14 +14,14 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 		least, most   int // attempts in the first second
 		later, later2 int // attempts in a minute after an hour
 	}{
-		"busy": {true, 10, 30, 60, 130},
+		"busy": {true, 10, 40, 60, 130},
 		"idle": {false, 1, 2, 5, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var r subscribePauses
+			r := newSubscribePauses()
 			attempts := func(within time.Duration) (n int) {
 				for end := time.Now().Add(within); time.Now().Before(end); n++ {
-					r.ended(time.Now(), 0)
+					r.ended(0)
 					r.wait(t.Context(), func() bool { return c.busy })
 				}
 				return n
@@ -33,9 +33,9 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 			if n := attempts(time.Minute); n < c.later || n > c.later2 {
 				t.Errorf("%s: %d attempts in a minute, want %d to %d", name, n, c.later, c.later2)
 			}
-			r.ended(time.Now(), lasting) // a subscription that worked
-			if pause := r.next(time.Now()); pause != soonPause {
-				t.Errorf("%s: pause of %v after a subscription that worked, want %v", name, pause, soonPause)
+			r.ended(lasting) // a subscription that worked
+			if pause := r.backoff.Next(time.Now()); pause > soonPause {
+				t.Errorf("%s: pause of %v after a subscription that worked, want at most %v", name, pause, soonPause)
 			}
 		})
 	}
@@ -44,9 +44,9 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 // A client that becomes busy during a long pause subscribes at once.
 func TestBusyClientSubscribesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r subscribePauses
+		r := newSubscribePauses()
 		begin := time.Now()
-		r.ended(begin, 0)
+		r.ended(0)
 		r.wait(t.Context(), func() bool { return time.Since(begin) >= time.Second })
 		if took := time.Since(begin); took > time.Second+idleCheck {
 			t.Errorf("waited %v, and the client was busy after %v", took, time.Second)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -32,7 +33,7 @@ func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool,
 		defer end()
 	}
 	master := &masterWatch{store: s, channel: wire.ChannelPrefix + client, busy: busy}
-	var attempts subscribePauses
+	attempts := newSubscribePauses()
 	for first := true; ; first = false {
 		var up time.Time
 		err := s.subscribe(ctx, master, func(message string) {
@@ -59,7 +60,7 @@ func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool,
 		if !up.IsZero() || first {
 			on(driver.Event{Kind: driver.EventDisconnected, Err: err})
 		}
-		attempts.ended(time.Now(), lasted)
+		attempts.ended(lasted)
 		if !attempts.wait(ctx, busy) {
 			return context.Cause(ctx)
 		}
@@ -120,10 +121,10 @@ func epochless(err error) bool {
 // epoch of its own. It costs the cluster one small command, five times a second, while the
 // client is busy.
 func (s *Store) watchEpoch(ctx context.Context, busy func() bool, on func(driver.Event)) {
-	const every, soon, later = 200 * time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond
+	const every = 200 * time.Millisecond
 	wait := time.NewTimer(every)
 	defer wait.Stop()
-	retry := soon
+	backoff := load.Backoff{Shortest: 20 * time.Millisecond, Longest: time.Second, Part: 2}
 	for known, again := "", false; ; {
 		select {
 		case <-wait.C:
@@ -135,19 +136,14 @@ func (s *Store) watchEpoch(ctx context.Context, busy func() bool, on func(driver
 			continue
 		}
 		epoch, err := s.epoch(ctx)
-		var server redisconn.ServerError
 		switch {
 		case epochless(err):
 			return // no cluster, or no permission
-		case errors.As(err, &server): // too many clients, or a new password: this may pass
-			wait.Reset(later)
-			continue
-		case err != nil: // perhaps this was the dead node
-			wait.Reset(retry)
-			retry = min(2*retry, later)
+		case err != nil: // the dead node, too many clients, or a new password: this may pass
+			wait.Reset(backoff.Next(time.Now()))
 			continue
 		}
-		retry = soon
+		backoff.Reset()
 		changed := known != "" && epoch != known
 		known = epoch
 		if changed || again {

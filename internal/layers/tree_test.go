@@ -149,7 +149,7 @@ func layerOf(dir string) layer {
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/checkup", "internal/links", "internal/sqlstore"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/checkup", "internal/links", "internal/load", "internal/sqlstore"}, external: true, library: true}
 	case "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
@@ -159,7 +159,7 @@ func layerOf(dir string) layer {
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/links", "internal/serverclock", "internal/slots"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
 		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/listen", "internal/slots"}, external: true, library: true}
 	case "internal":
@@ -173,7 +173,9 @@ func layerOf(dir string) layer {
 			l.imports = []string{"driver", "internal/view"}
 		case "internal/sqlstore":
 			l.imports = []string{"driver", "internal/serverclock"}
-		case "internal/listen", "internal/serverclock", "internal/spawn":
+		case "internal/listen":
+			l.imports = []string{"internal/load"}
+		case "internal/load", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":
 			l.imports = []string{"internal/spawn"}

@@ -11,7 +11,7 @@ import (
 type Connections struct {
 	mu       sync.Mutex // also guards all connections, channels and calls
 	byServer map[Server]*connection
-	failed   map[Server]backoff
+	failed   map[Server]*failure
 }
 
 // Listen listens on a channel until ctx ends, the server refuses or ends the

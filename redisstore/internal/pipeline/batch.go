@@ -25,7 +25,9 @@ type batch struct {
 	sentAt    time.Time
 	awaited   bool // further requests may wait for its replies
 	callers   int  // that still wait
-	abandoned bool // all callers have left; the worker does not count any longer
+	abandoned bool // all callers have left
+	lateAt    time.Time
+	late      bool // the worker does not count any longer
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}

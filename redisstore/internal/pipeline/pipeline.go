@@ -40,7 +40,7 @@ type Pipeline struct {
 }
 
 func newPipeline(conn redisconn.Conn, c *serverclock.Clock) *Pipeline {
-	return &Pipeline{conn: conn, clock: c}
+	return &Pipeline{conn: conn, clock: c, policy: policy{outage: newOutage()}}
 }
 
 // Why a request has no reply.
@@ -191,8 +191,8 @@ func (p *Pipeline) fullPool(r *Request) string {
 func (p *Pipeline) addWorker() {
 	switch {
 	case len(p.queue) == 0:
-	case p.policy.paused():
-		p.setTimer(p.policy.resumeAt)
+	case p.policy.outage.paused(p.policy.workers):
+		p.setTimer(p.policy.outage.resumesAt(p.policy.workers))
 	case p.policy.congestion.mustWait(p.queue, time.Now()):
 		p.setTimer(p.policy.congestion.sentAt.Add(congestedAfter + time.Millisecond))
 	case p.policy.addWorker(len(p.queue), p.inFlightRequests):
@@ -225,6 +225,22 @@ func (p *Pipeline) ceaseAwaitingLate(now time.Time) {
 	}
 }
 
+// findLate records which replies are late. Their workers may hang for long, so others may
+// replace them.
+func (p *Pipeline) findLate(now time.Time) {
+	for _, b := range p.inFlight {
+		switch {
+		case b.late:
+		case now.Before(b.lateAt):
+			p.setTimer(b.lateAt)
+		default:
+			b.late = true
+			p.ceaseAwaiting(b)
+			p.policy.recordLate(now)
+		}
+	}
+}
+
 // setTimer makes sure that a caller's timeout is noticed, or a late reply. All share one
 // timer, since most requests are answered long before.
 func (p *Pipeline) setTimer(at time.Time) {
@@ -240,13 +256,14 @@ func (p *Pipeline) setTimer(at time.Time) {
 }
 
 // checkTimes wakes the callers whose time is over. If a reply is late, it sends the requests
-// that wait for it.
+// that wait for it or for its worker.
 func (p *Pipeline) checkTimes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerAt = time.Time{}
 	now := time.Now()
 	p.expireCallers(now)
+	p.findLate(now)
 	if !p.maySend() {
 		p.ceaseAwaitingLate(now)
 	}
@@ -326,8 +343,8 @@ func (p *Pipeline) leave(r *Request) (sent bool, failed error) {
 	return r.sent, r.connErr
 }
 
-// detach removes a request. A worker whose callers have all left may hang for long, so
-// another worker may replace it.
+// detach removes a request. An exchange whose callers have all left still has its worker, until
+// it is late: however soon callers leave, few exchanges are in progress.
 func (p *Pipeline) detach(r *Request) {
 	r.abandoned, r.connErr = true, p.lastErr
 	if i := slices.Index(p.queue, r); i >= 0 {
@@ -342,7 +359,6 @@ func (p *Pipeline) detach(r *Request) {
 		return
 	}
 	b.abandoned = true
-	p.policy.removeWorker()
 	p.ceaseAwaiting(b)
 	p.policy.leaveLink(len(b.requests), time.Since(b.sentAt))
 	p.addWorker()
@@ -354,7 +370,7 @@ func (p *Pipeline) work() {
 	for yieldToCallers(); p.fillBatch(b); yieldToCallers() {
 		p.send(b.valuesContext(), time.Time{}, b)
 		if !p.deliver(b) {
-			return // callers that have left may still read b
+			return
 		}
 		b.reset()
 	}
@@ -372,7 +388,7 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 	defer p.mu.Unlock()
 	defer p.addWorker() // for the rest of the queue
 	p.policy.taking--
-	if len(p.queue) == 0 || !p.maySend() || p.policy.paused() {
+	if len(p.queue) == 0 || !p.maySend() || p.policy.outage.forbids(p.policy.workers) {
 		p.policy.removeWorker()
 		return false
 	}
@@ -389,6 +405,8 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 		until.write(r, p.clock.Latest(r.until))
 	}
 	b.sentAt, b.callers, b.abandoned, b.awaited = now, n, false, true
+	b.late, b.lateAt = false, now.Add(p.policy.lateAfter())
+	p.setTimer(b.lateAt)
 	p.inFlightRequests += n
 	p.policy.congestion.sent += n
 	p.policy.congestion.sentAt = now
@@ -442,10 +460,15 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 		}
 	}
 	if !b.abandoned {
-		p.policy.taking++
 		p.policy.congestion.sent -= len(b.requests)
 	}
-	return waiting, !b.abandoned
+	if b.late { // another worker has its place
+		p.policy.outage.late--
+		p.addWorker()
+		return waiting, false
+	}
+	p.policy.taking++
+	return waiting, true
 }
 
 // send does one round trip, and a second one for requests that could not be coalesced.
@@ -545,11 +568,11 @@ func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced
 	if !loaded && !b.abandoned && len(b.requests) > 0 {
 		p.policy.recordCongestion(len(b.requests), took, redisconn.IsTimeout(err))
 	}
+	if worked, known := connectionOf(err); known {
+		p.policy.recordConnection(worked, took, time.Now())
+	}
 	p.policy.recordExchange(len(b.requests), took, err == nil)
 	p.policy.recordCoalesced(alone, coalesced)
-	if worked, known := connectionOf(err); known {
-		p.policy.recordConnection(worked, time.Now())
-	}
 	p.lastErr = explainsNext(err)
 }
 

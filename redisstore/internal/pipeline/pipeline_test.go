@@ -83,6 +83,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	c := &fakeConn{exchanges: make(chan *exchange, 1000)}
 	r := &fixture{t, newPipeline(c, serverclock.New()), c}
+	r.policy.outage.distance = time.Hour // until the first reply: no exchange is late
 	t.Cleanup(func() {
 		r.eventually("the workers end", func() bool { return r.policy.workers == 0 })
 	})
@@ -423,71 +424,6 @@ func TestPipelineCallersLeave(t *testing.T) {
 	}
 	stays.wantValue("stays")
 	for _, e := range hanging {
-		e.reply("too late")
-	}
-}
-
-// A worker whose callers have all left is replaced. A worker with callers is not, however
-// long it takes. There are never more than maxWorkers.
-func TestPipelineReplacesStuckWorkers(t *testing.T) {
-	r := newFixture(t)
-	engaged, hanging := r.occupyWorkers()
-	const more = minBatch
-	var waiting []*testCall
-	for i := range more {
-		waiting = append(waiting, r.call(plain(fmt.Sprint("waits ", i)), time.Hour))
-	}
-	r.nothingSent()
-
-	engaged[0].leave(nil)
-	engaged[0].wantErr(context.Canceled)
-	e := r.sent() // all queued requests
-	if len(e.cmds) != more {
-		t.Fatalf("%d sent together, want %d", len(e.cmds), more)
-	}
-	late := r.call(plain("late"), time.Hour)
-	for _, c := range waiting[1:] { // one of its callers stays, so that worker is not replaced
-		c.leave(nil)
-		c.wantErr(context.Canceled)
-	}
-	r.nothingSent()
-	r.eventually("workers are counted", func() bool { return r.policy.workers == maxWorkers })
-
-	// A replaced worker ends when its exchange does.
-	hanging[0].reply("too late")
-	r.nothingSent()
-	r.eventually("workers are counted", func() bool { return r.policy.workers == maxWorkers && len(r.queue) == 1 })
-
-	e.reply(slices.Repeat([]any{"done"}, more)...)
-	waiting[0].wantValue("done")
-	e = r.sent()
-	wantCmds(t, e, "EVALSHA "+wire.Plain.Release.Hash+" 1 key late")
-	e.reply("done")
-	late.wantValue("done")
-	for i := 1; i < maxWorkers; i++ {
-		hanging[i].reply("done")
-		engaged[i].wantValue("done")
-	}
-}
-
-// Though connections hang repeatedly, other requests are served.
-func TestPipelineSurvivesHangs(t *testing.T) {
-	r := newFixture(t)
-	var stuck []*exchange
-	for range 5 {
-		callers, hanging := r.occupyWorkers()
-		waits := r.call(plain("waits"), time.Hour)
-		r.nothingSent()
-		for _, c := range callers {
-			c.leave(nil)
-			c.wantErr(context.Canceled)
-		}
-		r.sent().reply("done")
-		waits.wantValue("done")
-		stuck = append(stuck, hanging...)
-		r.eventually("the pipeline is idle", func() bool { return r.policy.workers == 0 })
-	}
-	for _, e := range stuck {
 		e.reply("too late")
 	}
 }

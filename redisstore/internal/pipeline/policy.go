@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs/redisstore/internal/wire"
@@ -19,12 +18,11 @@ type policy struct {
 	skipCoalescing int          // requests left that are not coalesced
 	unknown        wire.JoinSet // kinds of requests whose script the server did not know lately
 	congestion     congestion
-	pause          time.Duration // after a failed exchange; it grows with each failure
-	resumeAt       time.Time     // no exchange begins before, or zero
+	outage         outage
 }
 
 const (
-	maxWorkers = 4   // more would only divide the batches
+	maxWorkers = 4   // exchanges whose replies are not late; more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
 	minBatch   = 4   // a worker takes at least as many, if they are queued
 	nearBatch  = 8   // of a near server; it takes half of the requests if they are fewer than two of these
@@ -43,11 +41,6 @@ const (
 	// connection may be broken.
 	lateReply = 5 * time.Millisecond
 
-	// Each exchange on a server that refuses or ends connections opens another one. So the
-	// pause after a failure doubles, up to longestPause, with jitter.
-	shortestPause = time.Millisecond
-	longestPause  = 128 * time.Millisecond
-
 	// coalescePause is how many requests are not coalesced, after a batch in which most of
 	// them were contended. Such a batch takes a second round trip.
 	coalescePause = 256
@@ -56,7 +49,7 @@ const (
 // addWorker reports whether one more worker may send, and counts it. There is no need for
 // one if another is about to take the queued requests.
 func (p *policy) addWorker(queued, inFlight int) bool {
-	if p.workers == maxWorkers || p.taking > 0 || !p.maySend(queued, inFlight) {
+	if p.workers >= p.outage.allowed() || p.taking > 0 || !p.maySend(queued, inFlight) {
 		return false
 	}
 	p.workers++
@@ -83,7 +76,7 @@ func (p *policy) near() bool { return p.roundTrip.below(nearReply) }
 // for a lock. It is for a fast server and few callers: many share batches, which cost less.
 func (p *policy) addDirect(queued, inFlight int) bool {
 	p.others.add(queued + max(inFlight, p.workers))
-	if !p.prompt || !p.fast || queued > 0 || p.workers == maxWorkers || p.others.exceeds(fewOthers) {
+	if !p.prompt || !p.fast || queued > 0 || p.workers >= p.outage.allowed() || p.outage.doubt || p.others.exceeds(fewOthers) {
 		return false
 	}
 	p.workers++
@@ -95,33 +88,43 @@ func (p *policy) removeWorker() { p.workers-- }
 // quota returns how many of the queued requests one worker sends: while the server
 // processes one batch, the client prepares the next.
 func (p *policy) quota(queued, inFlight int) int {
-	part, least := (queued+inFlight+maxWorkers-1)/maxWorkers, minBatch
+	workers := p.outage.allowed()
+	part, least := (queued+inFlight+workers-1)/workers, minBatch
 	if p.near() {
 		least = max(least, min(nearBatch, (queued+inFlight+1)/2))
 	}
-	return min(queued, max(part, least), maxBatch, p.congestion.room())
+	return min(queued, max(part, least), maxBatch, p.congestion.room(), p.outage.quota())
+}
+
+// lateAfter returns after which time a reply is late.
+func (p *policy) lateAfter() time.Duration {
+	if p.congestion.limit > 0 {
+		return max(p.outage.lateAfter(), 2*p.congestion.took)
+	}
+	return p.outage.lateAfter()
+}
+
+// recordLate records that the reply to a worker's exchange is late. The worker's place is free.
+func (p *policy) recordLate(now time.Time) {
+	p.workers--
+	p.outage.recordLate(p.workers, now)
 }
 
 // recordConnection records whether the connection of an exchange worked.
-func (p *policy) recordConnection(worked bool, now time.Time) {
+func (p *policy) recordConnection(worked bool, took time.Duration, now time.Time) {
 	if worked {
-		if p.pause /= 2; p.pause < shortestPause {
-			p.pause, p.resumeAt = 0, time.Time{}
-		}
-		return
+		p.outage.recordReply(took, took >= p.lateAfter())
+	} else {
+		p.outage.recordFailure(now)
 	}
-	p.resumeAt = now.Add(p.pause/2 + rand.N(p.pause/2+1))
-	p.pause = min(max(2*p.pause, shortestPause), longestPause)
 }
-
-// paused reports whether no exchange may begin before resumeAt.
-func (p *policy) paused() bool { return !p.resumeAt.IsZero() && time.Now().Before(p.resumeAt) }
 
 // recordExchange records an exchange of some requests, and whether it succeeded.
 func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool) {
 	p.fast = succeeded && took < fastReply
 	if succeeded {
 		p.roundTrip.add(max(took-time.Duration(requests)*requestTime, 0))
+		p.outage.distance = p.roundTrip.value()
 	} else {
 		p.roundTrip = recentLeast{} // another server may answer next
 	}

@@ -178,28 +178,3 @@ func TestPolicyWorkers(t *testing.T) {
 		t.Error("the place of an ended worker is not free")
 	}
 }
-
-// After connections fail, exchanges pause, longer each time. After as many that work, they do
-// not pause any more, even if some fail in between.
-func TestPolicyPausesAfterFailedConnections(t *testing.T) {
-	var p policy
-	if p.paused() {
-		t.Error("paused before any failure")
-	}
-	failures := 0
-	for now := time.Now(); p.pause < longestPause; failures++ {
-		if p.recordConnection(false, now); p.resumeAt.Before(now.Add(p.pause/8)) && failures > 0 {
-			t.Errorf("failure %d: the pause ends after %v", failures, p.resumeAt.Sub(now))
-		}
-	}
-	p.recordConnection(false, time.Now().Add(time.Hour))
-	if !p.paused() {
-		t.Error("not paused after failures")
-	}
-	for range failures {
-		p.recordConnection(true, time.Now())
-	}
-	if p.paused() || p.pause != 0 {
-		t.Errorf("pause of %v after successes", p.pause)
-	}
-}

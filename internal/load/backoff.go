@@ -1,0 +1,36 @@
+// Package load bounds what clients do to a server that is down or overloaded.
+package load
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A Backoff is the pause between attempts to reach a server. It is a share of the time since
+// the outage began, so it grows, and the attempt that succeeds comes soon in proportion to the
+// outage: the number of attempts grows with the logarithm of its length, until the pause is the
+// longest. It has jitter, because many clients notice an outage at the same time.
+//
+// It is not safe for concurrent use.
+type Backoff struct {
+	Shortest, Longest time.Duration
+	Part              int // the pause is this part of the outage: 8 is an eighth
+
+	since time.Time // of the outage; zero if there is none
+}
+
+// Next records a failure and returns the pause before the next attempt: a random one between
+// the half and the whole of what the outage demands.
+func (b *Backoff) Next(now time.Time) time.Duration {
+	if b.since.IsZero() {
+		b.since = now
+	}
+	pause := min(max(now.Sub(b.since)/time.Duration(b.Part), b.Shortest), b.Longest)
+	return pause/2 + rand.N(pause/2+1)
+}
+
+// Reset records that the outage has ended.
+func (b *Backoff) Reset() { b.since = time.Time{} }
+
+// Failing reports whether there was a failure since the last Reset.
+func (b *Backoff) Failing() bool { return !b.since.IsZero() }

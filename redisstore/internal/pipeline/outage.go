@@ -1,0 +1,114 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/dibslock/dibs/internal/load"
+)
+
+// An outage bounds what a pipeline does to a server that does not answer, or ends connections.
+// A late exchange occupies no worker, because its connection may have ended without a sign. But
+// each exchange beside it may open one more connection, on a server that perhaps only stands
+// still. So further exchanges are probes: one at a time, small, with pauses that grow. A reply
+// shows that the server is back. Then one worker begins, and each prompt reply adds another one,
+// so that a thousand clients that come back together have one connection each, not four.
+type outage struct {
+	late     int           // exchanges in progress whose replies are late
+	doubt    bool          // a reply is late, and none has come since
+	withheld int           // workers that are not used
+	distance time.Duration // the last round trip that was known
+
+	refusals, silence load.Backoff
+	resumeAt          time.Time // no exchange begins before, or zero
+	crowdedUntil      time.Time // the same, while maxExchanges are in progress
+	crowded           int       // such pauses since the last reply
+}
+
+const (
+	maxExchanges = maxWorkers + 1 // in progress, but for those that hang very long
+	probeBatch   = 8              // requests of a probe
+
+	// A reply is late after several round trips. A new connection takes up to four of them,
+	// and two more with TLS.
+	roundTripsLate = 6
+	shortestLate   = 200 * time.Millisecond
+	unknownLate    = time.Second // before a round trip is known
+
+	// crowdedPause is the pause before an exchange beside maxExchanges that hang. It doubles
+	// each time: a connection that is being opened can hang for minutes.
+	crowdedPause = 4 * time.Second
+)
+
+func newOutage() outage {
+	return outage{
+		// A call waits for a second, so an attempt comes in its time.
+		refusals: load.Backoff{Shortest: time.Millisecond, Longest: 500 * time.Millisecond, Part: 8},
+		silence:  load.Backoff{Shortest: 50 * time.Millisecond, Longest: 2 * time.Second, Part: 2},
+	}
+}
+
+// lateAfter returns after which time a reply is late. It is a multiple of the round trip, so that
+// a long link is not taken for an outage.
+func (o *outage) lateAfter() time.Duration {
+	if o.distance == 0 {
+		return unknownLate
+	}
+	return max(roundTripsLate*o.distance, shortestLate)
+}
+
+// allowed returns how many workers there may be.
+func (o *outage) allowed() int { return maxWorkers - o.withheld }
+
+// quota returns how many requests the next exchange may have.
+func (o *outage) quota() int {
+	if o.doubt {
+		return probeBatch
+	}
+	return maxBatch
+}
+
+// recordLate records that the reply to an exchange is late, beside other workers.
+func (o *outage) recordLate(workers int, now time.Time) {
+	o.late++
+	o.doubt, o.withheld = true, maxWorkers-1
+	o.resumeAt = now.Add(o.silence.Next(now))
+	if workers == 0 && o.late >= maxExchanges {
+		o.crowdedUntil = now.Add(crowdedPause << min(o.crowded, 10))
+		o.crowded++
+	}
+}
+
+// recordFailure records that a connection could not be opened, or has ended.
+func (o *outage) recordFailure(now time.Time) {
+	o.withheld = maxWorkers - 1
+	o.resumeAt = now.Add(o.refusals.Next(now))
+}
+
+// recordReply records that a reply came after some time, which is late or not.
+func (o *outage) recordReply(took time.Duration, late bool) {
+	o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, 0
+	if !late {
+		o.refusals.Reset()
+		o.silence.Reset()
+	}
+	if took <= max(2*o.distance, fastReply) {
+		o.withheld = max(o.withheld-1, 0)
+	}
+}
+
+// resumesAt returns before which time no exchange may begin beside some workers, or zero.
+func (o *outage) resumesAt(workers int) time.Time {
+	if workers+o.late >= maxExchanges && o.crowdedUntil.After(o.resumeAt) {
+		return o.crowdedUntil
+	}
+	return o.resumeAt
+}
+
+// paused reports whether no exchange may begin now beside some workers.
+func (o *outage) paused(workers int) bool {
+	at := o.resumesAt(workers)
+	return !at.IsZero() && time.Now().Before(at)
+}
+
+// forbids reports whether one of these workers may not begin an exchange.
+func (o *outage) forbids(workers int) bool { return workers > o.allowed() || o.paused(workers-1) }
