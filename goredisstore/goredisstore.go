@@ -28,8 +28,9 @@
 // the pool, is a subscription for notifications.
 //
 // A pool without a free connection delays requests. It does not delay callers beyond
-// their own time limits. Pipelines use go-redis' pool for pipelines
-// (Options.PipelinePoolSize). A timeout names the pool if other work has all connections.
+// their own time limits. On one server and with Sentinel, pipelines use the same pool as
+// single commands; on a cluster, go-redis' pool for pipelines (Options.PipelinePoolSize). A
+// timeout names the pool if other work has all connections.
 //
 // While no server has ever answered, a failure may open one more connection, which finds out
 // whether only one side uses TLS. A Dialer of your own that does not return a TCP connection is

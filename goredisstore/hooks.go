@@ -81,10 +81,13 @@ func (r redirectHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return r.to.Process(ctx, unwrap(cmd)) }
 }
 
-// ProcessPipelineHook implements redis.Hook.
+// ProcessPipelineHook implements redis.Hook. A pipeline uses the connections of single commands:
+// those of go-redis' pool for pipelines would be as many again, of which half are idle.
 func (r redirectHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		pipe := r.to.Pipeline()
+		conn := r.to.Conn()
+		defer conn.Close()
+		pipe := conn.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, unwrap(cmd)) // only queues
 		}

@@ -22,9 +22,8 @@ func poolOf(db *sql.DB) *sqlstore.Pool {
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) (err error) {
 	const tries = 3
 	take := func() (*sql.Conn, error) { return s.db.Conn(ctx) }
-	give := func(conn *sql.Conn) <-chan struct{} {
+	give := func(conn *sql.Conn) {
 		_ = conn.Close() // it only goes back to the pool
-		return nil
 	}
 	for range tries {
 		if err = sqlstore.Use(s.conns, take, give, do); !errors.Is(err, sqldriver.ErrBadConn) {

@@ -92,13 +92,18 @@ func (l *masterWatch) watch(ctx context.Context) error {
 	}
 }
 
+// inspect asks over a connection that requests use, and with them: while a thousand clients come
+// back after an outage, each of them would open one more.
 func (l *masterWatch) inspect(ctx context.Context) masterState {
-	var reply [1]redisconn.Reply
-	l.store.conn.Do(context.WithoutCancel(ctx), time.Time{}, []redisconn.Cmd{redisconn.Command("PUBSUB", "NUMSUB", l.channel)}, reply[:])
-	if reply[0].Err != nil {
-		return masterState{err: reply[0].Err}
+	const patience = time.Second
+	r := l.store.requests.Get()
+	r.Request = wire.Request{Cmd: redisconn.Command("PUBSUB", "NUMSUB", l.channel)}
+	r.Extends = true // a batch has the trace of another request
+	reply, _ := l.store.do(context.WithoutCancel(ctx), r, time.Now().Add(patience))
+	if reply.Err != nil {
+		return masterState{err: reply.Err}
 	}
-	n, err := wire.ParseNumSub(reply[0].Value)
+	n, err := wire.ParseNumSub(reply.Value)
 	return masterState{subscribers: n, err: err}
 }
 

@@ -146,6 +146,14 @@ func (p *Proxy) Freeze() { p.setMode(frozen) }
 // connection survives.
 func (p *Proxy) Drop() { p.setMode(dropping) }
 
+// Silence makes the current connections half-open: what is sent on them never arrives, in
+// either direction, and nobody learns of it. New connections work. Thaw resets the silent ones.
+func (p *Proxy) Silence() {
+	for _, l := range p.current(every) {
+		l.silence()
+	}
+}
+
 // Thaw ends a Freeze or a Drop, and resets the silent connections.
 func (p *Proxy) Thaw() {
 	p.setMode(flowing)

@@ -30,9 +30,8 @@ func (p *Pool) isFull() bool {
 }
 
 // Use takes a connection of the pool, calls do with it, and gives it back. If there is none, the
-// error is an *UnsentError. give returns a channel that is closed when the connection is no longer
-// in use, or nil if it is not.
-func Use[C any](p *Pool, take func() (C, error), give func(C) <-chan struct{}, do func(C) error) error {
+// error is an *UnsentError.
+func Use[C any](p *Pool, take func() (C, error), give func(C), do func(C) error) error {
 	waits := p.isFull() // otherwise the call has a connection from now on: an idle or a new one
 	if !waits {
 		p.own.Add(1)
@@ -47,19 +46,11 @@ func Use[C any](p *Pool, take func() (C, error), give func(C) <-chan struct{}, d
 	if waits {
 		p.own.Add(1)
 	}
-	defer func() { p.release(give(conn)) }()
-	return do(conn)
-}
-
-func (p *Pool) release(unused <-chan struct{}) {
-	if unused == nil {
-		p.own.Add(-1)
-		return
-	}
-	go func() {
-		<-unused
+	defer func() {
+		give(conn)
 		p.own.Add(-1)
 	}()
+	return do(conn)
 }
 
 // explain returns the error of a call without a connection, which may have waited for one.

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/pgstore"
@@ -33,6 +34,10 @@ import (
 const (
 	defaultSchema = "dibs"
 	defaultConns  = 4 // a process needs few: each operation is one short statement
+
+	// defaultConnect is the time limit for opening a connection. That of pgx is two minutes, in
+	// which the connection counts in the pool.
+	defaultConnect = 5 * time.Second
 )
 
 // A URL says in which database the locks are. It is immutable.
@@ -87,7 +92,8 @@ func (u *URL) With(c Credentials) *URL {
 }
 
 // Config returns the configuration of a pool, which the caller may change. Pass it to
-// pgxpool.NewWithConfig. Without pool_max_conns, the pool has up to 4 connections.
+// pgxpool.NewWithConfig. Without pool_max_conns, the pool has up to 4 connections. Without
+// connect_timeout, each is opened within 5 s.
 func (u *URL) Config() *pgxpool.Config { return u.config.Copy() }
 
 // Options returns the options of the store.
@@ -161,6 +167,9 @@ func (u *URL) set(name, value string) (err error) {
 func (u *URL) configure(names []string) {
 	if !slices.Contains(names, "pool_max_conns") {
 		u.config.MaxConns = defaultConns
+	}
+	if u.config.ConnConfig.ConnectTimeout == 0 {
+		u.config.ConnConfig.ConnectTimeout = defaultConnect
 	}
 	if u.poll && !slices.Contains(names, "default_query_exec_mode") {
 		// A prepared statement belongs to one connection of the server.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
@@ -102,9 +103,12 @@ func TestParameters(t *testing.T) {
 	if config.MaxConns != 4 || config.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
 		t.Errorf("have %d connections and mode %v", config.MaxConns, config.ConnConfig.DefaultQueryExecMode)
 	}
-	config = parse(t, "postgres://host/db?pool_max_conns=9&dibs_poll=true&default_query_exec_mode=cache_statement").Config()
-	if config.MaxConns != 9 || config.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
-		t.Errorf("have %d connections and mode %v", config.MaxConns, config.ConnConfig.DefaultQueryExecMode)
+	if limit := config.ConnConfig.ConnectTimeout; limit != 5*time.Second {
+		t.Errorf("a connection is opened within %v, want 5s", limit)
+	}
+	config = parse(t, "postgres://host/db?connect_timeout=9&pool_max_conns=9&dibs_poll=true&default_query_exec_mode=cache_statement").Config()
+	if config.MaxConns != 9 || config.ConnConfig.ConnectTimeout != 9*time.Second || config.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		t.Errorf("have %d connections within %v and mode %v", config.MaxConns, config.ConnConfig.ConnectTimeout, config.ConnConfig.DefaultQueryExecMode)
 	}
 }
 

@@ -41,9 +41,10 @@ const (
 
 func newOutage() outage {
 	return outage{
-		// A call waits for a second, so an attempt comes in its time.
+		// A call waits for a second, so an attempt comes in its time. go-redis waits half a
+		// second for a server that refuses connections.
 		refusals: load.Backoff{Shortest: time.Millisecond, Longest: 500 * time.Millisecond, Part: 8},
-		silence:  load.Backoff{Shortest: 50 * time.Millisecond, Longest: 2 * time.Second, Part: 2},
+		silence:  load.Backoff{Shortest: 300 * time.Millisecond, Longest: 2 * time.Second, Part: 2},
 	}
 }
 

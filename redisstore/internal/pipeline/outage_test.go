@@ -179,7 +179,7 @@ func TestOutagePausesGrow(t *testing.T) {
 		if i == 0 {
 			first = pause
 		}
-		if pause > 2*time.Second || i > 30 && pause < time.Second || first > 50*time.Millisecond {
+		if pause > 2*time.Second || i > 30 && pause < time.Second || first > 300*time.Millisecond {
 			t.Errorf("pause %d: %v", i, pause)
 		}
 		now = now.Add(shortestLate + pause)
