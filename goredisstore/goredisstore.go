@@ -52,8 +52,8 @@
 //
 // dibs bounds each call itself, because a read of go-redis does not end with its context.
 // On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The
-// new value is 1 s (100 ms for the first attempt while there is little traffic), plus the
-// timeout of [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A
+// new value is 1 s (100 ms for the first attempt while there is little traffic, 8 s if a
+// caller waits longer than 1 s, as renewals do), plus the timeout of [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A
 // connection that does not answer is lost to the pool for that time; the caller does not
 // wait for it. DialTimeout and PoolTimeout are always yours.
 //
@@ -149,16 +149,17 @@ func unsupported(rdb redis.UniversalClient) string {
 }
 
 const (
-	ioTimeout    = time.Second            // of one read or write
+	ioTimeout    = time.Second            // of one read or write, unless a caller waits longer
 	shortTimeout = 100 * time.Millisecond // of one read or write of a call with a deadline
 	pingInterval = time.Second            // on an idle subscription
 )
 
 type conn struct {
-	rdb    sender
-	short  sender // for calls with a deadline
-	long   sender // for the texts of scripts
-	client redis.UniversalClient
+	rdb     sender
+	short   sender // for calls with a deadline
+	patient sender // for callers that wait longer, as renewals do
+	long    sender // for the texts of scripts
+	client  redis.UniversalClient
 
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
@@ -175,13 +176,13 @@ type conn struct {
 // pool.
 func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
-		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
+		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), patient: withTimeout(rdb, redisconn.PatientTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
 		client: clone(rdb, ioTimeout), single: rdb, tlsProbe: newTLSProbe(rdb),
 	}
 }
 
 func newClusterConn(rdb *redis.ClusterClient) *conn {
-	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, tlsProbe: newClusterTLSProbe(rdb)}
+	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, patient: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, tlsProbe: newClusterTLSProbe(rdb)}
 }
 
 // command is a command that go-redis sends at most once: dibs must know whether an
@@ -206,6 +207,8 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 		do(ctx, c.short, cmds, replies)
 	case redisconn.Loads(cmds):
 		c.do(ctx, c.long, cmds, replies)
+	case time.Until(redisconn.Until(ctx, ioTimeout, cmds)) > ioTimeout:
+		c.do(ctx, c.patient, cmds, replies)
 	default:
 		c.do(ctx, c.rdb, cmds, replies)
 	}

@@ -126,3 +126,13 @@ func TestPollingWaiters(t *testing.T) {
 	t.Parallel()
 	drills.PollingWaiters(t)
 }
+
+func TestFrozenNetwork(t *testing.T) {
+	t.Parallel()
+	drills.Frozen(t)
+}
+
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	drills.Silent(t)
+}

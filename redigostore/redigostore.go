@@ -48,8 +48,8 @@
 // request needs a connection.
 //
 // Set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
-// for example to 1 s. The store bounds its callers itself, and the reads of a request:
-// these end at the deadline of the call, or after 1 s. It cannot bound a write or a Dial
+// for example to 1 s. The store bounds its callers itself, and the reads of a request: these
+// end at the deadline of the call, but not before 1 s, and after 8 s at the latest. It cannot bound a write or a Dial
 // that hangs. Such a call occupies its connection of the pool until it returns.
 package redigostore
 
@@ -173,12 +173,8 @@ func (s *source) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisco
 
 // doUntil is do for a caller that waits until a time at most, if that is not zero.
 func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	switch {
-	case !until.IsZero():
-	case redisconn.Loads(cmds):
-		until = time.Now().Add(redisconn.LoadTimeout)
-	default:
-		until = deadline(ctx)
+	if until.IsZero() {
+		until = redisconn.Until(ctx, ioTimeout, cmds)
 	}
 	replies = replies[:len(cmds)]
 	conn, err := s.send(ctx, until, cmds...)

@@ -110,7 +110,10 @@ func (s *source) explain(err error) error {
 // restarted proxy or server ends all of them; a caller that retries has no time to fail
 // once on each.
 func (s *source) sweep(ctx context.Context) {
-	until := deadline(ctx)
+	until := time.Now().Add(ioTimeout)
+	if at := deadline(ctx); at.Before(until) {
+		until = at
+	}
 	for s.IdleCount() > 0 && time.Now().Before(until) {
 		c, err := s.get(ctx, until)
 		if err != nil {

@@ -57,7 +57,8 @@
 //
 // # Timeouts
 //
-// Each command ends shortly after the deadline of the call, or after 3 s if it has none.
+// Each command ends shortly after the deadline of the call, but not before 3 s, and after 8 s
+// at the latest.
 // ClientOption.ConnWriteTimeout does not apply to these commands, because they are marked
 // as blocking. Dialer.Timeout applies to connecting.
 //
@@ -201,12 +202,12 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 }
 
 // bounded returns a context with the values of ctx. Its deadline is up to 20 ms after a time,
-// or after ioTimeout if that is zero.
+// or, if that is zero, after ioTimeout or as long as the callers wait.
 func (c *conn) bounded(ctx context.Context, until time.Time) context.Context {
 	if !until.IsZero() {
 		return withValues{c.withDeadline.until(until), ctx}
 	}
-	return withValues{c.withoutDeadline.until(time.Now().Add(ioTimeout)), ctx}
+	return withValues{c.withoutDeadline.until(redisconn.Until(ctx, ioTimeout, nil)), ctx}
 }
 
 // command builds a rueidis command. For a script it passes the first key, which

@@ -18,9 +18,10 @@ import (
 type Conn interface {
 	// Do sends the commands in order in one round trip and sets the reply to each. It
 	// never sends a command twice, and retains none of its arguments. It must return
-	// within a few seconds (LoadTimeout with the text of a script), but need not return when
-	// ctx ends: the store bounds its callers itself. ctx has the values of the caller, for the library's hooks; of the
-	// first caller, if the commands of several are sent together.
+	// within a few seconds, or a little later than Until returns, but need not return when ctx
+	// ends: the store bounds its callers itself. ctx has the values of the caller, for the
+	// library's hooks; of the first caller, if the commands of several are sent together. Its
+	// deadline is how long they wait for the replies.
 	//
 	// until is zero, or a time at which the caller itself waits for Do: see
 	// redisstore.Prompt. Do then returns soon after it. It does not wait for a free
@@ -97,6 +98,28 @@ const LoadTimeout = 30 * time.Second
 // Loads reports whether one of the commands has the text of a script.
 func Loads(cmds []Cmd) bool {
 	return slices.ContainsFunc(cmds, func(c Cmd) bool { return c.Whole })
+}
+
+// PatientTimeout is the time limit of a Conn for commands whose callers wait longer than usual.
+const PatientTimeout = 8 * time.Second
+
+// Until returns until when a Conn waits for the replies to commands. That is for its usual time,
+// or longer: until the deadline of ctx, since a connection that is given up is replaced by a new
+// one, and the server executes its commands all the same. PatientTimeout is the longest, or
+// LoadTimeout with the text of a script.
+func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
+	now := time.Now()
+	at, most := now.Add(usual), now.Add(PatientTimeout)
+	if Loads(cmds) {
+		return now.Add(LoadTimeout)
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.After(at) {
+		at = deadline
+	}
+	if at.After(most) {
+		return most
+	}
+	return at
 }
 
 // Head returns the words before the keys: EVALSHA, the hash and the number of keys. It

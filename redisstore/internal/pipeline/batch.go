@@ -44,14 +44,37 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
 }
 
-// valuesContext returns a context with the values of one caller, such as a trace, and without
-// an end. A batch is one call of the library: it cannot be part of several traces, nor end
-// with one of its callers. The caller is the first one that does not extend leases: a renewal
-// has no trace.
-func (b *batch) valuesContext() context.Context {
-	at := max(slices.IndexFunc(b.requests, func(r *Request) bool { return !r.Extends }), 0)
-	return context.WithoutCancel(b.requests[at].ctx)
+// A batchContext has the values of one caller, such as a trace, and does not end. A batch is one
+// call of the library: it cannot be part of several traces, nor end with one of its callers.
+type batchContext struct {
+	values context.Context
+	until  time.Time // when the last one of its callers stops waiting
 }
+
+// newContext returns the context of a batch. The caller is the first one that does not extend
+// leases: a renewal has no trace.
+func (b *batch) newContext() *batchContext {
+	at := max(slices.IndexFunc(b.requests, func(r *Request) bool { return !r.Extends }), 0)
+	c := &batchContext{values: b.requests[at].ctx}
+	for _, r := range b.requests {
+		if r.until.After(c.until) {
+			c.until = r.until
+		}
+	}
+	return c
+}
+
+// Deadline implements context.Context.
+func (c *batchContext) Deadline() (time.Time, bool) { return c.until, true }
+
+// Done implements context.Context.
+func (c *batchContext) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (c *batchContext) Err() error { return nil }
+
+// Value implements context.Context.
+func (c *batchContext) Value(key any) any { return c.values.Value(key) }
 
 // A call is one script call. It serves one request, several requests on one name, or all
 // requests in parts.

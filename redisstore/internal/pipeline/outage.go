@@ -17,6 +17,7 @@ type outage struct {
 	doubt    bool          // a reply is late, and none has come since
 	withheld int           // workers that are not used
 	distance time.Duration // the last round trip that was known
+	took     time.Duration // the last exchange that was answered
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
@@ -87,7 +88,7 @@ func (o *outage) recordFailure(now time.Time) {
 
 // recordReply records that a reply came after some time, which is late or not.
 func (o *outage) recordReply(took time.Duration, late bool) {
-	o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, 0
+	o.took, o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = took, false, time.Time{}, time.Time{}, 0
 	if !late {
 		o.refusals.Reset()
 		o.silence.Reset()

@@ -133,7 +133,8 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	}
 	var p policy
 	p.recordExchange(0, time.Millisecond, true)
-	p.congestion = congestion{limit: 1, took: time.Second}
+	p.congestion.limit = 1
+	p.outage.recordReply(time.Second, false)
 	if have := p.lateAfter(); have < 2*time.Second {
 		t.Errorf("over a narrow link, on which exchanges take a second, late after %v", have)
 	}
@@ -210,5 +211,27 @@ func TestOutagePausesAfterFailedConnections(t *testing.T) {
 	o.recordReply(0, false)
 	if o.recordFailure(now); o.resumesAt(0).Sub(now) > time.Millisecond {
 		t.Errorf("a pause of %v after the first failure", o.resumesAt(0).Sub(now))
+	}
+}
+
+// A Conn learns how long the callers of a batch wait: as long as the most patient one.
+func TestBatchWaitsAsLongAsItsCallers(t *testing.T) {
+	r := newFixture(t)
+	engaged, hanging := r.occupyWorkers()
+	begin := time.Now()
+	calls := []*testCall{r.call(plain("a"), 5*time.Second), r.call(plain("b"), 7*time.Second), r.call(plain("c"), 6*time.Second)}
+	hanging[0].reply("done")
+	engaged[0].wantValue("done")
+	e := r.sent()
+	if at, ok := e.ctx.Deadline(); !ok || at.Before(begin.Add(7*time.Second)) || at.After(time.Now().Add(7*time.Second)) {
+		t.Errorf("the exchange has until %v, %t, after %v; want 7s", at.Sub(begin), ok, time.Since(begin))
+	}
+	e.reply("a", "b", "c")
+	for i, c := range calls {
+		c.wantValue(string(rune('a' + i)))
+	}
+	for i := range hanging[1:] {
+		hanging[i+1].reply("done")
+		engaged[i+1].wantValue("done")
 	}
 }

@@ -368,7 +368,7 @@ func (p *Pipeline) detach(r *Request) {
 func (p *Pipeline) work() {
 	b := batches.Get().(*batch)
 	for yieldToCallers(); p.fillBatch(b); yieldToCallers() {
-		p.send(b.valuesContext(), time.Time{}, b)
+		p.send(b.newContext(), time.Time{}, b)
 		if !p.deliver(b) {
 			return
 		}
