@@ -52,8 +52,8 @@
 //
 // dibs bounds each call itself, because a read of go-redis does not end with its context.
 // On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The
-// new value is 1 s (100 ms for the first attempt while there is little traffic, 8 s if a
-// caller waits longer than 1 s, as renewals do), plus the timeout of [WithReplicas]. On a cluster your ReadTimeout and WriteTimeout apply. A
+// new value is 1 s (100 ms for the first attempt while there is little traffic), plus the
+// timeout of [WithReplicas]. It is 8 s if a caller waits longer than 1 s, as renewals do. On a cluster your ReadTimeout and WriteTimeout apply. A
 // connection that does not answer is lost to the pool for that time; the caller does not
 // wait for it. DialTimeout and PoolTimeout are always yours.
 //

@@ -48,7 +48,7 @@
 // request needs a connection.
 //
 // Set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
-// for example to 1 s. The store bounds its callers itself, and the reads of a request: these
+// for example to 1 s. The store bounds its callers itself, and the reads of a request. These
 // end at the deadline of the call, but not before 1 s, and after 8 s at the latest. It cannot bound a write or a Dial
 // that hangs. Such a call occupies its connection of the pool until it returns.
 package redigostore

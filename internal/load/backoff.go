@@ -7,9 +7,9 @@ import (
 )
 
 // A Backoff is the pause between attempts to reach a server. It is a share of the time since
-// the outage began, so it grows, and the attempt that succeeds comes soon in proportion to the
-// outage: the number of attempts grows with the logarithm of its length, until the pause is the
-// longest. It has jitter, because many clients notice an outage at the same time.
+// the outage began. So it grows, and after a short outage the next attempt comes soon. The
+// number of attempts grows with the logarithm of the outage, until the pause is the longest. The
+// pause has jitter, because many clients notice an outage at the same time.
 //
 // It is not safe for concurrent use.
 type Backoff struct {
