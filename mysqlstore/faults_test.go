@@ -98,6 +98,55 @@ func TestNetworkFails(t *testing.T) {
 	d.Run(t)
 }
 
+// While the server refuses connections, a client with a waiter fetches seldom, and soon after
+// that it fetches again.
+func TestFetchBacksOff(t *testing.T) {
+	t.Parallel()
+	const outage, most = 4 * time.Second, 40
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	prefix := fmt.Sprintf("refused_%d_", prefixes.Add(1))
+	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), mysqlstore.Prefix(prefix))
+	events := make(chan driver.EventKind, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, "client", func(e driver.Event) { events <- e.Kind })
+	}()
+	want := func(kind driver.EventKind) {
+		t.Helper()
+		select {
+		case have := <-events:
+			if have != kind {
+				t.Errorf("event %v, want %v", have, kind)
+			}
+		case <-time.After(2 * outage):
+			t.Errorf("no event %v", kind)
+		}
+	}
+	want(driver.EventConnected)
+	for _, token := range []string{"holds", "waits"} {
+		request := driver.AcquireRequest{Name: "n", Token: token, Weight: 1, Limit: 1, TTL: time.Minute, Client: "client", Queue: true, Until: time.Now().Add(outage)}
+		if _, err := s.Acquire(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Refuse(true)
+	proxy.Reset()
+	before := proxy.Stats().Accepted
+	<-time.After(outage)
+	if n := proxy.Stats().Accepted - before; n < 5 || n > most {
+		t.Errorf("%d connections in %v, want 5 to %d", n, outage, most)
+	}
+	want(driver.EventDisconnected)
+	proxy.Heal()
+	want(driver.EventConnected)
+	cancel()
+	<-ended
+}
+
 // The server may roll back any transaction, because of a conflict with another one.
 func TestTransactionsAreRolledBack(t *testing.T) {
 	t.Parallel()
