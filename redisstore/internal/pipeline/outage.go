@@ -10,14 +10,15 @@ import (
 // A late exchange occupies no worker, because its connection may have ended without a sign. But
 // each exchange beside it may open one more connection, on a server that perhaps only stands
 // still. So further exchanges are probes: one at a time, small, with pauses that grow. A reply
-// shows that the server is back. Then one worker begins, and each prompt reply adds another one,
+// shows that the server is back. Then one worker begins, and each fast reply adds another one,
 // so that a thousand clients that come back together have one connection each, not four.
 type outage struct {
 	late     int           // exchanges in progress whose replies are late
 	doubt    bool          // a reply is late, and none has come since
 	withheld int           // workers that are not used
 	distance time.Duration // the last round trip that was known
-	took     time.Duration // the last exchange that was answered
+	took     time.Duration // the last exchange that was answered, or half of a longer one before
+	inTime   int           // replies that were not late, since a worker was added
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
@@ -28,6 +29,7 @@ type outage struct {
 const (
 	maxExchanges = maxWorkers + 1 // in progress, but for those that hang very long
 	probeBatch   = 8              // requests of a probe
+	slowStart    = 8              // replies that add a worker, if they are neither fast nor late
 
 	// A reply is late after several round trips. A new connection takes up to four of them,
 	// and two more with TLS.
@@ -72,7 +74,7 @@ func (o *outage) quota() int {
 // recordLate records that the reply to an exchange is late, beside other workers.
 func (o *outage) recordLate(workers int, now time.Time) {
 	o.late++
-	o.doubt, o.withheld = true, maxWorkers-1
+	o.doubt, o.withheld, o.inTime = true, maxWorkers-1, 0
 	o.resumeAt = now.Add(o.silence.Next(now))
 	if workers == 0 && o.late >= maxExchanges {
 		o.crowdedUntil = now.Add(crowdedPause << min(o.crowded, 10))
@@ -82,19 +84,22 @@ func (o *outage) recordLate(workers int, now time.Time) {
 
 // recordFailure records that a connection could not be opened, or has ended.
 func (o *outage) recordFailure(now time.Time) {
-	o.withheld = maxWorkers - 1
+	o.withheld, o.inTime = maxWorkers-1, 0
 	o.resumeAt = now.Add(o.refusals.Next(now))
 }
 
 // recordReply records that a reply came after some time, which is late or not.
 func (o *outage) recordReply(took time.Duration, late bool) {
-	o.took, o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = took, false, time.Time{}, time.Time{}, 0
-	if !late {
-		o.refusals.Reset()
-		o.silence.Reset()
+	o.took = max(took, o.took/2)
+	o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, 0
+	if late {
+		return
 	}
-	if took <= max(2*o.distance, fastReply) {
-		o.withheld = max(o.withheld-1, 0)
+	o.refusals.Reset()
+	o.silence.Reset()
+	if o.inTime++; o.withheld > 0 && (o.inTime >= slowStart || took <= max(2*o.distance, fastReply)) {
+		o.withheld--
+		o.inTime = 0
 	}
 }
 

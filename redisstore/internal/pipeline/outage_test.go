@@ -140,7 +140,8 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	}
 }
 
-// After an outage one worker begins. Each reply that comes fast adds one.
+// After an outage one worker begins. Each reply that comes fast adds one, or several that are not
+// late.
 func TestOutageStartsWithOneWorker(t *testing.T) {
 	const distance = 20 * time.Millisecond
 	for what, begin := range map[string]func(o *outage, now time.Time){
@@ -159,6 +160,14 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 				t.Errorf("%s: %d workers after slow replies, want 1", what, o.allowed())
 			}
 		}
+		begin(&o, now)
+		for n := range 2 * slowStart {
+			if want := 1 + n/slowStart; o.allowed() != want {
+				t.Errorf("%s: %d workers after %d replies in time, want %d", what, o.allowed(), n, want)
+			}
+			o.recordReply(10*distance, false)
+		}
+		begin(&o, now)
 		for n := 2; n <= maxWorkers+1; n++ {
 			o.recordReply(distance, false)
 			if want := min(n, maxWorkers); o.allowed() != want {

@@ -99,7 +99,7 @@ func (p *policy) quota(queued, inFlight int) int {
 // lateAfter returns after which time a reply is late.
 func (p *policy) lateAfter() time.Duration {
 	if p.congestion.limit > 0 {
-		return max(p.outage.lateAfter(), 2*p.outage.took)
+		return max(p.outage.lateAfter(), 3*p.outage.took) // exchanges differ in size
 	}
 	return p.outage.lateAfter()
 }
