@@ -175,6 +175,8 @@ func layerOf(dir string) layer {
 			l.imports = []string{"driver", "internal/serverclock"}
 		case "internal/listen":
 			l.imports = []string{"internal/load"}
+		case "internal/loadsim":
+			l.imports = []string{".", "driver", "memstore"}
 		case "internal/load", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":

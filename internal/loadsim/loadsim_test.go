@@ -1,0 +1,212 @@
+package loadsim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+const second = time.Second
+
+// small is a model of 20 clients with 5,000 leases each: a twentieth of the leases on a
+// server that is 20 times slower. With DIBS_LONG it is the original.
+func small(p Plan) Plan {
+	p.Leases, p.Costs = Equal(20, 250), DefaultCosts().Times(20)
+	if os.Getenv("DIBS_LONG") == "1" {
+		p.Leases, p.Costs = Equal(20, 5000), DefaultCosts()
+	}
+	return p
+}
+
+// measure runs a plan and logs what happened.
+func measure(t *testing.T, p Plan) Report {
+	t.Helper()
+	r := Run(t, p)
+	t.Log(r)
+	return r
+}
+
+func wantNoLoss(t *testing.T, r Report) {
+	t.Helper()
+	if r.Acquired != r.Leases || len(r.Lost) > 0 {
+		t.Errorf("%d of %d leases acquired, %d lost %v, want none lost", r.Acquired, r.Leases, r.LostInAll(), r.Lost)
+	}
+}
+
+// wantCheapRecovery checks that from an event on, for a while, the server has to do at most
+// twice what it does in a quiet time as long.
+func wantCheapRecovery(t *testing.T, r Report, at, d time.Duration) {
+	t.Helper()
+	quiet, recovery := r.Between(at-d, at), r.Between(at, at+d)
+	t.Logf("in %v: %d requests, %d renewals, %v of work; before: %d, %d, %v", d,
+		recovery.Requests(), recovery.Renewed, recovery.Work, quiet.Requests(), quiet.Renewed, quiet.Work)
+	if recovery.Renewed > 2*quiet.Renewed {
+		t.Errorf("%d renewals in the recovery, want at most twice those of a quiet time, %d", recovery.Renewed, quiet.Renewed)
+	}
+	if recovery.Requests() > 2*quiet.Requests() {
+		t.Errorf("%d requests in the recovery, want at most twice those of a quiet time, %d", recovery.Requests(), quiet.Requests())
+	}
+}
+
+func TestStoppedServer(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Stop(30*second, 3*second)}})
+	r := measure(t, p)
+	wantNoLoss(t, r)
+	wantCheapRecovery(t, r, 30*second, 15*second)
+}
+
+func TestStoppedServerWithWaiters(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Waiters: 20, Events: []Event{Stop(30*second, 3*second)}})
+	r := measure(t, p)
+	wantNoLoss(t, r)
+	wantCheapRecovery(t, r, 30*second, 15*second)
+}
+
+func TestCutLinks(t *testing.T) {
+	// The renewals are due every 10 s, and most of them when the links are cut.
+	p := small(Plan{Acquire: 5 * second, Duration: 80 * second, Events: []Event{Cut(39*second, 5*second)}})
+	r := measure(t, p)
+	wantNoLoss(t, r)
+	wantCheapRecovery(t, r, 39*second, 30*second)
+}
+
+// The first renewals of leases that were acquired together are due together.
+func TestLimitedServer(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Events: []Event{Throttle(3*second, 0.3)}})
+	wantNoLoss(t, measure(t, p))
+}
+
+func TestLimitedServerStops(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Throttle(0, 0.3), Stop(30*second, 3*second)}})
+	r := measure(t, p)
+	wantNoLoss(t, r)
+	wantCheapRecovery(t, r, 30*second, 15*second)
+}
+
+func TestVeryLimitedServerStops(t *testing.T) {
+	p := Plan{Leases: Equal(20, 250), TTL: 15 * second, Events: []Event{Throttle(0, 0.05), Stop(30*second, 3*second)}}
+	r := measure(t, p)
+	wantNoLoss(t, r)
+	wantCheapRecovery(t, r, 30*second, 15*second)
+}
+
+// need is the share of the processor that the renewals of a plan need on average.
+func need(p Plan) float64 {
+	return 3 * float64(p.leases()) * float64(p.Costs.renewal()) / float64(p.TTL)
+}
+
+func TestServerJustFastEnough(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 90 * second})
+	p.Events = []Event{Throttle(20*second, 1.2*need(p))}
+	wantNoLoss(t, measure(t, p))
+}
+
+// A server that cannot hold all leases holds most of those that it could hold at best.
+func TestServerTooSlow(t *testing.T) {
+	for _, part := range []float64{0.8, 0.5, 0.2} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute, KeepLost: true})
+			p.Events = []Event{Throttle(20*second, part*need(p)/3/0.98)}
+			wantMostOfTheBest(t, p, 20*second)
+		})
+	}
+}
+
+func TestServerTooSlowForLostLeases(t *testing.T) {
+	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute})
+	p.Events = []Event{Throttle(20*second, 0.5*need(p)/3/0.98)}
+	wantMostOfTheBest(t, p, 20*second)
+}
+
+func wantMostOfTheBest(t *testing.T, p Plan, from time.Duration) {
+	t.Helper()
+	r := measure(t, p)
+	best, have := Holdable(p, from), r.Steps[len(r.Steps)-1].Held
+	t.Logf("%d of %d leases are held, %d at best", have, r.Leases, best)
+	if have < best*3/4 {
+		t.Errorf("%d of %d leases are held, want three quarters of %d, what is possible at best", have, r.Leases, best)
+	}
+}
+
+func TestNarrowLinks(t *testing.T) {
+	p := Plan{
+		Leases: Equal(20, 250), TTL: 15 * second, Acquire: 5 * second, Bandwidth: 20_000,
+		Events: []Event{Cut(30*second, 3*second)},
+	}
+	wantNoLoss(t, measure(t, p))
+}
+
+// sizes are the leases of clients of all sizes.
+func sizes() []int { return append(append(Equal(10, 1), Equal(10, 100)...), 5000) }
+
+// wantTold checks how long it took until the clients of each size knew that their leases were
+// gone.
+func wantTold(t *testing.T, p Plan, r Report) {
+	t.Helper()
+	bySize := make(map[int][]time.Duration)
+	for _, loss := range r.Told {
+		for client, d := range loss {
+			if d != 0 {
+				n := p.Leases[client]
+				bySize[n] = append(bySize[n], d)
+			}
+		}
+	}
+	for _, bar := range []struct {
+		leases       int
+		median, most time.Duration
+	}{{1, 100 * time.Millisecond, 500 * time.Millisecond}, {100, 100 * time.Millisecond, 500 * time.Millisecond}, {5000, 500 * time.Millisecond, second}} {
+		all := slices.Sorted(slices.Values(bySize[bar.leases]))
+		if len(all) == 0 {
+			t.Errorf("no client with %d leases was told", bar.leases)
+			continue
+		}
+		median, most := all[len(all)/2], all[len(all)-1]
+		t.Logf("clients with %d leases: told after %v in the median, at most %v", bar.leases, median, most)
+		if median > bar.median || most > bar.most {
+			t.Errorf("clients with %d leases: told after %v in the median, at most %v, want %v, %v", bar.leases, median, most, bar.median, bar.most)
+		}
+	}
+}
+
+func TestDataLossIsDetected(t *testing.T) {
+	p := Plan{Leases: sizes(), Acquire: 2 * second, Duration: 30 * second, Events: []Event{LoseData(20*second, 50*time.Millisecond)}}
+	wantTold(t, p, measure(t, p))
+}
+
+func TestRepeatedDataLossIsDetected(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	p := Plan{Leases: sizes(), Acquire: 2 * second, Again: true}
+	at := 10 * second
+	for range 24 {
+		p.Events = append(p.Events, LoseData(at, 20*time.Millisecond))
+		at += second + rand64(random, second)
+	}
+	p.Duration = at + 5*second
+	wantTold(t, p, measure(t, p))
+}
+
+// Many clients do not overload a server that is back, and not with connections before.
+func TestRestartWithManyClients(t *testing.T) {
+	clients := 1000
+	if os.Getenv("DIBS_LONG") == "1" {
+		clients = 10_000
+	}
+	for name, e := range map[string]Event{"restart": Restart(20*second, 2*second), "stop": Stop(20*second, 3*second)} {
+		t.Run(name, func(t *testing.T) {
+			p := Plan{Leases: Equal(clients, 5), Waiters: 1, TTL: 9 * second, Acquire: 3 * second, Duration: 40 * second, Events: []Event{e}}
+			r := measure(t, p)
+			wantNoLoss(t, r)
+			wantCheapRecovery(t, r, 20*second, 9*second)
+			after := r.Between(20*second, 40*second)
+			t.Logf("%d clients: at most %d requests at once, %d connections, %d refused", clients, after.Peak.Requests, after.Peak.Conns, after.Refused)
+			if after.Peak.Requests > 3*clients || after.Peak.Conns > 5*clients || after.Refused > 20*clients {
+				t.Errorf("%d clients: at most %d requests at once, %d connections, %d refused, want at most 3, 5, 20 for each client",
+					clients, after.Peak.Requests, after.Peak.Conns, after.Refused)
+			}
+		})
+	}
+}

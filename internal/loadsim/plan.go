@@ -1,0 +1,159 @@
+// Package loadsim measures what many clients do to one server that is too slow for them, or
+// was for a while. The clients are real ones. The store is a simulated server: one processor
+// executes requests one after another, each for as long as a Redis server would need, also
+// those whose callers no longer wait. Time is virtual (testing/synctest).
+//
+// A seed decides the latencies and when each client begins. The order of what happens at one
+// instant is that of the Go scheduler, so two runs with a seed differ a little.
+package loadsim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Plan is what a run does.
+type Plan struct {
+	Seed    uint64
+	Leases  []int         // how many each client holds
+	Waiters int           // calls of each client that wait for a lease of another client
+	TTL     time.Duration // default 30 s
+	Timeout time.Duration // of an operation; default 1 s
+	Options []dibs.Option // further defaults of the clients
+
+	// Acquire is the time in which a client acquires its leases, evenly. Zero: as fast as it
+	// can, one after another.
+	Acquire  time.Duration
+	Duration time.Duration // default 1 minute
+	Step     time.Duration // of the report; default 100 ms
+	// Again makes a client acquire a name again when it was lost. Otherwise a lost lease
+	// leaves its share of the server to the others.
+	Again bool
+	// KeepLost leaves out the Unlock of a lost lease, which sends requests, too.
+	KeepLost bool
+
+	Costs     Costs         // default: DefaultCosts
+	Latency   time.Duration // of a request with its reply, without waiting; default 200 µs
+	Bandwidth int           // of the link of each client, in bytes/s; zero: no limit
+	Events    []Event
+}
+
+// Equal returns the leases of n clients with m leases each.
+func Equal(n, m int) []int { return slices.Repeat([]int{m}, n) }
+
+func (p Plan) withDefaults() Plan {
+	if p.TTL == 0 {
+		p.TTL = 30 * time.Second
+	}
+	if p.Timeout == 0 {
+		p.Timeout = time.Second
+	}
+	if p.Duration == 0 {
+		p.Duration = time.Minute
+	}
+	if p.Step == 0 {
+		p.Step = 100 * time.Millisecond
+	}
+	if p.Latency == 0 {
+		p.Latency = 200 * time.Microsecond
+	}
+	if p.Costs == (Costs{}) {
+		p.Costs = DefaultCosts()
+	}
+	return p
+}
+
+// leases returns how many leases there are.
+func (p Plan) leases() (n int) {
+	for _, m := range p.Leases {
+		n += m
+	}
+	return n
+}
+
+// Costs are how long the server's processor needs.
+type Costs struct {
+	Call    time.Duration // of each request
+	Renewed time.Duration // of each lease in an extension whose fence is recorded
+	Record  time.Duration // of each lease in an extension that records the fence
+	Connect time.Duration // of a new connection
+	Probe   time.Duration // of a check of a subscription
+}
+
+// DefaultCosts are those of Redis 7.0 on one core of a server.
+func DefaultCosts() Costs {
+	return Costs{
+		Call: 15 * time.Microsecond, Renewed: 2700 * time.Nanosecond, Record: 6300 * time.Nanosecond,
+		Connect: 50 * time.Microsecond, Probe: 5 * time.Microsecond,
+	}
+}
+
+// Times returns the costs on a server that is n times slower.
+func (c Costs) Times(n int) Costs {
+	d := time.Duration(n)
+	return Costs{Call: d * c.Call, Renewed: d * c.Renewed, Record: d * c.Record, Connect: d * c.Connect, Probe: d * c.Probe}
+}
+
+// renewal is the cost of one renewed lease in a full request.
+func (c Costs) renewal() time.Duration { return c.Renewed + c.Call/maxExtend }
+
+// An Event is something that happens to the server or to links.
+type Event struct {
+	At   time.Duration // since the run began
+	For  time.Duration
+	kind eventKind
+	// of a throttle: which part of the processor the server has from then on
+	share float64
+	// of a restart
+	losesData bool
+	// of a cut: which clients; nil: all
+	clients []int
+}
+
+type eventKind int
+
+const (
+	stop eventKind = iota
+	restart
+	cut
+	throttle
+)
+
+// Stop stops the server's process and lets it continue later. Requests wait meanwhile.
+func Stop(at, d time.Duration) Event { return Event{kind: stop, At: at, For: d} }
+
+// Restart ends all connections. The server refuses new ones while it is down.
+func Restart(at, down time.Duration) Event { return Event{kind: restart, At: at, For: down} }
+
+// LoseData is a Restart after which the server has no data.
+func LoseData(at, down time.Duration) Event {
+	return Event{kind: restart, At: at, For: down, losesData: true}
+}
+
+// Cut interrupts the links of some clients, or of all. Messages arrive after it, as TCP
+// repeats them.
+func Cut(at, d time.Duration, clients ...int) Event {
+	return Event{kind: cut, At: at, For: d, clients: clients}
+}
+
+// Throttle gives the server a share of the processor from then on.
+func Throttle(at time.Duration, share float64) Event {
+	return Event{kind: throttle, At: at, share: share}
+}
+
+func (e Event) end() time.Duration { return e.At + e.For }
+func (e Event) covers(at time.Duration) bool {
+	return e.At <= at && at < e.end()
+}
+
+// cutUntil returns when a message of a client can pass that is sent at a time.
+func cutUntil(events []Event, client int, at time.Duration) time.Duration {
+	for _, e := range events {
+		if e.kind == cut && e.covers(at) && (e.clients == nil || slices.Contains(e.clients, client)) {
+			at = max(at, e.end())
+		}
+	}
+	return at
+}

@@ -1,0 +1,150 @@
+package loadsim
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Step is the state at one time of a run. Its numbers of requests and their work are
+// since the run began.
+type Step struct {
+	At        time.Duration
+	Acquires  int // requests that were executed
+	Releases  int
+	Extends   int
+	Others    int           // cancels, subscriptions and their checks
+	Renewed   int           // leases in the extensions
+	Late      int           // of these, those whose callers no longer waited
+	Work      time.Duration // of the processor
+	LateWork  time.Duration // for callers that no longer waited
+	Connects  int           // connections that were opened
+	Refused   int           // acquires, releases and extensions that a server refused which was down
+	Backlog   time.Duration // the work that waits
+	Conns     int           // open connections, as the server counts them
+	Held      int           // leases that their holders consider held
+	Lost      int           // leases that ended before the end of the run
+	Peak      Peak          // in this step
+	Abandoned int           // requests whose callers no longer waited
+}
+
+// A Peak is the most at one instant of a step.
+type Peak struct {
+	Requests int // that wait at the server
+	Conns    int
+}
+
+// count counts a request that was executed.
+func (s *Step) count(r *request) {
+	switch r.kind {
+	case acquires:
+		s.Acquires++
+	case releases:
+		s.Releases++
+	case extends:
+		s.Extends++
+	default:
+		s.Others++
+	}
+	s.Renewed += r.leases
+	s.Work += r.work
+	if r.left {
+		s.Late += r.leases
+		s.LateWork += r.work
+		s.Abandoned++
+	}
+}
+
+// Requests returns how many were executed.
+func (s Step) Requests() int { return s.Acquires + s.Releases + s.Extends + s.Others }
+
+// A Report is the result of a run.
+type Report struct {
+	Leases   int
+	Acquired int
+	Steps    []Step
+	Lost     map[string]int // by reason
+	Granted  int            // waiters that were served
+	// Told has for each loss of data how long after the server was back the holders were
+	// told, by client: from when the server is back until the context of the last lease ended
+	// that its client had then.
+	Told [][]time.Duration
+}
+
+// LostInAll returns how many leases were lost.
+func (r Report) LostInAll() (n int) {
+	for _, m := range r.Lost {
+		n += m
+	}
+	return n
+}
+
+// at returns the last step until a time.
+func (r Report) at(at time.Duration) Step {
+	i, found := slices.BinarySearchFunc(r.Steps, at, func(s Step, t time.Duration) int { return int(s.At - t) })
+	switch {
+	case found:
+		return r.Steps[i]
+	case i == 0:
+		return Step{}
+	}
+	return r.Steps[i-1]
+}
+
+// Between returns what was done between two times, with the state and the peaks until the
+// second one.
+func (r Report) Between(from, to time.Duration) Step {
+	a, b := r.at(from), r.at(to)
+	b.Acquires -= a.Acquires
+	b.Releases -= a.Releases
+	b.Extends -= a.Extends
+	b.Others -= a.Others
+	b.Renewed -= a.Renewed
+	b.Late -= a.Late
+	b.Work -= a.Work
+	b.LateWork -= a.LateWork
+	b.Connects -= a.Connects
+	b.Refused -= a.Refused
+	b.Abandoned -= a.Abandoned
+	b.Lost -= a.Lost
+	b.Peak = Peak{}
+	for _, s := range r.Steps {
+		if s.At > from && s.At <= to {
+			b.Peak.Requests, b.Peak.Conns = max(b.Peak.Requests, s.Peak.Requests), max(b.Peak.Conns, s.Peak.Conns)
+		}
+	}
+	return b
+}
+
+// String summarises the run.
+func (r Report) String() string {
+	var b strings.Builder
+	all := r.Between(-1, time.Hour)
+	fmt.Fprintf(&b, "leases: %d acquired of %d, %d lost", r.Acquired, r.Leases, r.LostInAll())
+	for why, n := range r.Lost {
+		fmt.Fprintf(&b, " (%s %d)", why, n)
+	}
+	fmt.Fprintf(&b, "; requests: %d, %d of them for nobody; renewals: %d, %d of them late; processor: %v, %v of it for nobody; connections: %d opened, at most %d; at most %d requests at once",
+		all.Requests(), all.Abandoned, all.Renewed, all.Late, all.Work.Round(time.Millisecond), all.LateWork.Round(time.Millisecond),
+		all.Connects, all.Peak.Conns, all.Peak.Requests)
+	return b.String()
+}
+
+// columns is the header of the CSV.
+const columns = "ms,acquires,releases,extends,others,renewed,late,work_us,late_work_us,backlog_us,connections,held,lost"
+
+// WriteCSV writes a row for each step: what was done in it, and the state at its end.
+func (r Report) WriteCSV(w io.Writer) error {
+	lines := []string{columns}
+	last := time.Duration(-1)
+	for _, s := range r.Steps {
+		d := r.Between(last, s.At)
+		lines = append(lines, fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", s.At.Milliseconds(), d.Acquires, d.Releases, d.Extends, d.Others,
+			d.Renewed, d.Late, d.Work.Microseconds(), d.LateWork.Microseconds(), s.Backlog.Microseconds(), s.Conns, s.Held, s.Lost))
+		last = s.At
+	}
+	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
+	return err
+}
