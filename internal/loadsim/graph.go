@@ -56,7 +56,7 @@ func ReadCSV(r io.Reader) (points []Point, err error) {
 // The geometry of a graph, in pixels: two panels, one below the other.
 const (
 	width, panelHeight, gap  = 720, 150, 46
-	left, right, top, bottom = 62, 16, 58, 40
+	left, right, top, bottom = 62, 16, 72, 40
 	height                   = top + 2*panelHeight + gap + bottom
 )
 

@@ -14,13 +14,13 @@ const (
 	ms     = time.Millisecond
 )
 
-// small is a model of 20 clients with 5,000 leases each: a twentieth of the leases on a
-// server that is 20 times slower. With DIBS_LONG it is the original.
-func small(p Plan) Plan {
-	p.Leases, p.Costs = Equal(20, 250), DefaultCosts().Times(20)
+// model is a plan for 20 clients that represents 5,000 leases each by fewer, on a server that
+// is slower to the same degree. With DIBS_LONG it is the original.
+func model(leases int, p Plan) Plan {
 	if os.Getenv("DIBS_LONG") == "1" {
-		p.Leases, p.Costs = Equal(20, 5000), DefaultCosts()
+		leases = 5000
 	}
+	p.Leases, p.Costs = Equal(20, leases), DefaultCosts().Model(5000/leases)
 	return p
 }
 
@@ -55,14 +55,14 @@ func wantCheapRecovery(t *testing.T, r Report, at, d time.Duration) {
 }
 
 func TestStoppedServer(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Stop(30*second, 3*second)}})
+	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
 	wantCheapRecovery(t, r, 30*second, 15*second)
 }
 
 func TestStoppedServerWithWaiters(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Waiters: 20, Events: []Event{Stop(30*second, 3*second)}})
+	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Waiters: 20, Events: []Event{Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
 	wantCheapRecovery(t, r, 30*second, 15*second)
@@ -70,7 +70,7 @@ func TestStoppedServerWithWaiters(t *testing.T) {
 
 func TestCutLinks(t *testing.T) {
 	// The renewals are due every 10 s, and most of them when the links are cut.
-	p := small(Plan{Acquire: 5 * second, Duration: 80 * second, Events: []Event{Cut(39*second, 5*second)}})
+	p := model(250, Plan{Acquire: 5 * second, Duration: 80 * second, Events: []Event{Cut(39*second, 5*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
 	wantCheapRecovery(t, r, 39*second, 30*second)
@@ -78,12 +78,12 @@ func TestCutLinks(t *testing.T) {
 
 // The first renewals of leases that were acquired together are due together.
 func TestLimitedServer(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Events: []Event{Throttle(3*second, 0.3)}})
+	p := model(250, Plan{TTL: 15 * second, Events: []Event{Throttle(3*second, 0.3)}})
 	wantNoLoss(t, measure(t, p))
 }
 
 func TestLimitedServerStops(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Throttle(0, 0.3), Stop(30*second, 3*second)}})
+	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Throttle(0, 0.3), Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
 	wantCheapRecovery(t, r, 30*second, 15*second)
@@ -102,7 +102,7 @@ func need(p Plan) float64 {
 }
 
 func TestServerJustFastEnough(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 90 * second})
+	p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 90 * second})
 	p.Events = []Event{Throttle(20*second, 1.2*need(p))}
 	wantNoLoss(t, measure(t, p))
 }
@@ -111,7 +111,7 @@ func TestServerJustFastEnough(t *testing.T) {
 func TestServerTooSlow(t *testing.T) {
 	for _, part := range []float64{0.8, 0.5, 0.2} {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
-			p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute, KeepLost: true})
+			p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute, KeepLost: true})
 			p.Events = []Event{Throttle(20*second, part*need(p)/3/0.98)}
 			wantMostOfTheBest(t, p, 20*second)
 		})
@@ -119,7 +119,7 @@ func TestServerTooSlow(t *testing.T) {
 }
 
 func TestServerTooSlowForLostLeases(t *testing.T) {
-	p := small(Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute})
+	p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute})
 	p.Events = []Event{Throttle(20*second, 0.5*need(p)/3/0.98)}
 	wantMostOfTheBest(t, p, 20*second)
 }

@@ -78,7 +78,7 @@ type Costs struct {
 	Call    time.Duration // of each request
 	Renewed time.Duration // of each lease in an extension whose fence is recorded
 	Record  time.Duration // of each lease in an extension that records the fence
-	Connect time.Duration // of a new connection
+	Connect time.Duration // of a new connection, or a subscription
 	Probe   time.Duration // of a check of a subscription
 }
 
@@ -90,10 +90,11 @@ func DefaultCosts() Costs {
 	}
 }
 
-// Times returns the costs on a server that is n times slower.
-func (c Costs) Times(n int) Costs {
+// Model returns the costs for a model with one lease for n leases. What belongs to a client,
+// and not to its leases, costs the same.
+func (c Costs) Model(n int) Costs {
 	d := time.Duration(n)
-	return Costs{Call: d * c.Call, Renewed: d * c.Renewed, Record: d * c.Record, Connect: d * c.Connect, Probe: d * c.Probe}
+	return Costs{Call: d * c.Call, Renewed: d * c.Renewed, Record: d * c.Record, Connect: c.Connect, Probe: c.Probe}
 }
 
 // renewal is the cost of one renewed lease in a full request.

@@ -84,7 +84,7 @@ func (l *link) WatchWhile(ctx context.Context, client string, busy func() bool, 
 // run subscribes, and returns when the subscription has to be made again, and why.
 func (s *subscription) run(ctx context.Context) (subscribed bool, err error) {
 	server := s.link.server
-	all := post(s.link, others, []int{0}, []time.Duration{server.plan.Costs.Call + server.plan.Costs.Connect}, func(int) error { return nil })
+	all := post(s.link, others, []int{0}, []time.Duration{server.plan.Costs.Connect}, func(int) error { return nil })
 	if _, err := all[0].await(ctx, time.Now().Add(openTimeout)); err != nil {
 		return false, err
 	}
