@@ -135,7 +135,7 @@ func (l *link) transmit(leases int) time.Duration {
 		l.free = max(l.free, arrives) + time.Duration(bytes)*time.Second/time.Duration(s.plan.Bandwidth)
 		arrives = l.free
 	}
-	return arrives - now
+	return arrives + delayAt(s.plan.Events, now) - now
 }
 
 // await waits for the reply.

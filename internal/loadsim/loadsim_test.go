@@ -165,6 +165,18 @@ func TestMoreOutages(t *testing.T) {
 	}
 }
 
+// A round trip that is longer than Timeout, but much shorter than the TTL, loses no lease. It is
+// that long in a process that has no processor time left, too.
+func TestLongRoundTrips(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"0.6 s": 600 * ms, "1.5 s": second + second/2, "3 s": 3 * second} {
+		t.Run(name, func(t *testing.T) {
+			p := model(250, Plan{Acquire: 5 * second, Duration: 2 * time.Minute, Events: []Event{Delay(20*second, time.Minute, delay)}})
+			r := measure(t, p)
+			wantNoLoss(t, r)
+		})
+	}
+}
+
 func TestNarrowLinks(t *testing.T) {
 	p := Plan{
 		Leases: Equal(20, 250), TTL: 15 * second, Acquire: 5 * second, Bandwidth: 20_000,

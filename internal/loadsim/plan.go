@@ -111,6 +111,7 @@ type Event struct {
 	losesData bool
 	// of a cut: which clients; nil: all
 	clients []int
+	delay   time.Duration // of each request in this time
 }
 
 type eventKind int
@@ -120,6 +121,7 @@ const (
 	restart
 	cut
 	throttle
+	slowdown
 )
 
 // Stop stops the server's process and lets it continue later. Requests wait meanwhile.
@@ -144,6 +146,11 @@ func Throttle(at time.Duration, share float64) Event {
 	return Event{kind: throttle, At: at, share: share}
 }
 
+// Delay delays each request on its way, as by a busy client process, or a long way.
+func Delay(at, d, delay time.Duration) Event {
+	return Event{kind: slowdown, At: at, For: d, delay: delay}
+}
+
 func (e Event) end() time.Duration { return e.At + e.For }
 func (e Event) covers(at time.Duration) bool {
 	return e.At <= at && at < e.end()
@@ -157,4 +164,14 @@ func cutUntil(events []Event, client int, at time.Duration) time.Duration {
 		}
 	}
 	return at
+}
+
+// delayAt returns the delay of a request that is sent at a time.
+func delayAt(events []Event, at time.Duration) (d time.Duration) {
+	for _, e := range events {
+		if e.kind == slowdown && e.covers(at) {
+			d += e.delay
+		}
+	}
+	return d
 }

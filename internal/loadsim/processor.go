@@ -29,7 +29,7 @@ type change struct {
 func newProcessor(events []Event) *processor {
 	times := []time.Duration{0}
 	for _, e := range events {
-		if e.kind != cut {
+		if e.kind != cut && e.kind != slowdown {
 			times = append(times, e.At, e.end())
 		}
 	}

@@ -67,9 +67,8 @@ type Report struct {
 	Steps    []Step
 	Lost     map[string]int // by reason
 	Granted  int            // waiters that were served
-	// Told has for each loss of data how long after the server was back the holders were
-	// told, by client: from when the server is back until the context of the last lease ended
-	// that its client had then.
+	// Told has, for each loss of data and each client, the time from when the server is back
+	// until the last of the leases ended that the client held at the loss. Zero: it held none.
 	Told [][]time.Duration
 }
 

@@ -161,6 +161,18 @@ func TestCutDelaysMessages(t *testing.T) {
 	})
 }
 
+func TestDelayedRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, Plan{Events: []Event{Delay(0, second, second/2)}})
+		if _, err := l.Acquire(t.Context(), acquireOf("n", second)); err != nil {
+			t.Fatal(err)
+		}
+		if at := l.server.now(); at < second/2 || at > second/2+2*ms {
+			t.Errorf("a request took %v, want half a second", at)
+		}
+	})
+}
+
 func TestNarrowLinkTransmitsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, Plan{Bandwidth: 1000})
