@@ -70,7 +70,7 @@ func TestStoppedServerWithWaiters(t *testing.T) {
 }
 
 func TestCutLinks(t *testing.T) {
-	// The renewals are due every 10 s, and most of them when the links are cut.
+	// The leases are acquired in 5 s and renewed every 10 s. So all renewals are due during a cut.
 	p := model(250, Plan{Acquire: 5 * second, Duration: 80 * second, Events: []Event{Cut(39*second, 5*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)

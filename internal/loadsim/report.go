@@ -67,8 +67,8 @@ type Report struct {
 	Steps    []Step
 	Lost     map[string]int // by reason
 	Granted  int            // waiters that were served
-	// Told has, for each loss of data and each client, the time from when the server is back
-	// until the last of the leases ended that the client held at the loss. Zero: it held none.
+	// Told has a duration for each loss of data and each client. It is from when the server is
+	// back until the last of the client's leases ended. Zero: the client held none.
 	Told [][]time.Duration
 }
 
@@ -125,9 +125,10 @@ func (r Report) String() string {
 	for why, n := range r.Lost {
 		fmt.Fprintf(&b, " (%s %d)", why, n)
 	}
-	fmt.Fprintf(&b, "; requests: %d, %d of them for nobody; renewals: %d, %d of them late; processor: %v, %v of it for nobody; connections: %d opened, at most %d; at most %d requests at once",
-		all.Requests(), all.Abandoned, all.Renewed, all.Late, all.Work.Round(time.Millisecond), all.LateWork.Round(time.Millisecond),
-		all.Connects, all.Peak.Conns, all.Peak.Requests)
+	fmt.Fprintf(&b, "; requests: %d, %d of them for nobody, at most %d at once", all.Requests(), all.Abandoned, all.Peak.Requests)
+	fmt.Fprintf(&b, "; renewals: %d, %d of them late", all.Renewed, all.Late)
+	fmt.Fprintf(&b, "; processor: %v, %v of it for nobody", all.Work.Round(time.Millisecond), all.LateWork.Round(time.Millisecond))
+	fmt.Fprintf(&b, "; connections: %d opened, at most %d", all.Connects, all.Peak.Conns)
 	return b.String()
 }
 
