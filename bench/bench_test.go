@@ -141,6 +141,23 @@ func rows(out string) iter.Seq2[string, string] {
 	}
 }
 
+// TestStorms runs each table of faults briefly, as TestSmoke does. The TTLs are too short for a
+// machine that runs tests, so leases may be lost.
+func TestStorms(t *testing.T) {
+	redistest.Start(t)
+	c := config{computing: numbers{2}, stormSize: 0.004, stormTime: 0.02}
+	for _, s := range stormTables {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel() // they sleep most of the time
+			var out bytes.Buffer
+			if err := run(&out, c, []string{s.name}); err != nil {
+				t.Fatal(err)
+			}
+			wantTexts(t, out.String(), []string{"== " + s.name})
+		})
+	}
+}
+
 func TestBars(t *testing.T) {
 	table := &table{
 		name: "t", load: "G", columns: []column{{"rate", 0, median}, {"ratio", 2, median}, {"lost", 0, maximum}},
@@ -244,5 +261,17 @@ func TestParse(t *testing.T) {
 	}
 	if _, names, _ := parse(nil); !slices.Equal(names, namesOf(redisTables)) {
 		t.Errorf("without tables: got %v, want all", names)
+	}
+	for args, want := range map[string][]string{
+		"storm":           namesOf(stormTables),
+		"storm stall cut": {"storm-stall", "storm-cut"},
+		"held storm loss": {"held", "storm-loss"},
+	} {
+		if _, names, err := parse(strings.Fields(args)); err != nil || !slices.Equal(names, want) {
+			t.Errorf("%s: got %v, %v, want %v", args, names, err, want)
+		}
+	}
+	if _, _, err := parse([]string{"stall"}); err == nil {
+		t.Error("want an error for a scenario without storm")
 	}
 }

@@ -13,6 +13,8 @@ func openDibs(s endpoint) (peer, error) {
 	return dibsPeer{dibs.New(s.store(), dibs.TTL(s.ttl))}, nil
 }
 
+func (p dibsPeer) client() *dibs.Client { return p.locks }
+
 func (p dibsPeer) Wire() []string { return []string{"evalsha", "eval"} }
 
 func (p dibsPeer) Lock(ctx context.Context, name string) (func() error, error) {

@@ -13,14 +13,15 @@ import (
 type fixture struct {
 	nodes   []*node
 	version string
-	at      string // end of the names of the peers for these servers; the tables omit it
-	ping    string // job that measures the round trip time
-	names   int    // number of names used
+	at      string       // end of the names of the peers for these servers; the tables omit it
+	ping    string       // job that measures the round trip time
+	names   int          // number of names used
+	unlimit func() error // ends a limit of the processor time; or nil
 }
 
 type node struct {
 	server
-	proxy *redistest.Proxy
+	proxy *redistest.Proxy // nil for a local file
 	dead  bool
 }
 
@@ -30,6 +31,10 @@ type server interface {
 	Kill()
 	Restart() error
 	Stop() // and remove its files
+
+	// Pause stops the server, which keeps its connections open.
+	Pause() error
+	Resume() error
 
 	// work adds the work of the server so far.
 	work(u *usage) error
@@ -54,7 +59,9 @@ func (b *fixture) add(s server) error {
 
 func (b *fixture) close() {
 	for _, n := range b.nodes {
-		n.proxy.Close()
+		if n.proxy != nil {
+			n.proxy.Close()
+		}
 		n.Stop()
 	}
 }
@@ -67,9 +74,13 @@ func (b *fixture) addrs() (addrs []string) {
 	return addrs
 }
 
-// proxyAddrs returns the addresses of the proxies.
+// proxyAddrs returns the addresses of the proxies, or of what has none.
 func (b *fixture) proxyAddrs() (addrs []string) {
 	for _, n := range b.nodes {
+		if n.proxy == nil {
+			addrs = append(addrs, n.Addr())
+			continue
+		}
 		addrs = append(addrs, n.proxy.Addr())
 	}
 	return addrs
@@ -94,6 +105,10 @@ func (b *fixture) name() string {
 type usage struct {
 	calls map[string]float64 // of PostgreSQL: see pgServer.work
 	cpu   time.Duration
+
+	// of Redis, at the moment
+	connections float64
+	memory      float64 // in bytes
 }
 
 func (b *fixture) usage() (usage, error) {
@@ -111,7 +126,7 @@ func (b *fixture) usage() (usage, error) {
 
 // since returns the work since an earlier usage.
 func (u usage) since(before usage) usage {
-	d := usage{calls: make(map[string]float64), cpu: u.cpu - before.cpu}
+	d := usage{calls: make(map[string]float64), cpu: u.cpu - before.cpu, connections: u.connections, memory: u.memory}
 	for name, calls := range u.calls {
 		d.calls[name] = calls - before.calls[name]
 	}

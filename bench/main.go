@@ -5,7 +5,9 @@
 //
 // The tables are uncontended, rueidis, redigo, contended, delayed, cohort, held, primitives
 // and quorum. The tables of PostgreSQL are pg-uncontended, pg-handoff, pg-statements, pg-held and
-// pg-names; postgres means all of these.
+// pg-names; postgres means all of these. The tables of faults are storm-stall, storm-cut,
+// storm-limit, storm-restart, storm-loss, storm-deadlines, storm-busy and storm-stores; storm
+// means all of these, and "storm stall cut" two of them.
 //
 // bench starts its own servers. Each run has processes of its own. Absolute numbers
 // cannot be compared between machines, or between two times of day. Ratios can: each peer
@@ -41,8 +43,11 @@ type config struct {
 	pgHeld     int
 	names      int
 	idle       time.Duration // after which names count as unused
-	only       string        // peers besides the baselines, separated by commas; empty: all
-	profile    string        // file name prefix of CPU profiles, or ""
+	computing  numbers
+	stormSize  float64 // of the clients and leases
+	stormTime  float64 // of the TTLs and faults
+	only       string  // peers besides the baselines, separated by commas; empty: all
+	profile    string  // file name prefix of CPU profiles, or ""
 	markdown   bool
 	check      bool
 }
@@ -72,6 +77,7 @@ func defaultConfig() config {
 		held: 50_000, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
 		loads:     []load{{64, 5 * time.Millisecond}, {16, time.Millisecond}},
 		pgWaiters: numbers{2, 8, 32, 128}, pgHeld: 10_000, names: 200_000, idle: 61 * time.Second,
+		computing: numbers{15, 30, 60, 200}, stormSize: 1, stormTime: 1,
 	}
 }
 
@@ -84,6 +90,7 @@ func quickConfig() config {
 		held: 5_000, heldFor: 12 * time.Second, heldTTL: 10 * time.Second,
 		loads:     []load{{16, time.Millisecond}},
 		pgWaiters: numbers{2, 16}, pgHeld: 2_000, names: 10_000,
+		computing: numbers{15}, stormSize: 0.02, stormTime: 0.1,
 	}
 }
 
@@ -115,8 +122,22 @@ var postgresTables = []tableSet{
 	{"pg-names", withPostgres(pgNames, logged)},
 }
 
-// postgres is the name for all tables of PostgreSQL.
-const postgres = "postgres"
+// stormTables are the tables of faults. Each starts servers of its own.
+var stormTables = []tableSet{
+	{"storm-stall", stall},
+	{"storm-cut", cut},
+	{"storm-limit", limited},
+	{"storm-restart", restarted},
+	{"storm-loss", lossesTold},
+	{"storm-deadlines", deadlines},
+	{"storm-busy", busy},
+	{"storm-stores", stores},
+}
+
+const (
+	postgres = "postgres" // the name for all tables of PostgreSQL
+	storms   = "storm"    // the name for all tables of faults
+)
 
 func main() {
 	if isWorker() {
@@ -158,6 +179,9 @@ func parse(args []string) (config, []string, error) {
 	flags.IntVar(&c.pgHeld, "pg-held", c.pgHeld, "pg-held: number of leases")
 	flags.IntVar(&c.names, "names", c.names, "pg-names: number of names")
 	flags.DurationVar(&c.idle, "idle", c.idle, "pg-names: pause before the unused names are removed; dibs removes names that nobody used for a minute")
+	flags.Var(&c.computing, "computing", "storm-busy: numbers of computing `goroutines`")
+	flags.Float64Var(&c.stormSize, "storm-size", c.stormSize, "storm: `factor` of the clients and leases")
+	flags.Float64Var(&c.stormTime, "storm-time", c.stormTime, "storm: `factor` of the TTLs and of the faults")
 	flags.StringVar(&c.only, "peers", "", "measure only these `names` and the baselines (default: all)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of each uncontended run to `prefix`-peer-G.prof")
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")
@@ -165,6 +189,7 @@ func parse(args []string) (config, []string, error) {
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: bench [flags] [table ...]\nThe tables, by default:", namesOf(redisTables))
 		fmt.Fprintln(flags.Output(), "Those of PostgreSQL, all with postgres:", namesOf(postgresTables))
+		fmt.Fprintln(flags.Output(), "Those of faults, all with storm:", namesOf(stormTables))
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -179,15 +204,20 @@ func tableNames(args []string) (names []string, err error) {
 	if len(args) == 0 {
 		return namesOf(redisTables), nil
 	}
-	known := slices.Concat(namesOf(redisTables), namesOf(postgresTables))
-	for _, name := range args {
+	known := slices.Concat(namesOf(redisTables), namesOf(postgresTables), namesOf(stormTables))
+	for i, name := range args {
 		switch {
+		case name == storms && i == len(args)-1:
+			names = append(names, namesOf(stormTables)...)
+		case name == storms: // the others are scenarios
+		case slices.Contains(args[:i], storms) && slices.Contains(known, storms+"-"+name):
+			names = append(names, storms+"-"+name)
 		case name == postgres:
 			names = append(names, namesOf(postgresTables)...)
 		case slices.Contains(known, name):
 			names = append(names, name)
 		default:
-			return nil, fmt.Errorf("unknown table %q: want one of %v", name, append(known, postgres))
+			return nil, fmt.Errorf("unknown table %q: want one of %v", name, append(known, postgres, storms))
 		}
 	}
 	return names, nil
@@ -210,10 +240,14 @@ func run(out io.Writer, c config, names []string) error {
 	if err != nil {
 		return err
 	}
+	stormy, err := measureAll(out, c, names, stormTables, nil)
+	if err != nil {
+		return err
+	}
 	if !c.check {
 		return nil
 	}
-	return verdict(out, slices.Concat(missed, more))
+	return verdict(out, slices.Concat(missed, more, stormy))
 }
 
 // measureAll measures the named tables on servers that they share, or without start on their

@@ -122,6 +122,10 @@ var peers = map[string]opener{
 	"dibs@postgres":                 openPgDibs,
 	"advisory@postgres":             openAdvisory(0),
 	"try-advisory@10ms@postgres":    openAdvisory(10 * time.Millisecond),
+
+	"dibs@local":   openLocalDibs,
+	"dibs@mariadb": openMariaDibs,
+	"dibs@memory":  openMemoryDibs,
 }
 
 func openPeer(name string, s endpoint) (peer, error) {

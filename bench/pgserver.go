@@ -63,6 +63,7 @@ func newPostgres(settings ...string) (*fixture, error) {
 type pgServer struct {
 	*pgtest.Server
 	admin  *pgx.Conn
+	pid    int  // of its first process
 	counts bool // has pg_stat_statements
 }
 
@@ -88,6 +89,10 @@ func (s *pgServer) setup() (version string, err error) {
 	if _, err := s.admin.Exec(ctx, bareSQL); err != nil {
 		return "", err
 	}
+	const pid = "SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::integer"
+	if err := s.admin.QueryRow(ctx, pid).Scan(&s.pid); err != nil {
+		return "", err
+	}
 	number, _, _ := strings.Cut(s.admin.PgConn().ParameterStatus("server_version"), " ")
 	return "PostgreSQL " + number, nil
 }
@@ -103,17 +108,12 @@ func (s *pgServer) Stop() {
 // work implements server. The calls are "statements" of all clients, "renewals", which are those
 // that renew leases, and "renewed", the leases in them.
 func (s *pgServer) work(u *usage) error {
-	ctx := context.Background()
-	var pid int
-	if err := s.admin.QueryRow(ctx, "SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::integer").Scan(&pid); err != nil {
-		return err
-	}
-	u.cpu += cpuOf(pid)
+	u.cpu += cpuOf(s.pid)
 	if !s.counts {
 		return nil
 	}
 	var statements, renewals, renewed float64
-	err := s.admin.QueryRow(ctx, `
+	err := s.admin.QueryRow(context.Background(), `
 		SELECT coalesce(sum(calls), 0), coalesce(sum(calls) FILTER (WHERE renews), 0), coalesce(sum(rows) FILTER (WHERE renews), 0)
 		FROM (SELECT *, query LIKE '%Extends leases%' OR query LIKE '%bare_locks SET expires%' AS renews FROM pg_stat_statements) AS s
 		WHERE toplevel AND query NOT LIKE '%pg_stat_statements%' AND query NOT LIKE '%postmaster.pid%'`).Scan(&statements, &renewals, &renewed)
@@ -122,6 +122,12 @@ func (s *pgServer) work(u *usage) error {
 	u.calls["renewed"] += renewed
 	return err
 }
+
+// Pause implements server.
+func (s *pgServer) Pause() error { return pause(s.pid) }
+
+// Resume implements server.
+func (s *pgServer) Resume() error { return resume(s.pid) }
 
 // held implements server.
 func (s *pgServer) held(text string) (n int, err error) {

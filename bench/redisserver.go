@@ -10,11 +10,11 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// newRedis starts Redis servers.
-func newRedis(nodes int) (*fixture, error) {
+// newRedis starts Redis servers. args are those of redis-server.
+func newRedis(nodes int, args ...string) (*fixture, error) {
 	b := &fixture{ping: "ping"}
 	for range nodes {
-		s, err := startRedis()
+		s, err := startRedis(args...)
 		if err == nil {
 			err = b.add(s)
 		}
@@ -35,12 +35,13 @@ type redisServer struct {
 	dir string
 }
 
-func startRedis() (redisServer, error) {
+// startRedis starts a server. args are those of redis-server.
+func startRedis(args ...string) (redisServer, error) {
 	dir, err := os.MkdirTemp("", "dibs-bench-")
 	if err != nil {
 		return redisServer{}, err
 	}
-	s, err := redistest.StartServer(dir)
+	s, err := redistest.StartServer(dir, args...)
 	if err != nil {
 		os.RemoveAll(dir)
 		return redisServer{}, err
@@ -105,6 +106,13 @@ func (u *usage) add(info map[string]string) error {
 			return fmt.Errorf("INFO: %s: %w", key, err)
 		}
 		u.cpu += time.Duration(seconds * float64(time.Second))
+	}
+	for key, sum := range map[string]*float64{"connected_clients": &u.connections, "used_memory": &u.memory} {
+		n, err := strconv.ParseFloat(info[key], 64)
+		if err != nil {
+			return fmt.Errorf("INFO: %s: %w", key, err)
+		}
+		*sum += n
 	}
 	return nil
 }

@@ -28,6 +28,11 @@ type order struct {
 	Count   int    // of goroutines, waiters or leases in all workers
 	Section time.Duration
 	Names   int    // of each goroutine of a job of pairs; default: 64
+	Clients int    // of dibs in a worker; Count is the leases of each
+	Waiters bool   // each of them waits for a name of another one
+	Rounds  int    // of a job of deadlines
+	Busy    int    // computing goroutines
+	Procs   int    // GOMAXPROCS, or 0
 	Profile string // file for the CPU profile, or ""
 }
 
@@ -43,12 +48,16 @@ type link struct {
 
 // jobs are the jobs of workers. A measurement begins when the job receives its window.
 var jobs = map[string]func(order, peer, link) error{
-	"commit":  commitJob,
-	"contend": contendJob,
-	"hold":    holdJob,
-	"names":   namesJob,
-	"pairs":   pairsJob,
-	"ping":    pingJob,
+	"busy":      busyJob,
+	"commit":    commitJob,
+	"contend":   contendJob,
+	"deadlines": deadlinesJob,
+	"hold":      holdJob,
+	"loss":      lossJob,
+	"names":     namesJob,
+	"pairs":     pairsJob,
+	"ping":      pingJob,
+	"storm":     stormJob,
 }
 
 func isWorker() bool { return os.Getenv(workerEnv) != "" }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"time"
 )
 
@@ -58,6 +59,9 @@ func start(o order) (*worker, error) {
 	}
 	w := &worker{order: o, cmd: exec.Command(self)}
 	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	if o.Procs > 0 {
+		w.cmd.Env = append(w.cmd.Env, "GOMAXPROCS="+strconv.Itoa(o.Procs))
+	}
 	w.cmd.Stderr = os.Stderr
 	in, err := w.cmd.StdinPipe()
 	if err != nil {

@@ -1,0 +1,336 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// A storm is a case of the tables of faults: clients hold leases while something happens to
+// their server. A storm in the server is what the clients must not cause: work that grows
+// because of the fault, and with which the fault does not end.
+type storm struct {
+	name    string
+	clients int // of dibs, each with connections of its own
+	leases  int // of each client
+	ttl     time.Duration
+	waiters bool // each client has a waiter, for a name of the next client
+
+	limit float64 // from when all leases are held, the server has this share of a processor; 0: all
+	need  float64 // instead, as much as it needed on average before, times this
+
+	fault    func(*fixture, time.Duration) error // nil: none
+	lasts    time.Duration                       // its argument
+	restarts bool                                // the fault starts a new process of the server
+}
+
+// none is no fault.
+func none(*fixture, time.Duration) error { return nil }
+
+// stop stops all servers for a time. Their connections stay open.
+func stop(b *fixture, lasts time.Duration) error {
+	for _, n := range b.nodes {
+		if err := n.Pause(); err != nil {
+			return err
+		}
+	}
+	time.Sleep(lasts)
+	for _, n := range b.nodes {
+		if err := n.Resume(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropAll loses all bytes of all connections for a time.
+func dropAll(b *fixture, lasts time.Duration) error {
+	for _, n := range b.nodes {
+		n.proxy.Drop()
+	}
+	time.Sleep(lasts)
+	b.heal()
+	return nil
+}
+
+// refuseAll resets all connections, and new ones for a time.
+func refuseAll(b *fixture, lasts time.Duration) error {
+	for _, n := range b.nodes {
+		n.proxy.Refuse(true)
+		n.proxy.Reset()
+	}
+	time.Sleep(lasts)
+	b.heal()
+	return nil
+}
+
+func (b *fixture) heal() {
+	for _, n := range b.nodes {
+		n.proxy.Heal()
+	}
+}
+
+// scaled returns the storm as the flags want it.
+func (s storm) scaled(c config) storm {
+	if s.clients > 20 {
+		s.clients = max(int(float64(s.clients)*c.stormSize), 4)
+	} else {
+		s.leases = max(int(float64(s.leases)*c.stormSize), 1)
+	}
+	s.ttl, s.lasts = c.scaledTTL(s.ttl), c.scaled(s.lasts)
+	return s
+}
+
+// scaledTTL is scaled for a TTL, which must be long enough for a busy machine.
+func (c config) scaledTTL(ttl time.Duration) time.Duration {
+	return min(ttl, max(c.scaled(ttl), 600*time.Millisecond))
+}
+
+func (c config) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * c.stormTime)
+}
+
+const (
+	aboutQuiet = "quiet: a period without a fault. after: one of the same length that begins with the fault, and ends a TTL after it."
+	aboutWork  = "commands: all that the server executed, those of scripts included. cpu: of the server, of one processor. MB: its memory, and its largest during the period."
+	aboutLost  = "lost: leases that the clients report as lost, or that the server does not have; early: those before the fault."
+)
+
+// stormColumns are the figures of fixture.storm on Redis.
+func stormColumns() []column {
+	return []column{
+		{"leases", 0, median}, {"early", 0, maximum}, {"lost", 0, maximum},
+		{"commands", 0, median}, {"after", 0, median}, {"of quiet", 2, maximum},
+		{"cpu %", 1, median}, {"cpu after", 1, maximum},
+		{"conns", 0, median}, {"most", 0, maximum}, {"conns after", 0, maximum}, {"of before", 2, maximum},
+		{"MB", 1, median}, {"MB after", 1, maximum}, {"MB ratio", 2, maximum},
+	}
+}
+
+// addStorms measures storms, and adds a row for each.
+func (t *table) addStorms(b *fixture, c config, peer string, all []storm) error {
+	if t.server == "" {
+		t.server = b.version
+	}
+	for _, s := range all {
+		progress("%s, %s", t.name, s.name)
+		f, notes, err := b.storm(c, peer, s.scaled(c))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		progress("  lost %v of %v, %v before the fault; commands %.0f, after %.0f", f["lost"], f["leases"], f["early"], f["commands"], f["after"])
+		t.row(s.name, ours).runs = append(t.row(s.name, ours).runs, f)
+		for _, note := range notes {
+			t.notes = append(t.notes, s.name+": "+note)
+		}
+	}
+	return nil
+}
+
+// storm measures one storm.
+func (b *fixture) storm(c config, peer string, s storm) (f figures, notes []string, err error) {
+	name := b.name()
+	group, err := b.startWorkers(b.holders(peer, name, s)...)
+	defer group.stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range group.workers {
+		var held int
+		if err := w.receive(&held); err != nil {
+			return nil, nil, err
+		}
+	}
+	length := s.lasts + s.ttl
+	if s.need > 0 {
+		average, err := b.during(length, s, none)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.limit = s.need * average.cpu.Seconds() / length.Seconds()
+		notes = append(notes, fmt.Sprintf("the server has %.1f %% of a processor", 100*s.limit))
+	}
+	if s.limit > 0 {
+		g, err := b.limit(s.limit)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer g.close()
+		b.unlimit = g.lift
+		defer func() { b.unlimit = nil }()
+	}
+	f, more, err := b.quietAndAfter(group, s, length)
+	notes = append(notes, more...)
+	if err != nil {
+		return nil, nil, err
+	}
+	present, err := b.present(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f["leases"] = float64(s.clients * s.leases)
+	if missing := f["leases"] - float64(present); missing > f["lost"] && !s.waiters {
+		f["lost"] = missing
+	}
+	if s.waiters {
+		if err := group.serveAll(f); err != nil {
+			return nil, nil, err
+		}
+	}
+	group.stop()
+	return f, notes, b.clearAll()
+}
+
+// holders returns the orders of the processes of the clients.
+func (b *fixture) holders(peer, name string, s storm) (orders []order) {
+	workers := min(processes, s.clients)
+	for i := range workers {
+		orders = append(orders, order{
+			Job: "storm", Peer: peer + b.at, Addrs: b.proxyAddrs(), TTL: s.ttl, Name: name, Workers: workers, Index: i,
+			Clients: s.clients*(i+1)/workers - s.clients*i/workers, Count: s.leases, Waiters: s.waiters,
+		})
+	}
+	return orders
+}
+
+// quietAndAfter measures the quiet period, and that of the fault.
+func (b *fixture) quietAndAfter(group *workerGroup, s storm, length time.Duration) (f figures, notes []string, err error) {
+	quiet, err := b.during(length, s, none)
+	if err != nil {
+		return nil, nil, err
+	}
+	early, _, err := group.lost()
+	if err != nil {
+		return nil, nil, err
+	}
+	fault := s.fault
+	if fault == nil {
+		fault = none
+	}
+	after, err := b.during(length, s, fault)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.unlimit != nil {
+		if err := b.unlimit(); err != nil {
+			return nil, nil, err
+		}
+	}
+	lost, example, err := group.lost()
+	if example != "" {
+		notes = append(notes, fmt.Sprintf("%d lost, the first: %s", lost, example))
+	}
+	const mb = 1 << 20
+	return figures{
+		"early": float64(early), "lost": float64(lost),
+		"commands": quiet.all(), "after": after.all(), "of quiet": after.all() / quiet.all(),
+		"cpu %": 100 * quiet.cpu.Seconds() / length.Seconds(), "cpu after": 100 * after.cpu.Seconds() / length.Seconds(),
+		"conns": quiet.connections, "most": after.most.connections, "conns after": after.connections, "of before": after.connections / quiet.connections,
+		"MB": quiet.memory / mb, "MB after": after.most.memory / mb, "MB ratio": after.most.memory / quiet.memory,
+	}, notes, err
+}
+
+// A period is the work of the servers in some time.
+type period struct {
+	usage
+	most usage // connections and memory the largest that were sampled
+}
+
+// all returns the number of all commands, without those of this program.
+func (p period) all() (total float64) {
+	for name, calls := range p.calls {
+		if name != "info" {
+			total += calls
+		}
+	}
+	return total
+}
+
+// during lets something happen, and returns the work of the servers in a period that begins
+// before it.
+func (b *fixture) during(length time.Duration, s storm, happen func(*fixture, time.Duration) error) (period, error) {
+	before, err := b.patientUsage()
+	if err != nil {
+		return period{}, err
+	}
+	end := now() + length
+	done, sampled := make(chan struct{}), make(chan usage)
+	go func() { sampled <- b.sample(done) }()
+	err = happen(b, s.lasts)
+	sleepUntil(end)
+	close(done)
+	most := <-sampled
+	if err != nil {
+		return period{}, err
+	}
+	after, err := b.patientUsage()
+	if err != nil {
+		return period{}, err
+	}
+	most.connections, most.memory = max(most.connections, after.connections), max(most.memory, after.memory)
+	if s.restarts && after.executed() < before.executed() {
+		before = usage{} // the new process began at zero
+	}
+	return period{after.since(before), most}, nil
+}
+
+// patientUsage is usage of servers that may be busy.
+func (b *fixture) patientUsage() (u usage, err error) {
+	for range 5 {
+		if u, err = b.usage(); err == nil {
+			return u, nil
+		}
+	}
+	return u, err
+}
+
+// sample returns the most connections and the largest memory.
+func (b *fixture) sample(done chan struct{}) (most usage) {
+	if b.at != "" { // not Redis
+		<-done
+		return most
+	}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	var pending sync.WaitGroup
+	var mu sync.Mutex
+	for {
+		pending.Go(func() {
+			u, err := b.usage() // fails while the server does not answer
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				most.connections, most.memory = max(most.connections, u.connections), max(most.memory, u.memory)
+			}
+		})
+		select {
+		case <-tick.C:
+			pending.Wait()
+		case <-done:
+			pending.Wait()
+			return most
+		}
+	}
+}
+
+// present returns the number of names that a majority of the servers has.
+func (b *fixture) present(name string) (int, error) {
+	total := 0
+	for _, n := range b.nodes {
+		held, err := n.held(order{Name: name}.heldName(""))
+		if err != nil {
+			return 0, err
+		}
+		total += held
+	}
+	return int(math.Ceil(float64(total) / float64(len(b.nodes)))), nil
+}
+
+func (b *fixture) clearAll() (err error) {
+	for _, n := range b.nodes {
+		err = errors.Join(err, n.clear())
+	}
+	return err
+}
