@@ -46,6 +46,7 @@ type config struct {
 	computing  numbers
 	stormSize  float64 // of the clients and leases
 	stormTime  float64 // of the TTLs and faults
+	stormCase  string  // part of the names of the cases; empty: all
 	only       string  // peers besides the baselines, separated by commas; empty: all
 	profile    string  // file name prefix of CPU profiles, or ""
 	markdown   bool
@@ -182,6 +183,7 @@ func parse(args []string) (config, []string, error) {
 	flags.Var(&c.computing, "computing", "storm-busy: numbers of computing `goroutines`")
 	flags.Float64Var(&c.stormSize, "storm-size", c.stormSize, "storm: `factor` of the clients and leases")
 	flags.Float64Var(&c.stormTime, "storm-time", c.stormTime, "storm: `factor` of the TTLs and of the faults")
+	flags.StringVar(&c.stormCase, "storm-case", "", "storm: only the cases whose names contain this `text`, as in \"5 %\"")
 	flags.StringVar(&c.only, "peers", "", "measure only these `names` and the baselines (default: all)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of each uncontended run to `prefix`-peer-G.prof")
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")
@@ -270,6 +272,9 @@ func measureAll(out io.Writer, c config, names []string, sets []tableSet, start 
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		for _, t := range measured {
+			if len(t.rows)+len(t.notes) == 0 { // no case is wanted
+				continue
+			}
 			if t.server == "" {
 				t.server = b.version
 			}

@@ -49,6 +49,20 @@ func eachProcess(do func(id int, parent string, fields []string)) {
 	}
 }
 
+// demandOf returns the time for which the first thread of a process has run or has waited for a
+// processor. Without /proc it returns zero.
+func demandOf(pid int) (total time.Duration) {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat") // the process may have ended
+	const ran, waited = 0, 1
+	for i, field := range strings.Fields(string(text)) {
+		if i == ran || i == waited {
+			n, _ := strconv.ParseInt(field, 10, 64)
+			total += time.Duration(n)
+		}
+	}
+	return total
+}
+
 // ticks adds CPU times of Linux, whose unit is 10 ms.
 func ticks(fields ...string) (total time.Duration) {
 	for _, f := range fields {

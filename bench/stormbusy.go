@@ -101,6 +101,9 @@ func busy(_ *fixture, c config) (tables []*table, err error) {
 func (t *table) addBusy(b *fixture, c config) error {
 	t.server = b.version
 	for _, k := range busyCases(c) {
+		if !c.wantsCase(k.String()) {
+			continue
+		}
 		progress("%s, %v", t.name, k)
 		r, err := b.compute(k)
 		if err != nil {
