@@ -74,13 +74,9 @@ func (b *fixture) addrs() (addrs []string) {
 	return addrs
 }
 
-// proxyAddrs returns the addresses of the proxies, or of what has none.
+// proxyAddrs returns the addresses of the proxies.
 func (b *fixture) proxyAddrs() (addrs []string) {
 	for _, n := range b.nodes {
-		if n.proxy == nil {
-			addrs = append(addrs, n.Addr())
-			continue
-		}
 		addrs = append(addrs, n.proxy.Addr())
 	}
 	return addrs

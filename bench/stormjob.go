@@ -52,6 +52,9 @@ type lossReport struct {
 	Waiting int    // waiters that were not served
 }
 
+// stormPatience is the time in which a busy machine must do any part of a job.
+const stormPatience = 5 * time.Minute
+
 // stormJob acquires leases and answers questions about them.
 func stormJob(o order, _ peer, t link) error {
 	h := &holding{order: o, leases: make([]*dibs.Lease, o.Clients*o.Count)}
@@ -59,7 +62,7 @@ func stormJob(o order, _ peer, t link) error {
 	if h.clients, err = openClients(o); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), workerTimeout/2)
+	ctx, cancel := context.WithTimeout(context.Background(), stormPatience)
 	defer cancel()
 	err = concurrently(len(h.leases), func(i int) (err error) {
 		client := i % len(h.clients)

@@ -60,7 +60,7 @@ func (b *fixture) losses(s storm, restarts int, grace time.Duration) (figures, e
 	s.ttl = 30 * time.Second
 	orders := b.holders(ours, b.name(), s)
 	for i := range orders {
-		orders[i].Job, orders[i].Addrs = "loss", b.addrs()
+		orders[i].Job = "loss"
 	}
 	group, err := b.startWorkers(orders...)
 	defer group.stop()

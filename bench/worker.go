@@ -27,13 +27,15 @@ type order struct {
 	Index   int    // of this worker
 	Count   int    // of goroutines, waiters or leases in all workers
 	Section time.Duration
-	Names   int    // of each goroutine of a job of pairs; default: 64
-	Clients int    // of dibs in a worker; Count is the leases of each
-	Waiters bool   // each of them waits for a name of another one
-	Rounds  int    // of a job of deadlines
-	Busy    int    // computing goroutines
-	Procs   int    // GOMAXPROCS, or 0
-	Profile string // file for the CPU profile, or ""
+	Names   int  // of each goroutine of a job of pairs; default: 64
+	Clients int  // of dibs in a worker; Count is the leases of each
+	Waiters bool // each of them waits for a name of another one
+	Rounds  int  // of a job of deadlines
+	Busy    int  // computing goroutines
+	Procs   int  // GOMAXPROCS, or 0
+
+	Patience time.Duration // after which the worker counts as hanging, or 0
+	Profile  string        // file for the CPU profile, or ""
 }
 
 // A window is the time of a measurement, on the clock that all processes share. Before

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,11 +86,11 @@ func (c *workerGroup) stop() {
 	}
 }
 
-// workerTimeout is the time after which a worker counts as hanging.
+// workerTimeout is the time after which a worker counts as hanging, unless its order has another.
 const workerTimeout = 60 * time.Second
 
 func (w *worker) receive(v any) error {
-	kill := time.AfterFunc(workerTimeout, func() { _ = w.cmd.Process.Kill() })
+	kill := time.AfterFunc(cmp.Or(w.order.Patience, workerTimeout), func() { _ = w.cmd.Process.Kill() })
 	defer kill.Stop()
 	err := w.link.in.Decode(v)
 	if errors.Is(err, io.EOF) {
