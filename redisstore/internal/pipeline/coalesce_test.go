@@ -135,7 +135,7 @@ func TestUnknownScriptIsReplacedByTheSmallOne(t *testing.T) {
 	a := uncontendedAcquire("a")
 	first := r.call(a, time.Hour)
 	late := func(e *exchange, reply any) {
-		time.Sleep(2 * fastReply)
+		time.Sleep(2 * slowReply)
 		e.reply(reply)
 	}
 	late(r.sent(), errUnknownScript)

@@ -513,7 +513,7 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 // exchange does one round trip, and more for scripts that the server does not know. It
 // returns the calls that are not answered yet: those that could not be coalesced. With flagged,
 // the kinds of requests whose script was unknown, it also returns those that can be coalesced
-// instead, unless the server is fast. Requests that were merged into one call share its reply.
+// instead, if the server is slow. Requests that were merged into one call share its reply.
 func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, unknown []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
@@ -523,7 +523,7 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flag
 	sent := time.Now()
 	p.conn.Do(ctx, until, b.cmds, b.replies)
 	if flagged != nil {
-		if time.Since(sent) >= fastReply {
+		if time.Since(sent) >= slowReply {
 			unknown = b.removeUnknown()
 		}
 		p.recordUnknown(b, unknown, *flagged)

@@ -29,6 +29,7 @@ const (
 
 	fewOthers     = 8                      // with more requests in progress on average, callers do not send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
+	slowReply     = 80 * time.Millisecond  // a server whose refusal takes this long gets small scripts
 	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
 
 	// A server is near if a round trip to it takes less than nearReply, beside requestTime
