@@ -24,7 +24,7 @@ func TestNarrowLink(t *testing.T) {
 	for _, names := range []int{50, 5, 1} {
 		t.Run(fmt.Sprintf("%d names", names), func(t *testing.T) {
 			t.Parallel()
-			const rate, goroutines, part = 20_000, 50, 5
+			const rate, goroutines, part = 20_000, 50, 10
 			b := setUp(t)
 			loadScripts(t, b)
 			entries := narrow(t, b, rate, goroutines, func(rdb *redis.Client) func(context.Context, int) bool {
