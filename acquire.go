@@ -177,6 +177,7 @@ func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
 	request := driver.AcquireRequest{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
 		TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
+		Late: len(w.with) == 0 && c.lateness.isLate(c.clock.now()),
 	}
 	request.Queue = set.attempts == 0 && set.wait != 0
 	if request.Token == "" {

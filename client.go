@@ -30,6 +30,7 @@ type Client struct {
 	ownTokens     ownTokens
 	cancellations cancellations // of tokens that callers have chosen
 	rtt           roundTrip
+	lateness      lateness
 	hooks         hookQueue
 	started       atomic.Bool // the scheduler and the watch
 	renewer       *renewer

@@ -31,6 +31,9 @@ func (c *Client) handleEvent(e driver.Event) {
 	case driver.EventRevoked:
 		c.endRevoked(e)
 	case driver.EventGranted, driver.EventRetry:
+		if e.Age >= lateAge {
+			c.lateness.begin(c.clock.now())
+		}
 		c.inbox.deliver(e)
 	case driver.EventWanted:
 		for _, h := range c.wanted.of(e.Token) {
@@ -45,6 +48,9 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.registerWanted()
 	case driver.EventDisconnected:
 		before := c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
+		if before == eventsFlowing { // grants are lost
+			c.lateness.begin(c.clock.now())
+		}
 		if before != eventsStopped { // otherwise they poll already
 			c.inbox.retryAll()
 		}

@@ -181,6 +181,12 @@ func Announce(ctx context.Context, s Store, names []string) {
 	}
 }
 
+// Times of late waiters: see AcquireRequest.Late.
+const (
+	LateAnswer   = WaiterTTL / 10 // within which one answers whose link is good again
+	LatePatience = 3 * WaiterTTL  // after which one is granted the name unasked
+)
+
 // An AcquireRequest is a request to hold a name. Each primitive is a weighted semaphore:
 // a request takes Weight of Limit. It fits if the held weights and its own are together
 // at most its own limit. A request whose weight equals its limit is exclusive. A mutex is
@@ -209,6 +215,15 @@ type AcquireRequest struct {
 	// whether the store has lost the queue: a queue entry that was confirmed within the
 	// HandoffTTL was not removed. The other waiters come back then, too.
 	Confirmed time.Time
+
+	// Late means that hand-offs have reached this client late, or were lost, not long ago. It is
+	// the same in all requests for one queue entry, and false with further names. Another grant
+	// may be late again, and leave the name idle for the HandoffTTL. So at its turn the store
+	// sends EventRetry to such a waiter, and passes over it until its next request. If that
+	// comes within LateAnswer, the waiter can be reached, and the next hand-off grants the name
+	// to it. A waiter that always answers later is granted the name LatePatience after its
+	// first turn. It keeps its place. A store may ignore Late.
+	Late bool
 
 	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store
 	// can do that. The fences between the last one of the lease and this one then belong to

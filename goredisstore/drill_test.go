@@ -140,3 +140,8 @@ func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	drills.Silent(t)
 }
+
+func TestDelayedLinks(t *testing.T) {
+	t.Parallel()
+	drills.DelayedLinks(t)
+}

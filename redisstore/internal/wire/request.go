@@ -318,6 +318,9 @@ func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(c.Weight), 10)
 	b = append(b, '/')
+	if c.Late && !voter {
+		b = append(b, '0') // scripts that do not know late waiters read the same number
+	}
 	b = strconv.AppendInt(b, int64(c.Limit), 10)
 	switch {
 	case len(c.With) > 0:

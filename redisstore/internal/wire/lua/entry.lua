@@ -53,7 +53,8 @@ local function heartbeat(entry, ticket)
 end
 
 -- join_queue adds an entry to the queue, or keeps its position; a repeated call is the
--- heartbeat. An entry that was passed over returns to its former position. `former` is "" for
+-- heartbeat. An entry that was passed over returns to its former position, and is not passed
+-- over again, unless it is late and has not answered in time. `former` is "" for
 -- a new entry; else an earlier ticket of the waiter, which does not replace a heartbeat, with
 -- a "+" if no script can have removed the entry since.
 local function join_queue(entry, ticket, former)
@@ -73,7 +74,10 @@ local function join_queue(entry, ticket, former)
   ensure_aux_ttl(queue)
   if passed_over then
     redis.call('ZADD', queue, integer(ticket), entry)
-    redis.call('HSET', meta, '?' .. entry, integer(now))
+    local notified, since, mark = nil, nil, integer(now)
+    if is_late(entry) then notified, since = string.match(redis.call('HGET', meta, '?' .. entry) or '', '^(%d+) (%d+)') end
+    if since then mark = mark .. ' ' .. since .. '+' end
+    if not since or now - notified <= ANSWER then redis.call('HSET', meta, '?' .. entry, mark) end
     heartbeat(entry, ticket)
   elseif math.abs(now - ticket) > FRESH then -- until then the ticket replaces a heartbeat
     heartbeat(entry, ticket)

@@ -6,7 +6,8 @@
 --              over has PASSED_OVER added: it comes behind all others until its next
 --              heartbeat
 -- meta   hash: entry → µs of its last heartbeat after joining;
---              "?" entry → it was passed over and came back;
+--              "?" entry → it was passed over and came back; for a late entry "at since", and
+--              "+" if it has answered: see must_answer;
 --              "~heard" → see read_heard;
 --              "~" and "~seen" → see leave_free.lua
 --
@@ -14,7 +15,8 @@
 -- "+" after the limit means that the waiter wants further names: it is notified to retry,
 -- and never granted here. A "*" means that the entry belongs to a vote request
 -- (vote.lua): its ticket comes from the quorum's clock. A script that does not know the
--- identity of this store notifies it to retry as well.
+-- identity of this store notifies it to retry as well. A limit that begins with "0" means
+-- that the waiter is late: grants have reached its client late.
 
 local WAITER_TTL = 5000000           -- µs for which an entry lives without a heartbeat
 local FRESH = WAITER_TTL / 4         -- µs for which the ticket replaces a heartbeat
@@ -23,14 +25,21 @@ local RETURN = 2500000               -- µs within which the waiters of a lost q
 local RESTORED = 45000000            -- µs: a queue that a step of the clock has expired is older than this
 local HEARD_TTL = 10000              -- ms for which it matters whether waiters are silent
 local PASSED_OVER = 4503599627370496 -- 2^52: larger than every ticket, and the sum is exact
+local ANSWER = 500000                -- µs within which a late waiter answers if its link is good again
+local ANSWERED = 1000000             -- µs for which that counts
+local PATIENCE = 15000000            -- µs after which it is granted the lock unasked, so that it does not starve
+local MAX_ASKED = 4                  -- late waiters that one call passes over
 local GRANT_COST = 4                 -- cost of a grant; an entry that is skipped costs 1
 
 local budget = 240    -- what is left of this call's budget
 local node_id         -- id of this store, for vote requests; nil if it may not grant to them
 local callers = {}    -- entries whose owners wait for this reply
 local subscribed = {} -- client → whether its channel has a subscriber
+local asked = 0       -- how many late waiters this call has passed over
 
 local function is_vote(entry) return string.find(entry, '^%x+ %d+ %d+/%d+%*') end
+
+local function is_late(entry) return string.find(entry, '^%x+ %d+ %d+/0') end
 
 -- decode_score returns the ticket in a score, and whether the entry was passed over.
 local function decode_score(score)
@@ -172,13 +181,29 @@ end
 
 -- may_have_meta reports whether the metadata may have fields of an entry.
 local function may_have_meta(entry, ticket, client)
-  return math.abs(now - ticket) > FRESH or subscribed[client] == false or is_vote(entry)
+  return math.abs(now - ticket) > FRESH or subscribed[client] == false or is_vote(entry) or is_late(entry)
 end
 
 -- notify_retry notifies the owner of an entry to retry.
 local function notify_retry(entry)
   local _, _, _, _, client, token = parse_entry(entry)
   publish(client, '0', '0', '0', token)
+end
+
+-- must_answer reports whether a late waiter, whose turn it is, has to answer before it is
+-- granted the lock. A grant that it does not receive leaves the lock idle for the hand-off
+-- TTL. So it is passed over and notified to retry. If its request comes in time, it is
+-- granted the lock at the next release. `at` is when it was notified or has answered, `since`
+-- when it was passed over first.
+local function must_answer(entry)
+  if not is_late(entry) or callers[entry] or asked == MAX_ASKED then return false end
+  local at, since, answered = string.match(redis.call('HGET', meta, '?' .. entry) or '', '^(%d+) (%d+)(%+?)$')
+  if at and (answered == '+' and now - at <= ANSWERED or now - since >= PATIENCE) then return false end
+  asked = asked + 1
+  redis.call('HSET', meta, '?' .. entry, integer(now) .. ' ' .. (since or integer(now)))
+  ensure_ttl(meta, AUX_TTL)
+  notify_retry(entry)
+  return true
 end
 
 -- grant_entry makes the owner of an entry a holder, notifies its client, and returns the
@@ -241,8 +266,8 @@ local function request_continuation(entry)
 end
 
 -- pop_passed_over removes and returns the first live entry that was passed over, unless
--- it must retry. It is used when nobody holds: a waiter that cannot be reached is better
--- than none.
+-- it must retry or is late. It is used when nobody holds: a waiter that cannot be reached
+-- is better than none.
 local function pop_passed_over()
   while budget > 0 do
     local first = redis.call('ZRANGEBYSCORE', queue, PASSED_OVER, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -251,7 +276,7 @@ local function pop_passed_over()
     local ticket = decode_score(first[2])
     if is_alive(entry, ticket) then
       local _, _, must_retry = parse_entry(entry)
-      if must_retry then return end
+      if must_retry or is_late(entry) then return end
       redis.call('ZREM', queue, entry)
       redis.call('HDEL', meta, entry, '?' .. entry)
       if redis.call('EXISTS', queue) == 0 then redis.call('HDEL', meta, '~heard') end
@@ -340,6 +365,9 @@ local function serve_queue(used, min_fence, check, freed, popped_head)
         if was_popped then reinserts[#reinserts + 1], reinserts[#reinserts + 2] = score, entry end
         if must_retry and used + weight <= limit and freed then notify_retry(entry) end
         if replies and not callers[entry] then note_blocker(entry, ticket, used) end
+      elseif must_answer(entry) then
+        reinserts[#reinserts + 1], reinserts[#reinserts + 2] = integer(ticket + PASSED_OVER), entry
+        budget = budget - GRANT_COST
       else
         used, holder = grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, client, token)
         budget = budget - GRANT_COST
