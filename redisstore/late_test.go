@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	_ "embed"
 	"strconv"
 	"testing"
 
@@ -102,16 +103,12 @@ func TestLateWaiterDoesNotStarve(t *testing.T) {
 	})
 }
 
+//go:embed testdata/shift_marks.lua
+var shiftMarks string
+
 // shiftMark moves what is recorded of the late waiter of a name into the past, without an
 // answer.
 func shiftMark(t *testing.T, server *redistest.Server, name string, by int64) {
 	t.Helper()
-	const script = `
-for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if string.sub(field, 1, 1) == '?' then
-    local at, since = string.match(redis.call('HGET', KEYS[1], field), '^(%d+) (%d+)')
-    redis.call('HSET', KEYS[1], field, string.format('%.0f %.0f', at - ARGV[1], since - ARGV[1]))
-  end
-end`
-	server.MustCmd(t, "EVAL", script, "1", "{"+name+"}"+meta, strconv.FormatInt(by, 10))
+	server.MustCmd(t, "EVAL", shiftMarks, "1", "{"+name+"}"+meta, strconv.FormatInt(by, 10))
 }
