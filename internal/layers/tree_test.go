@@ -141,7 +141,7 @@ func layerOf(dir string) layer {
 	case "driver":
 		return layer{dir: parts[0], library: true}
 	case ".":
-		return layer{dir: ".", imports: contract, library: true}
+		return layer{dir: ".", imports: []string{"driver", "internal/load", "internal/renew"}, library: true}
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "memstore":
@@ -177,7 +177,7 @@ func layerOf(dir string) layer {
 			l.imports = []string{"internal/load"}
 		case "internal/loadsim":
 			l.imports = []string{".", "driver", "memstore"}
-		case "internal/load", "internal/serverclock", "internal/spawn":
+		case "internal/load", "internal/renew", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":
 			l.imports = []string{"internal/spawn"}

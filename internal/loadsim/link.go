@@ -113,9 +113,12 @@ func (l *link) disconnect(r *request, answered bool) {
 		return
 	}
 	l.busy--
-	if answered {
+	switch {
+	case answered:
 		l.idle++
-	} else {
+	case r.done:
+		s.conns--
+	default:
 		r.closes = true
 	}
 }

@@ -56,6 +56,7 @@ func wantCheapRecovery(t *testing.T, r Report, at, d time.Duration) {
 }
 
 func TestStoppedServer(t *testing.T) {
+	t.Parallel()
 	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
@@ -63,6 +64,7 @@ func TestStoppedServer(t *testing.T) {
 }
 
 func TestStoppedServerWithWaiters(t *testing.T) {
+	t.Parallel()
 	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Waiters: 20, Events: []Event{Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
@@ -70,6 +72,7 @@ func TestStoppedServerWithWaiters(t *testing.T) {
 }
 
 func TestCutLinks(t *testing.T) {
+	t.Parallel()
 	// The leases are acquired in 5 s and renewed every 10 s. So all renewals are due during a cut.
 	p := model(250, Plan{Acquire: 5 * second, Duration: 80 * second, Events: []Event{Cut(39*second, 5*second)}})
 	r := measure(t, p)
@@ -79,11 +82,13 @@ func TestCutLinks(t *testing.T) {
 
 // The first renewals of leases that were acquired together are due together.
 func TestLimitedServer(t *testing.T) {
+	t.Parallel()
 	p := model(250, Plan{TTL: 15 * second, Events: []Event{Throttle(3*second, 0.3)}})
 	wantNoLoss(t, measure(t, p))
 }
 
 func TestLimitedServerStops(t *testing.T) {
+	t.Parallel()
 	p := model(250, Plan{TTL: 15 * second, Acquire: 5 * second, Events: []Event{Throttle(0, 0.3), Stop(30*second, 3*second)}})
 	r := measure(t, p)
 	wantNoLoss(t, r)
@@ -91,6 +96,7 @@ func TestLimitedServerStops(t *testing.T) {
 }
 
 func TestVeryLimitedServerStops(t *testing.T) {
+	t.Parallel()
 	p := Plan{Leases: Equal(20, 250), TTL: 15 * second, Events: []Event{Throttle(0, 0.05), Stop(30*second, 3*second)}}
 	r := measure(t, p)
 	wantNoLoss(t, r)
@@ -103,14 +109,18 @@ func need(p Plan) float64 {
 }
 
 func TestServerJustFastEnough(t *testing.T) {
+	t.Parallel()
 	p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 90 * second})
 	p.Events = []Event{Throttle(20*second, 1.2*need(p))}
 	wantNoLoss(t, measure(t, p))
 }
 
-// A server that cannot hold all leases holds most of those that it could hold at best.
+// Less of the processor than the renewals need at their usual pace costs nothing while it is enough
+// to renew each lease once in its TTL. With still less, a good part of what is possible at best is
+// held: 1 is what the server could just hold.
 func TestServerTooSlow(t *testing.T) {
-	for _, c := range []struct{ part, least float64 }{{0.8, 0.75}, {0.5, 0.75}, {0.2, 0.5}} {
+	t.Parallel()
+	for _, c := range []struct{ part, least float64 }{{2.4, 1}, {1.5, 1}, {1.1, 0.3}, {0.8, 0.2}} {
 		t.Run(fmt.Sprint(c.part), func(t *testing.T) {
 			wantMostOfTheBest(t, tooSlow(c.part), c.least)
 		})
@@ -119,9 +129,10 @@ func TestServerTooSlow(t *testing.T) {
 
 // Nor do the requests for lost leases take the server away from the others.
 func TestServerTooSlowForLostLeases(t *testing.T) {
-	p := tooSlow(0.5)
+	t.Parallel()
+	p := tooSlow(1.1)
 	p.KeepLost = false
-	wantMostOfTheBest(t, p, 0.5)
+	wantMostOfTheBest(t, p, 0.2)
 }
 
 const slowAt = 20 * second
@@ -146,6 +157,7 @@ func wantMostOfTheBest(t *testing.T, p Plan, part float64) {
 }
 
 func TestMoreOutages(t *testing.T) {
+	t.Parallel()
 	half := make([]int, 10)
 	for i := range half {
 		half[i] = 2 * i
@@ -168,6 +180,7 @@ func TestMoreOutages(t *testing.T) {
 // A round trip that is longer than Timeout, but much shorter than the TTL, loses no lease. It is
 // that long in a process that has no processor time left, too.
 func TestLongRoundTrips(t *testing.T) {
+	t.Parallel()
 	for name, delay := range map[string]time.Duration{"0.6 s": 600 * ms, "1.5 s": second + second/2, "3 s": 3 * second} {
 		t.Run(name, func(t *testing.T) {
 			p := model(250, Plan{Acquire: 5 * second, Duration: 2 * time.Minute, Events: []Event{Delay(20*second, time.Minute, delay)}})
@@ -178,6 +191,7 @@ func TestLongRoundTrips(t *testing.T) {
 }
 
 func TestNarrowLinks(t *testing.T) {
+	t.Parallel()
 	p := Plan{
 		Leases: Equal(20, 250), TTL: 15 * second, Acquire: 5 * second, Bandwidth: 20_000,
 		Events: []Event{Cut(30*second, 3*second)},
@@ -219,11 +233,13 @@ func wantTold(t *testing.T, p Plan, r Report) {
 }
 
 func TestDataLossIsDetected(t *testing.T) {
+	t.Parallel()
 	p := Plan{Leases: sizes(5000), Acquire: 2 * second, Duration: 30 * second, Events: []Event{LoseData(20*second, 50*ms)}}
 	wantTold(t, p, measure(t, p))
 }
 
 func TestRepeatedDataLossIsDetected(t *testing.T) {
+	t.Parallel()
 	most := 1000
 	if os.Getenv("DIBS_LONG") == "1" {
 		most = 5000
@@ -241,6 +257,7 @@ func TestRepeatedDataLossIsDetected(t *testing.T) {
 
 // Many clients do not overload a server that is back, and not with connections before.
 func TestRestartWithManyClients(t *testing.T) {
+	t.Parallel()
 	clients := 1000
 	if os.Getenv("DIBS_LONG") == "1" {
 		clients = 10_000
@@ -253,8 +270,8 @@ func TestRestartWithManyClients(t *testing.T) {
 			wantCheapRecovery(t, r, 20*second, 9*second)
 			after := r.Between(20*second, 40*second)
 			t.Logf("%d clients: at most %d requests at once, %d connections, %d refused", clients, after.Peak.Requests, after.Peak.Conns, after.Refused)
-			if after.Peak.Requests > 3*clients || after.Peak.Conns > 5*clients || after.Refused > 20*clients {
-				t.Errorf("%d clients: at most %d requests at once, %d connections, %d refused, want at most 3, 5, 20 for each client",
+			if after.Peak.Requests > 8*clients || after.Peak.Conns > 8*clients || after.Refused > 20*clients {
+				t.Errorf("%d clients: at most %d requests at once, %d connections, %d refused, want at most 8, 8, 20 for each client",
 					clients, after.Peak.Requests, after.Peak.Conns, after.Refused)
 			}
 		})

@@ -38,6 +38,7 @@ type request struct {
 	broken  chan struct{} // of the connection
 	link    *link
 	left    bool // guarded by the server: the caller no longer waits
+	done    bool // guarded by the server: it was executed
 	closes  bool // guarded by the server: the connection is closed after it
 }
 
@@ -128,6 +129,7 @@ func (s *server) complete(r *request) {
 	}
 	s.backlog -= r.work
 	s.total.count(r)
+	r.done = true
 	if r.closes {
 		s.conns--
 	}
