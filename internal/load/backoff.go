@@ -1,4 +1,3 @@
-// Package load bounds what clients do to a server that is down or overloaded.
 package load
 
 import (
