@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -361,7 +362,11 @@ func (q *call) tryAcquire() error {
 	if q.replied && q.settings.wait > 0 {
 		timeout = min(timeout, max(sum(q.begin, q.settings.wait)-q.c.clock.now(), time.Millisecond))
 	}
-	return q.c.retry(q.ctx, time.Now().Add(timeout), func(a attempt) error {
+	send := q.c.retry
+	if q.replied {
+		send = q.c.repeat
+	}
+	return send(q.ctx, time.Now().Add(timeout), func(a attempt) error {
 		q.request.Until = a.until
 		sent := time.Now()
 		reply, err := q.c.store.Acquire(q.ctx, q.request)
@@ -396,7 +401,9 @@ const lastRetry = 100 * time.Millisecond
 // retryDelay returns how long to wait before the next request.
 func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
-		return 50 * time.Millisecond
+		failing := q.c.clock.now() - q.failed
+		d := min(max(failing/2, 50*time.Millisecond), time.Second)
+		return d*3/4 + rand.N(d/2) // many clients have failed at the same moment
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
@@ -441,7 +448,7 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	}
 	now := c.clock.now()
 	h.limitHold(now, q.settings.minHold, sent, q.settings.maxHold)
-	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL)
+	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, rand.Float64())
 	if h.isOver(now) {
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}

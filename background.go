@@ -10,8 +10,10 @@ import (
 type background struct {
 	life    context.Context // of all background work
 	end     context.CancelFunc
-	closing chan struct{} // closed by close
-	idle    chan struct{} // signals that a job or loop has ended
+	open    context.Context // ends with close
+	endOpen context.CancelFunc
+	closing <-chan struct{} // the end of open
+	idle    chan struct{}   // signals that a job or loop has ended
 
 	mu     sync.Mutex
 	closed bool
@@ -21,7 +23,8 @@ type background struct {
 
 func newBackground() *background {
 	life, end := context.WithCancel(context.Background())
-	return &background{life: life, end: end, closing: make(chan struct{}), idle: make(chan struct{}, 1)}
+	open, endOpen := context.WithCancel(life)
+	return &background{life: life, end: end, open: open, endOpen: endOpen, closing: open.Done(), idle: make(chan struct{}, 1)}
 }
 
 // begin counts the caller as a job. It must call done soon after closing is closed. begin
@@ -83,7 +86,7 @@ func (b *background) signal() {
 	}
 }
 
-// close makes begin return false, and closes closing. It returns false if that was done
+// close makes begin return false, and ends open. It returns false if that was done
 // before.
 func (b *background) close() bool {
 	b.mu.Lock()
@@ -92,7 +95,7 @@ func (b *background) close() bool {
 		return false
 	}
 	b.closed = true
-	close(b.closing)
+	b.endOpen()
 	return true
 }
 

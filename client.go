@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
+	"github.com/dibslock/dibs/internal/renew"
 )
 
 // A Client creates locks on one store and renews their leases. All its leases share one
@@ -33,8 +35,11 @@ type Client struct {
 	lateness      lateness
 	hooks         hookQueue
 	started       atomic.Bool // the scheduler and the watch
-	renewer       *renewer
-	renewals      chan struct{} // has an element for each renewal in progress
+	renewals      *renew.Queue[*lease]
+	gate          *load.Gate // of the requests that need not be sent at once
+	flights       flights
+	partlyLost    partlyLost
+	recovery      recovery
 	wanted        wantedLeases
 	announcer     announcer
 	polls         pollPacer
@@ -53,10 +58,10 @@ func New(store driver.Store, options ...Option) *Client {
 		id:       identity(),
 		clock:    newClock(suspended),
 		work:     newBackground(),
-		renewer:  newRenewer(),
-		renewals: make(chan struct{}, maxRenewals),
+		renewals: renew.New[*lease](),
 	}
-	c.store = &observedStore{Store: store, isBack: c.renewAll}
+	c.gate = load.NewGate(c.clock.now, c.sendMore)
+	c.store = &observedStore{Store: store, isBack: c.sampleLeases}
 	return c
 }
 
@@ -129,9 +134,8 @@ func (c *Client) Close() error {
 
 // endAll ends all leases, and returns those that must be released.
 func (c *Client) endAll() []*lease {
-	held, partlyLost := c.renewer.close()
-	release := partlyLost
-	for _, h := range held {
+	release := c.partlyLost.removeAll()
+	for _, h := range c.renewals.Close() {
 		mustRelease := false
 		_ = h.update(func(s *leaseState) {
 			mustRelease = !s.ended && !s.isLocal() // the store lease of a local one is in the list, too

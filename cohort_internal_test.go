@@ -74,11 +74,15 @@ func TestCohortGrantAndEndOfContext(t *testing.T) {
 // The record of the fence lives for as long as the TTL says with which it was made.
 func TestCohortRecordsAfterANewTTL(t *testing.T) {
 	h := &lease{leaseState: *newState(second)}
-	if h.isRecorded(second) || !h.isRecorded(second) {
-		t.Fatal("the fence is not recorded once")
+	if h.isRecorded(0, second) {
+		t.Fatal("the fence is recorded before the first renewal")
+	}
+	h.recordKept(0, second, false)
+	if !h.isRecorded(second/3, second) {
+		t.Fatal("the fence is not recorded")
 	}
 	h.setTTL(0, 30*second)
-	if h.isRecorded(30 * second) {
+	if h.isRecorded(second/3, 30*second) {
 		t.Error("with another TTL, the fence is not recorded again")
 	}
 }

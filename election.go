@@ -156,7 +156,7 @@ func (e *Election) Resign() bool {
 		return false
 	}
 	led := false
-	for _, h := range e.c.renewer.all() {
+	for _, h := range e.c.renewals.All() {
 		if h.name == e.name && h.resign(ErrResigned) {
 			led = true
 		}
@@ -211,7 +211,7 @@ func (h *lease) beginTerm() {
 	_ = h.update(func(s *leaseState) {
 		h.term = true
 		if s.rule == renewed {
-			s.renewNow(now, false)
+			s.renewNow(now)
 		}
 	})
 }

@@ -221,7 +221,7 @@ func TestHooksOfAllLevelsRun(t *testing.T) {
 		for range 2 { // the hooks of a call apply to that call only
 			l, err := m.Lock(t.Context(), level("call"), level("call2"), dibs.TTL(3*time.Second))
 			wantErr(t, err)
-			time.Sleep(1500 * time.Millisecond)
+			time.Sleep(time.Second + time.Millisecond) // the first renewal comes after half a second to a second
 			wantErr(t, l.Unlock())
 		}
 		once := "start:client start:lock start:call start:call2 end:client end:lock end:call end:call2 renewed:client " +
@@ -415,7 +415,13 @@ func TestRenewedHeadroom(t *testing.T) {
 				c2 := open(t, f, dibs.Observe(dibs.Hooks{Renewed: func(e dibs.Renewed) { renewals = append(renewals, e) }}))
 				l := lock(t, c2, "n", dibs.TTL(30*time.Second))
 				lock(t, c2, "fixed", dibs.TTL(30*time.Second), dibs.NoRenew()) // does not count
+				first := l.Deadline()
+				for l.Deadline().Sub(first) < time.Second { // the first renewal is earlier than others
+					time.Sleep(10 * time.Millisecond)
+				}
 				time.Sleep(9 * time.Second)
+				synctest.Wait()
+				renewals = nil
 				f.failExtends()
 				time.Sleep(time.Second + c.outage)
 				f.heal()

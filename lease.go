@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/renew"
 )
 
 // A Lease is a held lock: a name, a share of it, or several names together. It is safe
@@ -37,9 +38,9 @@ type lease struct {
 	parent context.Context // the context of the call, for its values
 	first  Lease           // a field, to save an allocation
 	hooks  *leaseHooks     // nil if there are no hooks
-	next   scheduled       // guarded by the renewer of the client
+	place  renew.Place     // guarded by the queue of the client
 
-	mu sync.Mutex // guards the fields below, except name, token and ownToken; the renewer may be called while it is held
+	mu sync.Mutex // guards the fields below, except name, token and ownToken; the queue may be called while it is held
 	leaseState
 	contexts derivedContexts // that end with the lease
 	own      *derivedContext // of Context; nil if it was not called
@@ -61,16 +62,16 @@ func (h *lease) update(transition func(s *leaseState)) error {
 	case before && h.ended: // also one that was merged into another, which has no error
 	case h.ended:
 		defer h.end(h.contexts.removeAll())
-		h.c.renewer.remove(h)
+		h.c.renewals.Remove(h)
 		if h.extra().wanted != nil {
 			h.c.wanted.remove(h)
 		}
 		if why, lost := h.lostReason(); lost && len(h.extra().moreNames) > 0 && why != ReasonClosed {
-			h.c.renewer.keepPartlyLost(h) // until the work has ended
+			h.c.partlyLost.add(h) // until the work has ended
 		}
 	case err == nil:
 		at, early := h.nextAction()
-		if at < never && !h.c.renewer.set(h, h.c.clock.now(), at, early) {
+		if at < never && !h.c.renewals.Set(h, h.c.clock.now(), at, early) {
 			err = ErrClosed
 		}
 	}
@@ -344,7 +345,7 @@ func (l *Lease) Unlock() error {
 	}
 	defer h.dropToken().end()
 	if lost {
-		c.renewer.removePartlyLost(h)
+		c.partlyLost.remove(h)
 		switch {
 		case link.store != nil:
 			_ = link.store.first.Unlock() // it was lost, too, or is being released

@@ -28,11 +28,11 @@ type leaseState struct {
 
 	// Side by side they share one word. A process may hold a million leases.
 	rule           renewal
-	renewing       bool
+	attempts       uint8 // renewals without an answer so far
 	ended          bool
 	expiredLocally bool  // the clock ended it, not an answer of the store
 	maxHoldReached bool  // MaxHold allows no further renewal
-	recorded       uint8 // renewals left for which the store has the record of the fence
+	recorded       uint8 // for how long the store has the record of the fence, from deadlineFrom on, in parts of the TTL
 	weightUnsure   bool  // the store may have another weight
 }
 
@@ -56,8 +56,9 @@ const (
 func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
 
 // begin sets the times of a new lease at now. Its TTL began at sent or later. lift means
-// that ttl is shorter than the requested TTL, as after a hand-off.
-func (s *leaseState) begin(noRenew bool, now, sent, ttl time.Duration, lift bool) {
+// that ttl is shorter than the requested TTL, as after a hand-off. spread is from 0 to 1: leases
+// that begin together are not all renewed together.
+func (s *leaseState) begin(noRenew bool, now, sent, ttl time.Duration, lift bool, spread float64) {
 	s.rule = renewed
 	if noRenew {
 		s.rule = fixed
@@ -66,7 +67,8 @@ func (s *leaseState) begin(noRenew bool, now, sent, ttl time.Duration, lift bool
 	if lift || s.renewAt != never {
 		// The first renewal is off the critical path, and short work needs none. After a
 		// long wait sent is long ago, but that does not make the renewal urgent.
-		s.renewAt = now + max(s.deadline-now, 0)/3
+		third := max(s.deadline-now, 0) / 3
+		s.renewAt = now + third - time.Duration(spread*float64(third/2))
 	}
 	if noRenew && lift {
 		s.beginOnce(sent)
@@ -147,80 +149,138 @@ func (s *leaseState) mayExtend(until, ttl time.Duration) {
 // count an extension without an answer.
 func (s *leaseState) storedFor(now time.Duration) time.Duration {
 	x := s.extra()
-	return max(s.ttl, x.minHoldUntil-now, x.storedUntil-now)
+	d := max(s.ttl, x.minHoldUntil-now, x.storedUntil-now)
+	if s.attempts > 0 { // a renewal on its way may arrive until the deadline
+		d += max(s.deadline-now, 0)
+	}
+	return d
 }
 
-// recordRenewal records the outcome of a renewal of this many names, which was sent at sent.
-// It is not ErrLost.
-func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err error) {
-	s.renewing = false
-	s.setRenewErr(err)
+// sendRenewal records that a renewal is sent. It returns false if the lease has ended.
+func (s *leaseState) sendRenewal() bool {
+	if s.ended || s.err != nil {
+		return false
+	}
+	if s.attempts++; s.attempts == 0 {
+		s.attempts--
+	}
+	s.renewAt = never
+	return true
+}
+
+// isHopeless reports whether a renewal that is sent now would probably be answered too late, since
+// the store needs some time for it. Others have more time left: they go first.
+func (s *leaseState) isHopeless(now, needs time.Duration) bool {
+	const slack = 100 * time.Millisecond
+	return needs > 0 && s.deadline-now < min(needs+needs/4+slack, s.ttl/2)
+}
+
+// awaits reports whether the lease needs the answer to the renewal that was sent at sent.
+func (s *leaseState) awaits(sent time.Duration) bool {
+	return !s.ended && s.err == nil && s.attempts > 0 && s.deadlineFrom < sent && s.renewAt == never
+}
+
+// leastRetry is the shortest time between two renewals of a lease, of which the first failed or
+// had no answer.
+const leastRetry = 10 * time.Millisecond
+
+// recordRenewal records the outcome of a renewal of this many names, which was sent at sent. It
+// is not ErrLost. If it failed, the next one is sent at retryAt, unless one is on its way.
+func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, recorded bool, err error, retryAt time.Duration) {
+	s.attempts = max(s.attempts, 1) - 1
 	switch {
 	case err == nil && names <= len(s.extra().moreNames):
+		s.setRenewErr(nil)
 		s.renewAt = now // names were added during the renewal
 	case err == nil:
+		s.setRenewErr(nil)
 		if s.rule == extendOnce {
 			s.rule = fixed
 		}
+		s.recordKept(sent, ttl, recorded)
 		s.extend(sent, ttl)
-	default:
-		s.recorded = 0 // the store may have lost it
-		retryIn := min(s.ttl/20, (s.deadline-now)/4, 250*time.Millisecond)
-		s.renewAt = now + max(retryIn, 10*time.Millisecond)
+	case sent >= s.deadlineFrom:
+		s.setRenewErr(err)
+		if s.attempts == 0 {
+			s.renewAt = retryAt
+		}
 	}
+}
+
+// retryAt returns when a renewal that has just failed is repeated. The pauses grow, and are short
+// compared with the TTL and with the time that is left.
+func (s *leaseState) retryAt(now time.Duration) time.Duration {
+	failing := now - s.deadlineFrom - s.ttl/3
+	d := min(max(failing/2, 50*time.Millisecond), s.ttl/80, (s.deadline-now)/4)
+	return now + max(d, leastRetry)
+}
+
+// recordParts is in how many parts of the TTL the age of the record of a fence is counted.
+const recordParts = 24
+
+// recordAge returns the age of the last renewal at now, in parts of the TTL.
+func (s *leaseState) recordAge(now, ttl time.Duration) int {
+	return int((times(recordParts, now-s.deadlineFrom) + ttl/2) / ttl)
 }
 
 // isRecorded reports whether the store still has the record of the fence at the renewal that is
 // sent now. Else that one has it recorded, and the next renewals need not.
-func (s *leaseState) isRecorded(ttl time.Duration) bool {
-	const renewalsInTTL = 3
-	if s.recorded > 0 {
-		s.recorded--
-		return true
+func (s *leaseState) isRecorded(now, ttl time.Duration) bool {
+	return s.recorded > 0 && s.recordAge(now, ttl) <= int(s.recorded)
+}
+
+// recordKept records that the store has answered a renewal that was sent at sent. recorded means
+// that it did not record the fence again.
+func (s *leaseState) recordKept(sent, ttl time.Duration, recorded bool) {
+	if recorded {
+		s.recorded = uint8(max(int(s.recorded)-s.recordAge(max(sent, s.deadlineFrom), ttl), 0))
+		return
 	}
-	s.recorded = uint8(renewalsInTTL * driver.RecordInterval(ttl) / ttl)
-	return false
+	s.recorded = uint8(recordParts * driver.RecordInterval(ttl) / ttl)
 }
 
 // nextAction returns the time of the next renewal, or of the deadline if that is earlier.
-// A renewal may be sent early, to share a batch. One that has failed waits for its due
-// time. Otherwise it would be repeated without a pause.
+// A renewal may be sent early, to share a batch, unless the last one failed or has no answer.
+// Otherwise it would be repeated without a pause.
 func (s *leaseState) nextAction() (at, early time.Duration) {
 	switch {
-	case s.renewing || s.deadline < s.renewAt:
+	case s.deadline < s.renewAt:
 		return s.deadline, 0
-	case s.extra().renewErr != nil:
+	case s.attempts > 0 || s.extra().renewErr != nil:
 		return s.renewAt, 0
 	default:
 		return s.renewAt, min(renewWindow, s.ttl/10)
 	}
 }
 
-// act ends the lease if its deadline has passed. It reports whether a renewal is to be sent
-// now.
-func (s *leaseState) act(now time.Duration) (renew bool) {
+// isDue reports whether a renewal is to be sent now.
+func (s *leaseState) isDue(now time.Duration) bool {
 	at, early := s.nextAction()
-	switch {
-	case s.ended:
-		return false
-	case s.deadline <= now:
-		s.expire()
-		return false
-	}
-	renew = at == s.renewAt && at-early <= now
-	s.renewing = s.renewing || renew
-	return renew
+	return !s.ended && now < s.deadline && at == s.renewAt && at-early <= now
 }
 
-// renewNow makes the lease due for renewal. With anew it does so even if a renewal is in
-// progress.
-func (s *leaseState) renewNow(now time.Duration, anew bool) {
-	if s.isLocal() {
+// expireAt ends the lease if its deadline has passed. late is why a renewal that is due was not
+// sent.
+func (s *leaseState) expireAt(now time.Duration, late error) {
+	if s.ended || now < s.deadline {
 		return
 	}
-	s.renewing = s.renewing && !anew
-	s.renewAt = now
-	s.recorded = 0
+	switch {
+	case s.extra().renewErr != nil:
+	case s.attempts > 0:
+		s.setRenewErr(errNoAnswer)
+	case s.renewAt < s.deadline:
+		s.setRenewErr(late)
+	}
+	s.expire()
+}
+
+// renewNow makes the lease due for renewal, also if a renewal has no answer so far: that may be
+// waiting for a server that no longer exists.
+func (s *leaseState) renewNow(now time.Duration) {
+	if !s.isLocal() {
+		s.renewAt = now
+	}
 }
 
 // isOver reports whether the deadline has passed although nothing has ended the lease so
@@ -358,8 +418,8 @@ func (s *leaseState) headroom(now time.Duration) float64 {
 }
 
 // renewRequests appends the requests of the renewal that is sent now.
-func (s *leaseState) renewRequests(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
-	first, recorded := len(to), s.isRecorded(ttl)
+func (s *leaseState) renewRequests(to []driver.ExtendRequest, client string, now, ttl time.Duration) []driver.ExtendRequest {
+	first, recorded := len(to), s.isRecorded(now, ttl)
 	to = s.extendRequests(to, client, ttl)
 	for i := range to[first:] {
 		to[first+i].Recorded = recorded

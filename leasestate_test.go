@@ -14,7 +14,7 @@ const second = time.Second
 // newState returns a lease of a TTL that began at zero and is renewed.
 func newState(ttl time.Duration) *leaseState {
 	s := &leaseState{name: "n", token: "token", fence: 7, weight: 1, limit: 1, ttl: ttl}
-	s.begin(false, 0, 0, ttl, false)
+	s.begin(false, 0, 0, ttl, false, 0)
 	return s
 }
 
@@ -34,10 +34,12 @@ func TestLeaseStateBegins(t *testing.T) {
 	for name, test := range map[string]struct {
 		noRenew, lift bool
 		now, maxHold  time.Duration
+		spread        float64
 		rule          renewal
 		renewAt       time.Duration
 	}{
 		"renewed":                  {renewAt: 9800 * time.Millisecond / 3},
+		"spread":                   {spread: 0.5, renewAt: 9800 * time.Millisecond / 4},
 		"after a long wait":        {now: 6 * second, renewAt: 6*second + 3800*time.Millisecond/3},
 		"NoRenew":                  {noRenew: true, rule: fixed, renewAt: never},
 		"NoRenew after a hand-off": {noRenew: true, lift: true, rule: extendOnce, renewAt: 9800 * time.Millisecond / 3},
@@ -47,7 +49,7 @@ func TestLeaseStateBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &leaseState{ttl: 10 * second}
 			s.limitHold(0, 0, 0, test.maxHold)
-			s.begin(test.noRenew, test.now, 0, 10*second, test.lift)
+			s.begin(test.noRenew, test.now, 0, 10*second, test.lift, test.spread)
 			if s.deadline != 9800*time.Millisecond || s.rule != test.rule || s.renewAt != test.renewAt {
 				t.Errorf("deadline %v, rule %d, renewal at %v; want 9.8s, %d, %v", s.deadline, s.rule, s.renewAt, test.rule, test.renewAt)
 			}
@@ -65,10 +67,10 @@ func TestLeaseStateActs(t *testing.T) {
 		"too early":                     {now: 2 * second},
 		"early, to share a batch":       {now: 3167 * time.Millisecond, renew: true},
 		"due":                           {now: 4 * second, renew: true},
-		"a renewal is in progress":      {change: func(s *leaseState) { s.renewing = true }, now: 4 * second},
+		"a renewal is in progress":      {change: func(s *leaseState) { s.sendRenewal() }, now: 9 * second},
 		"early after a failure":         {change: func(s *leaseState) { s.changeExtra().renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
 		"at the deadline":               {now: 9800 * time.Millisecond, ended: ReasonExpired},
-		"at the deadline, in a renewal": {change: func(s *leaseState) { s.renewing = true }, now: 9800 * time.Millisecond, ended: ReasonExpired},
+		"at the deadline, in a renewal": {change: func(s *leaseState) { s.sendRenewal() }, now: 9800 * time.Millisecond, ended: ReasonExpired},
 		"at the end of MaxHold":         {change: func(s *leaseState) { s.maxHoldReached = true }, now: 9800 * time.Millisecond, ended: ReasonMaxHold},
 		"after its release":             {change: (*leaseState).release, now: 9800 * time.Millisecond},
 	} {
@@ -77,13 +79,15 @@ func TestLeaseStateActs(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			renew := s.act(test.now)
+			renew := s.isDue(test.now)
+			s.expireAt(test.now, nil)
 			reason, _ := s.lostReason()
 			if renew != test.renew || reason != test.ended {
 				t.Errorf("renew %t, lost because %q; want %t, %q", renew, reason, test.renew, test.ended)
 			}
-			if renew && s.act(test.now) {
-				t.Error("renewed twice")
+			s.renewAt = min(s.renewAt, test.now)
+			if renew && (!s.sendRenewal() || s.isDue(test.now)) {
+				t.Error("not renewed, or renewed twice")
 			}
 		})
 	}
@@ -99,7 +103,7 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 	}{
 		"success":                  {names: 1, deadline: 13800 * time.Millisecond, renewAt: 4*second + 10*second/3},
 		"names were added":         {change: func(s *leaseState) { s.changeExtra().moreNames = []fencedName{{"m", 8}} }, names: 1, deadline: 9800 * time.Millisecond, renewAt: 5 * second},
-		"failure":                  {names: 1, err: unavailable, deadline: 9800 * time.Millisecond, renewAt: 5250 * time.Millisecond},
+		"failure":                  {names: 1, err: unavailable, deadline: 9800 * time.Millisecond, renewAt: 5125 * time.Millisecond},
 		"failure near the end":     {change: func(s *leaseState) { s.deadline = 5100 * time.Millisecond }, names: 1, err: unavailable, deadline: 5100 * time.Millisecond, renewAt: 5025 * time.Millisecond},
 		"failure at the very end":  {change: func(s *leaseState) { s.deadline = 5001 * time.Millisecond }, names: 1, err: unavailable, deadline: 5001 * time.Millisecond, renewAt: 5010 * time.Millisecond},
 		"the one renewal":          {change: func(s *leaseState) { s.rule = extendOnce }, names: 1, deadline: 13800 * time.Millisecond, renewAt: never},
@@ -108,16 +112,16 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState(10 * second)
-			s.renewing = true
+			s.sendRenewal()
 			if test.change != nil {
 				test.change(s)
 			}
-			s.recordRenewal(5*second, 4*second, 10*second, test.names, test.err)
+			s.recordRenewal(5*second, 4*second, 10*second, test.names, false, test.err, s.retryAt(5*second).Truncate(time.Millisecond))
 			if s.deadline != test.deadline || s.renewAt != test.renewAt {
 				t.Errorf("deadline %v, next renewal %v; want %v, %v", s.deadline, s.renewAt, test.deadline, test.renewAt)
 			}
-			if s.renewing || !errors.Is(s.extra().renewErr, test.err) {
-				t.Errorf("in progress %t, error %v", s.renewing, s.extra().renewErr)
+			if s.attempts > 0 || !errors.Is(s.extra().renewErr, test.err) {
+				t.Errorf("%d in progress, error %v", s.attempts, s.extra().renewErr)
 			}
 			if s.rule == extendOnce {
 				t.Error("the one renewal is to be repeated")
@@ -211,7 +215,7 @@ func TestLeaseStateRecords(t *testing.T) {
 	s := newState(ttl)
 	renew := func(err error) (recorded bool) {
 		sent := s.renewAt
-		r := s.renewRequests(nil, "client", ttl)
+		r := s.renewRequests(nil, "client", sent, ttl)
 		if len(r) != len(s.names()) {
 			t.Fatalf("requests %+v", r)
 		}
@@ -220,7 +224,7 @@ func TestLeaseStateRecords(t *testing.T) {
 				t.Errorf("requests %+v", r)
 			}
 		}
-		s.recordRenewal(sent, sent, ttl, len(r), err)
+		s.recordRenewal(sent, sent, ttl, len(r), r[0].Recorded, err, sent+second)
 		return r[0].Recorded
 	}
 	for range 3 {
@@ -238,10 +242,8 @@ func TestLeaseStateRecords(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(){
-		"a failure":            func() { renew(ErrUnavailable) },
-		"a failure of a store": func() { s.renewNow(s.renewAt, true) },
-		"an extension":         func() { s.confirm(s.renewAt, s.renewAt, ttl, ttl) },
-		"further names":        func() { s.merge(newState(ttl)) },
+		"an extension":  func() { s.confirm(s.renewAt, s.renewAt, ttl, ttl) },
+		"further names": func() { s.merge(newState(ttl)) },
 	} {
 		change()
 		if renew(nil) {
@@ -284,7 +286,7 @@ func TestLeaseStateBeginsWhole(t *testing.T) {
 			if s.extra().minHoldUntil != test.minHoldUntil || s.maxHoldUntil() != test.maxHoldUntil {
 				t.Errorf("MinHold until %v, MaxHold until %v; want %v, %v", s.extra().minHoldUntil, s.maxHoldUntil(), test.minHoldUntil, test.maxHoldUntil)
 			}
-			s.act(s.deadline)
+			s.expireAt(s.deadline, nil)
 			if why, _ := s.lostReason(); why != test.reason {
 				t.Errorf("lost because %q, want %q", why, test.reason)
 			}
@@ -294,12 +296,47 @@ func TestLeaseStateBeginsWhole(t *testing.T) {
 
 // A renewal in progress may be waiting for a server that no longer exists.
 func TestLeaseStateRenewsNow(t *testing.T) {
-	for _, anew := range []bool{false, true} {
-		s := newState(10 * second)
-		s.renewing = true
-		if s.renewNow(second, anew); s.act(second) != anew {
-			t.Errorf("anew %t: renewed %t", anew, !anew)
-		}
+	s := newState(10 * second)
+	s.sendRenewal()
+	if s.renewNow(5 * second); !s.isDue(5 * second) {
+		t.Error("it is not due")
+	}
+}
+
+// The answer to a late request counts, and a failure that is older than a success does not.
+func TestLeaseStateRecordsLateAnswers(t *testing.T) {
+	s := newState(10 * second)
+	s.sendRenewal()
+	s.sendRenewal()
+	if !s.awaits(4*second) || !s.awaits(6*second) {
+		t.Error("it needs no answer")
+	}
+	s.recordRenewal(7*second, 4*second, 10*second, 1, false, nil, never)
+	if s.deadline != 13800*time.Millisecond || s.extra().renewErr != nil || s.awaits(6*second) {
+		t.Errorf("deadline %v, error %v after a late answer", s.deadline, s.extra().renewErr)
+	}
+	s.sendRenewal()
+	s.recordRenewal(9*second, 8*second, 10*second, 1, false, nil, never)
+	renewAt := s.renewAt
+	s.recordRenewal(9*second, 6*second, 10*second, 1, false, ErrUnavailable, 9*second)
+	if s.renewAt != renewAt || s.extra().renewErr != nil {
+		t.Errorf("renewal at %v, error %v after an old failure", s.renewAt, s.extra().renewErr)
+	}
+}
+
+// While a renewal is on its way, the failure of another one sends no third one.
+func TestLeaseStateAwaitsTheLastRenewal(t *testing.T) {
+	s := newState(10 * second)
+	s.sendRenewal()
+	s.sendRenewal()
+	renewAt := s.renewAt
+	s.recordRenewal(7*second, 4*second, 10*second, 1, false, ErrUnavailable, 7*second)
+	if s.renewAt != renewAt {
+		t.Errorf("renewal at %v, want %v", s.renewAt, renewAt)
+	}
+	s.recordRenewal(7*second, 6*second, 10*second, 1, false, ErrUnavailable, 7500*time.Millisecond)
+	if s.renewAt != 7500*time.Millisecond {
+		t.Errorf("renewal at %v after the last failure", s.renewAt)
 	}
 }
 
@@ -372,12 +409,12 @@ func TestLeaseStateWithoutExtra(t *testing.T) {
 	s := newState(10 * second)
 	s.setRenewErr(nil)
 	s.limitHold(second, 0, second, 0)
-	s.recordRenewal(5*second, 4*second, 10*second, 1, nil)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, true, nil, never)
 	if s.someExtra != nil || s.maxHoldUntil() != never || len(s.names()) != 1 {
 		t.Errorf("extra state %+v", s.extra())
 	}
 	s.setRenewErr(ErrUnavailable)
-	s.recordRenewal(5*second, 4*second, 10*second, 1, nil)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, true, nil, never)
 	if s.someExtra != nil {
 		t.Errorf("extra state %+v after a failure has passed", s.extra())
 	}

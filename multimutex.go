@@ -204,9 +204,9 @@ func (h *lease) merge(o *lease) error {
 	o.mu.Lock()
 	lost, other := o.err, o.leaseState
 	o.ended = true // nothing changes o any more
-	h.c.renewer.remove(o)
+	h.c.renewals.Remove(o)
 	o.mu.Unlock()
-	h.c.renewer.removePartlyLost(o) // h releases its names
+	h.c.partlyLost.remove(o) // h releases its names
 	ended := h.update(func(s *leaseState) {
 		s.merge(&other)
 	})
@@ -234,7 +234,7 @@ func (h *lease) cancel() {
 		return
 	}
 	_ = h.update((*leaseState).release)
-	h.c.renewer.removePartlyLost(h)
+	h.c.partlyLost.remove(h)
 	h.mu.Lock()
 	request := h.acquireRequest(h.c.id, h.c.clock.now())
 	h.mu.Unlock()

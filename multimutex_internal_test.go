@@ -33,7 +33,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				}
 				first.cancel()
 				synctest.Wait()
-				if n := len(c.renewer.partlyLost); n > 0 {
+				if n := len(c.partlyLost.leases); n > 0 {
 					t.Errorf("%d leases kept until Close", n)
 				}
 				if n := len(first.readExtra().moreNames); n != 3 {
@@ -64,15 +64,15 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 			leases = append(leases, l.h)
 		}
 		first, second := leases[0], leases[1]
-		now := c.clock.now()
-		if err := second.update(func(s *leaseState) { s.renewing = true }); err != nil {
+		call := newRenewalCall(c, []*lease{second})
+		if err := second.update(func(s *leaseState) { s.sendRenewal() }); err != nil {
 			t.Fatal(err)
 		}
 		if err := first.merge(second); err != nil {
 			t.Fatal(err)
 		}
-		c.recordRenewal(second, now, second.ttl, 1, "", nil)
-		if all := c.renewer.all(); len(all) != 1 || all[0] != first {
+		c.recordRenewal(second, call, 0, 1, "", nil, never)
+		if all := c.renewals.All(); len(all) != 1 || all[0] != first {
 			t.Errorf("%d leases are scheduled, want the first", len(all))
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
 )
 
 // There are two ways to remove a lease or a request from the store: release and cancel.
@@ -127,9 +128,9 @@ func (c *Client) cancel(values context.Context, request driver.AcquireRequest, o
 
 // retryUntilDone runs tries in the background until one is done or life has passed. A renewal
 // that was sent before may arrive within an operation timeout and make life longer. A try
-// that hangs does not delay the next one, which may use another connection. Each has one
-// operation timeout. The pauses between them grow with the time that has passed. The store's
-// client sees the values of a context, such as a trace.
+// that hangs does not delay the next one, which may use another connection. The pauses between
+// them grow with the time that has passed, and the budget limits how many are on their way. The
+// store's client sees the values of a context, such as a trace.
 func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
 	begin := c.clock.now()
@@ -145,12 +146,7 @@ func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation
 			case slots <- struct{}{}:
 				tries.Go(func() {
 					defer func() { <-slots }()
-					until := time.Now().Add(c.defaults.timeout)
-					finished, err := try(ctx, until)
-					if err != nil && !refused(err) && !unsent(err) {
-						cancelling.unanswered(until)
-					}
-					if finished || permanent(err) {
+					if c.tryOnce(ctx, cancelling, try) {
 						done()
 					}
 				})
@@ -162,4 +158,19 @@ func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation
 	if !ran {
 		cancelling.end()
 	}
+}
+
+// tryOnce makes one try when the budget has room for it. It reports whether no other one is needed.
+func (c *Client) tryOnce(ctx context.Context, cancelling *cancellation, try func(ctx context.Context, until time.Time) (done bool, err error)) bool {
+	on, err := c.gate.Wait(ctx, load.Cleanup)
+	if err != nil {
+		return true
+	}
+	until := time.Now().Add(c.defaults.timeout)
+	done, err := try(ctx, until)
+	c.gate.End(&on, outcomeOf(ctx, err, until))
+	if err != nil && !refused(err) && !unsent(err) {
+		cancelling.unanswered(until)
+	}
+	return done || permanent(err)
 }

@@ -3,20 +3,39 @@ package dibs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/load"
+	"github.com/dibslock/dibs/internal/renew"
 )
 
 // The scheduler of a Client is one goroutine that ends leases at their deadlines and
 // starts their renewals in batches. It never waits for the store, so a store that hangs
-// delays no deadline.
+// delays no deadline. Deadlines go first; then come the renewals that are due, in the order of
+// deadlines, as many as the budget has room for.
 
 const (
+	never       = renew.Never
 	maxBatch    = 512             // leases in one renewal
-	maxRenewals = 32              // in progress; more would fail, because each waits for the others until its time limit
 	renewWindow = 3 * time.Second // renewals due within this time, or a tenth of the TTL, are sent together
+	slice       = 512             // leases between two looks at the deadlines
+	sampleSize  = 32              // leases that tell whether the store has lost its data
 )
+
+var errNoAnswer = &UnavailableError{Op: "extend", Cause: errors.New("the store has not answered so far: it is slow, or cannot be reached")}
+
+// sendMore wakes the scheduler if it may send more renewals.
+func (c *Client) sendMore() {
+	if c.renewals.Ready() > 0 || c.flights.anyLate(c.clock.now()) {
+		c.renewals.Signal()
+	}
+}
+
+// Place implements renew.Holder.
+func (h *lease) Place() *renew.Place { return &h.place }
 
 // runScheduler is the loop of the scheduler.
 func (c *Client) runScheduler() {
@@ -26,7 +45,7 @@ func (c *Client) runScheduler() {
 		timer.Reset(c.tick())
 		select {
 		case <-timer.C:
-		case <-c.renewer.wake:
+		case <-c.renewals.Wake:
 		case <-c.work.life.Done():
 			return
 		}
@@ -36,96 +55,205 @@ func (c *Client) runScheduler() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	now := c.clock.check()
-	if c.renewer.startReconnect(now) {
-		// Even those with a renewal in progress: that may be waiting for a server that no
-		// longer exists.
-		for _, h := range c.renewer.all() {
-			_ = h.update(func(s *leaseState) { s.renewNow(now, true) })
-		}
+	late := c.whyLate(now)
+	for c.checkDue(now, late) || c.checkFlights(now) || c.checkSuspects(now) || c.sendReady(now) {
+		now = c.clock.check()
 	}
-	batch := c.actOn(c.renewer.popDue(now), now)
-	for len(batch) > 0 {
-		part := batch[:min(len(batch), maxBatch)]
-		batch = batch[len(part):]
-		c.work.run(func(ctx context.Context) { c.renewInTurn(ctx, part) })
-	}
-	return c.renewer.sleep(now)
+	sleep := c.renewals.Sleep(now, c.gate.Next(load.Renewal, c.patience(now)))
+	return min(sleep, max(c.flights.next(c.gate.Heard())-now, time.Millisecond))
 }
 
-// actOn ends the leases whose deadline has passed, and returns those to be renewed.
-func (c *Client) actOn(due []*lease, now time.Duration) (batch []*lease) {
+// whyLate returns why renewals that are due were not sent: this process did not run, or the
+// budget had no room.
+func (c *Client) whyLate(now time.Duration) error {
+	const late = 50 * time.Millisecond
+	cause := errors.New("it was not sent in time: the store answers slowly")
+	if d := c.renewals.Late(now); d >= late {
+		cause = fmt.Errorf("this process was late by %v: it has too little CPU", d.Round(time.Millisecond))
+	}
+	return &UnavailableError{Op: "extend", Cause: cause, Unsent: true}
+}
+
+// checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It
+// reports whether there was one.
+func (c *Client) checkDue(now time.Duration, late error) bool {
+	due := c.renewals.Due(now, slice)
 	for _, h := range due {
-		renew := false
-		_ = h.update(func(s *leaseState) { renew = s.act(now) })
-		if renew {
+		if !h.makeReady(now) {
+			_ = h.update(func(s *leaseState) { s.expireAt(now, late) })
+		}
+	}
+	return len(due) > 0
+}
+
+// makeReady makes a lease ready if its renewal is due.
+func (h *lease) makeReady(now time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	due := h.isDue(now)
+	if due {
+		h.c.renewals.MakeReady(h, h.deadline)
+	}
+	return due
+}
+
+// checkSuspects makes leases ready that the store may have lost, unless enough are. It reports
+// whether there was one.
+func (c *Client) checkSuspects(now time.Duration) bool {
+	if c.renewals.Ready() >= slice {
+		return false
+	}
+	some, since := c.renewals.PopSuspects(now, slice)
+	for _, h := range some {
+		_ = h.update(func(s *leaseState) {
+			if s.deadlineFrom <= since && s.attempts == 0 { // a renewal on its way will tell
+				s.renewNow(now)
+			}
+		})
+	}
+	return len(some) > 0
+}
+
+// sendReady sends one batch of renewals, if there is room for it. It reports whether there was
+// something to send.
+func (c *Client) sendReady(now time.Duration) bool {
+	ready := c.renewals.Ready()
+	if ready == 0 {
+		return false
+	}
+	sent, units := c.gate.Try(load.Renewal, load.Units(min(ready, maxBatch)), c.patience(now))
+	if units == 0 {
+		return false
+	}
+	batch := c.chooseBatch(c.renewals.PopReady(min(load.Leases(units), maxBatch)), now)
+	if len(batch) == 0 {
+		c.gate.End(&sent, load.Dropped)
+		return true
+	}
+	f := newFlight(batch, now, sent)
+	c.flights.add(f)
+	c.work.run(func(context.Context) { c.renew(f) })
+	return true
+}
+
+// patience returns how long the next renewal may wait after a failure.
+func (c *Client) patience(now time.Duration) time.Duration {
+	return max((c.renewals.FirstDeadline()-now)/4, 0)
+}
+
+// chooseBatch marks the leases as being renewed, and returns them. Those whose answer would come too late
+// are left out, and tried again later. The last one is always sent: its answer tells
+// how fast the store is now.
+func (c *Client) chooseBatch(ready []*lease, now time.Duration) []*lease {
+	needs := c.gate.Needs()
+	batch := ready[:0]
+	for i, h := range ready {
+		sent := false
+		_ = h.update(func(s *leaseState) {
+			if i < len(ready)-1 && s.isHopeless(now, needs) {
+				s.renewAt = now + max((s.deadline-now)/2, leastRetry)
+				return
+			}
+			sent = s.sendRenewal()
+		})
+		if sent {
 			batch = append(batch, h)
 		}
 	}
 	return batch
 }
 
-// renewInTurn renews a batch when fewer than maxRenewals are in progress. If they hang, it
-// does not wait for them longer than half of the time that a lease has left.
-func (c *Client) renewInTurn(ctx context.Context, batch []*lease) {
-	select {
-	case c.renewals <- struct{}{}:
-		defer func() { <-c.renewals }()
-	default:
-		patience := time.NewTimer(c.timeLeft(batch) / 2)
-		defer patience.Stop()
-		select {
-		case c.renewals <- struct{}{}:
-			defer func() { <-c.renewals }()
-		case <-patience.C:
-		case <-ctx.Done():
-		}
-	}
-	c.renew(ctx, batch)
-}
-
-// timeLeft returns the time until the first deadline of these leases.
-func (c *Client) timeLeft(batch []*lease) time.Duration {
-	now, left := c.clock.now(), never
-	for _, h := range batch {
-		h.mu.Lock()
-		left = min(left, h.deadline-now)
-		h.mu.Unlock()
-	}
-	return left
-}
-
-// renew extends a batch of leases in one store call.
-func (c *Client) renew(ctx context.Context, batch []*lease) {
-	sent := c.clock.check()
-	requests := make([]driver.ExtendRequest, 0, len(batch))
-	ttls, names := make([]time.Duration, len(batch)), make([]int, len(batch))
-	left := c.defaults.timeout
+// renew extends a batch of leases in one store call. The call ends when no lease can need its
+// answer any more.
+func (c *Client) renew(f *flight) {
+	batch := f.leases
+	r := newRenewalCall(c, batch)
+	until := time.Now().Add(r.longest)
+	errs := c.store.Extend(c.work.open, until, r.requests)
+	c.flights.remove(f)
+	c.gate.End(&f.on, c.bestOutcome(errs, until))
+	now := c.clock.now()
+	took, renewed, headroom := now-r.sent, 0, 1.0
+	retryAt := r.retryAt(errs, now)
 	for i, h := range batch {
 		h.mu.Lock()
-		ttls[i] = h.renewalTTL(sent)
-		left = min(left, h.deadline-sent)
-		before := len(requests)
-		requests = h.renewRequests(requests, c.id, ttls[i])
-		names[i] = len(requests) - before
+		name, err := h.extendResult(r.of(i, errs))
+		share := h.headroom(now)
 		h.mu.Unlock()
-	}
-	// A call that hangs must leave time for another one, on another connection.
-	errs := c.store.Extend(ctx, time.Now().Add(max(left/2, 5*time.Millisecond)), requests)
-	took := c.clock.now() - sent
-	renewed, headroom := 0, 1.0
-	for i, h := range batch {
-		h.mu.Lock()
-		name, err := h.extendResult(errs[:names[i]])
-		share := h.headroom(c.clock.now())
-		h.mu.Unlock()
-		if c.recordRenewal(h, sent, ttls[i], names[i], name, err) {
+		if c.recordRenewal(h, r, i, len(r.of(i, errs)), name, err, retryAt) {
 			renewed, headroom = renewed+1, min(headroom, share)
 		}
-		errs = errs[names[i]:]
 	}
 	if renewed > 0 {
 		c.queueRenewed(Renewed{Leases: renewed, Took: took, Headroom: headroom})
 	}
+}
+
+// A renewalCall is what is sent for a batch of leases.
+type renewalCall struct {
+	leases   []*lease
+	sent     time.Duration
+	requests []driver.ExtendRequest
+	first    []int           // the index of each lease's first request
+	ttls     []time.Duration // of each lease
+	longest  time.Duration   // until the last deadline
+}
+
+func newRenewalCall(c *Client, batch []*lease) *renewalCall {
+	r := &renewalCall{
+		leases: batch, sent: c.clock.check(), requests: make([]driver.ExtendRequest, 0, len(batch)),
+		first: make([]int, len(batch)), ttls: make([]time.Duration, len(batch)), longest: leastRetry,
+	}
+	for i, h := range batch {
+		h.mu.Lock()
+		r.first[i], r.ttls[i] = len(r.requests), h.renewalTTL(r.sent)
+		r.requests = h.renewRequests(r.requests, c.id, r.sent, r.ttls[i])
+		left := h.deadline - r.sent
+		h.mu.Unlock()
+		r.longest = max(r.longest, left)
+	}
+	return r
+}
+
+// of returns the results of the i-th lease: one for each of its names.
+func (r *renewalCall) of(i int, errs []error) []error {
+	if i+1 < len(r.first) {
+		return errs[r.first[i]:r.first[i+1]]
+	}
+	return errs[r.first[i]:]
+}
+
+// retryAt returns when those that failed are sent again, together: when the first one of them
+// has to be. It is not exact, because other clients have failed at the same moment.
+func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
+	at := never
+	for i, h := range r.leases {
+		h.mu.Lock()
+		if _, err := h.extendResult(r.of(i, errs)); err != nil {
+			at = min(at, h.leaseState.retryAt(now))
+		}
+		h.mu.Unlock()
+	}
+	if at == never {
+		return never
+	}
+	return now + time.Duration((0.75+rand.Float64()/2)*float64(at-now))
+}
+
+// bestOutcome returns what came of a request with several results: one answer shows that the
+// store answers.
+func (c *Client) bestOutcome(errs []error, until time.Time) load.Outcome {
+	best := load.Dropped
+	for _, err := range errs {
+		switch what := outcomeOf(c.work.open, err, until); what {
+		case load.Answered:
+			return what
+		case load.Dropped:
+		default:
+			best = what
+		}
+	}
+	return best
 }
 
 func (c *Client) queueRenewed(e Renewed) {
@@ -136,17 +264,17 @@ func (c *Client) queueRenewed(e Renewed) {
 	})
 }
 
-// recordRenewal records the outcome of one renewal of this many names; name is the one
-// that failed.
-func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, name string, err error) bool {
+// recordRenewal records the outcome of the renewal of the i-th lease; name is the one that failed.
+func (c *Client) recordRenewal(h *lease, r *renewalCall, i, names int, name string, err error, retryAt time.Duration) bool {
 	if errors.Is(err, ErrLost) {
 		_ = h.lose(name, ReasonTaken, takenBy(err)) // the context and the hook of the lease report it
+		c.suspectRest(r.sent)
 		return false
 	}
 	now, asks := c.clock.now(), false
 	ended := h.update(func(s *leaseState) {
 		if !s.ended {
-			s.recordRenewal(now, sent, ttl, names, err)
+			s.recordRenewal(now, r.sent, r.ttls[i], names, r.requests[r.first[i]].Recorded, err, retryAt)
 			asks = s.extra().wanted != nil
 		}
 	})
@@ -157,18 +285,4 @@ func (c *Client) recordRenewal(h *lease, sent, ttl time.Duration, names int, nam
 		h.registerWanted()
 	}
 	return err == nil && ended == nil
-}
-
-// renewAll makes all leases due now, because the store is available again after a failure,
-// and may have lost them. It returns false if that was done just before.
-func (c *Client) renewAll() bool {
-	now := c.clock.now()
-	if !c.renewer.mayRenewAll(now) {
-		return false
-	}
-	for _, h := range c.renewer.all() {
-		_ = h.update(func(s *leaseState) { s.renewNow(now, false) })
-	}
-	c.renewer.signal()
-	return true
 }

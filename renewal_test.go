@@ -49,10 +49,10 @@ func TestRenewalsTakeTurns(t *testing.T) {
 	})
 }
 
-// Renewals that never return do not stop all others.
+// Renewals that never return cost no lease: others are sent while there is time.
 func TestRenewalsThatNeverReturn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const batches, hung = 36, 32
+		const batches, hung = 36, 4
 		f, good := newFaulty()
 		c := open(t, f)
 		end := make(chan struct{})
@@ -79,8 +79,8 @@ func TestRenewalsThatNeverReturn(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		if n := countLost(held); n != stuck || stuck != hung*512 {
-			t.Errorf("%d leases are lost, want those %d whose renewals hang", n, stuck)
+		if n := countLost(held); n > 0 || calls <= hung {
+			t.Errorf("%d leases are lost after %d renewals, of which %d of %d leases hang", n, calls, hung, stuck)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/dibslock/dibs/internal/load"
 )
 
 // An attempt is one of the requests of an operation.
@@ -14,26 +16,77 @@ type attempt struct {
 
 // retry makes attempts until one has an outcome, until end, or until ctx ends. It returns
 // the last error. An attempt that hangs leaves time for another one, on another
-// connection.
+// connection. The first attempt is sent at once, the others when the budget has room.
 func (c *Client) retry(ctx context.Context, end time.Time, do func(attempt) error) error {
-	for try := 0; ; try++ {
-		a := attempt{sent: c.clock.check(), until: c.rtt.attemptDeadline(end)}
-		if deadline, ok := ctx.Deadline(); ok && deadline.Before(a.until) {
-			a.until = deadline
-		}
-		err := do(a)
-		if err == nil || !time.Now().Before(a.until) {
-			c.rtt.observe(c.clock.now() - a.sent)
-		}
+	err := c.try(ctx, c.rtt.attemptDeadline(end), do)
+	for n := 0; ; n++ {
 		if hasOutcome(err) || ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
 		// An attempt with almost no time left would report only its own timeout and hide
 		// the cause.
-		if d := backoff(try); time.Until(end) <= 2*d || !pause(ctx, d) || !time.Now().Before(end) {
+		if d := backoff(n); time.Until(end) <= 2*d || !pause(ctx, d) || !time.Now().Before(end) {
 			return err
 		}
+		again := c.tryInTurn(ctx, end, load.Retry, do)
+		if errors.Is(again, errNoRoom) {
+			return err
+		}
+		err = again
 	}
+}
+
+// repeat sends an answered request once more, when the budget has room: the heartbeat of a waiter.
+// It makes one attempt, because a waiter repeats it in any case.
+func (c *Client) repeat(ctx context.Context, end time.Time, do func(attempt) error) error {
+	return c.tryInTurn(ctx, end, load.Waiter, do)
+}
+
+// try makes one attempt.
+func (c *Client) try(ctx context.Context, until time.Time, do func(attempt) error) error {
+	a := attempt{sent: c.clock.check(), until: until}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		a.until = deadline
+	}
+	err := do(a)
+	if err == nil || !time.Now().Before(a.until) {
+		c.rtt.observe(c.clock.now() - a.sent)
+	}
+	return err
+}
+
+// errNoRoom is the error of an attempt for which there was no room until its end.
+var errNoRoom = &UnavailableError{Op: "send", Unsent: true, Cause: errors.New("not sent in time: the store answers slowly")}
+
+// tryInTurn makes one attempt when the budget has room for it. One that is repeated leaves time for
+// another one.
+func (c *Client) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, do func(attempt) error) error {
+	within, cancel := context.WithDeadline(ctx, end)
+	on, err := c.gate.Wait(within, kind)
+	cancel()
+	if err != nil {
+		return errNoRoom
+	}
+	until := end
+	if kind == load.Retry {
+		until = c.rtt.attemptDeadline(end)
+	}
+	err = c.try(ctx, until, do)
+	c.gate.End(&on, outcomeOf(ctx, err, until))
+	return err
+}
+
+// outcomeOf returns what came of a request that had to be answered until then, for the budget.
+func outcomeOf(ctx context.Context, err error, until time.Time) load.Outcome {
+	switch {
+	case !errors.Is(err, ErrUnavailable) || refused(err):
+		return load.Answered
+	case unsent(err) || ctx.Err() != nil:
+		return load.Dropped
+	case time.Now().Before(until):
+		return load.Failed
+	}
+	return load.Unanswered
 }
 
 // hasOutcome reports whether the store has answered a request, so that another attempt is

@@ -23,7 +23,7 @@ func (c *Client) watch() {
 }
 
 // busy reports whether the client holds or awaits anything.
-func (c *Client) busy() bool { return c.renewer.holds() || c.inbox.calls() > 0 }
+func (c *Client) busy() bool { return c.renewals.Holds() || c.inbox.calls() > 0 }
 
 // handleEvent handles one event of the store.
 func (c *Client) handleEvent(e driver.Event) {
@@ -43,7 +43,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		before := c.inbox.setFlow(eventsFlowing, func() { c.queueDegraded(nil) })
 		c.inbox.retryAll()
 		if before != eventsUnknown {
-			c.renewer.reconnected(c.clock.now())
+			c.reconnected()
 		}
 		c.registerWanted()
 	case driver.EventDisconnected:
@@ -56,7 +56,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		}
 	case driver.EventFailover:
 		c.inbox.retryAll()
-		c.renewer.reconnected(c.clock.now())
+		c.failedOver()
 		c.registerWanted()
 	}
 }
@@ -72,7 +72,7 @@ func (c *Client) queueDegraded(err error) {
 
 // endRevoked ends the lease that an event reports as revoked, with all its names.
 func (c *Client) endRevoked(e driver.Event) {
-	for _, h := range c.renewer.all() {
+	for _, h := range c.renewals.All() {
 		if h.token == e.Token {
 			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
 		}

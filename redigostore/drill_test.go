@@ -138,6 +138,7 @@ func TestSilentConnections(t *testing.T) {
 }
 
 func TestDelayedLinks(t *testing.T) {
+	drill.Shared(t)
 	t.Parallel()
 	drills.DelayedLinks(t)
 }

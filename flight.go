@@ -1,0 +1,193 @@
+package dibs
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/internal/load"
+)
+
+// A flight is a batch of renewals on its way. The server executes it, however late, unless its
+// connection is broken. So it is not sent again while its answer may come: a server that is slow
+// would be even slower. What tells the two apart is the answer to a later request. If nothing
+// is answered for a while, a few of the leases are sent again as a probe.
+type flight struct {
+	sent     time.Duration
+	on       load.Sent
+	leases   []*lease
+	deadline time.Duration // the earliest
+	reported bool          // hooks know that it has no answer so far
+}
+
+const (
+	firstProbe   = 500 * time.Millisecond // without any answer; then flights are probed
+	longestProbe = 10 * time.Second       // between two probes
+	probeSize    = 8                      // leases
+)
+
+// newFlight returns a flight that is sent now.
+func newFlight(leases []*lease, now time.Duration, on load.Sent) *flight {
+	f := &flight{sent: now, on: on, leases: leases, deadline: never}
+	for _, h := range leases {
+		h.mu.Lock()
+		f.deadline = min(f.deadline, h.leaseState.deadline)
+		h.mu.Unlock()
+	}
+	return f
+}
+
+// flights are the flights of a client that are awaited, in the order in which they were sent. The
+// zero value is ready for use. It is safe for concurrent use.
+type flights struct {
+	mu       sync.Mutex
+	list     []*flight
+	answered time.Duration // the last answer that probed knew of
+	probed   time.Duration // the last probe since then, or that answer
+	pause    time.Duration // before the next probe; it doubles
+}
+
+func (fs *flights) add(f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.list = append(fs.list, f)
+}
+
+// remove removes a flight that has ended.
+func (fs *flights) remove(f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if i := slices.Index(fs.list, f); i >= 0 {
+		fs.list = slices.Delete(fs.list, i, i+1)
+	}
+}
+
+// removeOvertaken removes and returns the flights whose connection is broken: a request that was
+// sent later is answered, and they have taken several times as long.
+func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken []*flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	patience := max(times(4, heard.Took), firstProbe/2)
+	fs.list = slices.DeleteFunc(fs.list, func(f *flight) bool {
+		overtaken := f.sent < heard.Sent && now-f.sent > patience
+		if overtaken {
+			broken = append(broken, f)
+		}
+		return overtaken
+	})
+	return broken
+}
+
+// probe returns the flight of which a few leases are to be sent again, or nil: that with the
+// earliest deadline. It returns one if there was no answer at all for a while.
+func (fs *flights) probe(now time.Duration, heard load.Heard) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.probeAt(heard) > now {
+		return nil
+	}
+	f := fs.urgent()
+	fs.probed = now
+	fs.pause = min(2*fs.pause, longestProbe)
+	return f
+}
+
+// urgent returns the flight with the earliest deadline.
+func (fs *flights) urgent() *flight {
+	return slices.MinFunc(fs.list, func(a, b *flight) int { return cmp.Compare(a.deadline, b.deadline) })
+}
+
+// probeAt returns when the next probe is to be sent.
+func (fs *flights) probeAt(heard load.Heard) time.Duration {
+	if len(fs.list) == 0 {
+		return never
+	}
+	if heard.At != fs.answered || fs.pause == 0 {
+		fs.answered, fs.probed = heard.At, heard.At
+		fs.pause = max(firstProbe, times(4, heard.Took))
+	}
+	pause := fs.pause
+	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
+		pause = min(pause, max(left/3, leastRetry))
+	}
+	return max(fs.probed, fs.list[0].sent) + pause
+}
+
+// next returns when the next probe is to be sent.
+func (fs *flights) next(heard load.Heard) time.Duration {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.probeAt(heard)
+}
+
+// unreported returns the flights without an answer that the hooks do not know of.
+func (fs *flights) unreported(now time.Duration) (list []*flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.list {
+		if !f.reported && now-f.sent >= firstProbe {
+			f.reported = true
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// anyLate reports whether there is a flight that may be overtaken.
+func (fs *flights) anyLate(now time.Duration) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return slices.ContainsFunc(fs.list, func(f *flight) bool { return now-f.sent > firstProbe/2 })
+}
+
+// checkFlights makes leases ready again whose renewal is lost, or may be. It reports whether
+// there was one.
+func (c *Client) checkFlights(now time.Duration) bool {
+	heard := c.gate.Heard()
+	broken := c.flights.removeOvertaken(now, heard)
+	for _, f := range broken {
+		c.gate.End(&f.on, load.Unanswered)
+		for _, h := range f.leases {
+			h.sendAgain(now, f.sent)
+		}
+	}
+	probed := c.flights.probe(now, heard)
+	if probed != nil {
+		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {
+			h.sendAgain(now, probed.sent)
+		}
+		for _, f := range c.flights.unreported(now) {
+			for _, h := range f.leases {
+				h.reportNoAnswer(f.sent)
+			}
+		}
+	}
+	return len(broken) > 0 || probed != nil
+}
+
+// sendAgain makes the renewal due again that was sent at sent.
+func (h *lease) sendAgain(now, sent time.Duration) {
+	h.reportNoAnswer(sent)
+	_ = h.update(func(s *leaseState) {
+		if s.awaits(sent) {
+			s.renewAt = now
+		}
+	})
+}
+
+// reportNoAnswer calls the RenewFailed hooks of a lease whose renewal has no answer.
+func (h *lease) reportNoAnswer(sent time.Duration) {
+	if h.hooks == nil {
+		return
+	}
+	h.mu.Lock()
+	awaits := h.awaits(sent)
+	if awaits {
+		h.setRenewErr(errNoAnswer)
+	}
+	h.mu.Unlock()
+	if awaits {
+		h.holder().queueRenewFailed(h)
+	}
+}
