@@ -112,7 +112,8 @@ func Wait(d time.Duration) Option {
 }
 
 // Timeout limits one store operation, its retries included, whatever the settings of the
-// Redis client are. It is at least 1 ms; the default is 1 s.
+// Redis client are. It is at least 1 ms; the default is 1 s. It does not limit renewals,
+// which wait for their answers as long as the lease lasts.
 func Timeout(d time.Duration) Option {
 	return func(s *settings) { s.timeout = min(d, farFuture); s.now.add(timeoutOption) }
 }

@@ -3,12 +3,12 @@ package load
 import "time"
 
 // A Budget limits the requests on their way. The limit grows while answers come fast, and is
-// halved when one is late: when it took much longer than the fastest one did lately, which is
-// the time that requests wait for each other. A long way to the store is no lateness.
+// halved when one is late. It is late if it took much longer than the fastest one did lately,
+// because requests waited for each other. A long way to the store is no lateness.
 //
-// It is a window like that of TCP. After a failure it starts small, and doubles with each round
-// of answers up to half of what was too much; from there on it grows by one unit a round. All
-// clients of a store see the same lateness, so they share it without knowing of each other.
+// The limit is a window like that of TCP. After a failure it starts small, and doubles with each
+// round of answers up to half of what was too much. From there on it grows by one unit a round.
+// All clients of a store see the same lateness, so they share it without knowing of each other.
 //
 // A Budget is not safe for concurrent use: see Gate.
 type Budget struct {

@@ -103,10 +103,10 @@ func Loads(cmds []Cmd) bool {
 // PatientTimeout is the time limit of a Conn for commands whose callers wait longer than usual.
 const PatientTimeout = 8 * time.Second
 
-// Until returns until when a Conn waits for the replies to commands. That is for its usual time,
-// or longer: until the deadline of ctx, since a connection that is given up is replaced by a new
-// one, and the server executes its commands all the same. PatientTimeout is the longest, or
-// LoadTimeout with the text of a script.
+// Until returns until when a Conn waits for the replies to commands. That is for its usual time, or
+// until the deadline of ctx if that is later. The longest is PatientTimeout, or LoadTimeout with
+// the text of a script. A connection that is given up early is replaced by a new one, and the
+// server executes its commands all the same.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)
