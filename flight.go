@@ -23,7 +23,7 @@ type flight struct {
 
 const (
 	firstProbe   = 500 * time.Millisecond // without any answer; then flights are probed
-	longestProbe = 10 * time.Second       // between two probes
+	longestProbe = time.Second            // between two probes
 	probeSize    = 8                      // leases
 )
 

@@ -30,7 +30,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 	defer s.fetches.close(client, f)
 	seen := make(map[int64]bool) // delivered, and not yet deleted
 	connected, every := false, fetchFirst
-	backoff := load.Backoff{Shortest: fetchWaiting, Longest: 2 * time.Second, Part: 2}
+	backoff := load.Backoff{Shortest: fetchWaiting, Longest: time.Second, Part: 2}
 	for {
 		messages, err := s.fetch(ctx, client, seen)
 		switch {

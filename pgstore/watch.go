@@ -18,7 +18,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		return nil
 	}
 	const lasting = time.Second // a connection that lasts as long ends the outage
-	backoff := load.Backoff{Shortest: 25 * time.Millisecond, Longest: 2 * time.Second, Part: 2}
+	backoff := load.Backoff{Shortest: 25 * time.Millisecond, Longest: time.Second, Part: 2}
 	for first := true; ; first = false {
 		var up time.Time
 		err := s.listen(ctx, channelOf(client), func() {

@@ -24,6 +24,9 @@ type Monitor struct {
 // Delay is the time after which a failure is reported.
 const Delay = 500 * time.Millisecond
 
+// notified is the time in which notifications usually return after the store.
+const notified = 2 * time.Second
+
 // Options are what New needs besides the store.
 type Options struct {
 	Location string        // of the store, without credentials

@@ -181,7 +181,7 @@ func TestOutageWhileHolding(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				s.begin(errors.New("no route"), hangs)
 				time.Sleep(14 * time.Second)
-				r.wantLines("renewals fail", `holding "job": cannot renew, 1\ds left: no route; store: redis://here`)
+				r.wantLines("renewals fail", `holding "job": cannot renew, [12]\ds left: (no route|no answer so far); store: redis://here`)
 				time.Sleep(5 * time.Second)
 				r.wantLines("they still fail")
 				s.end()

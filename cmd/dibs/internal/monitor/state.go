@@ -42,7 +42,7 @@ func (s *state) report(now time.Time) *Report {
 		return nil
 	case fault == unreachable && !s.answers.any() && !s.retries:
 		return nil // the caller exits with an error
-	case fault == noNotifications && now.Sub(s.answers.recovered) < Delay:
+	case fault == noNotifications && now.Sub(s.answers.recovered) < notified:
 		return nil // notifications usually return shortly after the store
 	case fault == noFault:
 		r = s.recoveryReport(now)

@@ -44,10 +44,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Extend implements driver.Store.
+var errNoAnswer = &driver.UnavailableError{Op: "extend", Cause: errors.New("no answer so far")}
+
+// Extend implements driver.Store. A renewal may wait for its answer as long as the lease lasts,
+// so it counts as failed before it ends.
 func (s *store) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
 	sent := time.Now()
 	s.health.setRenewalSent(sent)
+	late := time.AfterFunc(Delay, func() { s.health.record(ctx, sent, errNoAnswer) })
+	defer late.Stop()
 	errs := s.Store.Extend(ctx, holds)
 	s.health.setRenewalSent(time.Time{})
 	for _, err := range errs {
