@@ -46,7 +46,7 @@ type config struct {
 	computing  numbers
 	stormSize  float64 // of the clients and leases
 	stormTime  float64 // of the TTLs and faults
-	stormCase  string  // part of the names of the cases; empty: all
+	stormCase  string  // part of the names of the wanted cases; empty: all
 	only       string  // peers besides the baselines, separated by commas; empty: all
 	profile    string  // file name prefix of CPU profiles, or ""
 	markdown   bool
@@ -183,7 +183,7 @@ func parse(args []string) (config, []string, error) {
 	flags.Var(&c.computing, "computing", "storm-busy: numbers of computing `goroutines`")
 	flags.Float64Var(&c.stormSize, "storm-size", c.stormSize, "storm: `factor` of the clients and leases")
 	flags.Float64Var(&c.stormTime, "storm-time", c.stormTime, "storm: `factor` of the TTLs and of the faults")
-	flags.StringVar(&c.stormCase, "storm-case", "", "storm: only the cases whose names contain this `text`, as in \"5 %\"")
+	flags.StringVar(&c.stormCase, "storm-case", "", "storm: only the cases whose names, with that of the table, contain this `text`, as in \"Redis, 30 for 9s\"")
 	flags.StringVar(&c.only, "peers", "", "measure only these `names` and the baselines (default: all)")
 	flags.StringVar(&c.profile, "cpuprofile", "", "write a CPU profile of each uncontended run to `prefix`-peer-G.prof")
 	flags.BoolVar(&c.markdown, "markdown", false, "print Markdown")

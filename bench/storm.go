@@ -84,8 +84,15 @@ func (s storm) scaled(c config) storm {
 	return s
 }
 
-// wantsCase reports whether the flags select a case.
-func (c config) wantsCase(name string) bool { return strings.Contains(name, c.stormCase) }
+// announced shows the name of a case, unless the flags select others: then it returns false.
+func (t *table) announced(c config, name string) bool {
+	full := t.name + ", " + name
+	if !strings.Contains(full, c.stormCase) {
+		return false
+	}
+	progress("%s", full)
+	return true
+}
 
 // scaledTTL is scaled for a TTL, which must be long enough for a busy machine.
 func (c config) scaledTTL(ttl time.Duration) time.Duration {
@@ -119,10 +126,9 @@ func (t *table) addStorms(b *fixture, c config, peer string, all []storm) {
 		t.server = b.version
 	}
 	for _, s := range all {
-		if !c.wantsCase(s.name) {
+		if !t.announced(c, s.name) {
 			continue
 		}
-		progress("%s, %s", t.name, s.name)
 		f, notes, err := b.storm(peer, s.scaled(c))
 		if err != nil { // the figures of the other cases are not lost
 			f, notes = figures{}, []string{"failed: " + err.Error()}

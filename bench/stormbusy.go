@@ -98,10 +98,9 @@ func busy(_ *fixture, c config) (tables []*table, err error) {
 func (t *table) addBusy(b *fixture, c config) {
 	t.server = b.version
 	for _, k := range busyCases(c) {
-		if !c.wantsCase(k.String()) {
+		if !t.announced(c, k.String()) {
 			continue
 		}
-		progress("%s, %v", t.name, k)
 		row := t.row(k.String(), ours)
 		r, err := b.compute(k)
 		if err != nil { // the figures of the other cases are not lost
@@ -136,7 +135,7 @@ func (b *fixture) compute(k busyCase) (r busyReport, err error) {
 	}
 	// A lease that is never renewed is lost after a TTL.
 	from := now()
-	win := window{From: from, To: from + k.ttl*3/2 + min(k.ttl, 10*time.Second)}
+	win := window{From: from, To: from + 2*k.ttl + min(k.ttl, 10*time.Second)}
 	if err := group.send(win); err != nil {
 		return r, err
 	}
