@@ -289,7 +289,7 @@ var errBars = errors.New("below a bar")
 
 func verdict(out io.Writer, missed []string) error {
 	if len(missed) == 0 {
-		fmt.Fprintln(out, "Every bar is met.")
+		fmt.Fprintln(out, "Every bar that was measured is met.")
 		return nil
 	}
 	fmt.Fprintf(out, "Below the bar:\n  %s\n", strings.Join(missed, "\n  "))
