@@ -58,8 +58,11 @@ func TestReset(t *testing.T) {
 	const shortest = 10 * time.Millisecond
 	b := load.Backoff{Shortest: shortest, Longest: time.Minute, Part: 2}
 	now := time.Now()
-	b.Next(now)
-	if pause := b.Next(now.Add(time.Minute)); pause < 15*time.Second || !b.Failing() {
+	pause := time.Duration(0)
+	for begin := now; now.Sub(begin) < time.Minute; now = now.Add(pause) {
+		pause = b.Next(now)
+	}
+	if pause < 5*time.Second || !b.Failing() {
 		t.Errorf("a pause of %v after a minute", pause)
 	}
 	b.Reset()
@@ -68,5 +71,17 @@ func TestReset(t *testing.T) {
 	}
 	if pause := b.Next(now.Add(time.Hour)); pause > shortest {
 		t.Errorf("a pause of %v after a Reset", pause)
+	}
+}
+
+// Failures that are far apart are no outage.
+func TestRareFailures(t *testing.T) {
+	b := load.Backoff{Shortest: time.Millisecond, Longest: time.Second, Part: 2}
+	now := time.Now()
+	for range 100 {
+		if pause := b.Next(now); pause > time.Millisecond {
+			t.Fatalf("a pause of %v after a single failure", pause)
+		}
+		now = now.Add(time.Second)
 	}
 }

@@ -22,6 +22,8 @@ type outage struct {
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
+	lateAwaited       int       // those of late whose callers still wait
+	silentUntil       time.Time // the same, while there is one; a call that comes later is not delayed
 	crowdedUntil      time.Time // the same, while maxExchanges are in progress
 	crowded           int       // such pauses since the last reply
 }
@@ -75,7 +77,7 @@ func (o *outage) quota() int {
 func (o *outage) recordLate(workers int, now time.Time) {
 	o.late++
 	o.doubt, o.withheld, o.inTime = true, maxWorkers-1, 0
-	o.resumeAt = now.Add(o.silence.Next(now))
+	o.silentUntil = now.Add(o.silence.Next(now))
 	if workers == 0 && o.late >= maxExchanges {
 		o.crowdedUntil = now.Add(crowdedPause << min(o.crowded, 10))
 		o.crowded++
@@ -91,7 +93,7 @@ func (o *outage) recordFailure(now time.Time) {
 // recordReply records that a reply came after some time, which is late or not.
 func (o *outage) recordReply(took time.Duration, late bool) {
 	o.took = max(took, o.took/2)
-	o.doubt, o.resumeAt, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, 0
+	o.doubt, o.resumeAt, o.silentUntil, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, time.Time{}, 0
 	if late {
 		return
 	}
@@ -107,6 +109,9 @@ func (o *outage) recordReply(took time.Duration, late bool) {
 func (o *outage) resumesAt(workers int) time.Time {
 	if workers+o.late >= maxExchanges && o.crowdedUntil.After(o.resumeAt) {
 		return o.crowdedUntil
+	}
+	if o.lateAwaited > 0 && o.silentUntil.After(o.resumeAt) {
+		return o.silentUntil
 	}
 	return o.resumeAt
 }

@@ -183,7 +183,7 @@ func TestOutagePausesGrow(t *testing.T) {
 	o, now := newOutage(), time.Now()
 	first := time.Duration(0)
 	for i := range 40 {
-		o.late = 0
+		o.late, o.lateAwaited = 0, 1
 		o.recordLate(0, now)
 		pause := o.resumesAt(0).Sub(now)
 		if i == 0 {
@@ -194,7 +194,7 @@ func TestOutagePausesGrow(t *testing.T) {
 		}
 		now = now.Add(shortestLate + pause)
 	}
-	o.late = maxExchanges - 1
+	o.late, o.lateAwaited = maxExchanges-1, 1
 	for i, want := range []time.Duration{crowdedPause, 2 * crowdedPause, 4 * crowdedPause} {
 		o.recordLate(0, now)
 		if pause := o.resumesAt(0).Sub(now); pause != want {

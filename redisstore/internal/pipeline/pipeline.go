@@ -237,6 +237,9 @@ func (p *Pipeline) findLate(now time.Time) {
 			b.late = true
 			p.ceaseAwaiting(b)
 			p.policy.recordLate(now)
+			if !b.abandoned {
+				p.policy.outage.lateAwaited++
+			}
 		}
 	}
 }
@@ -359,6 +362,9 @@ func (p *Pipeline) detach(r *Request) {
 		return
 	}
 	b.abandoned = true
+	if b.late {
+		p.policy.outage.lateAwaited--
+	}
 	p.ceaseAwaiting(b)
 	p.policy.leaveLink(len(b.requests), time.Since(b.sentAt))
 	p.addWorker()
@@ -464,6 +470,9 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 	}
 	if b.late { // another worker has its place
 		p.policy.outage.late--
+		if !b.abandoned {
+			p.policy.outage.lateAwaited--
+		}
 		p.addWorker()
 		return waiting, false
 	}
