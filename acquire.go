@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -403,7 +402,8 @@ func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
 		failing := q.c.clock.now() - q.failed
 		d := min(max(failing/2, 50*time.Millisecond), time.Second)
-		return d*3/4 + rand.N(d/2) // many clients have failed at the same moment
+		// Many clients have failed at the same moment.
+		return d*3/4 + time.Duration(jitter(q.request.Name, q.c.clock.now())*float64(d/2))
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
@@ -448,7 +448,7 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	}
 	now := c.clock.now()
 	h.limitHold(now, q.settings.minHold, sent, q.settings.maxHold)
-	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, rand.Float64())
+	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, jitter(q.request.Name, now))
 	if h.isOver(now) {
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}

@@ -95,12 +95,14 @@ func (c *Client) suspectRest(sent time.Duration) {
 
 // sample moves a random sample of the leases to the beginning, and returns it.
 func sample(all []*lease) []*lease {
-	n := min(sampleSize, len(all))
-	for i := range n {
+	if len(all) <= sampleSize {
+		return all[:len(all):len(all)]
+	}
+	for i := range sampleSize {
 		j := i + rand.IntN(len(all)-i)
 		all[i], all[j] = all[j], all[i]
 	}
-	return all[:n:n]
+	return all[:sampleSize:sampleSize]
 }
 
 // forgetRecord has the fence recorded again: the new master may not have received the record.

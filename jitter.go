@@ -1,0 +1,17 @@
+package dibs
+
+import (
+	"hash/fnv"
+	"time"
+)
+
+// jitter returns a number from 0 to 1 that differs between names, times and clients: their clocks
+// begin at different moments. It is no random one, so that a simulation can repeat a run.
+func jitter(name string, now time.Duration) float64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	x := uint64(h.Sum32()) ^ uint64(now)
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd // the finalizer of MurmurHash3
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return float64((x^x>>33)>>11) / (1 << 53)
+}
