@@ -11,7 +11,7 @@ func jitter(name string, now time.Duration) float64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	x := uint64(h.Sum32()) ^ uint64(now)
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd // the finalizer of MurmurHash3
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd // the last steps of MurmurHash3
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return float64((x^x>>33)>>11) / (1 << 53)
 }

@@ -46,7 +46,8 @@ func newMaria() (*fixture, error) {
 		s.Stop()
 		return nil, err
 	}
-	return b, b.add(s)
+	err = b.add(s)
+	return b, err
 }
 
 // setup creates the tables and returns the version.

@@ -108,7 +108,7 @@ type deadlineReport struct {
 
 func deadlinesJob(o order, _ peer, t link) error {
 	store := instantStore{memstore.New(), make(chan driver.EventKind)}
-	locks := dibs.New(store, dibs.TTL(o.TTL))
+	locks := dibs.New(store, dibs.TTL(o.TTL), dibs.Wait(time.Minute))
 	kept := make([]*dibs.Lease, o.Count)
 	err := concurrently(o.Count, func(i int) (err error) {
 		kept[i], err = locks.Mutex(fmt.Sprint("kept", i)).Lock(context.Background())

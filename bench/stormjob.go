@@ -33,7 +33,6 @@ type holding struct {
 	clients []*dibs.Client
 	leases  []*dibs.Lease // Count for each client
 	waiting sync.WaitGroup
-	queued  atomic.Int64
 	served  atomic.Int64
 }
 
@@ -161,8 +160,8 @@ func (h *holding) serve() int {
 }
 
 // lost returns the number of leases that the workers have lost, and the error of one.
-func (g *workerGroup) lost() (n int, example string, err error) {
-	reports, err := g.query(question{})
+func (c *workerGroup) lost() (n int, example string, err error) {
+	reports, err := c.query(question{})
 	for _, r := range reports {
 		n += r.Lost
 		if example == "" {
@@ -173,8 +172,8 @@ func (g *workerGroup) lost() (n int, example string, err error) {
 }
 
 // serveAll lets the workers unlock, and records the waiters that are not served.
-func (g *workerGroup) serveAll(f figures) error {
-	reports, err := g.query(question{Serve: true})
+func (c *workerGroup) serveAll(f figures) error {
+	reports, err := c.query(question{Serve: true})
 	f["unserved"] = 0
 	for _, r := range reports {
 		f["unserved"] += float64(r.Waiting)
@@ -182,11 +181,11 @@ func (g *workerGroup) serveAll(f figures) error {
 	return err
 }
 
-func (g *workerGroup) query(q question) (reports []lossReport, err error) {
-	if err := g.send(q); err != nil {
+func (c *workerGroup) query(q question) (reports []lossReport, err error) {
+	if err := c.send(q); err != nil {
 		return nil, err
 	}
-	for _, w := range g.workers {
+	for _, w := range c.workers {
 		var r lossReport
 		if err := w.receive(&r); err != nil {
 			return nil, err

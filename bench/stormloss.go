@@ -208,6 +208,7 @@ func (l *lossRecord) keep(ctx context.Context, c *dibs.Client, name string, held
 			l.mu.Unlock()
 		case <-ctx.Done():
 		}
+		_ = lease.Unlock() // it is lost, or the run ends
 	}
 }
 

@@ -31,7 +31,7 @@ func coalescedCall(t *testing.T, server *redistest.Server, until string, request
 		keys = append(keys, highwaters+"{"+name[:1]+"}")
 		args = append(args, ttl)
 	}
-	cmd := append([]string{"EVAL", wire.Plain.Coalesced.Text, strconv.Itoa(len(keys))}, keys...)
+	cmd := append([]string{"EVAL", wire.Plain().Coalesced.Text, strconv.Itoa(len(keys))}, keys...)
 	cmd = append(cmd, until, kinds, "", "")
 	reply, _ := server.MustCmd(t, append(cmd, args...)...).([]any)
 	if len(reply) != 2 {

@@ -136,7 +136,7 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 			server := redistest.Start(t)
 			extend := func(seconds int) {
 				t.Helper()
-				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain.Extend.Text, "3", "n", "{n}"+meta, "{n}"+shared,
+				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain().Extend.Text, "3", "n", "{n}"+meta, "{n}"+shared,
 					"host:1:c:x", fmt.Sprint(seconds*1000), "7", "host:1:c", "0").([]any)
 				if len(reply) != 2 || reply[1] != "1" {
 					t.Fatalf("%v", reply)

@@ -108,7 +108,7 @@ type describeHook struct {
 }
 
 func (c *describeHook) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	if !c.called && cmds[0].Script == wire.Plain.Describe {
+	if !c.called && cmds[0].Script == wire.Plain().Describe {
 		c.called = true
 		c.before()
 	}

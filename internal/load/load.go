@@ -12,6 +12,7 @@ import "time"
 // wait until another one has nothing more to send.
 type Kind uint8
 
+// The kinds of requests.
 const (
 	Renewal Kind = iota // of leases; it may use half of the budget, whatever else is on its way
 	Waiter              // the heartbeat of a waiter, or its request after a notification
@@ -23,6 +24,7 @@ const (
 // An Outcome is what came of a request.
 type Outcome uint8
 
+// The outcomes of requests.
 const (
 	Answered   Outcome = iota // late or not
 	Unanswered                // nobody waits for the answer any longer, or it is very late

@@ -93,8 +93,8 @@ func DefaultCosts() Costs {
 // Model returns the costs for a model with one lease for n leases. What belongs to a client,
 // and not to its leases, costs the same.
 func (c Costs) Model(n int) Costs {
-	d := time.Duration(n)
-	return Costs{Call: d * c.Call, Renewed: d * c.Renewed, Record: d * c.Record, Connect: c.Connect, Probe: c.Probe}
+	times := func(d time.Duration) time.Duration { return time.Duration(n * int(d)) }
+	return Costs{Call: times(c.Call), Renewed: times(c.Renewed), Record: times(c.Record), Connect: c.Connect, Probe: c.Probe}
 }
 
 // renewal is the cost of one renewed lease in a full request.

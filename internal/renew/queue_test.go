@@ -83,10 +83,10 @@ func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 // has passed is due.
 func TestReadyByDeadline(t *testing.T) {
 	q := New[*holder]()
-	for _, deadline := range []time.Duration{5, 1, 4, 2, 3} {
+	for _, deadline := range []int{5, 1, 4, 2, 3} {
 		h := new(holder)
 		q.Set(h, 0, 0, 0)
-		q.MakeReady(h, deadline*time.Second)
+		q.MakeReady(h, time.Duration(deadline)*time.Second)
 	}
 	if due := q.Due(time.Second, 10); len(due) != 1 {
 		t.Fatalf("%d deadlines have passed, want 1", len(due))

@@ -18,13 +18,13 @@ func keysOf(name string) []string {
 }
 
 func uncontendedAcquire(name string) *Request {
-	r := newRequest(wire.Plain.Acquire, keysOf(name), "check", "token", "ttl", "until", "", "")
+	r := newRequest(wire.Plain().Acquire, keysOf(name), "check", "token", "ttl", "until", "", "")
 	r.MergeKey, r.MergeFrom, r.Until, r.Joins, r.Token, r.TTL = name, 1, 3, wire.JoinsAcquire, "token", "ttl"
 	return r
 }
 
 func uncontendedRelease(name string) *Request {
-	r := newRequest(wire.Plain.Release, keysOf(name), "token", "fence", "until", "0", "check", "")
+	r := newRequest(wire.Plain().Release, keysOf(name), "token", "fence", "until", "0", "check", "")
 	r.Until, r.Joins, r.Token = 2, wire.JoinsRelease, "token"
 	return r
 }
@@ -49,7 +49,7 @@ func (r *fixture) coalesce(requests ...*Request) (callers []*testCall, sent *exc
 }
 
 func coalescedCall(keys, args string) string {
-	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain.Coalesced.Hash, len(strings.Fields(keys)), keys, args)
+	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain().Coalesced.Hash, len(strings.Fields(keys)), keys, args)
 }
 
 // Uncontended requests become one call; the others are sent beside it. A request that the
@@ -61,12 +61,12 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	const keys = "b b:q b:s a a:q a:s a:f c c:q c:s c:f" // the release first
 	until := e.cmds[1][3+len(strings.Fields(keys))]
 	wantCmds(t, e,
-		"EVALSHA "+wire.Plain.Release.Hash+" 1 key p",
+		"EVALSHA "+wire.Plain().Release.Hash+" 1 key p",
 		coalescedCall(keys, until+" raa ttl token   "),
 	)
 	e.reply(int64(1), []any{now, "110"})
 	single := r.sent()
-	wantScript(t, single, "EVALSHA "+wire.Plain.Acquire.Hash+" 5 c c:q c:s c:f c:h check token ttl ", []any{now, "7"})
+	wantScript(t, single, "EVALSHA "+wire.Plain().Acquire.Hash+" 5 c c:q c:s c:f c:h check token ttl ", []any{now, "7"})
 	callers[0].wantValue(now)
 	callers[1].wantValue(1)
 	callers[2].wantValue(1)
@@ -143,14 +143,14 @@ func TestUnknownScriptIsReplacedByTheSmallOne(t *testing.T) {
 	wantCmds(t, e, coalescedCall("a a:q a:s a:f", "0 a ttl  token"))
 	late(e, errUnknownScript)
 	e = r.sent()
-	wantCmds(t, e, strings.Replace(coalescedCall("a a:q a:s a:f", "0 a ttl  token"), "EVALSHA "+wire.Plain.Coalesced.Hash, "EVAL "+wire.Plain.Coalesced.Text, 1))
+	wantCmds(t, e, strings.Replace(coalescedCall("a a:q a:s a:f", "0 a ttl  token"), "EVALSHA "+wire.Plain().Coalesced.Hash, "EVAL "+wire.Plain().Coalesced.Text, 1))
 	late(e, []any{now, "1"})
 	first.wantValue(now)
 
 	second := r.call(uncontendedAcquire("b"), time.Hour)
-	wantScript(t, r.sent(), "EVALSHA "+wire.Plain.Coalesced.Hash, []any{now, "0"})
-	wantScript(t, r.sent(), "EVALSHA "+wire.Plain.Acquire.Hash, errUnknownScript)
-	wantScript(t, r.sent(), "EVAL "+wire.Plain.Acquire.Text, []any{now, "7"})
+	wantScript(t, r.sent(), "EVALSHA "+wire.Plain().Coalesced.Hash, []any{now, "0"})
+	wantScript(t, r.sent(), "EVALSHA "+wire.Plain().Acquire.Hash, errUnknownScript)
+	wantScript(t, r.sent(), "EVAL "+wire.Plain().Acquire.Text, []any{now, "7"})
 	second.wantValue([]any{now, "7"})
 }
 

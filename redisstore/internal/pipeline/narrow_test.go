@@ -69,13 +69,13 @@ func (c *narrowConn) call(cmd redisconn.Cmd, now int64) (any, error) {
 		return until != "" && n < now
 	}
 	switch {
-	case cmd.Script == wire.Plain.Coalesced && isLate(cmd.Args[0]):
+	case cmd.Script == wire.Plain().Coalesced && isLate(cmd.Args[0]):
 		return []any{now, strings.Repeat("0", len(cmd.Args[1]))}, nil
-	case cmd.Script == wire.Plain.Coalesced:
+	case cmd.Script == wire.Plain().Coalesced:
 		return []any{now, strings.Repeat("1", len(cmd.Args[1]))}, nil
-	case cmd.Script == wire.Plain.Acquire && isLate(cmd.Args[3]):
+	case cmd.Script == wire.Plain().Acquire && isLate(cmd.Args[3]):
 		return []any{now, int64(0)}, nil
-	case cmd.Script == wire.Plain.Acquire:
+	case cmd.Script == wire.Plain().Acquire:
 		return now, nil
 	}
 	return int64(1), nil
@@ -95,7 +95,7 @@ func TestNarrowLinkIsUsed(t *testing.T) {
 				const within, timeout = 15 * time.Second, time.Second
 				conn := &narrowConn{rate: c.rate, known: make(map[string]bool)}
 				if c.loaded {
-					for _, s := range []*redisconn.Script{wire.Plain.Acquire, wire.Plain.Release, wire.Plain.Coalesced} {
+					for _, s := range []*redisconn.Script{wire.Plain().Acquire, wire.Plain().Release, wire.Plain().Coalesced} {
 						conn.known[s.Hash] = true
 					}
 				}

@@ -201,11 +201,11 @@ func newRequest(script *redisconn.Script, keys []string, args ...string) *Reques
 }
 
 // plain is a request that cannot be merged.
-func plain(arg string) *Request { return newRequest(wire.Plain.Release, []string{"key"}, arg) }
+func plain(arg string) *Request { return newRequest(wire.Plain().Release, []string{"key"}, arg) }
 
 // acquireOf is a request that can be merged with others for its name.
 func acquireOf(name, token string) *Request {
-	r := newRequest(wire.Plain.Acquire, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
+	r := newRequest(wire.Plain().Acquire, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
 	r.MergeKey, r.MergeFrom = name, 1
 	return r
 }
@@ -236,7 +236,7 @@ func TestPipelineSendsAtOnce(t *testing.T) {
 	for i := range 3 {
 		c := r.call(acquireOf("n", "a"), time.Hour)
 		e := r.sent()
-		wantCmds(t, e, "EVALSHA "+wire.Plain.Acquire.Hash+" 2 n n:q check a ttl until entry")
+		wantCmds(t, e, "EVALSHA "+wire.Plain().Acquire.Hash+" 2 n n:q check a ttl until entry")
 		e.reply(now + int64(i))
 		c.wantValue(now + int64(i))
 		if i == 0 && r.clock.Latest(time.Now()) < now {
@@ -263,7 +263,7 @@ func TestPipelineMerges(t *testing.T) {
 	engaged[0].wantValue("done")
 
 	e := r.sent()
-	eval, release := "EVALSHA "+wire.Plain.Acquire.Hash+" 2 ", "EVALSHA "+wire.Plain.Release.Hash+" 1 key "
+	eval, release := "EVALSHA "+wire.Plain().Acquire.Hash+" 2 ", "EVALSHA "+wire.Plain().Release.Hash+" 1 key "
 	wantCmds(t, e,
 		eval+"a a:q check a1 ttl until entry a2 ttl until entry",
 		eval+"b b:q check b1 ttl until entry",
@@ -386,7 +386,7 @@ func TestPipelineLoadsScripts(t *testing.T) {
 	unknown := redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 	e.reply("known", unknown, unknown)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+wire.Plain.Acquire.Text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+wire.Plain.Release.Text+" 1 key q")
+	wantCmds(t, e, "EVAL "+wire.Plain().Acquire.Text+" 2 n n:q check a ttl until entry b ttl until entry", "EVAL "+wire.Plain().Release.Text+" 1 key q")
 	e.reply([]any{now, "7", int64(0)}, unknown)
 	callers[0].wantValue("known")
 	callers[1].wantValue([]any{now, "7"})
@@ -580,7 +580,7 @@ func TestPipelineDropsUnsentRequests(t *testing.T) {
 	late.wantErr(ErrNotSent)
 	hanging[0].reply("done")
 	e := r.sent()
-	wantCmds(t, e, "EVALSHA "+wire.Plain.Acquire.Hash+" 2 n n:q check stays ttl until entry")
+	wantCmds(t, e, "EVALSHA "+wire.Plain().Acquire.Hash+" 2 n n:q check stays ttl until entry")
 	e.reply(now)
 	stays.wantValue(now)
 	for _, e := range hanging[1:] {
@@ -609,7 +609,7 @@ func TestPipelineSkipsAbandonedRequests(t *testing.T) {
 		hanging[0].reply("done")
 		select {
 		case e := <-r.fake.exchanges:
-			wantCmds(t, e, "EVALSHA "+wire.Plain.Release.Hash+" 1 key stays")
+			wantCmds(t, e, "EVALSHA "+wire.Plain().Release.Hash+" 1 key stays")
 			e.reply("done")
 			stays.wantValue("done")
 		case <-time.After(time.Second):
@@ -638,7 +638,7 @@ func (c *echo) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies 
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 	}
 	for i, cmd := range cmds {
-		if cmd.Script == wire.Plain.Release {
+		if cmd.Script == wire.Plain().Release {
 			replies[i].Value = cmd.Args[0]
 			continue
 		}

@@ -15,7 +15,7 @@ var errUnknownScript = redisconn.ServerError("NOSCRIPT No matching script. Pleas
 // it, in its batch or beside it.
 func TestScriptsAreLoadedOnce(t *testing.T) {
 	const eval, byHash = "EVAL ", "EVALSHA "
-	whole, short := eval+wire.Plain.Release.Text+" 1 key ", byHash+wire.Plain.Release.Hash+" 1 key "
+	whole, short := eval+wire.Plain().Release.Text+" 1 key ", byHash+wire.Plain().Release.Hash+" 1 key "
 	for _, outcome := range []any{"loaded", errors.New("reset")} {
 		r := newFixture(t)
 		first := r.call(plain("first"), time.Hour)
@@ -32,7 +32,7 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 		e = r.sent()
 		e.reply(errUnknownScript)
 		other := r.sent() // another script, which is not being loaded
-		wantCmds(t, other, eval+wire.Plain.Acquire.Text+" 2 n n:q check b ttl until entry")
+		wantCmds(t, other, eval+wire.Plain().Acquire.Text+" 2 n n:q check b ttl until entry")
 		other.reply(now)
 		third.wantValue(now)
 		r.nothingSent()
@@ -87,7 +87,7 @@ func TestCallOvertakesScriptLoad(t *testing.T) {
 	e = r.sent()
 	e.reply("a", errUnknownScript)
 	e = r.sent()
-	wantCmds(t, e, "EVAL "+wire.Plain.Release.Text+" 1 key b")
+	wantCmds(t, e, "EVAL "+wire.Plain().Release.Text+" 1 key b")
 	e.reply("b")
 	for i, want := range []string{"a", "b"} {
 		callers[i].wantValue(want)

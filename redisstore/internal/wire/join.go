@@ -41,7 +41,7 @@ func (r *Request) CanCoalesce() bool { return r.Joins != JoinsNot }
 func Coalesce(call *redisconn.Cmd, requests []*Request) {
 	var buf [256]byte
 	kinds, ttl, beginning := buf[:0], commonTTL(requests), commonBeginning(requests)
-	*call = redisconn.Cmd{Script: Plain.Coalesced, Keys: call.Keys[:0], Args: append(call.Args[:0], "", "", ttl, beginning)}
+	*call = redisconn.Cmd{Script: Plain().Coalesced, Keys: call.Keys[:0], Args: append(call.Args[:0], "", "", ttl, beginning)}
 	for _, r := range requests {
 		// The call does not need the holders, the last key, and a release does not need the fence
 		// high-water mark before it.

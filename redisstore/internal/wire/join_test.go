@@ -59,7 +59,7 @@ func TestCanMerge(t *testing.T) {
 	release := new(Request)
 	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "", false)
 	other := acquire("a")
-	other.Script = Plain.Coalesced
+	other.Script = Plain().Coalesced
 	a := acquire("a")
 	for name, c := range map[string]struct {
 		r    *Request

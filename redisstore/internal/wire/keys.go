@@ -52,7 +52,7 @@ func (f Format) scripts() *Scripts {
 	case f.Notify != "":
 		return f.Notify.Scripts()
 	}
-	return Plain
+	return Plain()
 }
 
 // joins reports whether requests may be part of a coalesced call.

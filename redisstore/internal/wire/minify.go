@@ -54,7 +54,7 @@ func rewritten(tokens []string, names map[string]string) string {
 func luaTokens(text string) []string {
 	tokens := make([]string, 0, len(text)/3)
 	for i := 0; i < len(text); {
-		length := 1
+		var length int
 		switch c := text[i]; {
 		case c == ' ' || c == '\n':
 			i++

@@ -20,8 +20,8 @@ type Scripts struct {
 	Describe, RevokeForeign                                                                                            *redisconn.Script // for what dibs did not write
 }
 
-// Plain are the scripts of a store whose lock keys are strings.
-var Plain = load("", nil)
+// Plain returns the scripts of a store whose lock keys are strings.
+var Plain = sync.OnceValue(func() *Scripts { return load("", nil) })
 
 // A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
 type Redisson struct {
@@ -36,7 +36,7 @@ func (m Redisson) Scripts() *Scripts { return redissonScripts[m]() }
 var redissonScripts = func() map[Redisson]func() *Scripts {
 	all := make(map[Redisson]func() *Scripts)
 	for _, m := range []Redisson{{}, {Sharded: true}, {Fenced: true}, {Sharded: true, Fenced: true}} {
-		all[m] = sync.OnceValue(func() *Scripts { return m.load() })
+		all[m] = sync.OnceValue(m.load)
 	}
 	return all
 }()
@@ -54,8 +54,8 @@ const (
 func (l Library) Scripts() *Scripts { return notifyingScripts[l]() }
 
 var notifyingScripts = map[Library]func() *Scripts{
-	Spring:          sync.OnceValue(func() *Scripts { return Spring.load() }),
-	PythonRedisLock: sync.OnceValue(func() *Scripts { return PythonRedisLock.load() }),
+	Spring:          sync.OnceValue(Spring.load),
+	PythonRedisLock: sync.OnceValue(PythonRedisLock.load),
 }
 
 func (l Library) load() *Scripts {

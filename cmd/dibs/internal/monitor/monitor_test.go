@@ -45,7 +45,8 @@ func (o *outage) fail(ctx context.Context, op string) error {
 	if hangs {
 		<-ctx.Done()
 	}
-	if whole, ok := cause.(*dibs.UnavailableError); ok { //nolint:errorlint // not one in a chain
+	var whole *dibs.UnavailableError
+	if errors.As(cause, &whole) {
 		return whole
 	}
 	return &dibs.UnavailableError{Op: op, Cause: cause}
