@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // sender sends commands: a go-redis client, or a wrapper that runs hooks or sets
@@ -23,7 +24,7 @@ type sender interface {
 // through the client that has the timeouts.
 type timedClient struct {
 	user  *redis.Client
-	timed *redis.Client // has the timeouts and no hooks
+	to    redirectHook // to clients that have the timeouts and no hooks
 	hooks atomic.Pointer[hooksCopy]
 }
 
@@ -37,7 +38,7 @@ type hooksCopy struct {
 const hooksMaxAge = time.Second
 
 func withTimeout(user *redis.Client, timeout time.Duration) sender {
-	return printingSender{&timedClient{user: user, timed: clone(user, timeout)}}
+	return printingSender{&timedClient{user: user, to: redirectHook{clone(user, timeout), cloneForPipelines(user, timeout)}}}
 }
 
 // clone returns a client with other timeouts, on the same connections, that does not
@@ -48,6 +49,17 @@ func withTimeout(user *redis.Client, timeout time.Duration) sender {
 func clone(user *redis.Client, timeout time.Duration) *redis.Client {
 	c := user.WithTimeout(timeout)
 	c.Options().MaxRetries = 0
+	return c
+}
+
+// cloneForPipelines returns a clone of which each pipeline uses a redis.Conn of its own. These
+// share the options without a common lock, and go-redis (9.23) changes one of them when a server
+// does not know maintenance notifications. So that one is off unless the user requires it.
+func cloneForPipelines(user *redis.Client, timeout time.Duration) *redis.Client {
+	c := clone(user, timeout)
+	if notify := c.Options().MaintNotificationsConfig; notify != nil && notify.Mode != maintnotifications.ModeEnabled {
+		notify.Mode = maintnotifications.ModeDisabled
+	}
 	return c
 }
 
@@ -65,27 +77,27 @@ func (c *timedClient) withHooks() sender {
 		return h.sender
 	}
 	copied := c.user.Conn()
-	copied.AddHook(redirectHook{c.timed})
+	copied.AddHook(c.to)
 	c.hooks.Store(&hooksCopy{copied, now.Add(hooksMaxAge)})
 	return copied
 }
 
-// redirectHook is the last hook: it sends commands through another client.
-type redirectHook struct{ to *redis.Client }
+// redirectHook is the last hook: it sends commands and pipelines through other clients.
+type redirectHook struct{ single, pipelines *redis.Client }
 
 // DialHook implements redis.Hook. The user's client makes the connections.
 func (redirectHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
 func (r redirectHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return r.to.Process(ctx, unwrap(cmd)) }
+	return func(ctx context.Context, cmd redis.Cmder) error { return r.single.Process(ctx, unwrap(cmd)) }
 }
 
 // ProcessPipelineHook implements redis.Hook. A pipeline uses the connections of single commands:
 // those of go-redis' pool for pipelines would be as many again, of which half are idle.
 func (r redirectHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		conn := r.to.Conn()
+		conn := r.pipelines.Conn()
 		defer conn.Close()
 		pipe := conn.Pipeline()
 		for _, cmd := range cmds {

@@ -42,11 +42,27 @@ func newRun(t *testing.T, store *memstore.Store, pay func(ctx context.Context, o
 	r := &run{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
 	locks := dibs.New(store)
 	t.Cleanup(func() { locks.Close() })
+	awaitSubscription(t, locks, store)
 	r.RegisterActivity(&Activities{Locks: locks, Pay: pay})
 	r.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
 		r.steps = append(r.steps, info.ActivityType.Name)
 	})
 	return r
+}
+
+// awaitSubscription returns when the client is notified of revocations: a waiter waits for that.
+func awaitSubscription(t *testing.T, locks *dibs.Client, store *memstore.Store) {
+	t.Helper()
+	other := dibs.New(store)
+	defer other.Close()
+	lease, err := other.Mutex("other").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Unlock()
+	if _, err := locks.Mutex("other").Lock(t.Context(), dibs.Wait(time.Millisecond)); !errors.Is(err, dibs.ErrBusy) {
+		t.Fatal(err)
+	}
 }
 
 // wantFree fails the test if the order is locked.
