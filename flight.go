@@ -27,17 +27,6 @@ const (
 	probeSize    = 8                      // leases
 )
 
-// newFlight returns a flight that is sent now.
-func newFlight(leases []*lease, now time.Duration, on load.Sent) *flight {
-	f := &flight{sent: now, on: on, leases: leases, deadline: never}
-	for _, h := range leases {
-		h.mu.Lock()
-		f.deadline = min(f.deadline, h.leaseState.deadline)
-		h.mu.Unlock()
-	}
-	return f
-}
-
 // flights are the flights of a client that are awaited, in the order in which they were sent. The
 // zero value is ready for use. It is safe for concurrent use.
 type flights struct {

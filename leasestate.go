@@ -259,9 +259,8 @@ func (s *leaseState) isDue(now time.Duration) bool {
 	return !s.ended && now < s.deadline && at == s.renewAt && at-early <= now
 }
 
-// expireAt ends the lease if its deadline has passed. late is why a renewal that is due was not
-// sent.
-func (s *leaseState) expireAt(now time.Duration, late error) {
+// expireAt ends the lease if its deadline has passed. late is by how much this process was late.
+func (s *leaseState) expireAt(now, late time.Duration) {
 	if s.ended || now < s.deadline {
 		return
 	}
@@ -270,7 +269,7 @@ func (s *leaseState) expireAt(now time.Duration, late error) {
 	case s.attempts > 0:
 		s.setRenewErr(errNoAnswer)
 	case s.renewAt < s.deadline:
-		s.setRenewErr(late)
+		s.setRenewErr(notSent(late))
 	}
 	s.expire()
 }

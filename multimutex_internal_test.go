@@ -71,7 +71,7 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 		if err := first.merge(second); err != nil {
 			t.Fatal(err)
 		}
-		c.recordRenewal(second, call, 0, 1, "", nil, never)
+		c.recordRenewal(call, 0, []error{nil}, never)
 		if all := c.renewals.All(); len(all) != 1 || all[0] != first {
 			t.Errorf("%d leases are scheduled, want the first", len(all))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -54,7 +55,7 @@ func (c *Client) runScheduler() {
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
 	now := c.clock.check()
-	late := c.whyLate(now)
+	late := c.renewals.Late(now)
 	for c.checkDue(now, late) || c.checkFlights(now) || c.checkSuspects(now) || c.sendReady(now) {
 		now = c.clock.check()
 	}
@@ -62,20 +63,20 @@ func (c *Client) tick() time.Duration {
 	return min(sleep, max(c.flights.next(c.gate.Heard())-now, time.Millisecond))
 }
 
-// whyLate returns why renewals that are due were not sent: this process did not run, or the
-// budget had no room.
-func (c *Client) whyLate(now time.Duration) error {
-	const late = 50 * time.Millisecond
+// notSent returns why a renewal that is due was not sent: this process was late by some time, or
+// the budget had no room.
+func notSent(late time.Duration) error {
+	const noticeable = 50 * time.Millisecond
 	cause := errors.New("it was not sent in time: the store answers slowly")
-	if d := c.renewals.Late(now); d >= late {
-		cause = fmt.Errorf("this process was late by %v: it has too little CPU", d.Round(time.Millisecond))
+	if late >= noticeable {
+		cause = fmt.Errorf("this process was late by %v: it has too little CPU", late.Round(time.Millisecond))
 	}
 	return &UnavailableError{Op: "extend", Cause: cause, Unsent: true}
 }
 
 // checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It
 // reports whether there was one.
-func (c *Client) checkDue(now time.Duration, late error) bool {
+func (c *Client) checkDue(now, late time.Duration) bool {
 	due := c.renewals.Due(now, slice)
 	for _, h := range due {
 		if !h.makeReady(now) {
@@ -124,12 +125,11 @@ func (c *Client) sendReady(now time.Duration) bool {
 	if units == 0 {
 		return false
 	}
-	batch := c.chooseBatch(c.renewals.PopReady(min(load.Leases(units), maxBatch)), now)
-	if len(batch) == 0 {
-		c.gate.End(&sent, load.Dropped)
+	f := c.newFlight(c.renewals.PopReady(min(load.Leases(units), maxBatch)), now, sent)
+	if len(f.leases) == 0 {
+		c.gate.End(&f.on, load.Dropped)
 		return true
 	}
-	f := newFlight(batch, now, sent)
 	c.flights.add(f)
 	c.work.run(func(context.Context) { c.renew(f) })
 	return true
@@ -140,12 +140,12 @@ func (c *Client) patience(now time.Duration) time.Duration {
 	return max((c.renewals.FirstDeadline()-now)/4, 0)
 }
 
-// chooseBatch marks the leases as being renewed, and returns them. Those whose answer would come too late
-// are left out, and tried again later. The last one is always sent: its answer tells
-// how fast the store is now.
-func (c *Client) chooseBatch(ready []*lease, now time.Duration) []*lease {
+// newFlight marks leases as being renewed, and returns them as a flight. Those whose answer would
+// come too late are left out, and tried again later. The last one is always sent: its answer
+// tells how fast the store is now.
+func (c *Client) newFlight(ready []*lease, now time.Duration, on load.Sent) *flight {
 	needs := c.gate.Needs()
-	batch := ready[:0]
+	f := &flight{sent: now, on: on, leases: ready[:0], deadline: never}
 	for i, h := range ready {
 		sent := false
 		_ = h.update(func(s *leaseState) {
@@ -153,20 +153,21 @@ func (c *Client) chooseBatch(ready []*lease, now time.Duration) []*lease {
 				s.renewAt = now + max((s.deadline-now)/2, leastRetry)
 				return
 			}
-			sent = s.sendRenewal()
+			if sent = s.sendRenewal(); sent {
+				f.deadline = min(f.deadline, s.deadline)
+			}
 		})
 		if sent {
-			batch = append(batch, h)
+			f.leases = append(f.leases, h)
 		}
 	}
-	return batch
+	return f
 }
 
 // renew extends a batch of leases in one store call. The call ends when no lease can need its
 // answer any more.
 func (c *Client) renew(f *flight) {
-	batch := f.leases
-	r := newRenewalCall(c, batch)
+	r := newRenewalCall(c, f.leases)
 	until := time.Now().Add(r.longest)
 	errs := c.store.Extend(c.work.open, until, r.requests)
 	c.flights.remove(f)
@@ -174,12 +175,11 @@ func (c *Client) renew(f *flight) {
 	now := c.clock.now()
 	took, renewed, headroom := now-r.sent, 0, 1.0
 	retryAt := r.retryAt(errs, now)
-	for i, h := range batch {
+	for i, h := range f.leases {
 		h.mu.Lock()
-		name, err := h.extendResult(r.of(i, errs))
 		share := h.headroom(now)
 		h.mu.Unlock()
-		if c.recordRenewal(h, r, i, len(r.of(i, errs)), name, err, retryAt) {
+		if c.recordRenewal(r, i, r.of(i, errs), retryAt) {
 			renewed, headroom = renewed+1, min(headroom, share)
 		}
 	}
@@ -226,6 +226,9 @@ func (r *renewalCall) of(i int, errs []error) []error {
 // has to be. It is not exact, because other clients have failed at the same moment.
 func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
 	at := never
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return at
+	}
 	for i, h := range r.leases {
 		h.mu.Lock()
 		if _, err := h.extendResult(r.of(i, errs)); err != nil {
@@ -263,8 +266,13 @@ func (c *Client) queueRenewed(e Renewed) {
 	})
 }
 
-// recordRenewal records the outcome of the renewal of the i-th lease; name is the one that failed.
-func (c *Client) recordRenewal(h *lease, r *renewalCall, i, names int, name string, err error, retryAt time.Duration) bool {
+// recordRenewal records the outcome of the renewal of the i-th lease, and reports whether it
+// succeeded. errs are the results of its names.
+func (c *Client) recordRenewal(r *renewalCall, i int, errs []error, retryAt time.Duration) bool {
+	h := r.leases[i]
+	h.mu.Lock()
+	name, err := h.extendResult(errs)
+	h.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		_ = h.lose(name, ReasonTaken, takenBy(err)) // the context and the hook of the lease report it
 		c.suspectRest(r.sent)
@@ -273,7 +281,7 @@ func (c *Client) recordRenewal(h *lease, r *renewalCall, i, names int, name stri
 	now, asks := c.clock.now(), false
 	ended := h.update(func(s *leaseState) {
 		if !s.ended {
-			s.recordRenewal(now, r.sent, r.ttls[i], names, r.requests[r.first[i]].Recorded, err, retryAt)
+			s.recordRenewal(now, r.sent, r.ttls[i], len(errs), r.requests[r.first[i]].Recorded, err, retryAt)
 			asks = s.extra().wanted != nil
 		}
 	})

@@ -14,7 +14,7 @@ type Kind uint8
 
 // The kinds of requests.
 const (
-	Renewal Kind = iota // of leases; it may use half of the budget, whatever else is on its way
+	Renewal Kind = iota // of leases; it may use the whole limit, whatever else is on its way
 	Waiter              // the heartbeat of a waiter, or its request after a notification
 	Retry               // of a call that had no answer
 	Cleanup             // a cancel or a release that goes on in the background
