@@ -361,11 +361,7 @@ func (q *call) tryAcquire() error {
 	if q.replied && q.settings.wait > 0 {
 		timeout = min(timeout, max(sum(q.begin, q.settings.wait)-q.c.clock.now(), time.Millisecond))
 	}
-	send := q.c.retry
-	if q.replied {
-		send = q.c.repeat
-	}
-	return send(q.ctx, time.Now().Add(timeout), func(a attempt) error {
+	do := func(a attempt) error {
 		q.request.Until = a.until
 		sent := time.Now()
 		reply, err := q.c.store.Acquire(q.ctx, q.request)
@@ -377,7 +373,12 @@ func (q *call) tryAcquire() error {
 			q.unansweredUntil = later(q.unansweredUntil, a.until)
 		}
 		return err
-	})
+	}
+	end := time.Now().Add(timeout)
+	if q.replied {
+		return q.c.repeat(q.ctx, end, do)
+	}
+	return q.c.retry(q.ctx, end, do) // not through a variable, which would allocate
 }
 
 // keepsWaiting reports whether a waiter continues after a failure. Its first request must
