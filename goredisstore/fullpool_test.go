@@ -1,15 +1,14 @@
 package goredisstore_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -72,29 +71,5 @@ func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	store := goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr(), PoolSize: 1}))
-	if _, err := store.Inspect(t.Context(), "m"); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Freeze()
-	wantNoPool(t, store)
-}
-
-// wantNoPool inspects a name in several calls at once.
-func wantNoPool(t *testing.T, store driver.Store) {
-	t.Helper()
-	const calls = 3
-	errs := make(chan error, calls)
-	for range calls {
-		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-			defer cancel()
-			_, err := store.Inspect(ctx, "m")
-			errs <- err
-		}()
-	}
-	for range calls {
-		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
-			t.Errorf("got %v, want ErrUnavailable without the pool", err)
-		}
-	}
+	drill.SilentServerIsNoFullPool(t, store, proxy)
 }

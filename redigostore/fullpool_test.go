@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/gomodule/redigo/redis"
@@ -61,29 +61,5 @@ func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
 	store := redigostore.New(poolOf(t, proxy.Addr(), true))
-	if _, err := store.Inspect(t.Context(), "m"); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Freeze()
-	wantNoPool(t, store)
-}
-
-// wantNoPool inspects a name in several calls at once.
-func wantNoPool(t *testing.T, store driver.Store) {
-	t.Helper()
-	const calls = 3
-	errs := make(chan error, calls)
-	for range calls {
-		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-			defer cancel()
-			_, err := store.Inspect(ctx, "m")
-			errs <- err
-		}()
-	}
-	for range calls {
-		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
-			t.Errorf("got %v, want ErrUnavailable without the pool", err)
-		}
-	}
+	drill.SilentServerIsNoFullPool(t, store, proxy)
 }
