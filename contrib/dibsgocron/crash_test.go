@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	crashTTL      = time.Second
-	crashInterval = 2 * time.Second
+	crashTTL      = 3 * time.Second // a busy machine renews it in time
+	crashInterval = 4 * time.Second
 	crashMinHold  = time.Second
 )
 
@@ -36,7 +36,7 @@ func childClient(addr string) *dibs.Client {
 	return dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: addr})), dibs.TTL(crashTTL))
 }
 
-// lockerChild runs a job every two seconds. Its arguments are the address of the server, and
+// lockerChild runs a job every four seconds. Its arguments are the address of the server, and
 // "hangs" or "returns" for what each run does. It prints "runs TIME FENCE" and "busy".
 func lockerChild(out io.Writer, args []string) error {
 	locker := dibsgocron.NewLocker(childClient(args[0]), crashMinHold)
@@ -44,7 +44,7 @@ func lockerChild(out io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.NewJob(gocron.CronJob("*/2 * * * * *", true), locker.Task(func(ctx context.Context) error {
+	_, err = s.NewJob(gocron.CronJob("*/4 * * * * *", true), locker.Task(func(ctx context.Context) error {
 		fmt.Fprintln(out, "runs", time.Now().UnixNano(), dibs.Fence(ctx))
 		if args[1] == "hangs" {
 			<-ctx.Done()
