@@ -19,21 +19,25 @@ import (
 // IdleClients locks and unlocks once with many clients, on one server and on a cluster. From
 // then on the clients hold and await nothing, and send nothing, except what the library sends
 // by itself on idle connections. A client that locks again after that is notified as before.
+// With DIBS_LONG=1, they are 1,000 clients of one server, for a minute.
 func (o Opener) IdleClients(t *testing.T, ofLibrary ...string) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
-		wantIdle(t, 100, func() *redisstore.Store { return o.Single(t, server.Addr()) }, ofLibrary, server)
+		clients, quiet := 100, 5*time.Second
+		if redistest.Long() {
+			clients, quiet = 1000, time.Minute
+		}
+		wantIdle(t, clients, quiet, func() *redisstore.Store { return o.Single(t, server.Addr()) }, ofLibrary, server)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.StartCluster(t, 3, 0)
-		wantIdle(t, 10, func() *redisstore.Store { return o.Cluster(t, c.Addrs()) }, append(ofLibrary, "cluster|slots"), c.Nodes()...)
+		wantIdle(t, 10, 5*time.Second, func() *redisstore.Store { return o.Cluster(t, c.Addrs()) }, append(ofLibrary, "cluster|slots"), c.Nodes()...)
 	})
 }
 
-func wantIdle(t *testing.T, clients int, open func() *redisstore.Store, ofLibrary []string, servers ...*redistest.Server) {
-	const quiet = 5 * time.Second
+func wantIdle(t *testing.T, clients int, quiet time.Duration, open func() *redisstore.Store, ofLibrary []string, servers ...*redistest.Server) {
 	all := make([]*dibs.Client, clients)
 	for i := range all {
 		all[i] = dibs.New(open())
