@@ -2,6 +2,8 @@ package dibs
 
 import (
 	"cmp"
+	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +37,25 @@ type flights struct {
 	answered time.Duration // the last answer that probed knew of
 	probed   time.Duration // the last probe since then, or that answer
 	pause    time.Duration // before the next probe; it doubles
+	turn     turn
+}
+
+// A turn is how long goroutines of this process wait until they run. In a process that computes,
+// timers are on time, and what waits for the network is not: an answer waits for several turns.
+// So it is measured before a probe is sent.
+type turn struct {
+	waited    time.Duration
+	from      time.Duration // when it was measured
+	measuring bool
+}
+
+// ofAnswer returns how long an answer may wait in this process.
+func (t turn) ofAnswer() time.Duration {
+	const noticeable, turns = 5 * time.Millisecond, 4
+	if t.waited < noticeable {
+		return 0
+	}
+	return turns * t.waited
 }
 
 func (fs *flights) add(f *flight) {
@@ -68,12 +89,50 @@ func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken 
 	return broken
 }
 
+// mustMeasure reports whether a probe is due and the turn was not measured since the last one. It
+// is to be measured then.
+func (fs *flights) mustMeasure(now time.Duration, heard load.Heard) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.turn.measuring || fs.probeAt(heard) > now || fs.turn.from > fs.probed {
+		return false
+	}
+	fs.turn.measuring = true
+	return true
+}
+
+// measured records that a goroutine has waited since some time.
+func (fs *flights) measured(since, now time.Duration) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.turn = turn{waited: now - since, from: now}
+}
+
+// measureTurn measures how long a goroutine of this process waits until it runs.
+func (c *Client) measureTurn() {
+	began := c.clock.now()
+	runtime.Gosched()
+	c.flights.measured(began, c.clock.now())
+	c.renewals.Signal()
+}
+
+// whyUnanswered returns why there is no answer so far.
+func (fs *flights) whyUnanswered() error {
+	const noticeable = 50 * time.Millisecond
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.turn.waited < noticeable {
+		return errNoAnswer
+	}
+	return &UnavailableError{Op: "extend", Cause: tooLittleCPU(fs.turn.waited)}
+}
+
 // probe returns the flight of which a few leases are to be sent again, or nil: that with the
 // earliest deadline. It returns one if there was no answer at all for a while.
 func (fs *flights) probe(now time.Duration, heard load.Heard) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.probeAt(heard) > now {
+	if fs.probeAt(heard) > now || fs.turn.measuring || fs.turn.from <= fs.probed {
 		return nil
 	}
 	f := fs.urgent()
@@ -100,6 +159,7 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
 		pause = min(pause, max(left/3, leastRetry))
 	}
+	pause = max(pause, fs.turn.ofAnswer())
 	return max(fs.probed, fs.list[0].sent) + pause
 }
 
@@ -107,6 +167,9 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 func (fs *flights) next(heard load.Heard) time.Duration {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if fs.turn.measuring {
+		return never
+	}
 	return fs.probeAt(heard)
 }
 
@@ -141,6 +204,9 @@ func (c *Client) checkFlights(now time.Duration) bool {
 			h.sendAgain(now, f.sent)
 		}
 	}
+	if c.flights.mustMeasure(now, heard) {
+		c.work.run(func(context.Context) { c.measureTurn() })
+	}
 	probed := c.flights.probe(now, heard)
 	if probed != nil {
 		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {
@@ -173,7 +239,7 @@ func (h *lease) reportNoAnswer(sent time.Duration) {
 	h.mu.Lock()
 	awaits := h.awaits(sent)
 	if awaits {
-		h.setRenewErr(errNoAnswer)
+		h.setRenewErr(h.c.flights.whyUnanswered())
 	}
 	h.mu.Unlock()
 	if awaits {

@@ -259,15 +259,16 @@ func (s *leaseState) isDue(now time.Duration) bool {
 	return !s.ended && now < s.deadline && at == s.renewAt && at-early <= now
 }
 
-// expireAt ends the lease if its deadline has passed. late is by how much this process was late.
-func (s *leaseState) expireAt(now, late time.Duration) {
+// expireAt ends the lease if its deadline has passed. late is by how much this process was late,
+// and unanswered is why a renewal has no answer.
+func (s *leaseState) expireAt(now, late time.Duration, unanswered error) {
 	if s.ended || now < s.deadline {
 		return
 	}
 	switch {
 	case s.extra().renewErr != nil:
 	case s.attempts > 0:
-		s.setRenewErr(errNoAnswer)
+		s.setRenewErr(unanswered)
 	case s.renewAt < s.deadline:
 		s.setRenewErr(notSent(late))
 	}

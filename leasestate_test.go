@@ -80,7 +80,7 @@ func TestLeaseStateActs(t *testing.T) {
 				test.change(s)
 			}
 			renew := s.isDue(test.now)
-			s.expireAt(test.now, 0)
+			s.expireAt(test.now, 0, errNoAnswer)
 			reason, _ := s.lostReason()
 			if renew != test.renew || reason != test.ended {
 				t.Errorf("renew %t, lost because %q; want %t, %q", renew, reason, test.renew, test.ended)
@@ -286,7 +286,7 @@ func TestLeaseStateBeginsWhole(t *testing.T) {
 			if s.extra().minHoldUntil != test.minHoldUntil || s.maxHoldUntil() != test.maxHoldUntil {
 				t.Errorf("MinHold until %v, MaxHold until %v; want %v, %v", s.extra().minHoldUntil, s.maxHoldUntil(), test.minHoldUntil, test.maxHoldUntil)
 			}
-			s.expireAt(s.deadline, 0)
+			s.expireAt(s.deadline, 0, errNoAnswer)
 			if why, _ := s.lostReason(); why != test.reason {
 				t.Errorf("lost because %q, want %q", why, test.reason)
 			}

@@ -69,21 +69,29 @@ func notSent(late time.Duration) error {
 	const noticeable = 50 * time.Millisecond
 	cause := errors.New("it was not sent in time: the store answers slowly")
 	if late >= noticeable {
-		cause = fmt.Errorf("this process was late by %v: it has too little CPU", late.Round(time.Millisecond))
+		cause = tooLittleCPU(late)
 	}
 	return &UnavailableError{Op: "extend", Cause: cause, Unsent: true}
+}
+
+func tooLittleCPU(late time.Duration) error {
+	return fmt.Errorf("this process was late by %v: it has too little CPU", late.Round(time.Millisecond))
 }
 
 // checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It
 // reports whether there was one.
 func (c *Client) checkDue(now, late time.Duration) bool {
 	due := c.renewals.Due(now, slice)
+	if len(due) == 0 {
+		return false
+	}
+	unanswered := c.flights.whyUnanswered()
 	for _, h := range due {
 		if !h.makeReady(now) {
-			_ = h.update(func(s *leaseState) { s.expireAt(now, late) })
+			_ = h.update(func(s *leaseState) { s.expireAt(now, late, unanswered) })
 		}
 	}
-	return len(due) > 0
+	return true
 }
 
 // makeReady makes a lease ready if its renewal is due.

@@ -21,6 +21,12 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
 	groups := s.group(requests, errs)
+	if len(groups) == 1 {
+		for i, err := range s.extend(ctx, requests, groups[0], until) {
+			errs[groups[0][i]] = err
+		}
+		return errs
+	}
 	replies := make(chan func(), len(groups))
 	for _, group := range groups {
 		go func() {

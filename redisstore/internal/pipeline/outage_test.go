@@ -244,3 +244,26 @@ func TestBatchWaitsAsLongAsItsCallers(t *testing.T) {
 		engaged[i+1].wantValue("done")
 	}
 }
+
+// A renewal is sent by the goroutine that calls, if the Conn returns in time. If its reply is
+// late, another exchange takes the worker's place, as with all others.
+func TestPipelineSendsRenewalsAlone(t *testing.T) {
+	for _, prompt := range []bool{false, true} {
+		r := newFixture(t)
+		r.policy.prompt = prompt
+		renewal := plain("renewal")
+		renewal.Extends = true
+		renews := r.call(renewal, time.Hour)
+		e := r.sent()
+		r.mu.Lock()
+		alone := renewal.alone
+		r.mu.Unlock()
+		if alone != prompt {
+			t.Errorf("prompt: %v, sent alone: %v", prompt, alone)
+		}
+		r.makeLate()
+		r.eventually("its place is free", func() bool { return r.policy.workers == 0 })
+		e.reply("late")
+		renews.wantValue("late")
+	}
+}

@@ -61,6 +61,13 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 		return redisconn.Reply{Err: context.Cause(ctx)}, false, true
 	}
 	r.ctx, r.until = ctx, until
+	if r.Extends {
+		if p.sendAlone(r) {
+			return r.reply, false, true
+		}
+		reply, reusable = p.enqueue(r, false)
+		return reply, false, reusable
+	}
 	if !p.reserveWorker() {
 		reply, reusable = p.enqueue(r, false)
 		return reply, false, reusable
@@ -231,8 +238,8 @@ func (p *Pipeline) findLate(now time.Time) {
 	for _, b := range p.inFlight {
 		switch {
 		case b.late:
-		case now.Before(b.lateAt):
-			p.setTimer(b.lateAt)
+		case now.Before(b.lateAt.Add(p.policy.ownDelay)):
+			p.setTimer(b.lateAt.Add(p.policy.ownDelay))
 		default:
 			b.late = true
 			p.ceaseAwaiting(b)
@@ -261,10 +268,15 @@ func (p *Pipeline) setTimer(at time.Time) {
 // checkTimes wakes the callers whose time is over. If a reply is late, it sends the requests
 // that wait for it or for its worker.
 func (p *Pipeline) checkTimes() {
+	// In a process that computes, timers are on time, and what waits for the network is not. Both
+	// a reply and this goroutine wait for their turn.
+	began := time.Now()
+	runtime.Gosched()
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerAt = time.Time{}
-	now := time.Now()
+	p.policy.recordTurn(now.Sub(began))
 	p.expireCallers(now)
 	p.findLate(now)
 	if !p.maySend() {
@@ -280,7 +292,7 @@ func (p *Pipeline) expireCallers(now time.Time) {
 	}
 	for _, r := range all {
 		switch {
-		case r.abandoned:
+		case r.abandoned || r.alone:
 		case r.until.After(now):
 			p.setTimer(r.until)
 		default:
@@ -296,6 +308,51 @@ func (p *Pipeline) reserveWorker() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.policy.addDirect(len(p.queue), p.inFlightRequests)
+}
+
+// sendAlone sends an extension from the caller's own goroutine, as a worker would. It reports
+// false if a worker could not begin now. Nobody waits for a renewal, so it may take as long as
+// the Conn does. In a process that computes, each goroutine that is not needed costs a turn of
+// all others.
+func (p *Pipeline) sendAlone(r *Request) bool {
+	b := batches.Get().(*batch)
+	if !p.beginAlone(b, r) {
+		batches.Put(b)
+		return false
+	}
+	p.send(b.newContext(), time.Time{}, b)
+	if _, counted := p.endBatch(b); counted {
+		p.leaveToOthers()
+	}
+	b.reset()
+	batches.Put(b)
+	return true
+}
+
+func (p *Pipeline) beginAlone(b *batch, r *Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	switch {
+	case !p.policy.prompt || len(p.queue) > 0 || p.policy.congestion.limit > 0 || p.policy.outage.paused(p.policy.workers):
+		return false
+	case !p.policy.addWorker(1, p.inFlightRequests):
+		return false
+	}
+	p.policy.taking--
+	r.alone = true
+	b.requests = append(b.requests, r)
+	p.begin(b, now)
+	return true
+}
+
+// leaveToOthers gives the place of a worker to another one, if there are queued requests.
+func (p *Pipeline) leaveToOthers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy.taking--
+	p.policy.removeWorker()
+	p.addWorker()
 }
 
 // sendDirect sends a request from the caller's own goroutine. It gives up early, because a
@@ -405,11 +462,18 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 		p.policy.removeWorker()
 		return false
 	}
+	p.begin(b, now)
+	return true
+}
+
+// begin records that a batch is being sent.
+func (p *Pipeline) begin(b *batch, now time.Time) {
 	var until voidTexts
 	for _, r := range b.requests {
 		r.sent, r.batch = true, b
 		until.write(r, p.clock.Latest(r.until))
 	}
+	n := len(b.requests)
 	b.sentAt, b.callers, b.abandoned, b.awaited = now, n, false, true
 	b.late, b.lateAt = false, now.Add(p.policy.lateAfter())
 	p.setTimer(b.lateAt)
@@ -417,7 +481,6 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 	p.policy.congestion.sent += n
 	p.policy.congestion.sentAt = now
 	p.inFlight = append(p.inFlight, b)
-	return true
 }
 
 // choose moves up to n requests from the queue to a batch: the first ones that can be answered

@@ -15,8 +15,9 @@ type policy struct {
 	others         recentMean // how many requests were in progress when one came
 	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
-	skipCoalescing int          // requests left that are not coalesced
-	unknown        wire.JoinSet // kinds of requests whose script the server did not know lately
+	skipCoalescing int           // requests left that are not coalesced
+	unknown        wire.JoinSet  // kinds of requests whose script the server did not know lately
+	ownDelay       time.Duration // how late a reply may be because of this process
 	congestion     congestion
 	outage         outage
 }
@@ -97,6 +98,16 @@ func (p *policy) quota(queued, inFlight int) int {
 	return min(queued, max(part, least), maxBatch, p.congestion.room(), p.outage.quota())
 }
 
+// recordTurn records how long a goroutine waited for its turn. In a process that computes, a
+// reply waits several times as long until it is read. That tells nothing about the server.
+func (p *policy) recordTurn(waited time.Duration) {
+	const noticeable, times = 5 * time.Millisecond, 4
+	p.ownDelay = 0
+	if waited >= noticeable {
+		p.ownDelay = times * waited
+	}
+}
+
 // lateAfter returns after which time a reply is late.
 func (p *policy) lateAfter() time.Duration {
 	if p.congestion.limit > 0 {
@@ -114,7 +125,7 @@ func (p *policy) recordLate(now time.Time) {
 // recordConnection records whether the connection of an exchange worked.
 func (p *policy) recordConnection(worked bool, took time.Duration, now time.Time) {
 	if worked {
-		p.outage.recordReply(took, took >= p.lateAfter())
+		p.outage.recordReply(took, took-p.ownDelay >= p.lateAfter())
 	} else {
 		p.outage.recordFailure(now)
 	}
@@ -137,7 +148,7 @@ func (p *policy) recordCongestion(requests int, took time.Duration, timedOut boo
 	if least == 0 || took < least {
 		least = took
 	}
-	p.congestion.record(requests, took, least, timedOut)
+	p.congestion.record(requests, max(took-p.ownDelay, least), least, timedOut)
 }
 
 // leaveLink records that nobody waits any longer for some requests.

@@ -178,3 +178,30 @@ func TestPolicyWorkers(t *testing.T) {
 		t.Error("the place of an ended worker is not free")
 	}
 }
+
+// In a process that computes, replies wait until they are read. They are not late, and tell
+// nothing about the link.
+func TestPolicyOfAProcessThatComputes(t *testing.T) {
+	const took = 900 * time.Millisecond
+	for _, computes := range []bool{false, true} {
+		p := policy{outage: newOutage()}
+		p.recordExchange(1, time.Millisecond, true)
+		if computes {
+			p.recordTurn(300 * time.Millisecond)
+		}
+		p.recordCongestion(1, took, false)
+		p.recordConnection(true, took, time.Now())
+		if limited := p.congestion.limit > 0; limited == computes {
+			t.Errorf("computes: %v, the link is limited: %v", computes, limited)
+		}
+		if inTime := p.outage.inTime > 0; inTime != computes {
+			t.Errorf("computes: %v, the reply is in time: %v", computes, inTime)
+		}
+	}
+	p := policy{}
+	p.recordTurn(300 * time.Millisecond)
+	p.recordTurn(time.Millisecond)
+	if p.ownDelay != 0 {
+		t.Errorf("own delay %v after a short turn, want 0", p.ownDelay)
+	}
+}

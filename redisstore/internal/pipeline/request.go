@@ -24,6 +24,7 @@ type Request struct {
 	sent      bool
 	abandoned bool // the caller does not wait any longer
 	timedOut  bool // because until has passed
+	alone     bool // its caller sends it
 	connErr   error
 	batch     *batch
 }
