@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
@@ -92,7 +93,13 @@ func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond
 // newClient returns a client that has sent commands and has its subscription.
 func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
-	c := dibs.New(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
+	return b.warmClient(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), options...)
+}
+
+// warmClient is newClient for a store.
+func (b *fixture) warmClient(store driver.Store, options ...dibs.Option) *dibs.Client {
+	b.t.Helper()
+	c := dibs.New(store, append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
 	b.t.Cleanup(func() { c.Close() })
 	token, err := warm(deadline(b.t, generous), c)
 	if err != nil {

@@ -332,11 +332,12 @@ func (c *checker) mayBeRevokedAtReturn(op *Op) bool {
 }
 
 // fifo checks that a smaller ticket is served first, and that a call that began after a
-// waiter had queued is not served before it. The fences show the order of service if one
-// of the two leases is exclusive. Two shared leases may have been acquired again after
-// their grant, with newer fences.
+// waiter had queued is not served before it. Waiters that the store may have passed over are
+// no contradiction. The fences show the order of service if one of the two leases is
+// exclusive. Two shared leases may have been acquired again after their grant, with newer
+// fences.
 func (c *checker) fifo(name string) {
-	var tickets, queued, calls []fencePoint
+	var tickets, keptTickets, keptQueued, calls []fencePoint // kept: the waiters that keep their place
 	for _, op := range c.takes[name] {
 		if op.Err != nil {
 			continue
@@ -350,15 +351,17 @@ func (c *checker) fifo(name string) {
 		if op.Ticket == 0 || c.revoked(op) || op.Return.At-op.Call.At >= min(driver.WaiterTTL, op.TTL) {
 			continue
 		}
-		m.at = op.Queued.Order
-		queued = append(queued, m)
-		m.at = int(op.Ticket)
-		tickets = append(tickets, m)
+		byTicket, byTime := m, m
+		byTicket.at, byTime.at = int(op.Ticket), op.Queued.Order
+		tickets = append(tickets, byTicket)
+		if !op.PassedOver {
+			keptTickets, keptQueued = append(keptTickets, byTicket), append(keptQueued, byTime)
+		}
 	}
-	forEachOvertaken(tickets, tickets, false, func(a, b fencePoint) {
+	forEachOvertaken(keptTickets, tickets, false, func(a, b fencePoint) {
 		c.report(FIFO, name, "the larger ticket was served first", a.op, b.op)
 	})
-	forEachOvertaken(queued, calls, false, func(a, b fencePoint) {
+	forEachOvertaken(keptQueued, calls, false, func(a, b fencePoint) {
 		c.report(FIFO, name, "the first was queued before the second called, but was served after it", a.op, b.op)
 	})
 }

@@ -193,6 +193,8 @@ var scripts = []struct {
 	}, want(history.Fences)},
 	{"served by ticket", func(s *script) { queue(s.use(1, 5, 7, 1), 3, 2); queue(s.use(2, 9, 12, 2), 4, 3) }, nil},
 	{"not served by ticket", func(s *script) { queue(s.use(1, 9, 12, 2), 3, 2); queue(s.use(2, 5, 7, 1), 4, 3) }, want(history.FIFO)},
+	{"passed over", func(s *script) { queue(s.use(1, 9, 12, 2), 3, 2).PassedOver = true; queue(s.use(2, 5, 7, 1), 4, 3) }, nil},
+	{"overtaken by a waiter that was passed over", func(s *script) { queue(s.use(1, 9, 12, 2), 3, 2); queue(s.use(2, 5, 7, 1), 4, 3).PassedOver = true }, want(history.FIFO)},
 	{"overtaken by a request that does not queue", func(s *script) { queue(s.use(1, 9, 12, 2), 3, 2); s.use(4, 5, 7, 1) }, want(history.FIFO)},
 	{"served after an earlier call", func(s *script) { queue(s.use(1, 9, 12, 2), 3, 2); s.use(2, 5, 7, 1) }, nil},
 	{"overtaken after a revoke", func(s *script) {

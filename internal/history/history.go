@@ -68,6 +68,7 @@ type Op struct {
 	Queued        Moment   // when the ticket was reported
 	Cohort        string   // the client, if its calls for the name share leases; else empty
 	MostPasses    int      // passes of its cohort while others wait; 0: not known
+	PassedOver    bool     // younger waiters may have been served before it: see Waiters
 
 	Revoked bool     // of Revoke: the result
 	Tokens  []string // of Inspect: holders; of Final: holders and waiters

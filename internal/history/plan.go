@@ -17,6 +17,7 @@ type Plan struct {
 	Prefix      string // of all names
 	ReuseTokens bool   // workers reuse tokens, and clients extend leases of others
 	KeepClients bool   // clients are closed at the end only, after all late messages have arrived
+	PassesOver  bool   // the store serves others before a waiter that cannot be notified: see Waiters
 
 	Cohorts bool          // clients have cohorts, with batches of 1 to 4
 	Linger  time.Duration // of every second client, with Cohorts

@@ -41,6 +41,11 @@ func report(t testing.TB, plan Plan, violations []Violation) {
 // an error if a client could not be closed. No other process may use the plan's names.
 func Record(ctx context.Context, store driver.Store, plan Plan) (History, error) {
 	plan = plan.withDefaults()
+	var waiters *Waiters
+	if plan.PassesOver {
+		waiters = NewWaiters(store)
+		store = waiters
+	}
 	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
 		r.clients = append(r.clients, &clientRef{index: i, client: r.open(i), closable: i%2 == 1})
@@ -61,7 +66,11 @@ func Record(ctx context.Context, store driver.Store, plan Plan) (History, error)
 	}
 	err := r.closeAll()
 	r.recordFinal()
-	return r.rec.History(), err
+	h := r.rec.History()
+	for _, op := range h {
+		op.PassedOver = waiters != nil && waiters.MayPassOver(op.Token)
+	}
+	return h, err
 }
 
 // A runner executes a plan.

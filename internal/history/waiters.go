@@ -1,0 +1,124 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// Waiters is a store that records which waiters it may serve after younger ones. Those are the
+// exceptions of docs/guarantees.md: the waiter is late, has no subscription, or was silent.
+// Stalls of the machine cause them. It is safe for concurrent use.
+type Waiters struct {
+	driver.Store
+
+	mu      sync.Mutex
+	clients map[string]*subscription
+	waiters map[string]*waiterFacts // by token
+}
+
+// A subscription is what is known of the events of a client.
+type subscription struct {
+	connected bool
+	broke     bool // at least once
+}
+
+type waiterFacts struct {
+	client    *subscription
+	sent      time.Time // the last answered request
+	exception bool
+}
+
+// NewWaiters returns the store with a record of its waiters. All clients have to use it.
+func NewWaiters(s driver.Store) *Waiters {
+	return &Waiters{Store: s, clients: make(map[string]*subscription), waiters: make(map[string]*waiterFacts)}
+}
+
+// MayPassOver reports whether the store may have served younger waiters before the one with
+// this token.
+func (w *Waiters) MayPassOver(token string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.waiters[token]
+	return f != nil && (f.exception || f.client.broke)
+}
+
+// Acquire implements driver.Store.
+func (w *Waiters) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	w.requested(c)
+	sent := time.Now()
+	reply, err := w.Store.Acquire(ctx, c)
+	if err == nil {
+		w.answered(c, sent)
+	}
+	return reply, err
+}
+
+// requested records a request before it is sent.
+func (w *Waiters) requested(c driver.AcquireRequest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.waiters[c.Token]
+	if f == nil {
+		f = &waiterFacts{client: w.subscription(c.Client)}
+		w.waiters[c.Token] = f
+	}
+	if c.Late || c.Queue && !f.client.connected {
+		f.exception = true
+	}
+}
+
+// answered records that a request was answered. The waiter was silent at most since the request
+// before it was sent.
+func (w *Waiters) answered(c driver.AcquireRequest, sent time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.waiters[c.Token]
+	if c.Ticket != 0 && time.Since(f.sent) >= driver.WaiterTTL {
+		f.exception = true
+	}
+	f.sent = sent
+}
+
+// subscription returns the subscription of a client. The caller holds the lock.
+func (w *Waiters) subscription(client string) *subscription {
+	s := w.clients[client]
+	if s == nil {
+		s = new(subscription)
+		w.clients[client] = s
+	}
+	return s
+}
+
+// Watch implements driver.Store.
+func (w *Waiters) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return w.Store.Watch(ctx, client, w.recorded(client, on))
+}
+
+// WatchWhile implements driver.IdleWatcher.
+func (w *Waiters) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return driver.WatchWhile(ctx, w.Store, client, busy, w.recorded(client, on))
+}
+
+// recorded returns a function that records the state of the subscription, and calls on.
+func (w *Waiters) recorded(client string, on func(driver.Event)) func(driver.Event) {
+	return func(e driver.Event) {
+		if e.Kind == driver.EventConnected || e.Kind == driver.EventDisconnected {
+			w.setConnected(client, e.Kind == driver.EventConnected)
+		}
+		on(e)
+	}
+}
+
+func (w *Waiters) setConnected(client string, connected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.subscription(client)
+	s.broke = s.broke || s.connected && !connected
+	s.connected = connected
+}
+
+// Announce implements driver.Announcer.
+func (w *Waiters) Announce(ctx context.Context, names []string) { driver.Announce(ctx, w.Store, names) }
