@@ -21,8 +21,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A stateWriter writes the keys of names, each with a random state that stays the same for an
-// hour.
+// A stateWriter writes the keys of names, each with a random state that stays the same for half
+// an hour.
 type stateWriter struct {
 	t      *testing.T
 	server *redistest.Server
@@ -47,18 +47,31 @@ func (w *stateWriter) token() string {
 	return token
 }
 
-// past and future return an instant that is far enough from now, in units.
-func (w *stateWriter) past(unit time.Duration) string {
-	return strconv.FormatInt(int64(time.Duration(time.Now().UnixNano())-time.Hour-time.Duration(w.r.Int64N(int64(time.Hour))))/int64(unit), 10)
+// away is about how far the instants of the states are from now. roundTimes rounds their distances
+// to away.
+const (
+	away   = 2 * time.Hour
+	awayMS = "7200000"
+)
+
+// past and future return an instant in units. Its distance is away, and a quarter of it less or
+// more, so that it is rounded to away also when the machine has stalled for a while.
+func (w *stateWriter) past(unit time.Duration) string { return instant(-w.distance(), unit) }
+
+func (w *stateWriter) future(unit time.Duration) string { return instant(w.distance(), unit) }
+
+func (w *stateWriter) distance() time.Duration {
+	return away*3/4 + time.Duration(w.r.Int64N(int64(away/2)))
 }
 
-func (w *stateWriter) future(unit time.Duration) string {
-	return strconv.FormatInt(int64(time.Duration(time.Now().UnixNano())+time.Hour+time.Duration(w.r.Int64N(int64(time.Hour))))/int64(unit), 10)
+// instant returns the instant that is in d from now.
+func instant(d, unit time.Duration) string {
+	return strconv.FormatInt(time.Now().Add(d).UnixNano()/int64(unit), 10)
 }
 
 func (w *stateWriter) exclusive() {
 	token := w.token()
-	w.cmd("SET", w.key, token, "PX", "3600000")
+	w.cmd("SET", w.key, token, "PX", awayMS)
 	switch w.r.IntN(5) {
 	case 3:
 		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 "+strings.TrimPrefix(token, "web-7:211:q3ZkAbCdEfGhIjKl"))
@@ -72,11 +85,11 @@ func (w *stateWriter) exclusive() {
 }
 
 func (w *stateWriter) reserved() {
-	w.cmd("SET", w.key, w.token()+" reserved", "PX", "3600000")
+	w.cmd("SET", w.key, w.token()+" reserved", "PX", awayMS)
 }
 
 func (w *stateWriter) shared() {
-	w.cmd("SET", w.key, "dibs:shared 9", "PX", "3600000")
+	w.cmd("SET", w.key, "dibs:shared 9", "PX", awayMS)
 	for range cmp.Or(w.r.IntN(4), 120) {
 		token, expires := w.token(), w.future(time.Millisecond)
 		if w.r.IntN(4) == 0 {
@@ -89,7 +102,7 @@ func (w *stateWriter) shared() {
 	}
 }
 
-func (w *stateWriter) sharedWithoutHolders() { w.cmd("SET", w.key, "dibs:shared 2", "PX", "3600000") }
+func (w *stateWriter) sharedWithoutHolders() { w.cmd("SET", w.key, "dibs:shared 2", "PX", awayMS) }
 
 // staleHolders are those of a lock that has expired.
 func (w *stateWriter) staleHolders() {
@@ -100,13 +113,13 @@ func (w *stateWriter) foreignString() {
 	values := []string{someUUID, "17", "", "{}", strings.Repeat("x", 5000), "web-7"}
 	w.cmd("SET", w.key, values[w.r.IntN(len(values))])
 	if w.r.IntN(2) == 0 {
-		w.cmd("PEXPIRE", w.key, "3600000")
+		w.cmd("PEXPIRE", w.key, awayMS)
 	}
 }
 
 func (w *stateWriter) foreignHash() {
 	w.cmd("HSET", w.key, redissonClient+":40", "1")
-	w.cmd("PEXPIRE", w.key, "3600000")
+	w.cmd("PEXPIRE", w.key, awayMS)
 }
 
 func (w *stateWriter) otherType() {
@@ -230,7 +243,7 @@ func roundTimes(s driver.State) driver.State {
 		if d < 0 {
 			return d
 		}
-		return d.Round(2 * time.Hour)
+		return d.Round(away)
 	}
 	s.Holders, s.Waiters = slices.Clone(s.Holders), slices.Clone(s.Waiters)
 	for i := range s.Holders {
