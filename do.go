@@ -204,16 +204,27 @@ func (in *carriedLease) endWork() *Lease {
 // HeldLeases implements driver.Carrier.
 func (in *carriedLease) HeldLeases() (held []driver.Held) {
 	for ; in != nil; in = in.outer {
-		h := in.current().h
-		h.mu.Lock()
-		one := driver.Held{Store: h.c.store.Store, Token: h.token, Shared: h.isLocal()}
-		for _, p := range h.names() {
-			one.Names = append(one.Names, p.name)
-		}
-		h.mu.Unlock()
-		held = append(held, one)
+		held = append(held, in.current().h.described())
 	}
 	return held
+}
+
+// described returns what a store needs to tie the lease to a transaction.
+func (h *lease) described() driver.Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := driver.Held{
+		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1, Shared: h.isLocal(),
+		Reserve: max(h.extra().minHoldUntil-h.c.clock.now(), 0),
+	}
+	unsure := h.extra().unanswered != nil || h.extra().late != nil // a late request issues another fence
+	for _, p := range h.names() {
+		if unsure {
+			p.fence = 0
+		}
+		one.Names, one.Fences = append(one.Names, p.name), append(one.Fences, p.fence)
+	}
+	return one
 }
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.

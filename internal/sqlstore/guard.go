@@ -3,24 +3,27 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/dibslock/dibs/driver"
 )
 
-// Guard checks the leases of a store that ctx carries, by check for each name.
-func Guard(ctx context.Context, s driver.Store, check func(name, token string) (held bool, err error)) error {
-	found := false
-	for _, h := range driver.HeldIn(ctx) {
-		if h.Store != s {
-			continue
-		}
-		if h.Shared {
-			return fmt.Errorf("%w: guard %q: the calls of a cohort share its lease, and a guard would hold for the next call, too: lock the name without Cohort", driver.ErrInvalid, h.Names[0])
-		}
-		found = true
-		for _, name := range h.Names {
-			held, err := check(name, h.Token)
+// A Guarded is one name of a lease that a transaction depends on.
+type Guarded struct {
+	driver.Held
+	Name  string
+	Fence uint64 // zero if not known
+	Inner bool   // the lease is the innermost one
+}
+
+// GuardEach checks the leases of a store that ctx carries, by check for each name.
+func GuardEach(ctx context.Context, s driver.Store, check func(Guarded) (held bool, err error)) error {
+	leases, err := driver.GuardsIn(ctx, s)
+	if err != nil {
+		return err
+	}
+	for i, h := range leases {
+		for j, name := range h.Names {
+			held, err := check(Guarded{Held: h, Name: name, Fence: h.Fences[j], Inner: i == 0})
 			if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrLost) {
 				return errors.Join(cause, err) // the loss has ended the check
 			}
@@ -28,12 +31,14 @@ func Guard(ctx context.Context, s driver.Store, check func(name, token string) (
 				return err
 			}
 			if !held {
-				return fmt.Errorf("%w: guard %q: it is not held any more, so the transaction must not be committed", driver.ErrLost, name)
+				return driver.NotHeld(name)
 			}
 		}
 	}
-	if !found {
-		return fmt.Errorf("%w: guard: the context carries no lease of this store: use that of Do or of Lease.Context", driver.ErrInvalid)
-	}
 	return nil
+}
+
+// Guard is GuardEach for a check that compares only the token.
+func Guard(ctx context.Context, s driver.Store, check func(name, token string) (held bool, err error)) error {
+	return GuardEach(ctx, s, func(g Guarded) (bool, error) { return check(g.Name, g.Token) })
 }

@@ -15,7 +15,7 @@ func (h held) HeldLeases() []driver.Held { return h }
 
 // A check that the loss of the lease has cancelled reports the loss.
 func TestGuardOfALeaseThatIsLostMeanwhile(t *testing.T) {
-	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), driver.CarrierKey{}, held{{Names: []string{"n"}, Token: "t"}}))
+	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), driver.CarrierKey{}, held{{Names: []string{"n"}, Fences: []uint64{1}, Token: "t"}}))
 	defer lose(nil)
 	cancelled := errors.New("cancelled")
 	for _, lost := range []bool{false, true} {
