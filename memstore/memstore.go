@@ -255,6 +255,33 @@ func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver
 	return states, nil
 }
 
+// Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment,
+// and ErrInvalid if it carries none of this store, or one of a cohort. ctx is that of Do or of
+// Lease.Context. So code whose transactions are guarded by a lease can be tested without a
+// database:
+//
+//	guard := func(ctx context.Context, tx pgx.Tx) error { return store.Guard(ctx) }
+//
+// A Guard of a database also keeps others out until its transaction ends. This one cannot: there
+// is no transaction.
+func (s *Store) Guard(ctx context.Context) error {
+	leases, err := driver.GuardsIn(ctx, s)
+	if err != nil {
+		return err
+	}
+	s.do(func(t *locktable.Table, now locktable.Now) []locktable.Notification {
+		for _, h := range leases {
+			for i, name := range h.Names {
+				if err == nil && !t.Holds(name, h.Token, h.Fences[i], now) {
+					err = driver.NotHeld(name)
+				}
+			}
+		}
+		return nil
+	})
+	return err
+}
+
 // List implements driver.Store.
 func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
 	if err := locktable.ContextEnded(ctx, "list", ""); err != nil {

@@ -381,6 +381,20 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 	return state
 }
 
+// Holds reports whether a token holds a name, with a fence unless that is zero.
+func (t *Table) Holds(name, token string, fence uint64, now Now) bool {
+	lock := t.Names[name]
+	if lock == nil {
+		return false
+	}
+	i := lock.holderIndex(token)
+	if i < 0 {
+		return false
+	}
+	h := lock.Holders[i]
+	return !h.expired(now.At) && (fence == 0 || h.Fence == fence)
+}
+
 // InspectAll returns the states of names, in their order.
 func (t *Table) InspectAll(names []string, now Now) []driver.State {
 	states := make([]driver.State, len(names))
