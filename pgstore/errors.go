@@ -17,6 +17,11 @@ import (
 const (
 	codeIsolation = "DIBS1" // the transaction is not read committed
 	codeGuarded   = "DIBS2" // a transaction guards the lease
+	codeReadOnly  = "DIBS3" // the transaction is read-only
+	codeSavepoint = "DIBS4" // the transaction has an open savepoint
+	codeReplica   = "DIBS5" // session_replication_role is replica
+
+	codeConflict = "40001" // a conflict with another transaction
 )
 
 func isCode(err error, code string) bool {
@@ -29,7 +34,7 @@ func isCode(err error, code string) bool {
 
 // repeatable reports whether the server has rolled a request back for a reason that does not
 // repeat: a deadlock or a conflict with another transaction.
-func repeatable(err error) bool { return isCode(err, "40001") || isCode(err, "40P01") }
+func repeatable(err error) bool { return isCode(err, codeConflict) || isCode(err, "40P01") }
 
 // unavailable returns the error of an operation. A server that replied with an error has done
 // nothing; for some errors another attempt may succeed.

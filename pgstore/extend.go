@@ -56,7 +56,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 			case extended:
 				errs[j] = nil
 			case lost:
-				errs[j] = s.lossOf(requests[j])
+				errs[j] = s.lossOf(within, requests[j])
 			default:
 				again = append(again, j)
 			}
@@ -75,8 +75,12 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 }
 
 // lossOf returns the error of a lease that is not held.
-func (s *Store) lossOf(r driver.ExtendRequest) error {
-	if s.given.has(r.Name, r.Token) {
+func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
+	given, err := s.isGiven(ctx, r.Name, r.Token, time.Time{})
+	switch {
+	case err != nil:
+		return err
+	case given:
 		return unavailable("extend", r.Name, errGiven)
 	}
 	return driver.ErrLost

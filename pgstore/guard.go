@@ -3,26 +3,35 @@ package pgstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
 // Guard ties a transaction in the database of the store to the leases that ctx carries. It
 // returns ErrLost if one of them is not held any more. Otherwise nobody else is granted its
-// names before the transaction ends. So a process that was stopped for longer than its TTL
-// cannot write. ctx is that of Do or of Lease.Context.
+// names before the transaction ends, whatever happens to its savepoints. So a process that was
+// stopped for longer than its TTL cannot write. ctx is that of Do or of Lease.Context.
 //
 // Call Guard before the first write of the transaction. It costs one round trip for each
 // name. Renewals and the wait queue do not wait for a guard. A long transaction delays only
-// the next holder, and only if the lease has expired meanwhile.
+// the next holder, and only if the lease has expired meanwhile. A transaction that is prepared
+// (PREPARE TRANSACTION) is guarded until COMMIT PREPARED.
 //
 // With the isolation level repeatable read or serializable, call Guard as the first statement.
-// If the lease was renewed after the snapshot of the transaction, the error has the SQLSTATE
-// 40001. Then repeat the transaction.
+// If the lock has changed since the snapshot of the transaction, the error has the SQLSTATE
+// 40001: a lease was renewed or granted, or somebody has begun to wait. Then repeat the
+// transaction.
 //
-// Guard returns ErrInvalid if ctx carries no lease of this store, or one of a cohort: its calls
-// share a lease in the store (see dibs.Cohort).
+// Guard returns ErrInvalid
+//   - after SAVEPOINT, which is a nested Begin of pgx: a rollback to it would end the guard, so
+//     call Guard before it, in the outer transaction. (pgx leaves the savepoint of a nested
+//     transaction that was rolled back.)
+//   - in a read-only transaction;
+//   - if ctx carries no lease of this store, or one of a cohort: its calls share a lease in the
+//     store (see dibs.Cohort).
 func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // GuardSQL is Guard for a transaction of database/sql.
@@ -42,16 +51,37 @@ func inSQL(tx *sql.Tx) queryRow {
 	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) }
 }
 
-const guardSQL = `SELECT dibs.guard($1, $2)`
+const guardSQL = `SELECT dibs.guard($1, $2, $3)`
 
 func (s *Store) guard(ctx context.Context, query queryRow) error {
-	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) { return s.holds(ctx, query, name, token) })
+	return sqlstore.GuardEach(ctx, s, func(g sqlstore.Guarded) (bool, error) { return s.holds(ctx, query, g) })
 }
 
 // holds prevents the end of a lease, and reports whether it is held.
-func (s *Store) holds(ctx context.Context, query queryRow, name, token string) (held bool, err error) {
-	if err := query(ctx, s.text.guard, toText(name), token).Scan(&held); err != nil {
-		return false, unavailable("guard", name, err)
+func (s *Store) holds(ctx context.Context, query queryRow, g sqlstore.Guarded) (held bool, err error) {
+	if err := query(ctx, s.text.guard, toText(g.Name), g.Token, int64(g.Fence)).Scan(&held); err != nil {
+		return false, notGuarded("guard", g.Name, err)
 	}
 	return held, nil
+}
+
+// notGuarded returns the error of a transaction that cannot be tied to a lease on a name.
+func notGuarded(op, name string, err error) error {
+	reason := ""
+	switch {
+	case isCode(err, codeReadOnly):
+		reason = "the transaction is read-only, so it has nothing to guard"
+	case isCode(err, codeSavepoint):
+		reason = "the transaction has a savepoint, or is a nested one, and a rollback to it would end the guard: call it with the outer transaction, before the savepoint"
+	case isCode(err, codeIsolation):
+		reason = "the isolation level of the transaction must be read committed"
+	case isCode(err, codeReplica):
+		reason = "session_replication_role is replica, so the commit would not release it"
+	case isCode(err, codeConflict):
+		err = fmt.Errorf("the lock has changed since the snapshot of the transaction: repeat it, with Guard as the first statement: %w", err)
+	}
+	if reason != "" {
+		return fmt.Errorf("%w: %s %q: %s: %w", driver.ErrInvalid, op, name, reason, err)
+	}
+	return unavailable(op, name, err)
 }

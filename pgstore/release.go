@@ -29,16 +29,26 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	if err := driver.CheckName(r.Name); err != nil {
 		return false, err
 	}
+	if !r.Unreserve {
+		if given, err := s.isGiven(ctx, r.Name, r.Token, r.Until); given || err != nil {
+			return given, s.forget(r.Name, r.Token, err)
+		}
+	}
 	name := toText(r.Name)
 	if r.Reserve > 0 || r.Unreserve {
 		held, err = s.release(ctx, s.text.release, r, name, sqlstore.Micros(r.Reserve), r.Unreserve)
 	} else {
 		held, err = s.releaseWhole(ctx, r, name)
 	}
-	if err == nil && s.given.remove(r.Name, r.Token) {
-		held = true // by now, or when a transaction has committed
+	return held, s.forget(r.Name, r.Token, err)
+}
+
+// forget forgets that a transaction may have released a lease, unless a release has failed.
+func (s *Store) forget(name, token string, failed error) error {
+	if failed == nil {
+		s.given.remove(name, token)
 	}
-	return held, err
+	return failed
 }
 
 func (s *Store) releaseWhole(ctx context.Context, r driver.ReleaseRequest, name string) (held bool, err error) {

@@ -6,19 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ReleaseIn releases the leases that ctx carries when the transaction commits. So the next
-// holder sees what the transaction has written, and a crash cannot separate the two. If the
-// transaction is rolled back, the leases go on. ctx is that of Do or of Lease.Context.
+// ReleaseIn releases a lease when the transaction commits: the innermost one of this store that
+// ctx carries. So the next holder sees what the transaction has written, and a crash cannot
+// separate the two. Names that MinHold or Once keep unavailable stay so. If the transaction is
+// rolled back, the lease goes on. ctx is that of Do or of Lease.Context.
 //
-// ReleaseIn is a Guard, too: it returns ErrLost if a lease is not held any more. The isolation
-// level must be read committed; otherwise it returns ErrInvalid. A lease of a cohort is
-// ErrInvalid, too.
+// ReleaseIn is a Guard of all leases that ctx carries, too: it returns ErrLost if one is not held
+// any more, and ErrInvalid where Guard does. It also returns ErrInvalid
+//   - if the isolation level is not read committed;
+//   - if a nested call uses the lease, too (Reentrant): only its caller may end it;
+//   - if session_replication_role is replica.
+//
+// PREPARE TRANSACTION fails after ReleaseIn, and rolls the transaction back.
 //
 // After the commit, return from Do or call Unlock, which returns nil. The context of the lease
 // stays valid until then, at most for the TTL, although others can acquire the names.
@@ -29,55 +36,81 @@ func (s *Store) ReleaseInSQL(ctx context.Context, tx *sql.Tx) error {
 	return s.releaseIn(ctx, inSQL(tx))
 }
 
+const releaseInSQL = `SELECT dibs.release_in($1, $2, $3, $4)`
+
 func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
-	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
-		if held, err = s.holds(ctx, query, name, token); err != nil || !held {
-			return held, err
+	return sqlstore.GuardEach(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
+		if !g.Inner {
+			return s.holds(ctx, query, g)
 		}
-		var done any
-		err = query(ctx, s.text.releaseIn, toText(name), token).Scan(&done)
-		if isCode(err, codeIsolation) {
-			return false, fmt.Errorf("%w: release %q in a transaction: its isolation level must be read committed: %w", driver.ErrInvalid, name, err)
+		if g.Reentered {
+			return false, fmt.Errorf("%w: release %q in a transaction: a nested call uses the lease, too: release it where it was acquired", driver.ErrInvalid, g.Name)
 		}
+		var number *int64
+		err = query(ctx, s.text.releaseIn, toText(g.Name), g.Token, int64(g.Fence), sqlstore.Micros(g.Reserve)).Scan(&number)
 		if err != nil {
-			return false, unavailable("release", name, err)
+			return false, notGuarded("release", g.Name, err)
 		}
-		s.given.add(name, token)
-		return true, nil
+		if number != nil {
+			s.given.add(g.Name, g.Token, *number)
+		}
+		return number != nil, nil
 	})
 }
 
-// errGiven means that a lease does not exist, and that a transaction was to release it.
-var errGiven = errors.New("a transaction may have released the lease")
+// errGiven means that a lease does not exist because a transaction has released it.
+var errGiven = errors.New("a transaction has released the lease")
 
-// A givenLeases is the leases of this process that end or have ended with a transaction. It is
+// A givenLeases is the leases of this process that may end or have ended with a transaction. It is
 // safe for concurrent use.
 type givenLeases struct {
-	mu     sync.Mutex
-	leases map[[2]string]struct{} // by name and token
+	mu      sync.Mutex
+	numbers map[[2]string]int64 // of the last transaction, by name and token
 }
 
-func (g *givenLeases) add(name, token string) {
+func (g *givenLeases) add(name, token string, number int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.leases == nil {
-		g.leases = make(map[[2]string]struct{})
+	if g.numbers == nil {
+		g.numbers = make(map[[2]string]int64)
 	}
-	g.leases[[2]string{name, token}] = struct{}{}
+	g.numbers[[2]string{name, token}] = number
 }
 
-func (g *givenLeases) has(name, token string) bool {
+// find returns the number of the transaction.
+func (g *givenLeases) find(name, token string) (number int64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, ok := g.leases[[2]string{name, token}]
-	return ok
+	number, ok = g.numbers[[2]string{name, token}]
+	return number, ok
 }
 
-// remove reports whether the lease was there.
-func (g *givenLeases) remove(name, token string) bool {
+func (g *givenLeases) remove(name, token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, ok := g.leases[[2]string{name, token}]
-	delete(g.leases, [2]string{name, token})
-	return ok
+	delete(g.numbers, [2]string{name, token})
+}
+
+// A number that the server has not reached is that of another server, before a failover.
+const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
+
+// isGiven reports whether a transaction has released a lease. It asks the server, until a time or,
+// if that is zero, the deadline of ctx, if the lease may be such a one.
+func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time) (given bool, err error) {
+	number, ok := s.given.find(name, token)
+	if !ok {
+		return false, nil
+	}
+	if until.IsZero() {
+		until = driver.DeadlineOf(ctx)
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	err = s.use(ctx, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, s.text.committed, number).Scan(&given)
+	})
+	if err != nil {
+		return false, unavailable("release", name, err)
+	}
+	return given, nil
 }

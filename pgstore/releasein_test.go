@@ -154,3 +154,118 @@ func TestReleaseInRefused(t *testing.T) {
 	}
 	_ = l.Unlock() // it was lost
 }
+
+// ReleaseIn releases the innermost lease that the context carries. The caller keeps its own.
+func TestReleaseInOfTheInnermostLease(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	release := func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+	}
+	err := locks.Mutex("outer").Do(t.Context(), func(ctx context.Context) error {
+		err := locks.Mutex("inner").Do(ctx, func(ctx context.Context) error {
+			if err := release(ctx); err != nil {
+				return err
+			}
+			for name, want := range map[string]int{"outer": 1, "inner": 0} {
+				if state, err := s.Inspect(ctx, name); err != nil || state.Holding != want {
+					t.Errorf("%+v, %v after the commit, want %d holders", state, err, want)
+				}
+			}
+			return nil
+		})
+		nested := locks.Mutex("outer").Do(ctx, release, dibs.Reentrant())
+		if !errors.Is(nested, dibs.ErrInvalid) {
+			t.Errorf("%v in a nested call, want ErrInvalid", nested)
+		}
+		return errors.Join(err, locks.Holds(ctx, "outer"))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A lease that is released in a transaction leaves the name reserved as long as its options say.
+func TestReleaseInKeepsReservations(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	release := func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+	}
+	runs := 0
+	for range 4 {
+		ran, err := locks.Once("once", time.Hour).Do(t.Context(), release)
+		if err != nil {
+			t.Error(err)
+		}
+		if ran {
+			runs++
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d runs in an hour, want 1", runs)
+	}
+	permit, err := locks.Semaphore("permit", 3, dibs.MinHold(time.Hour)).Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(release(permit.Context()), permit.Unlock()); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"once", "permit"} {
+		state, err := s.Inspect(t.Context(), name)
+		if err != nil || state.Holding != 1 || !state.Holders[0].Reserved || state.Holders[0].Remaining < 50*time.Minute {
+			t.Errorf("%+v, %v, want it reserved", state, err)
+		}
+	}
+}
+
+// A loss after a transaction that was rolled back is known as any other.
+func TestLossAfterARollback(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.ReleaseIn(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	reason := driver.RevokeRequest{Name: "n", Fence: l.Fence()}
+	if revoked, err := s.Revoke(t.Context(), reason); err != nil || !revoked {
+		t.Fatalf("%v, %v, want it revoked", revoked, err)
+	}
+	extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: ttl}
+	if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrLost) {
+		t.Errorf("extend: %v, want ErrLost", errs)
+	}
+	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil || held {
+		t.Errorf("release: %v, %v, want it not held", held, err)
+	}
+	_ = l.Unlock() // it was lost
+}
+
+// Where triggers do not fire, a commit would not release the lease.
+func TestReleaseInRefusesAReplica(t *testing.T) {
+	t.Parallel()
+	s, locks, pool := newClient(t)
+	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL session_replication_role = replica"); err != nil {
+				return err
+			}
+			return s.ReleaseIn(ctx, tx)
+		})
+		if !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%v with session_replication_role = replica, want ErrInvalid", err)
+		}
+		return locks.Holds(ctx, "n")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -82,7 +82,7 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, removeUnused string
+	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
 }
 
 func statementsOf(schema string) statements {
@@ -92,7 +92,8 @@ func statementsOf(schema string) statements {
 		wanted: in(schema, wantedSQL), fenceOf: in(schema, fenceOfSQL),
 		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
 		guard:        in(schema, guardSQL),
-		releaseIn:    in(schema, "SELECT dibs.release_in($1, $2)"),
+		releaseIn:    in(schema, releaseInSQL),
+		committed:    in(schema, committedSQL),
 		removeUnused: in(schema, "SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}
 }

@@ -43,18 +43,66 @@ CREATE FUNCTION dibs.may_end(n text, whose text) RETURNS boolean LANGUAGE sql VO
   SELECT pg_try_advisory_xact_lock(dibs.guard_key(n, whose)) OR dibs.may_end_now(n, whose)
 $$;
 
--- guard prevents the end of a lease until the transaction of the user ends, and reports whether
--- the lease is held. The row locks are for transactions with an old snapshot: they fail if the
--- row has changed since.
-CREATE FUNCTION dibs.guard(n text, whose text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- check_guard refuses a transaction in which a guard would not last or would do nothing. A savepoint
+-- that is rolled back ends the locks that were taken in it, and nothing is left that could notice.
+-- A new row shows whether there is one: its xmin is then not the number of the transaction.
+CREATE FUNCTION dibs.check_guard() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  level bigint;
+  it tid;
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
-  PERFORM FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() FOR KEY SHARE;
-  IF NOT FOUND THEN
-    PERFORM FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() FOR KEY SHARE;
+  IF current_setting('transaction_read_only')::boolean AND NOT pg_is_in_recovery() THEN
+    RAISE EXCEPTION 'the transaction is read-only' USING ERRCODE = 'DIBS3';
   END IF;
-  RETURN FOUND;
+  INSERT INTO dibs.levels VALUES (true) RETURNING xmin::text::bigint, ctid INTO level, it;
+  DELETE FROM dibs.levels WHERE ctid = it;
+  IF level <> txid_current() & 4294967295 THEN
+    RAISE EXCEPTION 'the transaction has an open savepoint' USING ERRCODE = 'DIBS4';
+  END IF;
 END $$;
+
+-- is_lease reports whether a token holds a name, with a fence unless that is 0.
+CREATE FUNCTION dibs.is_lease(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT EXISTS (SELECT FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence))
+    OR EXISTS (SELECT FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence))
+$$;
+
+-- check_snapshot fails with 40001 if the lease of a token may have changed since the snapshot of
+-- the transaction: then the snapshot cannot show whether it is held, and may be older than the
+-- lease. The locks end at once, so that no renewal waits for them.
+CREATE FUNCTION dibs.check_snapshot(n text, whose text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved FOR SHARE;
+  IF NOT FOUND THEN
+    PERFORM FROM dibs.names WHERE name = n FOR SHARE;
+    IF NOT FOUND THEN
+      INSERT INTO dibs.names (name) VALUES (n) ON CONFLICT DO NOTHING; -- fails if there is one by now
+    END IF;
+  END IF;
+  RAISE EXCEPTION USING ERRCODE = 'DIBS0';
+EXCEPTION WHEN SQLSTATE 'DIBS0' THEN
+END $$;
+
+-- guard prevents the end of a lease until the transaction of the user ends, and reports whether
+-- the lease is held. Each statement sees what was committed before it, unless the transaction
+-- has one snapshot.
+CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM dibs.check_guard();
+  PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    PERFORM dibs.check_snapshot(n, whose);
+  END IF;
+  RETURN dibs.is_lease(n, whose, its_fence);
+END $$;
+
+-- guards returns the keys of the leases that transactions guard. Others that use advisory locks
+-- may add keys, which no lease has.
+CREATE FUNCTION dibs.guards() RETURNS SETOF bigint LANGUAGE sql VOLATILE AS $$
+  SELECT classid::bigint << 32 | objid::bigint FROM pg_locks
+  WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ShareLock' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$;
 
 -- guarded undoes the transaction because a guard prevents it.
 CREATE FUNCTION dibs.guarded() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -214,8 +262,11 @@ CREATE FUNCTION dibs.holds(r dibs.names, whose text, at bigint) RETURNS boolean 
     )
 $$;
 
-CREATE FUNCTION dibs.fits(r dibs.names, weight integer, most integer) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+-- fits reports whether there is room for a token that does not hold the locked name. There is none
+-- beside an earlier lease of the same token that has ended and that a transaction guards.
+CREATE FUNCTION dibs.fits(r dibs.names, whose text, weight integer, most integer) RETURNS boolean LANGUAGE sql AS $$
   SELECT r.token = '' AND r.used <= most - weight
+    AND (r.used = 0 OR NOT EXISTS (SELECT FROM dibs.holders h WHERE h.name = r.name AND h.token = whose AND NOT h.reserved))
 $$;
 
 -- record_missed records whose heartbeat is missing, and notifies the first of them to retry: those further
@@ -338,7 +389,7 @@ BEGIN
     SELECT * INTO r FROM dibs.names WHERE name = n;
     EXIT WHEN r.waiting = 0 OR r.token <> '';
     w := dibs.head(n, at);
-    EXIT WHEN w.token IS NULL OR NOT dibs.fits(r, w.weight, w.most);
+    EXIT WHEN w.token IS NULL OR NOT dibs.fits(r, w.token, w.weight, w.most);
     IF w.several OR dibs.is_silent(w, at) THEN
       IF changed THEN
         PERFORM dibs.notify(w.client, 'r ' || w.token);
@@ -364,7 +415,7 @@ BEGIN
     ends := r.expires;
   ELSE
     SELECT h.token, h.reserved, h.expires INTO holder, kept, ends
-    FROM dibs.holders h WHERE h.name = r.name AND (h.token <> whose OR h.reserved) ORDER BY h.expires LIMIT 1;
+    FROM dibs.holders h WHERE h.name = r.name AND (h.token <> whose OR h.reserved OR h.expires <= at) ORDER BY h.expires LIMIT 1;
   END IF;
   IF ends IS NULL THEN -- a waiter comes first, which may be dead
     SELECT greatest(dibs.drop_at(w.heartbeat, w.missed), at) INTO ends FROM dibs.waiters w WHERE w.name = r.name ORDER BY w.ticket, w.token LIMIT 1;
@@ -424,7 +475,7 @@ BEGIN
     SELECT * INTO r FROM dibs.names WHERE name = n;
     new_fence := greatest(new_fence, r.fence + 1);
     CONTINUE WHEN dibs.holds(r, whose, at);
-    IF dibs.fits(r, its_weight, most) THEN
+    IF dibs.fits(r, whose, its_weight, most) THEN
       CONTINUE WHEN r.waiting = 0;
       w := dibs.head(n, at);
       CONTINUE WHEN w.token IS NULL OR w.token = whose;
@@ -544,6 +595,11 @@ BEGIN
   END IF;
   IF held AND NOT unreserve AND reserve > 0 THEN
     PERFORM dibs.end_shared(n, whose, true); -- the token has reserved the name before
+    -- A transaction guards the token: then its two rows become one.
+    WITH gone AS (
+      DELETE FROM dibs.holders WHERE name = n AND token = whose AND reserved RETURNING weight
+    )
+    UPDATE dibs.holders h SET weight = h.weight + gone.weight FROM gone WHERE h.name = n AND h.token = whose AND NOT h.reserved;
     UPDATE dibs.names SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     UPDATE dibs.holders SET reserved = true, asked = false, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
     PERFORM dibs.notify_head(n, at);
@@ -553,17 +609,31 @@ BEGIN
   PERFORM dibs.serve(n, at, changed);
 END $$;
 
--- release_in ends a lease when this transaction commits. Until then its name is not locked.
-CREATE FUNCTION dibs.release_in(n text, whose text) RETURNS void LANGUAGE plpgsql AS $$
+-- release_in guards a lease, and ends it when this transaction commits: then its name stays
+-- unavailable for what is left of a time. Until then the name is not locked. The result is the
+-- number of the transaction, or null if the lease is not held.
+CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM dibs.check_isolation();
-  INSERT INTO dibs.releases VALUES (n, whose);
+  IF current_setting('session_replication_role') = 'replica' THEN
+    RAISE EXCEPTION 'session_replication_role is replica, so triggers do not fire' USING ERRCODE = 'DIBS5';
+  END IF;
+  IF NOT dibs.guard(n, whose, its_fence) THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO dibs.releases VALUES (n, whose, dibs.now() + reserve);
+  RETURN txid_current();
 END $$;
 
+-- release_at_commit also comes with PREPARE TRANSACTION, after which the name would be locked for
+-- all, and no waiter could be notified.
 CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  IF current_query() ~* '\mprepare\s+transaction\M' THEN
+    RAISE EXCEPTION 'a transaction that releases a lease of dibs cannot be prepared: call Guard, and Unlock after COMMIT PREPARED' USING ERRCODE = 'feature_not_supported';
+  END IF;
   DELETE FROM dibs.releases WHERE name = NEW.name AND token = NEW.token;
-  PERFORM dibs.release(NEW.name, NEW.token, 0, false, 9223372036854775807);
+  PERFORM dibs.release(NEW.name, NEW.token, greatest(NEW.reserved - dibs.now(), 0), false, 9223372036854775807);
   RETURN NULL;
 END $$;
 

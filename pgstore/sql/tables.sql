@@ -60,6 +60,10 @@ INSERT INTO dibs.removed VALUES (0, 0, '');
 
 -- Leases that end when the transaction commits that has inserted them. No row stays.
 CREATE TABLE dibs.releases (
-  name  text COLLATE "C" NOT NULL,
-  token text COLLATE "C" NOT NULL
+  name     text   COLLATE "C" NOT NULL,
+  token    text   COLLATE "C" NOT NULL,
+  reserved bigint NOT NULL  -- the name stays unavailable until then
 );
+
+-- A guard inserts a row to see whether the transaction has a savepoint. No row stays.
+CREATE UNLOGGED TABLE dibs.levels (new boolean) WITH (autovacuum_vacuum_scale_factor = 0.05);
