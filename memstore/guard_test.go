@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An account writes under a lock. In production, guard is that of a database: func(ctx, tx).
+// An account writes under a lock. In production, guard is that of a database, for a transaction.
 type account struct {
 	locks   *dibs.Client
 	guard   func(ctx context.Context) error

@@ -257,13 +257,10 @@ func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver
 
 // Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment,
 // and ErrInvalid if it carries none of this store, or one of a cohort. ctx is that of Do or of
-// Lease.Context. So code whose transactions are guarded by a lease can be tested without a
-// database:
+// Lease.Context.
 //
-//	guard := func(ctx context.Context, tx pgx.Tx) error { return store.Guard(ctx) }
-//
-// A Guard of a database also keeps others out until its transaction ends. This one cannot: there
-// is no transaction.
+// It takes the place of the Guard of a database in a unit test. That one also keeps others out
+// until its transaction ends; here there is no transaction.
 func (s *Store) Guard(ctx context.Context) error {
 	leases, err := driver.GuardsIn(ctx, s)
 	if err != nil {
