@@ -20,7 +20,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(guardedTTL), dibs.NoRenew())
+			l, err := locks.Mutex("n").Lock(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,14 +40,15 @@ func TestGuardAndSavepoints(t *testing.T) {
 			if err := pgx.BeginFunc(t.Context(), tx, func(pgx.Tx) error { return failed }); !errors.Is(err, failed) {
 				t.Fatal(err)
 			}
-			<-ctx.Done() // the holder has lost its lease, as after a long stop
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
 			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("%v, %v after the rollback of a savepoint, want ErrBusy", l, err)
 			}
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Error(err)
 			}
-			_ = l.Unlock() // it was lost
 		})
 	}
 }
@@ -221,7 +222,7 @@ func TestPreparedTransactions(t *testing.T) {
 	s := newStoreOn(t, pool)
 	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	defer locks.Close()
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(guardedTTL), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,9 @@ func TestPreparedTransactions(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "PREPARE TRANSACTION 'guarded'"); err != nil {
 		t.Fatal(err)
 	}
-	<-ctx.Done() // the holder has lost its lease, as after a long stop
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
 	if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("%v, %v while a transaction is prepared, want ErrBusy", l, err)
 	}
@@ -261,7 +264,6 @@ func TestPreparedTransactions(t *testing.T) {
 	if err := again.Unlock(); err != nil {
 		t.Error(err)
 	}
-	_ = l.Unlock() // it was lost
 }
 
 // A name that only a guard keeps is listed, as held.

@@ -225,7 +225,7 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL()+fit)
 	for _, c := range []struct{ name, statement, says string }{
-		{"no schema", "DROP SCHEMA %s CASCADE", "lacks a table: names, holders, waiters, removed"},
+		{"no schema", "DROP SCHEMA %s CASCADE", "lacks a table: names, holders, waiters, removed, releases and 1 more"},
 		{"a table", "DROP TABLE %s.waiters CASCADE", "lacks a table: waiters"},
 		{"a function", "DROP FUNCTION %s.end_lease CASCADE", "lacks a function: end_lease"},
 		{"another version", "CREATE OR REPLACE FUNCTION %s.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6000000::bigint'", "another version of dibs: waiter_ttl"},

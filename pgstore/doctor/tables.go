@@ -21,7 +21,7 @@ var tablesSQL string
 const noLocks = "nothing can be locked"
 
 var (
-	tableText    = regexp.MustCompile(`CREATE TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
+	tableText    = regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
 	functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$\$(.*?)\$\$|'(.*?)';)`)
 )
 

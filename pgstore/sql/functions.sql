@@ -61,12 +61,6 @@ BEGIN
   END IF;
 END $$;
 
--- is_lease reports whether a token holds a name, with a fence unless that is 0.
-CREATE FUNCTION dibs.is_lease(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE sql VOLATILE AS $$
-  SELECT EXISTS (SELECT FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence))
-    OR EXISTS (SELECT FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence))
-$$;
-
 -- check_snapshot fails with 40001 if the lease of a token may have changed since the snapshot of
 -- the transaction: then the snapshot cannot show whether it is held, and may be older than the
 -- lease. The locks end at once, so that no renewal waits for them.
@@ -84,7 +78,7 @@ EXCEPTION WHEN SQLSTATE 'DIBS0' THEN
 END $$;
 
 -- guard prevents the end of a lease until the transaction of the user ends, and reports whether
--- the lease is held. Each statement sees what was committed before it, unless the transaction
+-- the lease is held, with a fence unless that is 0. Each statement sees what was committed before it, unless the transaction
 -- has one snapshot.
 CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -93,7 +87,11 @@ BEGIN
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
     PERFORM dibs.check_snapshot(n, whose);
   END IF;
-  RETURN dibs.is_lease(n, whose, its_fence);
+  PERFORM FROM dibs.names WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence);
+  IF NOT FOUND THEN
+    PERFORM FROM dibs.holders WHERE name = n AND token = whose AND NOT reserved AND expires > dibs.now() AND its_fence IN (0, fence);
+  END IF;
+  RETURN FOUND;
 END $$;
 
 -- guards returns the keys of the leases that transactions guard. Others that use advisory locks
@@ -629,7 +627,7 @@ END $$;
 -- all, and no waiter could be notified.
 CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF current_query() ~* '\mprepare\s+transaction\M' THEN
+  IF current_query() ~* 'prepare[[:space:]]+transaction' THEN
     RAISE EXCEPTION 'a transaction that releases a lease of dibs cannot be prepared: call Guard, and Unlock after COMMIT PREPARED' USING ERRCODE = 'feature_not_supported';
   END IF;
   DELETE FROM dibs.releases WHERE name = NEW.name AND token = NEW.token;
