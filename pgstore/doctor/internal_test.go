@@ -29,7 +29,7 @@ func TestServer(t *testing.T) {
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, schema := range []string{"dibs", `my "locks"`} {
 		tables, functions := tablesOf(schema), functionsOf(schema)
-		if len(tables) != 5 || len(functions) < 20 || functions["waiter_ttl"] == "" || functions["lock"] == "" {
+		if len(tables) != 6 || len(functions) < 20 || functions["waiter_ttl"] == "" || functions["lock"] == "" {
 			t.Errorf("%s: tables %q, %d functions", schema, tables, len(functions))
 		}
 	}

@@ -1,0 +1,38 @@
+package dibs_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// A context tells a store what it needs to tie a lease to a transaction.
+func TestHeldIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := dibs.New(memstore.New())
+		defer locks.Close()
+		err := locks.Mutex("n", dibs.MinHold(time.Minute)).Do(t.Context(), func(ctx context.Context) error {
+			time.Sleep(20 * time.Second)
+			h := driver.HeldIn(ctx)[0]
+			if h.Fences[0] != dibs.Fence(ctx) || h.Reserve != 40*time.Second || h.Reentered {
+				t.Errorf("%+v, want the fence, 40 s of MinHold, and no nested call", h)
+			}
+			return locks.Mutex("n").Do(ctx, func(inner context.Context) error {
+				for _, ctx := range []context.Context{ctx, inner} {
+					if h := driver.HeldIn(ctx)[0]; !h.Reentered {
+						t.Errorf("%+v, want that a nested call uses it", h)
+					}
+				}
+				return nil
+			}, dibs.Reentrant())
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
