@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 )
 
 // Error codes of the functions in the schema.
@@ -44,6 +45,9 @@ func unavailable(op, name string, err error) error {
 
 // isRefusal reports whether an error repeats until somebody changes something.
 func isRefusal(err error) bool {
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return true
+	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		return !transient(server.Code)

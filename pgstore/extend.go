@@ -102,7 +102,7 @@ func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest)
 		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), r.Token, r.Client, sqlstore.Micros(r.TTL)
 	}
 	results := make([]result, len(requests))
-	err := s.transact(ctx, func(q querier) error {
+	err := s.transact(ctx, true, func(q querier) error {
 		rows, err := q.Query(ctx, s.text.extend, names, tokens, clients, ttls)
 		if err != nil {
 			return err

@@ -130,48 +130,6 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 	}
 }
 
-// Connections that have ended without a sign leave the pool as soon as a request on them has had no
-// reply, so that others take their places.
-func TestSilentConnectionsLeaveThePool(t *testing.T) {
-	t.Parallel()
-	const conns, recovery = 4, 8 * time.Second
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	pool := newPool(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=2", pgtest.URL(proxy.Addr()), conns))
-	locks := dibs.New(newStoreOn(t, pool))
-	t.Cleanup(func() { _ = locks.Close() })
-	var open sync.WaitGroup
-	for range conns {
-		open.Go(func() {
-			if _, err := pool.Exec(t.Context(), "SELECT pg_sleep(0.2)"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	open.Wait()
-	if n := pool.Stat().IdleConns(); n != conns {
-		t.Fatalf("%d idle connections, want %d", n, conns)
-	}
-	proxy.Silence()
-	begin := time.Now()
-	for n := 0; ; n++ {
-		l, err := locks.Mutex(fmt.Sprint("name ", n)).Lock(t.Context())
-		if err == nil {
-			err = l.Unlock()
-		}
-		if err == nil {
-			break
-		}
-		if took := time.Since(begin); took > recovery {
-			t.Fatalf("no lock within %v, since %d connections are silent: %v", took, conns, err)
-		}
-	}
-	t.Logf("FIGURE the first lock came after %v", time.Since(begin))
-	if err := pool.Ping(t.Context()); err != nil {
-		t.Errorf("other requests on the pool: %v", err)
-	}
-	proxy.Thaw()
-}
-
 // While the server refuses connections, a client tries seldom to listen, and soon after that it
 // listens again.
 func TestListenBacksOff(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Inspect implements driver.Store.
@@ -23,7 +22,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 // inspect queries the states of names.
 func (s *Store) inspect(ctx context.Context, names []string, add func(sqlstore.StateRow)) error {
 	var r sqlstore.StateRow
-	err := s.use(ctx, func(conn *pgxpool.Conn) error {
+	err := s.conns.use(ctx, false, func(conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, s.text.inspect, toTexts(names))
 		if err != nil {
 			return err
@@ -52,7 +51,7 @@ func nameOf(names []string) string {
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return sqlstore.List(pattern, func(after string, most int) (names []string, err error) {
 		var texts []string
-		err = s.use(ctx, func(conn *pgxpool.Conn) error {
+		err = s.conns.use(ctx, false, func(conn *pgx.Conn) error {
 			rows, err := conn.Query(ctx, s.text.list, toText(after), most)
 			if err == nil {
 				texts, err = pgx.CollectRows(rows, pgx.RowTo[string])

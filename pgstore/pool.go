@@ -2,46 +2,150 @@ package pgstore
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 )
 
-// poolOf returns the bookkeeping of a pool.
-func poolOf(pool *pgxpool.Pool) *sqlstore.Pool {
-	return sqlstore.NewPool("MaxConns, pool_max_conns in the URL", func() (used, size int) {
-		stat := pool.Stat()
-		return int(stat.AcquiredConns() + stat.ConstructingConns()), int(stat.MaxConns())
+// A Store has connections of its own: a transaction of the program never delays a renewal, and a
+// request that hangs never takes a place in the program's pool. The pool says how to connect, how
+// many connections there may be, and when they are no longer wanted: when it is closed.
+
+// A conn is a connection of a store.
+type conn struct {
+	*pgx.Conn
+	expires time.Time // as the pool's do
+}
+
+func (c *conn) isEnded() bool { return c.IsClosed() || time.Now().After(c.expires) }
+
+// ownConns are the connections of a store, and what a pool says about them.
+type ownConns struct {
+	pool  *pgxpool.Pool
+	hooks *pgxpool.Config
+	warm  func(context.Context, *pgx.Conn) // prepares what a connection is used for
+	all   *sqlstore.Conns[*conn]
+
+	inUse  atomic.Bool // the pool had connections when it was last looked at
+	closed atomic.Bool // the pool is closed
+}
+
+// newConns returns connections as those of a pool. They are at most as many, and at most 16.
+func newConns(pool *pgxpool.Pool, warm func(context.Context, *pgx.Conn)) *ownConns {
+	const most = 16
+	c := &ownConns{pool: pool, hooks: pool.Config(), warm: warm}
+	c.all = sqlstore.NewConns(min(int(c.hooks.MaxConns), most), c.open, (*conn).isEnded, c.shut)
+	return c
+}
+
+// connect opens a connection as the pool does.
+func (c *ownConns) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := c.hooks.ConnConfig.Copy()
+	if c.hooks.BeforeConnect != nil {
+		if err := c.hooks.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	opened, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if c.hooks.AfterConnect != nil {
+		if err := c.hooks.AfterConnect(ctx, opened); err != nil {
+			_ = opened.Close(ctx)
+			return nil, err
+		}
+	}
+	return opened, nil
+}
+
+func (c *ownConns) open(ctx context.Context) (*conn, error) {
+	opened, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.warm(ctx, opened)
+	return &conn{opened, time.Now().Add(c.hooks.MaxConnLifetime)}, nil
+}
+
+// shut closes a connection. pgx asks the server for up to 15 s to cancel a request without a reply.
+func (c *ownConns) shut(old *conn) {
+	const patience = 2 * time.Second
+	if c.hooks.BeforeClose != nil {
+		c.hooks.BeforeClose(old.Conn)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = old.Close(ctx)
+	select {
+	case <-old.PgConn().CleanupDone():
+	case <-ctx.Done():
+		_ = old.PgConn().Conn().Close()
+	}
+}
+
+// use calls do with a connection. Urgent requests have one that the others leave alone.
+func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) error) error {
+	if c.isClosed(ctx) {
+		return sqlstore.Unsent(puddle.ErrClosedPool)
+	}
+	return c.all.Use(ctx, urgent, func(own *conn) error {
+		if err := c.prepare(ctx, own.Conn); err != nil {
+			_ = own.Close(ctx)
+			return sqlstore.Unsent(err)
+		}
+		err := do(own.Conn)
+		if c.hooks.AfterRelease != nil && !c.hooks.AfterRelease(own.Conn) || own.PgConn().TxStatus() != 'I' {
+			_ = own.Close(ctx)
+		}
+		return err
 	})
 }
 
-// use calls do with a connection of the pool.
-func (s *Store) use(ctx context.Context, do func(*pgxpool.Conn) error) error {
-	take := func() (*pgxpool.Conn, error) { return s.pool.Acquire(ctx) }
-	return sqlstore.Use(s.conns, take, s.give, do)
+// errNotPrepared means that a hook of the pool wants another connection.
+var errNotPrepared = errors.New("PrepareConn or BeforeAcquire of the pool has rejected the connection")
+
+// prepare calls the hooks that the pool calls before it hands a connection out.
+func (c *ownConns) prepare(ctx context.Context, own *pgx.Conn) error {
+	ok := true
+	switch {
+	case c.hooks.PrepareConn != nil:
+		var err error
+		if ok, err = c.hooks.PrepareConn(ctx, own); err != nil {
+			return err
+		}
+	case c.hooks.BeforeAcquire != nil:
+		ok = c.hooks.BeforeAcquire(ctx, own)
+	}
+	if !ok {
+		return errNotPrepared
+	}
+	return nil
 }
 
-// give returns a connection to the pool. One that was closed because its request had no reply
-// leaves the pool instead. pgx asks the server for up to 15 s to cancel the request. The pool
-// would count the connection until then, and be full after a few such requests.
-func (s *Store) give(conn *pgxpool.Conn) {
-	if !conn.Conn().IsClosed() {
-		conn.Release()
-		return
+// isClosed reports whether the pool is closed. Only a request to the pool tells. That would open a
+// connection if the pool has none. So there is such a request only when the pool has lost the
+// connections that it had.
+func (c *ownConns) isClosed(ctx context.Context) bool {
+	if c.pool.Stat().TotalConns() > 0 {
+		c.inUse.Store(true)
+		return false
 	}
-	broken := conn.Hijack()
-	go func() {
-		if closing := s.pool.Config().BeforeClose; closing != nil {
-			closing(broken) // as the pool does
-		}
-		const patience = 2 * time.Second
-		limit := time.NewTimer(patience)
-		defer limit.Stop()
-		select {
-		case <-broken.PgConn().CleanupDone():
-		case <-limit.C:
-			_ = broken.PgConn().Conn().Close()
-		}
-	}()
+	if c.closed.Load() || !c.inUse.CompareAndSwap(true, false) {
+		return c.closed.Load()
+	}
+	taken, err := c.pool.Acquire(ctx)
+	if err == nil {
+		taken.Release()
+	}
+	if errors.Is(err, puddle.ErrClosedPool) {
+		c.closed.Store(true)
+		c.all.Close()
+	}
+	return c.closed.Load()
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const releaseSQL = `SELECT * FROM dibs.release($1, $2, $4, $5, $3)`
@@ -108,7 +107,7 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked boo
 func (s *Store) fenceOf(ctx context.Context, name, token string) (fence uint64, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
-	err = s.use(ctx, func(conn *pgxpool.Conn) error {
+	err = s.conns.use(ctx, false, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.text.fenceOf, toText(name), token).Scan(&fence)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 //go:embed sql
@@ -29,7 +28,7 @@ func SQL(schema string) string {
 
 // HasTables reports whether the tables exist.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	err = s.use(ctx, func(conn *pgxpool.Conn) (err error) {
+	err = s.conns.use(ctx, false, func(conn *pgx.Conn) (err error) {
 		exists, err = s.hasTables(ctx, conn)
 		return err
 	})
@@ -48,9 +47,7 @@ func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err erro
 // Migrate creates the schema if its tables do not exist. It may run in several processes at
 // once.
 func (s *Store) Migrate(ctx context.Context) error {
-	err := s.use(ctx, func(conn *pgxpool.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return s.migrate(ctx, tx) })
-	})
+	err := pgx.BeginFunc(ctx, s.conns.pool, func(tx pgx.Tx) error { return s.migrate(ctx, tx) })
 	if err != nil {
 		return unavailable("create the schema", s.schema, err)
 	}

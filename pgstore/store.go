@@ -14,8 +14,7 @@ import (
 
 // A Store is a driver.Store in a PostgreSQL database. It is safe for concurrent use.
 type Store struct {
-	pool   *pgxpool.Pool
-	conns  *sqlstore.Pool // the same
+	conns  *ownConns
 	schema string
 	poll   bool
 	text   statements
@@ -60,10 +59,12 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 			o.apply(&c)
 		}
 	}
-	return &Store{
-		pool: pool, conns: poolOf(pool), schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
+	s := &Store{
+		schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
 		limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames(),
 	}
+	s.conns = newConns(pool, s.warm)
+	return s
 }
 
 // Groups implements driver.Store: a transaction can acquire any names.
@@ -81,7 +82,7 @@ type verb struct {
 // void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
 	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
-		err = s.transact(ctx, func(q querier) (err error) {
+		err = s.transact(ctx, false, func(q querier) (err error) {
 			at, void, err = scan(q.QueryRow(ctx, v.text, args(until)...))
 			return err
 		})
@@ -99,9 +100,10 @@ type querier interface {
 	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
 }
 
-// transact runs a statement in a transaction of its own, with read committed isolation.
-func (s *Store) transact(ctx context.Context, do func(querier) error) error {
-	return s.use(ctx, func(conn *pgxpool.Conn) error {
+// transact runs a statement in a transaction of its own, with read committed isolation. An urgent
+// one does not wait until others are done.
+func (s *Store) transact(ctx context.Context, urgent bool, do func(querier) error) error {
+	return s.conns.use(ctx, urgent, func(conn *pgx.Conn) error {
 		if !s.setsIsolation.Load() {
 			err := do(conn)
 			if !isCode(err, codeIsolation) {

@@ -10,4 +10,4 @@ type Target struct {
 }
 
 // Target returns what the store uses.
-func (s *Store) Target() Target { return Target{Pool: s.pool, Schema: s.schema, Poll: s.poll} }
+func (s *Store) Target() Target { return Target{Pool: s.conns.pool, Schema: s.schema, Poll: s.poll} }

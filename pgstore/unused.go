@@ -11,7 +11,7 @@ import (
 func (s *Store) removeUnused(existed bool) {
 	s.unused.Sweep(existed, func(ctx context.Context, names int) error {
 		var more bool
-		return s.transact(ctx, func(q querier) error {
+		return s.transact(ctx, false, func(q querier) error {
 			return q.QueryRow(ctx, s.text.removeUnused, names, sqlstore.UnusedAfter.Microseconds()).Scan(&more)
 		})
 	})

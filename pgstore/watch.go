@@ -9,7 +9,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/sqlstore"
-	"github.com/jackc/pgx/v5"
 )
 
 // Watch implements driver.Store, by a connection of its own that listens.
@@ -56,8 +55,8 @@ func channelOf(client string) string {
 // checked, because a dead one is as silent.
 func (s *Store) listen(ctx context.Context, channel string, connected func(), on func(message string)) error {
 	const idle, answer = 2 * time.Second, 2 * time.Second
-	connecting, cancel := context.WithTimeout(ctx, 5*time.Second)
-	conn, err := pgx.ConnectConfig(connecting, s.pool.Config().ConnConfig)
+	connecting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	conn, err := s.conns.connect(connecting)
 	cancel()
 	if err != nil {
 		return err

@@ -162,6 +162,10 @@ func (p *Proxy) Thaw() {
 	}
 }
 
+// Forget ends a Drop as a real network does: the connections that lost something, and those opened
+// meanwhile, stay silent until a Thaw. Nobody learns of it.
+func (p *Proxy) Forget() { p.setMode(flowing) }
+
 // Heal ends every fault: it calls Thaw and Refuse(false), and disarms the traps for next
 // requests. A Delay is no fault and remains.
 func (p *Proxy) Heal() {

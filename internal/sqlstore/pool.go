@@ -76,6 +76,9 @@ type UnsentError struct {
 	local bool // it says nothing about the server
 }
 
+// Unsent returns an *UnsentError with this cause.
+func Unsent(cause error) error { return &UnsentError{cause: cause} }
+
 func (e *UnsentError) Error() string { return e.cause.Error() }
 
 // Unwrap returns the cause.

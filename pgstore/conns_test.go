@@ -1,0 +1,271 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/pgstore"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Transactions of the program have all connections of the pool for longer than the TTL. All leases are
+// renewed meanwhile, and released at once.
+func TestTransactionsDelayNoRenewal(t *testing.T) {
+	t.Parallel()
+	const workers, ttl, work = 4, time.Second, 2500 * time.Millisecond
+	pool := newPool(t, fmt.Sprintf("%s&pool_max_conns=%d", sharedServer(t).URL(), workers))
+	s := newStoreOn(t, pool)
+	locks := dibs.New(s, dibs.TTL(ttl))
+	t.Cleanup(func() { locks.Close() })
+	var all sync.WaitGroup
+	for i := range 2 * workers { // half of them wait for a connection
+		all.Go(func() {
+			name := fmt.Sprint("account ", i)
+			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
+				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					if err := s.Guard(ctx, tx); err != nil {
+						return err
+					}
+					_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", work.Seconds())
+					return err
+				})
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A store connects as the pool does: its hooks set the password, the address, the role.
+func TestConnectionsHaveHooksOfPool(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	admin := newStoreOn(t, newPool(t, server.URL()))
+	config, err := pgxpool.ParseConfig("postgres://nobody@127.0.0.1:1/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := pgx.ParseConfig(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after, prepared, released, closed atomic.Int64
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		before.Add(1)
+		c.Host, c.Port, c.User, c.Fallbacks = good.Host, good.Port, good.User, nil
+		return nil
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		after.Add(1)
+		_, err := c.Exec(ctx, "SET application_name = 'hooked'")
+		return err
+	}
+	config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+		return prepared.Add(1) > 1, nil // the first one is rejected
+	}
+	config.AfterRelease = func(*pgx.Conn) bool {
+		return released.Add(1) > 1
+	}
+	config.BeforeClose = func(*pgx.Conn) { closed.Add(1) }
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := pgstore.New(pool, pgstore.Schema(admin.Target().Schema))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	listening, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, "client", func(e driver.Event) {
+			if e.Kind == driver.EventConnected {
+				listening <- struct{}{}
+			}
+		})
+	}()
+	select {
+	case <-listening:
+	case <-ctx.Done():
+		t.Error("LISTEN does not connect")
+	}
+	locks := dibs.New(s)
+	for range 3 {
+		if err := locks.Mutex("n").Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+	if after.Load() < 2 || before.Load() < after.Load() || prepared.Load() < 2 || released.Load() < 2 || closed.Load() < 2 {
+		t.Errorf("BeforeConnect %d times, AfterConnect %d, PrepareConn %d, AfterRelease %d, BeforeClose %d",
+			before.Load(), after.Load(), prepared.Load(), released.Load(), closed.Load())
+	}
+	cancel()
+	<-ended
+}
+
+// A network loses all bytes for a while, and nobody learns of it. Then locks, and requests of the
+// program that only begin then, succeed within 2 s, with a pool as pgx makes it.
+func TestSwallowedBytes(t *testing.T) {
+	for _, outage := range []time.Duration{1500 * time.Millisecond, 12 * time.Second} {
+		t.Run(outage.String(), func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+			pool := newPool(t, pgtest.URL(proxy.Addr())+"&pool_max_conns=4")
+			locks := dibs.New(newStoreOn(t, pool))
+			held, err := locks.Mutex("held").Lock(t.Context(), dibs.TTL(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := make(chan struct{})
+			var workers sync.WaitGroup
+			var last, entered atomic.Int64
+			begin := time.Now()
+			for i := range 8 {
+				workers.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						err := locks.Mutex(fmt.Sprint("name ", i)).Do(t.Context(), func(context.Context) error { return nil })
+						if err == nil {
+							last.Store(int64(time.Since(begin)))
+							entered.Add(1)
+						}
+					}
+				})
+			}
+			<-time.After(500 * time.Millisecond) // the workers are busy
+			proxy.Drop()
+			<-time.After(outage)
+			before := entered.Load()
+			proxy.Forget()
+			healed := time.Now()
+			const limit = 2 * time.Second
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
+				t.Errorf("a request of the program: %v", err)
+			}
+			query := time.Since(healed)
+			for entered.Load() < before+8 && time.Since(healed) < 3*limit {
+				<-time.After(time.Millisecond) // between polls
+			}
+			if took := time.Since(healed); took > limit {
+				t.Errorf("locks succeed %v after the network is back", took)
+			} else {
+				t.Logf("FIGURE after %v without a network: a request of the program succeeds after %v, 8 locks after %v", outage, query, took)
+			}
+			close(stop)
+			workers.Wait()
+			if err := held.Unlock(); err != nil {
+				t.Error(err)
+			}
+			proxy.Thaw()
+			if err := locks.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A round trip of 800 ms is shorter than the operation timeout. So locks work.
+func TestLongWay(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
+	proxy.Delay(400 * time.Millisecond)
+	t.Cleanup(func() { proxy.Delay(0) })
+	locks := dibs.New(pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema)))
+	t.Cleanup(func() { locks.Close() })
+	entries, failures := 0, 0
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
+		if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err == nil {
+			entries++
+		} else {
+			failures++
+			t.Log(err)
+		}
+	}
+	t.Logf("FIGURE %d entries and %d failures in 15 s", entries, failures)
+	if entries < 4 {
+		t.Errorf("%d entries in 15 s, want at least 4", entries)
+	}
+}
+
+// Many callers at once are all served.
+func TestThousandCallers(t *testing.T) {
+	t.Parallel()
+	const callers = 1000
+	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
+	locks := dibs.New(s)
+	t.Cleanup(func() { locks.Close() })
+	var all sync.WaitGroup
+	begin := time.Now()
+	for range callers {
+		all.Go(func() {
+			if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("FIGURE %d callers in %v", callers, time.Since(begin))
+}
+
+// A waiter whose pool is closed ends soon, with the reason.
+func TestClosedPoolEndsWaits(t *testing.T) {
+	t.Parallel()
+	direct := newStoreOn(t, newPool(t, sharedServer(t).URL()))
+	held, err := dibs.New(direct).Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), sharedServer(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.Target().Schema)))
+	t.Cleanup(func() { locks.Close() })
+	waits := make(chan error, 1)
+	queued := make(chan struct{})
+	go func() {
+		_, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
+		waits <- err
+	}()
+	<-queued
+	begin := time.Now()
+	pool.Close()
+	err = <-waits
+	if took := time.Since(begin); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "closed pool") || took > 10*time.Second {
+		t.Errorf("got %v after %v", err, took)
+	} else {
+		t.Logf("FIGURE a wait ends %v after the pool is closed: %v", took, err)
+	}
+	begin = time.Now()
+	if _, err := locks.Mutex("m").Lock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || time.Since(begin) > time.Second {
+		t.Errorf("a new lock: %v after %v", err, time.Since(begin))
+	}
+	if err := held.Unlock(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,35 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// warm prepares the usual statements on a new connection, and learns the server's time. So the first
+// request is one round trip, as the others are. On a slow network it could not be answered in time
+// otherwise. The statements change nothing: their time limit is long past. A failure is no matter:
+// the requests report it.
+func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
+	const past = -1
+	name := toText("")
+	var batch pgx.Batch
+	batch.Queue(s.text.acquireOne, name, "", "", 0, 1, 1, false, 0, past)
+	batch.Queue(s.text.acquireQuiet, name, "", "", 0, 1, past)
+	batch.Queue(s.text.releaseQuiet, name, "", past)
+	batch.Queue(s.text.releaseOne, name, "", past)
+	batch.Queue(s.text.extend, []string{}, []string{}, []string{}, []int64{})
+	sent := time.Now()
+	results := conn.SendBatch(ctx, &batch)
+	defer results.Close()
+	var none driver.AcquireReply
+	at, _, err := scanReply(&none)(results.QueryRow())
+	switch {
+	case err == nil:
+		s.limit.Clock.Learn(sent, time.Now(), at)
+	case isCode(err, codeIsolation):
+		s.setsIsolation.Store(true)
+	}
+}
