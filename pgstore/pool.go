@@ -28,11 +28,13 @@ func (c *conn) isEnded() bool { return c.IsClosed() || time.Now().After(c.expire
 type ownConns struct {
 	pool  *pgxpool.Pool
 	hooks *pgxpool.Config
-	warm  func(context.Context, *pgx.Conn) // prepares what a connection is used for
+	warm  func(context.Context, *pgx.Conn) // prepares what a connection is used for, in two round trips
 	all   *sqlstore.Conns[*conn]
 
 	inUse  atomic.Bool // the pool had connections when it was last looked at
 	closed atomic.Bool // the pool is closed
+
+	fastest atomic.Int64 // the fastest request on the last connection that was opened, in ns
 }
 
 // newConns returns connections as those of a pool. They are at most as many, and at most 16.
@@ -69,7 +71,9 @@ func (c *ownConns) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	begin := time.Now()
 	c.warm(ctx, opened)
+	c.fastest.Store(int64(time.Since(begin) / 2))
 	return &conn{opened, time.Now().Add(c.hooks.MaxConnLifetime)}, nil
 }
 
@@ -94,17 +98,39 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 	if c.isClosed(ctx) {
 		return sqlstore.Unsent(puddle.ErrClosedPool)
 	}
-	return c.all.Use(ctx, urgent, func(own *conn) error {
+	begin := time.Now()
+	err := c.all.Use(ctx, urgent, func(own *conn) error {
+		if c.isTooLate(ctx, begin) {
+			return errTooLate
+		}
 		if err := c.prepare(ctx, own.Conn); err != nil {
 			_ = own.Close(ctx)
 			return sqlstore.Unsent(err)
 		}
+		sent := time.Now()
 		err := do(own.Conn)
+		if took := int64(time.Since(sent)); err == nil && took < c.fastest.Load() {
+			c.fastest.Store(took)
+		}
 		if c.hooks.AfterRelease != nil && !c.hooks.AfterRelease(own.Conn) || own.PgConn().TxStatus() != 'I' {
 			_ = own.Close(ctx)
 		}
 		return err
 	})
+	if err == errTooLate { //nolint:errorlint // it is not wrapped
+		<-ctx.Done() // a retry would have even less time
+	}
+	return err
+}
+
+var errTooLate error = sqlstore.Unsent(errors.New("not sent: the connection was ready too late for an answer in time"))
+
+// isTooLate reports whether a request that has waited since begin has so little time left that it
+// would only break the connection: pgx closes one whose answer is late. The next request has it.
+func (c *ownConns) isTooLate(ctx context.Context, begin time.Time) bool {
+	end, limited := ctx.Deadline()
+	fastest := time.Duration(c.fastest.Load())
+	return limited && time.Until(end) < fastest && time.Since(begin) > fastest/10
 }
 
 // errNotPrepared means that a hook of the pool wants another connection.

@@ -77,7 +77,7 @@ type UnsentError struct {
 }
 
 // Unsent returns an *UnsentError with this cause.
-func Unsent(cause error) error { return &UnsentError{cause: cause} }
+func Unsent(cause error) *UnsentError { return &UnsentError{cause: cause} }
 
 func (e *UnsentError) Error() string { return e.cause.Error() }
 
