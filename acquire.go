@@ -378,7 +378,21 @@ func (q *call) tryAcquire() error {
 	if q.replied {
 		return q.c.repeat(q.ctx, end, do)
 	}
-	return q.c.retry(q.ctx, end, do) // not through a variable, which would allocate
+	err := q.c.retry(q.ctx, end, do) // not through a variable, which would allocate
+	for n := 1; n < crowded && q.isCrowdedOut(err); n++ {
+		err = q.c.retry(q.ctx, time.Now().Add(timeout), do)
+	}
+	return err
+}
+
+// crowded is how many operation timeouts a first request may wait for its turn in this process.
+const crowded = 10
+
+// isCrowdedOut reports whether the call goes on although its first request was not sent in time. A
+// thousand calls of one process that begin at once need longer than one timeout.
+func (q *call) isCrowdedOut(err error) bool {
+	waits := q.settings.attempts == 0 && (q.settings.wait < 0 || q.c.clock.now()-q.begin < q.settings.wait)
+	return waits && unsentHere(err) && q.ctx.Err() == nil
 }
 
 // keepsWaiting reports whether a waiter continues after a failure. Its first request must

@@ -13,6 +13,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	if err := check(c); err != nil {
 		return reply, err
 	}
+	s.kept.need(c.TTL)
 	v := verb{op: "acquire", name: c.Name, text: s.text.acquire, until: c.Until}
 	err = s.call(ctx, v, func(until int64) []any {
 		return []any{listOf(c.Names()...), []byte(c.Token), []byte(c.Client), sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}

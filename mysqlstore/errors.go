@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
@@ -55,6 +56,11 @@ const (
 	needsTLS    = 3159
 )
 
+// isClosed reports whether the *sql.DB is closed. The error has no name.
+func isClosed(err error) bool {
+	return err != nil && strings.HasSuffix(err.Error(), "database is closed")
+}
+
 // isRefusal reports whether an error repeats until somebody changes something: the connection,
 // rights, tables, procedures, or the format of the binary log.
 func isRefusal(err error) bool {
@@ -66,5 +72,5 @@ func isRefusal(err error) bool {
 		1665: // the binary log has the format STATEMENT
 		return true
 	}
-	return errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
+	return isClosed(err) || errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
 }

@@ -35,6 +35,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, par
 	list := make([]lease, len(part))
 	for i, j := range part {
 		r := requests[j]
+		s.kept.need(r.TTL)
 		list[i] = lease{j, hexOf(r.Name), hexOf(r.Token), hexOf(r.Client), sqlstore.Micros(r.TTL)}
 		errs[j] = driver.ErrLost
 	}
@@ -63,7 +64,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, par
 
 // extendOnce returns the numbers of the leases that were extended.
 func (s *Store) extendOnce(ctx context.Context, list []byte) (extended []int, err error) {
-	err = s.use(ctx, func(conn *sql.Conn) error {
+	err = s.useSoon(ctx, func(conn *sql.Conn) error {
 		rows, err := conn.QueryContext(ctx, s.text.extend, string(list))
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
 )
@@ -17,18 +18,73 @@ func poolOf(db *sql.DB) *sqlstore.Pool {
 	})
 }
 
-// use calls do with a connection of the pool. It repeats this, as a *sql.DB does, if the connection
-// has ended before anything was sent.
+// maxAtOnce is how many requests a store sends at a time. A *sql.DB without a limit would open a
+// connection for each, until the server refuses them.
+const maxAtOnce = 16
+
+// use calls do with a connection of the pool.
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) (err error) {
-	const tries = 3
-	take := func() (*sql.Conn, error) { return s.db.Conn(ctx) }
-	give := func(conn *sql.Conn) {
-		_ = conn.Close() // it only goes back to the pool
+	begin := time.Now()
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return sqlstore.InFront(ctx.Err())
 	}
-	for range tries {
-		if err = sqlstore.Use(s.conns, take, give, do); !errors.Is(err, sqldriver.ErrBadConn) {
+	if ctx.Err() != nil || sqlstore.WaitedTooLong(ctx, begin) {
+		<-ctx.Done() // a retry would have even less time
+		return sqlstore.InFront(ctx.Err())
+	}
+	return s.usePool(ctx, do)
+}
+
+// useSoon calls do with a connection: with the one that was kept if other work has all others.
+func (s *Store) useSoon(ctx context.Context, do func(*sql.Conn) error) error {
+	if s.conns.IsFull() {
+		if used, err := s.kept.use(ctx, do); used {
 			return err
 		}
 	}
+	return s.usePool(ctx, do)
+}
+
+// usePool repeats a request, as a *sql.DB does, if the connection has ended before anything was sent.
+func (s *Store) usePool(ctx context.Context, do func(*sql.Conn) error) (err error) {
+	const tries = 3
+	give := func(conn *sql.Conn) {
+		if err != nil || !s.kept.put(conn) {
+			_ = conn.Close() // it only goes back to the pool
+		}
+	}
+	for range tries {
+		err = sqlstore.Use(s.conns, func() (*sql.Conn, error) { return s.connect(ctx) }, give, func(conn *sql.Conn) error {
+			err = do(conn)
+			return err
+		})
+		if !errors.Is(err, sqldriver.ErrBadConn) {
+			break
+		}
+	}
+	if isClosed(err) {
+		s.kept.drop()
+	}
 	return err
+}
+
+// connect returns a connection of the pool. On a slow network one takes longer to open than a request
+// may last, and is lost then. So another one is opened for the next request.
+func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
+	conn, err := s.db.Conn(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && !s.conns.IsFull() && s.opening.CompareAndSwap(false, true) {
+		go func() {
+			defer s.opening.Store(false)
+			const longest = 10 * time.Second
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
+			defer cancel()
+			if conn, err := s.db.Conn(ctx); err == nil {
+				_ = conn.Close() // it goes to the pool
+			}
+		}()
+	}
+	return conn, err
 }

@@ -15,7 +15,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	if err := driver.CheckName(r.Name); err != nil {
 		return false, err
 	}
-	v := verb{op: "release", name: r.Name, text: s.text.release, until: r.Until}
+	v := verb{op: "release", name: r.Name, text: s.text.release, until: r.Until, soon: true}
 	err = s.call(ctx, v, func(until int64) []any {
 		if r.TokenEnds {
 			until = math.MaxInt64 // a late delivery finds nothing to release
@@ -32,7 +32,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 		return err
 	}
 	var done bool
-	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
+	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until, soon: true}
 	err := s.call(ctx, v, func(until int64) []any {
 		return []any{listOf(c.Names()...), []byte(c.Token), until}
 	}, scanFlag(&done))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -17,6 +18,9 @@ import (
 type Store struct {
 	db      *sql.DB
 	conns   *sqlstore.Pool // the same
+	turns   chan struct{}  // see use
+	kept    *kept
+	opening atomic.Bool // see connect
 	prefix  string
 	text    statements
 	limit   *sqlstore.Limit
@@ -49,7 +53,10 @@ func New(db *sql.DB, options ...Option) *Store {
 			o.apply(&c)
 		}
 	}
-	return &Store{db: db, conns: poolOf(db), prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused()}
+	return &Store{
+		db: db, conns: poolOf(db), turns: make(chan struct{}, maxAtOnce), kept: newKept(func() int { return db.Stats().MaxOpenConnections }),
+		prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(),
+	}
 }
 
 // Groups implements driver.Store: a transaction can acquire any names.
@@ -60,6 +67,7 @@ type verb struct {
 	op, name string
 	text     string
 	until    time.Time
+	soon     bool // it does not wait for other work
 }
 
 // call calls the procedure of a verb. args gets the time limit by the server's clock. scan reads
@@ -67,7 +75,11 @@ type verb struct {
 // request was void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(*sql.Row) (at int64, void bool, err error)) error {
 	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
-		err = s.use(ctx, func(conn *sql.Conn) (err error) {
+		use := s.use
+		if v.soon {
+			use = s.useSoon
+		}
+		err = use(ctx, func(conn *sql.Conn) (err error) {
 			at, void, err = scan(conn.QueryRowContext(ctx, v.text, args(until)...))
 			return err
 		})

@@ -100,7 +100,7 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 	}
 	begin := time.Now()
 	err := c.all.Use(ctx, urgent, func(own *conn) error {
-		if c.isTooLate(ctx, begin) {
+		if sqlstore.WaitedTooLong(ctx, begin) || c.isTooLate(ctx, begin) {
 			return errTooLate
 		}
 		if err := c.prepare(ctx, own.Conn); err != nil {
@@ -123,7 +123,7 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 	return err
 }
 
-var errTooLate error = sqlstore.Unsent(errors.New("not sent: the connection was ready too late for an answer in time"))
+var errTooLate = sqlstore.InFront(context.DeadlineExceeded)
 
 // isTooLate reports whether a request that has waited since begin has so little time left that it
 // would only break the connection: pgx closes one whose answer is late. The next request has it.

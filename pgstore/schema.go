@@ -28,11 +28,7 @@ func SQL(schema string) string {
 
 // HasTables reports whether the tables exist.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	err = s.conns.use(ctx, false, func(conn *pgx.Conn) (err error) {
-		exists, err = s.hasTables(ctx, conn)
-		return err
-	})
-	if err != nil {
+	if exists, err = s.hasTables(ctx, s.conns.pool); err != nil {
 		return false, unavailable("inspect the schema", s.schema, err)
 	}
 	return exists, nil

@@ -26,13 +26,14 @@ type Conns[C comparable] struct {
 	ended func(C) bool
 	most  int
 
-	mu      sync.Mutex
-	idle    []resting[C]       // the one that was used last is the last
-	busy    map[*trip]struct{} // opening, or used by a request
-	waiting []*visitor[C]      // urgent ones first
-	opened  time.Time          // the last beginning of an opening
-	refused time.Time          // the last failure of one while other connections worked
-	timer   *time.Timer        // closes idle connections
+	mu       sync.Mutex
+	idle     []resting[C]       // the one that was used last is the last
+	busy     map[*trip]struct{} // opening, or used by a request
+	waiting  []*visitor[C]      // urgent ones first
+	opened   time.Time          // the last beginning of an opening
+	refused  time.Time          // the last failure of one while other connections worked
+	answered time.Time          // the last time that a connection came back in order
+	timer    *time.Timer        // closes idle connections
 }
 
 // A resting connection is idle.
@@ -70,7 +71,7 @@ func NewConns[C comparable](most int, open func(ctx context.Context) (C, error),
 func (c *Conns[C]) Use(ctx context.Context, urgent bool, do func(C) error) error {
 	got := c.await(ctx, urgent)
 	if got.err != nil {
-		return &UnsentError{cause: got.err}
+		return got.err
 	}
 	defer c.give(got.conn, got.on)
 	return do(got.conn)
@@ -79,7 +80,7 @@ func (c *Conns[C]) Use(ctx context.Context, urgent bool, do func(C) error) error
 // await returns a connection for a request.
 func (c *Conns[C]) await(ctx context.Context, urgent bool) taken[C] {
 	if ctx.Err() != nil {
-		return taken[C]{err: ctx.Err()}
+		return taken[C]{err: InFront(ctx.Err())}
 	}
 	v := c.enter(urgent)
 	again := time.NewTicker(patience)
@@ -122,14 +123,17 @@ func (c *Conns[C]) leave(v *visitor[C], err error) taken[C] {
 	if i >= 0 {
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 	}
+	works := time.Since(c.answered) < patience
 	c.mu.Unlock()
 	if i < 0 {
 		return <-v.got // it was served at the same moment
 	}
+	unsent := &UnsentError{cause: err}
 	if err == context.DeadlineExceeded { //nolint:errorlint // that of a context
-		err = fmt.Errorf("not sent: no connection was ready in time: %w", err)
+		unsent.cause = fmt.Errorf("not sent: no connection was ready in time: %w", err)
+		unsent.local = works // others were in front
 	}
-	return taken[C]{err: err}
+	return taken[C]{err: unsent}
 }
 
 // serve gives idle connections to visitors, and opens others for those that are left.
@@ -212,7 +216,7 @@ func (c *Conns[C]) add(on *trip) {
 		c.rest(conn)
 	case c.lively(time.Now())+len(c.idle) == 0: // no other connection will be free soon
 		for _, v := range c.waiting {
-			v.got <- taken[C]{err: err}
+			v.got <- taken[C]{err: &UnsentError{cause: err}}
 		}
 		c.waiting = nil
 	default:
@@ -230,6 +234,7 @@ func (c *Conns[C]) give(conn C, on *trip) {
 	if ended {
 		go c.shut(conn)
 	} else {
+		c.answered = time.Now()
 		c.rest(conn)
 	}
 	c.serve()

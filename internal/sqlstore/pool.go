@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -24,7 +25,8 @@ func NewPool(setting string, stats func() (used, size int)) *Pool {
 	return &Pool{stats: stats, setting: setting}
 }
 
-func (p *Pool) isFull() bool {
+// IsFull reports whether all connections are in use.
+func (p *Pool) IsFull() bool {
 	used, size := p.stats()
 	return size > 0 && used >= size
 }
@@ -32,7 +34,7 @@ func (p *Pool) isFull() bool {
 // Use takes a connection of the pool, calls do with it, and gives it back. If there is none, the
 // error is an *UnsentError.
 func Use[C any](p *Pool, take func() (C, error), give func(C), do func(C) error) error {
-	waits := p.isFull() // otherwise the call has a connection from now on: an idle or a new one
+	waits := p.IsFull() // otherwise the call has a connection from now on: an idle or a new one
 	if !waits {
 		p.own.Add(1)
 	}
@@ -60,10 +62,12 @@ func (p *Pool) explain(waits bool, err error) error {
 	timedOut := err == context.DeadlineExceeded  //nolint:errorlint // an error of the network, which may match, says more
 	ended := timedOut || err == context.Canceled //nolint:errorlint // the same
 	switch {
-	case ended && waits && own < size && p.isFull():
+	case ended && waits && own < size && p.IsFull():
 		return &UnsentError{local: true, cause: fmt.Errorf(
 			"not sent: no connection was free in the pool of the client (%d, of which dibs uses %d): use a larger pool (%s), or fewer connections for other work: %w",
 			size, own, p.setting, err)}
+	case timedOut && waits && p.IsFull():
+		return InFront(err)
 	case timedOut:
 		return &UnsentError{cause: fmt.Errorf("not sent: no connection was ready in time: %w", err)}
 	}
@@ -74,6 +78,18 @@ func (p *Pool) explain(waits bool, err error) error {
 type UnsentError struct {
 	cause error
 	local bool // it says nothing about the server
+}
+
+// WaitedTooLong reports whether a request has waited for its turn since begin, and so has less than
+// half of its time left. It is not sent: its answer would be late, though the server is at work.
+func WaitedTooLong(ctx context.Context, begin time.Time) bool {
+	end, limited := ctx.Deadline()
+	return limited && time.Until(end) < time.Since(begin)
+}
+
+// InFront returns the error of a request that ended while others of this process were in front.
+func InFront(err error) error {
+	return &UnsentError{local: true, cause: fmt.Errorf("not sent: others were in front: %w", err)}
 }
 
 // Unsent returns an *UnsentError with this cause.

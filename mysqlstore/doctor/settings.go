@@ -187,6 +187,10 @@ func (e *examination) checkLoad() {
 	}
 	used, _ := strconv.Atoi(status["Threads_connected"])
 	most, _ := strconv.Atoi(e.facts.settings["max_connections"])
+	limit := e.target.DB.Stats().MaxOpenConnections
+	e.AddAll(checkup.If(limit == 1, driver.Warning, "pool", "MaxOpenConns of the sql.DB is 1",
+		"while a transaction of the program has the connection, no lease is renewed: one that is longer than the TTL costs all leases",
+		"SetMaxOpenConns(2) or more"))
 	e.AddAll(checkup.If(most > 0 && 10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
 		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
 		"set SetMaxOpenConns of the sql.DB, or increase max_connections"))

@@ -1,6 +1,59 @@
 package doctor
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A transaction with an old snapshot is named.
+func TestOldSnapshot(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start()
+	if errors.Is(err, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM pg_class"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, c := range []struct {
+		old   time.Duration
+		found int
+	}{{0, 1}, {time.Hour, 0}} {
+		e := &examination{Report: checkup.Report{Ctx: t.Context()}, conn: conn}
+		e.checkSnapshots(c.old)
+		if len(e.Found) != c.found || c.found > 0 && e.Found[0].Subject != "snapshots" {
+			t.Errorf("a snapshot of %v is old: found\n%v", c.old, e.Found)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
 
 // What no test server can be: old, another product, or with a clock of its own.
 func TestServer(t *testing.T) {

@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/checkup"
@@ -132,6 +134,7 @@ func (e *examination) checkSessions() {
 func (e *examination) checkLoad() {
 	e.AddAll(checkup.If(e.facts.is("autovacuum", "off"), driver.Warning, "autovacuum", "autovacuum is off",
 		"each request leaves an old version of a row: the tables grow, and requests become slow", alterSystem("autovacuum = on")))
+	e.checkSnapshots(oldSnapshot)
 	var used, most int
 	err := e.queryRow(`SELECT coalesce(sum(numbackends), 0)::int,
 		current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int FROM pg_stat_database`).Scan(&used, &most)
@@ -141,4 +144,24 @@ func (e *examination) checkLoad() {
 	e.AddAll(checkup.If(10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
 		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
 		"use smaller pools or a pooler, or increase max_connections"))
+}
+
+const oldSnapshot = 30 * time.Second
+
+// checkSnapshots reports what keeps old versions of rows. A hot name leaves one at each request, and
+// its requests become slow if they cannot be removed.
+func (e *examination) checkSnapshots(old time.Duration) {
+	var seconds int
+	var what string
+	err := e.queryRow(`SELECT age, what FROM (
+			SELECT extract(epoch FROM clock_timestamp() - xact_start)::int AS age, 'the transaction of pid ' || pid || ', ' || coalesce(state, 'state unknown') AS what
+			FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+			UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared)::int, 'the prepared transaction ' || quote_literal(gid) FROM pg_prepared_xacts
+		) AS t ORDER BY age DESC NULLS LAST LIMIT 1`).Scan(&seconds, &what)
+	if errors.Is(err, pgx.ErrNoRows) || e.Unchecked("snapshots", "the oldest snapshot", err) {
+		return
+	}
+	e.AddAll(checkup.If(seconds >= int(old.Seconds()), driver.Warning, "snapshots", fmt.Sprintf("%s has a snapshot of %d s", what, seconds),
+		"old versions of rows are kept: a name that is locked all the time becomes several times slower",
+		"end the transaction; set idle_in_transaction_session_timeout and statement_timeout; run long reports on a standby without hot_standby_feedback"))
 }

@@ -1,0 +1,164 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/mysqlstore"
+)
+
+func nothing(context.Context) error { return nil }
+
+// Transactions of the program have all other connections of the pool for longer than the TTL. All
+// leases are renewed meanwhile, and released at once.
+func TestTransactionsDelayNoRenewal(t *testing.T) {
+	t.Parallel()
+	const workers, ttl, work = 4, time.Second, 2500 * time.Millisecond
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	s := newStoreOn(t, db)
+	db.SetMaxOpenConns(workers)
+	locks := dibs.New(s, dibs.TTL(ttl))
+	t.Cleanup(func() { locks.Close() })
+	var all sync.WaitGroup
+	for i := range workers { // one of them waits for a connection
+		all.Go(func() {
+			name := fmt.Sprint("account ", i)
+			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Rollback() }()
+				if err := s.Guard(ctx, tx); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(ctx, "DO sleep(?)", work.Seconds()); err != nil {
+					return err
+				}
+				return tx.Commit()
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A connection that is kept for leases goes back to the pool when they have ended.
+func TestKeptConnectionGoesBack(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	locks := dibs.New(newStoreOn(t, db), dibs.TTL(2*time.Second))
+	if err := locks.Mutex("n").Do(t.Context(), nothing); err != nil {
+		t.Fatal(err)
+	}
+	if err := locks.Close(); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(10 * time.Second); db.Stats().InUse > 0; {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are in use", db.Stats().InUse)
+		}
+		<-time.After(10 * time.Millisecond) // between polls
+	}
+}
+
+// Many callers at once are all served, with and without a limit of connections.
+func TestThousandCallers(t *testing.T) {
+	t.Parallel()
+	const callers = 1000
+	server, err := mysqltest.Start("--max-connections=151")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	for limit := range map[int]bool{0: true, 10: true} {
+		db := newDB(t, server.DSN("mysql"))
+		db.SetMaxOpenConns(limit)
+		locks := dibs.New(newStoreOn(t, db))
+		t.Cleanup(func() { locks.Close() })
+		var all sync.WaitGroup
+		begin := time.Now()
+		for range callers {
+			all.Go(func() {
+				if err := locks.Mutex("n").Do(t.Context(), nothing); err != nil {
+					t.Errorf("limit %d: %v", limit, err)
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("FIGURE %d callers with a limit of %d connections in %v", callers, limit, time.Since(begin))
+	}
+}
+
+// A round trip of 800 ms is shorter than the operation timeout. So locks work.
+func TestLongWay(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	prefix := mysqlstore.Prefix(fmt.Sprintf("dibs %d ", prefixes.Add(1)))
+	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), prefix).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Delay(400 * time.Millisecond)
+	t.Cleanup(func() { proxy.Delay(0) })
+	locks := dibs.New(mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), prefix))
+	t.Cleanup(func() { locks.Close() })
+	entries, failures := 0, 0
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
+		if err := locks.Mutex("n").Do(t.Context(), nothing); err == nil {
+			entries++
+		} else {
+			failures++
+			t.Log(err)
+		}
+	}
+	t.Logf("FIGURE %d entries and %d failures in 15 s", entries, failures)
+	if entries < 4 {
+		t.Errorf("%d entries in 15 s, want at least 4", entries)
+	}
+}
+
+// A waiter whose database is closed ends soon, with the reason.
+func TestClosedDatabaseEndsWaits(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	s := newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
+	held, err := dibs.New(s).Mutex("n").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks := dibs.New(mysqlstore.New(db, mysqlstore.Prefix(s.Target().Prefix)))
+	t.Cleanup(func() { locks.Close() })
+	waits, queued := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
+		waits <- err
+	}()
+	<-queued
+	begin := time.Now()
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	err = <-waits
+	if took := time.Since(begin); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "database is closed") || took > 10*time.Second {
+		t.Errorf("got %v after %v", err, took)
+	} else {
+		t.Logf("FIGURE a wait ends %v after the database is closed", took)
+	}
+	begin = time.Now()
+	if _, err := locks.Mutex("m").Lock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || time.Since(begin) > time.Second {
+		t.Errorf("a new lock: %v after %v", err, time.Since(begin))
+	}
+	if err := held.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
