@@ -19,10 +19,12 @@ import (
 // A conn is a connection of a store.
 type conn struct {
 	*pgx.Conn
-	expires time.Time // as the pool's do
+	expires time.Time // as the pool's do, or zero
 }
 
-func (c *conn) isEnded() bool { return c.IsClosed() || time.Now().After(c.expires) }
+func (c *conn) isEnded() bool {
+	return c.IsClosed() || !c.expires.IsZero() && time.Now().After(c.expires)
+}
 
 // ownConns are the connections of a store, and what a pool says about them.
 type ownConns struct {
@@ -74,7 +76,11 @@ func (c *ownConns) open(ctx context.Context) (*conn, error) {
 	begin := time.Now()
 	c.warm(ctx, opened)
 	c.fastest.Store(int64(time.Since(begin) / 2))
-	return &conn{opened, time.Now().Add(c.hooks.MaxConnLifetime)}, nil
+	own := &conn{Conn: opened}
+	if c.hooks.MaxConnLifetime > 0 {
+		own.expires = time.Now().Add(c.hooks.MaxConnLifetime)
+	}
+	return own, nil
 }
 
 // shut closes a connection. pgx asks the server for up to 15 s to cancel a request without a reply.

@@ -17,7 +17,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		return nil
 	}
 	const lasting = time.Second // a connection that lasts as long ends the outage
-	backoff := load.Backoff{Shortest: 25 * time.Millisecond, Longest: time.Second, Part: 2}
+	backoff := listenBackoff()
 	for first := true; ; first = false {
 		var up time.Time
 		err := s.listen(ctx, channelOf(client), func() {
@@ -43,6 +43,12 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// listenBackoff returns the pauses between attempts to listen. They are as long as the outage, at most
+// 3 s. Those of requests are shorter: without notifications a waiter asks again.
+func listenBackoff() load.Backoff {
+	return load.Backoff{Shortest: 25 * time.Millisecond, Longest: 3 * time.Second, Part: 1}
 }
 
 // channelOf returns the channel of a client. A channel has at most 63 bytes.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -148,16 +149,15 @@ func (e *examination) checkLoad() {
 
 const oldSnapshot = 30 * time.Second
 
+//go:embed snapshots.sql
+var snapshotsSQL string
+
 // checkSnapshots reports what keeps old versions of rows. A hot name leaves one at each request, and
 // its requests become slow if they cannot be removed.
 func (e *examination) checkSnapshots(old time.Duration) {
 	var seconds int
 	var what string
-	err := e.queryRow(`SELECT age, what FROM (
-			SELECT extract(epoch FROM clock_timestamp() - xact_start)::int AS age, 'the transaction of pid ' || pid || ', ' || coalesce(state, 'state unknown') AS what
-			FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
-			UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared)::int, 'the prepared transaction ' || quote_literal(gid) FROM pg_prepared_xacts
-		) AS t ORDER BY age DESC NULLS LAST LIMIT 1`).Scan(&seconds, &what)
+	err := e.queryRow(snapshotsSQL).Scan(&seconds, &what)
 	if errors.Is(err, pgx.ErrNoRows) || e.Unchecked("snapshots", "the oldest snapshot", err) {
 		return
 	}
