@@ -11,7 +11,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ReleaseIn releases a lease when the transaction commits: the innermost one of this store that
@@ -106,7 +105,7 @@ func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	err = s.use(ctx, func(conn *pgxpool.Conn) error {
+	err = s.conns.use(ctx, true, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, s.text.committed, number).Scan(&given)
 	})
 	if err != nil {
