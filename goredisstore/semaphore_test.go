@@ -50,7 +50,7 @@ func TestPermitsInOrder(t *testing.T) {
 		workers          sync.WaitGroup
 	)
 	uses := make([][]permitUse, claimants)
-	ctx := deadline(t, 4*generous)
+	ctx := deadline(t, 10*generous)
 	b.begin()
 	for i := range claimants {
 		workers.Go(func() {
