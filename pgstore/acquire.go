@@ -40,7 +40,7 @@ func (s *Store) acquire(ctx context.Context, text string, names any, c driver.Ac
 	defer s.removeUnused(false)
 	v := verb{op: "acquire", name: c.Name, text: text, until: c.Until}
 	return s.call(ctx, v, func(until int64) []any {
-		return []any{names, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}
+		return []any{names, toText(c.Token), toText(c.Client), sqlstore.Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}
 	}, scanReply(reply))
 }
 
@@ -50,7 +50,7 @@ func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireR
 	defer s.removeUnused(true)
 	v := verb{op: "acquire", name: c.Name, text: s.text.acquireQuiet, until: c.Until}
 	return s.call(ctx, v, func(until int64) []any {
-		return []any{name, c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, until}
+		return []any{name, toText(c.Token), toText(c.Client), sqlstore.Micros(c.TTL), c.Weight, until}
 	}, func(row pgx.Row) (at int64, void bool, err error) {
 		var fence int64
 		if err = row.Scan(&at, &fence); err == nil {
@@ -67,7 +67,7 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driv
 	}
 	v := verb{op: "resize", name: c.Name, text: s.text.resize, until: c.Until}
 	err = s.call(ctx, v, func(until int64) []any {
-		return []any{toText(c.Name), c.Token, c.Client, sqlstore.Micros(c.TTL), c.Weight, c.Limit, until}
+		return []any{toText(c.Name), toText(c.Token), toText(c.Client), sqlstore.Micros(c.TTL), c.Weight, c.Limit, until}
 	}, scanReply(&reply))
 	return reply, err
 }
@@ -88,7 +88,7 @@ func scanReply(reply *driver.AcquireReply) func(pgx.Row) (at int64, void bool, e
 		if *held {
 			return at, false, nil
 		}
-		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), *holder, *kept, sqlstore.Duration(*remaining)
+		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = fromText(*name), fromText(*holder), *kept, sqlstore.Duration(*remaining)
 		if ticket != nil && place != nil {
 			reply.Ticket, reply.Position = uint64(*ticket), int(*place)
 		}

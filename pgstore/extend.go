@@ -99,7 +99,7 @@ func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest)
 	names, tokens, clients := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 	ttls := make([]int64, len(requests))
 	for i, r := range requests {
-		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), r.Token, r.Client, sqlstore.Micros(r.TTL)
+		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), toText(r.Token), toText(r.Client), sqlstore.Micros(r.TTL)
 	}
 	results := make([]result, len(requests))
 	err := s.transact(ctx, true, func(q querier) error {

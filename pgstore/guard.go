@@ -59,7 +59,7 @@ func (s *Store) guard(ctx context.Context, query queryRow) error {
 
 // holds prevents the end of a lease, and reports whether it is held.
 func (s *Store) holds(ctx context.Context, query queryRow, g sqlstore.Guarded) (held bool, err error) {
-	if err := query(ctx, s.text.guard, toText(g.Name), g.Token, int64(g.Fence)).Scan(&held); err != nil {
+	if err := query(ctx, s.text.guard, toText(g.Name), toText(g.Token), int64(g.Fence)).Scan(&held); err != nil {
 		return false, notGuarded("guard", g.Name, err)
 	}
 	return held, nil

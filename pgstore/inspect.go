@@ -28,6 +28,7 @@ func (s *Store) inspect(ctx context.Context, names []string, add func(sqlstore.S
 			return err
 		}
 		_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
+			r.Token = fromText(r.Token)
 			add(r)
 			return nil
 		})

@@ -67,7 +67,7 @@ func (s *Store) release(ctx context.Context, text string, r driver.ReleaseReques
 		if r.TokenEnds {
 			until = math.MaxInt64 // a late delivery finds nothing to release
 		}
-		return append([]any{name, r.Token, until}, more...)
+		return append([]any{name, toText(r.Token), until}, more...)
 	}, scanFlag(&held))
 	return held, err
 }
@@ -79,7 +79,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	}
 	var done bool
 	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
-	err := s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), c.Token, until} }, scanFlag(&done))
+	err := s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), toText(c.Token), until} }, scanFlag(&done))
 	for _, name := range c.Names() {
 		s.given.remove(name, c.Token)
 	}
@@ -98,7 +98,7 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked boo
 		}
 	}
 	v := verb{op: "revoke", name: r.Name, text: s.text.revoke}
-	err = s.call(ctx, v, func(int64) []any { return []any{toText(r.Name), int64(fence), r.Reason} }, scanFlag(&revoked))
+	err = s.call(ctx, v, func(int64) []any { return []any{toText(r.Name), int64(fence), toText(r.Reason)} }, scanFlag(&revoked))
 	return revoked, err
 }
 
@@ -108,7 +108,7 @@ func (s *Store) fenceOf(ctx context.Context, name, token string) (fence uint64, 
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
 	err = s.conns.use(ctx, false, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, s.text.fenceOf, toText(name), token).Scan(&fence)
+		return conn.QueryRow(ctx, s.text.fenceOf, toText(name), toText(token)).Scan(&fence)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil

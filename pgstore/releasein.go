@@ -46,7 +46,7 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 			return false, fmt.Errorf("%w: release %q in a transaction: a nested call uses the lease, too: release it where it was acquired", driver.ErrInvalid, g.Name)
 		}
 		var number *int64
-		err = query(ctx, s.text.releaseIn, toText(g.Name), g.Token, int64(g.Fence), sqlstore.Micros(g.Reserve)).Scan(&number)
+		err = query(ctx, s.text.releaseIn, toText(g.Name), toText(g.Token), int64(g.Fence), sqlstore.Micros(g.Reserve)).Scan(&number)
 		if err != nil {
 			return false, notGuarded("release", g.Name, err)
 		}

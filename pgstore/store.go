@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -113,28 +112,4 @@ func (s *Store) transact(ctx context.Context, urgent bool, do func(querier) erro
 		}
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(tx) })
 	})
-}
-
-// toText replaces what PostgreSQL cannot store in a text: NUL.
-func toText(name string) string {
-	if !strings.ContainsAny(name, "\x00\\") {
-		return name
-	}
-	return strings.NewReplacer("\\", "\\\\", "\x00", "\\0").Replace(name)
-}
-
-// fromText returns the name of which toText made the text.
-func fromText(text string) string {
-	if !strings.Contains(text, "\\") {
-		return text
-	}
-	return strings.NewReplacer("\\\\", "\\", "\\0", "\x00").Replace(text)
-}
-
-func toTexts(names []string) []string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = toText(name)
-	}
-	return texts
 }

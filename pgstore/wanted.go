@@ -14,6 +14,6 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wante
 		return false, err
 	}
 	v := verb{op: "notify wanted", name: r.Name, text: s.text.wanted}
-	err = s.call(ctx, v, func(until int64) []any { return []any{toText(r.Name), r.Token, r.Client, until} }, scanFlag(&wanted))
+	err = s.call(ctx, v, func(until int64) []any { return []any{toText(r.Name), toText(r.Token), toText(r.Client), until} }, scanFlag(&wanted))
 	return wanted, err
 }

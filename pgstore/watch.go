@@ -2,7 +2,7 @@ package pgstore
 
 import (
 	"context"
-	"crypto/md5"
+	"crypto/sha256"
 	"encoding/hex"
 	"time"
 
@@ -25,6 +25,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 			on(driver.Event{Kind: driver.EventConnected})
 		}, func(message string) {
 			if e, ok := sqlstore.ParseEvent(message, s.limit.Clock.Age); ok {
+				e.Token, e.Reason = fromText(e.Token), fromText(e.Reason)
 				on(e)
 			}
 		})
@@ -53,8 +54,8 @@ func listenBackoff() load.Backoff {
 
 // channelOf returns the channel of a client. A channel has at most 63 bytes.
 func channelOf(client string) string {
-	sum := md5.Sum([]byte(client))
-	return "dibs_" + hex.EncodeToString(sum[:])
+	sum := sha256.Sum256([]byte(toText(client)))
+	return "dibs_" + hex.EncodeToString(sum[:16])
 }
 
 // listen passes on what arrives on a channel, until the connection fails. An idle connection is

@@ -7,7 +7,7 @@
 -- guard, but no lease ends while there is one. Row locks would not do: PostgreSQL loses a lock
 -- FOR KEY SHARE that is taken while an UPDATE moves the row to another page.
 
--- now is exact to 1 µs. extract would return a numeric, which is slow.
+-- now is exact to 1 microseconds. extract would return a numeric, which is slow.
 CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 $$;
@@ -329,7 +329,7 @@ END $$;
 
 -- notify sends a message to a client. It arrives when the transaction is committed.
 CREATE FUNCTION dibs.notify(client text, message text) RETURNS void LANGUAGE sql AS $$
-  SELECT pg_notify('dibs_' || md5(client), message)
+  SELECT pg_notify('dibs_' || left(encode(sha256(convert_to(client, 'UTF8')), 'hex'), 32), message)
 $$;
 
 -- notify_head makes the first waiter retry, to learn when the name is free.

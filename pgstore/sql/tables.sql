@@ -1,4 +1,4 @@
--- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
+-- Times and TTLs are microseconds, times since 1970 by the clock of the server. Tickets and fences
 -- are times, or more than the last one if the clock has not advanced.
 
 CREATE TABLE dibs.names (
