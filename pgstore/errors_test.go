@@ -1,7 +1,10 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,12 +63,21 @@ func TestErrorOfAConnection(t *testing.T) {
 // A statement that another connection has prepared is a sign of a pooler.
 func TestErrorOfAPooler(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, sharedServer(t).URL()+"&pool_max_conns=1")
-	s := newStoreOn(t, pool)
-	if _, err := s.Inspect(t.Context(), "n"); err != nil {
+	config, err := pgxpool.ParseConfig(sharedServer(t).URL())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Exec(t.Context(), "DEALLOCATE ALL"); err != nil {
+	config.AfterRelease = func(conn *pgx.Conn) bool {
+		_, err := conn.Exec(context.Background(), "DEALLOCATE ALL")
+		return err == nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := newStoreOn(t, pool)
+	if _, err := s.Inspect(t.Context(), "n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Inspect(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "dibs_poll=true") {

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	patience = time.Second      // after it, a connection that does not open or answer no longer has a place
-	openTime = 10 * time.Second // the longest time to open a connection; several round trips of a slow network
-	idleTime = 30 * time.Second // after it, an idle connection is closed
+	patience = time.Second            // after it, a connection that does not open or answer no longer has a place
+	openTime = 10 * time.Second       // the longest time to open a connection; several round trips of a slow network
+	pause    = 100 * time.Millisecond // after a connection was refused while others work
+	idleTime = 30 * time.Second       // after it, an idle connection is closed
 )
 
 // Conns are connections that a store has for itself, so that no other work of the program delays its
@@ -90,9 +91,7 @@ func (c *Conns[C]) await(ctx context.Context, urgent bool) taken[C] {
 		case got := <-v.got:
 			return got
 		case <-again.C:
-			c.mu.Lock()
-			c.serve()
-			c.mu.Unlock()
+			c.again()
 		case <-ctx.Done():
 			return c.leave(v, ctx.Err())
 		}
@@ -168,7 +167,7 @@ func (c *Conns[C]) room(v *visitor[C]) int {
 func (c *Conns[C]) mayOpen(now time.Time, v *visitor[C]) bool {
 	room, all := c.room(v), len(c.busy)+len(c.idle)
 	switch {
-	case now.Sub(c.refused) < patience:
+	case now.Sub(c.refused) < pause:
 		return false
 	case all < room:
 		return true
@@ -221,7 +220,14 @@ func (c *Conns[C]) add(on *trip) {
 		c.waiting = nil
 	default:
 		c.refused = time.Now()
+		time.AfterFunc(pause, c.again)
 	}
+	c.serve()
+}
+
+func (c *Conns[C]) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.serve()
 }
 
