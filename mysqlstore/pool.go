@@ -20,7 +20,7 @@ func poolOf(db *sql.DB) *sqlstore.Pool {
 
 // maxAtOnce is how many requests a store sends at a time. A *sql.DB without a limit would open a
 // connection for each, until the server refuses them.
-const maxAtOnce = 16
+const maxAtOnce = 8
 
 // use calls do with a connection of the pool.
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) (err error) {

@@ -90,7 +90,7 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 		}
 		seen[id.(int64)] = true
 	}
-	err = s.use(ctx, func(conn *sql.Conn) error {
+	err = s.useSoon(ctx, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, s.text.deleteMessages+"("+strings.Repeat("?,", len(ids)-1)+"?)", ids...)
 		return err
 	})
@@ -106,7 +106,7 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 
 // messages returns the next messages of a client.
 func (s *Store) messages(ctx context.Context, client string) (ids []any, texts []string, err error) {
-	err = s.use(ctx, func(conn *sql.Conn) error {
+	err = s.useSoon(ctx, func(conn *sql.Conn) error {
 		rows, err := conn.QueryContext(ctx, s.text.messages, []byte(client))
 		if err != nil {
 			return err

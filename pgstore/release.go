@@ -62,7 +62,7 @@ func (s *Store) releaseWhole(ctx context.Context, r driver.ReleaseRequest, name 
 }
 
 func (s *Store) release(ctx context.Context, text string, r driver.ReleaseRequest, name string, more ...any) (held bool, err error) {
-	v := verb{op: "release", name: r.Name, text: text, until: r.Until}
+	v := verb{op: "release", name: r.Name, text: text, until: r.Until, urgent: true}
 	err = s.call(ctx, v, func(until int64) []any {
 		if r.TokenEnds {
 			until = math.MaxInt64 // a late delivery finds nothing to release
@@ -78,7 +78,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 		return err
 	}
 	var done bool
-	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until}
+	v := verb{op: "cancel", name: c.Name, text: s.text.cancel, until: c.Until, urgent: true}
 	err := s.call(ctx, v, func(until int64) []any { return []any{toTexts(c.Names()), toText(c.Token), until} }, scanFlag(&done))
 	for _, name := range c.Names() {
 		s.given.remove(name, c.Token)

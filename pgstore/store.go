@@ -74,6 +74,7 @@ type verb struct {
 	op, name string
 	text     string
 	until    time.Time
+	urgent   bool // it does not wait until others are done
 }
 
 // call executes a verb. args gets the time limit by the server's clock. scan reads the
@@ -81,7 +82,7 @@ type verb struct {
 // void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
 	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
-		err = s.transact(ctx, false, func(q querier) (err error) {
+		err = s.transact(ctx, v.urgent, func(q querier) (err error) {
 			at, void, err = scan(q.QueryRow(ctx, v.text, args(until)...))
 			return err
 		})
