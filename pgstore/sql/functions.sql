@@ -7,9 +7,12 @@
 -- guard, but no lease ends while there is one. Row locks would not do: PostgreSQL loses a lock
 -- FOR KEY SHARE that is taken while an UPDATE moves the row to another page.
 
--- now is exact to 1 microseconds. extract would return a numeric, which is slow.
+-- Functions that clients call have a search path of their own, so that nobody who may create
+-- functions and operators in another schema has them executed. Those without one have exact types.
+
+-- now is exact to a microsecond. extract would return a numeric, which is slow.
 CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+  SELECT (date_part('epoch', clock_timestamp()) * 1000000::double precision)::bigint
 $$;
 
 CREATE FUNCTION dibs.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
@@ -26,7 +29,7 @@ $$;
 
 -- guard_key is the advisory lock of a lease. Two leases with one key only delay each other.
 CREATE FUNCTION dibs.guard_key(n text, whose text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-  SELECT hashtextextended(n || E'\n' || whose, 0)
+  SELECT hashtextextended(n || E'\n' || whose, 0::bigint)
 $$;
 
 -- may_end_now is may_end after a first failure. A transaction that ends makes its changes visible
@@ -80,7 +83,7 @@ END $$;
 -- guard prevents the end of a lease until the transaction of the user ends, and reports whether
 -- the lease is held, with a fence unless that is 0. Each statement sees what was committed before it, unless the transaction
 -- has one snapshot.
-CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dibs.check_guard();
   PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
@@ -433,7 +436,7 @@ CREATE FUNCTION dibs.acquire(
   wanted text[], whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, its_ticket bigint, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint,
   OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   n text;
   r dibs.names;
@@ -574,7 +577,7 @@ END $$;
 -- release ends a lease, or keeps its name unavailable for some time. With unreserve it ends what
 -- an earlier release has reserved. A null held means that the request came after its time.
 CREATE FUNCTION dibs.release(n text, whose text, reserve bigint, unreserve boolean, until bigint, OUT at bigint, OUT held boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
   changed boolean;
@@ -610,7 +613,7 @@ END $$;
 -- release_in guards a lease, and ends it when this transaction commits: then its name stays
 -- unavailable for what is left of a time. Until then the name is not locked. The result is the
 -- number of the transaction, or null if the lease is not held.
-CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dibs.check_isolation();
   IF current_setting('session_replication_role') = 'replica' THEN
@@ -625,7 +628,7 @@ END $$;
 
 -- release_at_commit also comes with PREPARE TRANSACTION, after which the name would be locked for
 -- all, and no waiter could be notified.
-CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_query() ~* 'prepare[[:space:]]+transaction' THEN
     RAISE EXCEPTION 'a transaction that releases a lease of dibs cannot be prepared: call Guard, and Unlock after COMMIT PREPARED' USING ERRCODE = 'feature_not_supported';
@@ -639,7 +642,7 @@ CREATE CONSTRAINT TRIGGER release_at_commit AFTER INSERT ON dibs.releases DEFERR
 FOR EACH ROW EXECUTE FUNCTION dibs.release_at_commit();
 
 -- cancel ends the leases and queue entries of a token.
-CREATE FUNCTION dibs.cancel(wanted text[], whose text, until bigint, OUT at bigint, OUT done boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.cancel(wanted text[], whose text, until bigint, OUT at bigint, OUT done boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   n text;
   r dibs.names;
@@ -664,7 +667,7 @@ END $$;
 CREATE FUNCTION dibs.resize(
   n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint, OUT holder text, OUT kept boolean, OUT remaining bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
   old dibs.holders;
@@ -707,7 +710,7 @@ END $$;
 
 -- wanted has a client notified of the first waiter for a name that its token holds. If a request
 -- waits already, and is not silent, it reports that instead. A null wanted means that the request came after its time.
-CREATE FUNCTION dibs.wanted(n text, whose text, its_client text, until bigint, OUT at bigint, OUT wanted boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.wanted(n text, whose text, its_client text, until bigint, OUT at bigint, OUT wanted boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
 BEGIN
@@ -731,7 +734,7 @@ BEGIN
 END $$;
 
 -- revoke ends the lease with a fence, and tells its holder why.
-CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
   h dibs.holders;
@@ -759,7 +762,7 @@ END $$;
 
 -- remove_unused looks at the next names, and removes those that nobody has used since a time. It
 -- reports whether there are more names. Only one session does this at a time.
-CREATE FUNCTION dibs.remove_unused(number integer, since bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.remove_unused(number integer, since bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   start text;
   final text;
@@ -802,7 +805,7 @@ CREATE FUNCTION dibs.acquire_one(
   n text, whose text, its_client text, its_ttl bigint, its_weight integer, most integer, queue boolean, its_ticket bigint, until bigint,
   OUT at bigint, OUT held boolean, OUT new_fence bigint,
   OUT busy_name text, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT new_ticket bigint, OUT place bigint
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   at := dibs.now();
   IF at <= until THEN
@@ -832,7 +835,7 @@ END $$;
 -- release_one releases an exclusive lease: it frees the name, or grants it to the first waiter if
 -- that is alive and wants one name exclusively. release does the rest, also if a transaction
 -- guards the lease.
-CREATE FUNCTION dibs.release_one(n text, whose text, until bigint, OUT at bigint, OUT held boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION dibs.release_one(n text, whose text, until bigint, OUT at bigint, OUT held boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
   w dibs.waiters;
