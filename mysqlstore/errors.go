@@ -72,5 +72,6 @@ func isRefusal(err error) bool {
 		1665: // the binary log has the format STATEMENT
 		return true
 	}
-	return isClosed(err) || errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
+	var setting *settingError
+	return errors.As(err, &setting) || isClosed(err) || errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
 }

@@ -35,7 +35,17 @@ func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) (err error) {
 		<-ctx.Done() // a retry would have even less time
 		return sqlstore.InFront(ctx.Err())
 	}
-	return s.usePool(ctx, do)
+	return s.usePool(ctx, s.withSettings(ctx, do))
+}
+
+// withSettings returns do, with a check of the connection before it.
+func (s *Store) withSettings(ctx context.Context, do func(*sql.Conn) error) func(*sql.Conn) error {
+	return func(conn *sql.Conn) error {
+		if err := s.checkSettings(ctx, conn); err != nil {
+			return err
+		}
+		return do(conn)
+	}
 }
 
 // useSoon calls do with a connection: with the one that was kept if other work has all others.
@@ -45,7 +55,7 @@ func (s *Store) useSoon(ctx context.Context, do func(*sql.Conn) error) error {
 			return err
 		}
 	}
-	return s.usePool(ctx, do)
+	return s.usePool(ctx, s.withSettings(ctx, do))
 }
 
 // usePool repeats a request, as a *sql.DB does, if the connection has ended before anything was sent.

@@ -89,7 +89,7 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
-	err = s.use(ctx, func(conn *sql.Conn) (err error) {
+	err = s.usePool(ctx, func(conn *sql.Conn) (err error) {
 		exists, err = s.hasTables(ctx, conn)
 		return err
 	})

@@ -2,11 +2,13 @@ package mysqlstore_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/mysqlstore"
 )
 
 // A connection may have other settings. Leases are safe all the same.
@@ -48,6 +50,27 @@ func TestSettingsOfTheConnection(t *testing.T) {
 			group.Wait()
 			if most != 1 {
 				t.Errorf("%d concurrent holders", most)
+			}
+		})
+	}
+}
+
+// With some settings a store would acquire a lease that it cannot renew. It refuses its first
+// request, and names the setting.
+func TestRefusedSettings(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"autocommit": "0", "sql_safe_updates": "1", "completion_type": "1", "sql_big_selects": "0", "sql_select_limit": "1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")+"&"+name+"="+value))
+			locks := dibs.New(s)
+			defer locks.Close()
+			_, err := locks.Mutex("n").TryLock(t.Context())
+			var u *dibs.UnavailableError
+			if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), name+" is ") {
+				t.Errorf("have %v, want a refusal that names %s", err, name)
 			}
 		})
 	}

@@ -21,6 +21,7 @@ type Store struct {
 	turns   chan struct{}  // see use
 	kept    *kept
 	opening atomic.Bool // see connect
+	checked atomic.Bool // see checkSettings
 	prefix  string
 	text    statements
 	limit   *sqlstore.Limit

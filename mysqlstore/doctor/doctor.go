@@ -57,6 +57,7 @@ var checks = []func(*examination){
 	(*examination).readFacts,
 	(*examination).checkServer,
 	(*examination).checkRole,
+	(*examination).checkSettings,
 	(*examination).checkDurability,
 	(*examination).checkReplicas,
 	(*examination).checkProxy,

@@ -175,6 +175,16 @@ func TestServerSettings(t *testing.T) {
 	}
 }
 
+// A setting of the session with which a store refuses to work is reported by its name.
+func TestSessionSettings(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t)
+	database := newDatabase(t, s)
+	for name, value := range map[string]string{"autocommit": "0", "sql_safe_updates": "1", "completion_type": "1", "sql_select_limit": "1"} {
+		want(t, examine(t, open(t, s.DSN(database)+"&"+name+"="+value)), driver.Critical, "session", name+" is ")
+	}
+}
+
 // holdConnections opens connections until the server has this many.
 func holdConnections(t *testing.T, db *sql.DB, number int) {
 	t.Helper()

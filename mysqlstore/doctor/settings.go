@@ -10,6 +10,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/mysqlstore/internal/session"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -90,6 +91,19 @@ func (e *examination) checkRole() {
 			"connect to the primary"),
 		checkup.If(session, driver.Critical, "role", "transactions are read-only by default", refused, "SET GLOBAL transaction_read_only = OFF"),
 	)
+}
+
+// checkSettings reports settings of the session with which a store refuses to work.
+func (e *examination) checkSettings() {
+	problems, err := session.Problems(e.queryRow)
+	if e.Unchecked("session", "settings of the session", err) {
+		return
+	}
+	e.unusable = e.unusable || len(problems) > 0
+	for i, setting := range session.Settings {
+		problem, found := problems[i]
+		e.AddAll(checkup.If(found, driver.Critical, "session", problem, setting.Effect+": dibs refuses to work", setting.Advice()))
+	}
 }
 
 func (e *examination) checkDurability() {

@@ -1,0 +1,35 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/dibslock/dibs/mysqlstore/internal/session"
+)
+
+// A settingError is a setting of the session with which requests would fail half-way: an acquire
+// would succeed, and its renewals would not.
+type settingError struct{ problem, effect, advice string }
+
+func (e *settingError) Error() string {
+	return fmt.Sprintf("%s, so %s: %s", e.problem, e.effect, e.advice)
+}
+
+// checkSettings checks the settings of a connection, until one has the right ones: all come from
+// one data source name.
+func (s *Store) checkSettings(ctx context.Context, conn *sql.Conn) error {
+	if s.checked.Load() {
+		return nil
+	}
+	problems, err := session.Problems(func(text string, args ...any) *sql.Row { return conn.QueryRowContext(ctx, text, args...) })
+	if err != nil {
+		return err
+	}
+	for i, problem := range problems {
+		setting := session.Settings[i]
+		return &settingError{problem, setting.Effect, setting.Advice()}
+	}
+	s.checked.Store(true)
+	return nil
+}
