@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
+
+	"github.com/dibslock/dibs"
 )
 
 // Runs are measured in worker processes. A worker is this program with an order in its
@@ -104,13 +107,18 @@ func exitAtEOF(in io.Reader) io.Reader {
 
 // warm opens a connection and loads the scripts into the server.
 func warm(p peer, name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	unlock, err := p.Lock(ctx, name)
-	if err != nil {
-		return err
+	for {
+		unlock, err := p.Lock(ctx, name)
+		if err == nil {
+			return unlock()
+		}
+		if ctx.Err() != nil || !errors.Is(err, dibs.ErrUnavailable) {
+			return err
+		}
+		// All workers start at the same time, and the processor may not keep up.
 	}
-	return unlock()
 }
 
 func sleepUntil(t time.Duration) { time.Sleep(t - now()) }
