@@ -151,8 +151,8 @@ func (c *ownConns) prepare(ctx context.Context, own *pgx.Conn) error {
 		if ok, err = c.hooks.PrepareConn(ctx, own); err != nil {
 			return err
 		}
-	case c.hooks.BeforeAcquire != nil:
-		ok = c.hooks.BeforeAcquire(ctx, own)
+	case c.hooks.BeforeAcquire != nil: //nolint:staticcheck // a pool still calls it
+		ok = c.hooks.BeforeAcquire(ctx, own) //nolint:staticcheck // the same
 	}
 	if !ok {
 		return errNotPrepared

@@ -22,7 +22,7 @@ func TestListenersAreNotInStep(t *testing.T) {
 	}
 	for at, n := range slots {
 		if at >= 20 && n > clients/2 { // after 2 s
-			t.Errorf("%d of %d clients make an attempt at %v", n, clients, at*slot)
+			t.Errorf("%d of %d clients make an attempt at %v", n, clients, at*slot) //nolint:durationcheck // at is a number of slots
 		}
 	}
 	t.Logf("FIGURE %d attempts of %d clients in %v", attempts, clients, outage)
