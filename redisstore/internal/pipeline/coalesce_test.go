@@ -172,3 +172,36 @@ func TestLateRequestIsNotSentAlone(t *testing.T) {
 	callers[1].wantValue(now)
 	r.nothingSent()
 }
+
+// If a coalesced call comes too late for one of its requests, the others are coalesced again, once.
+// They are not contended: the next batches are coalesced, too.
+func TestLateCallIsCoalescedAgain(t *testing.T) {
+	r := newFixture(t)
+	r.clock.Learn(time.Now(), time.Now(), now)
+	engaged, hanging := r.occupyWorkers()
+	late := r.call(uncontendedAcquire("a"), time.Minute)
+	others := []*testCall{r.call(uncontendedAcquire("b"), time.Hour), r.call(uncontendedRelease("c"), time.Hour)}
+	hanging[0].reply("done")
+	e := r.sent()
+	afterAMinute := now + (2 * time.Minute).Microseconds()
+	e.reply([]any{afterAMinute, "000"})
+	again := r.sent()
+	const keys = "c c:q c:s b b:q b:s b:f"
+	until := again.cmds[0][3+len(strings.Fields(keys))]
+	wantCmds(t, again, coalescedCall(keys, until+" ra ttl token  "))
+	again.reply([]any{afterAMinute, "11"})
+	late.wantValue([]any{afterAMinute, int64(0)})
+	others[0].wantValue(afterAMinute)
+	others[1].wantValue(1)
+	for i := 1; i < len(hanging); i++ {
+		hanging[i].reply("done")
+	}
+	for _, c := range engaged {
+		c.wantValue("done")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.policy.mayCoalesce(2) {
+		t.Error("the next requests are not coalesced")
+	}
+}

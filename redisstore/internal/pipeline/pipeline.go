@@ -550,11 +550,11 @@ func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	flagged := p.policy.unknown
 	p.mu.Unlock()
 	b.makeCalls(coalesce, small)
-	alone, unknown := p.exchange(ctx, until, b, &flagged)
-	if b.calls = p.awaited(b.calls[:0], unknown); len(b.calls) > 0 {
+	alone, again := p.exchange(ctx, until, b, &flagged)
+	if b.calls = p.awaited(b.calls[:0], again); len(b.calls) > 0 {
 		b.coalesce(allKinds)
-		contended, _ := p.exchange(ctx, until, b, nil)
-		alone = append(alone, contended...)
+		contended, void := p.exchange(ctx, until, b, nil)
+		alone = append(append(alone, contended...), void...)
 	}
 	if b.calls = p.awaited(b.calls[:0], alone); len(b.calls) > 0 {
 		p.exchange(ctx, until, b, nil)
@@ -583,10 +583,11 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 }
 
 // exchange does one round trip, and more for scripts that the server does not know. It
-// returns the calls that are not answered yet: those that could not be coalesced. With flagged,
-// the kinds of requests whose script was unknown, it also returns those that can be coalesced
+// returns the calls that are not answered yet: those that have to be sent alone, and those to be
+// coalesced again, because a coalesced call came too late for one of them. With flagged, the
+// kinds of requests whose script was unknown, the latter are also those that can be coalesced
 // instead, if the server is slow. Requests that were merged into one call share its reply.
-func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, unknown []call) {
+func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, again []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
 		b.cmds = append(b.cmds, b.calls[i].cmd)
@@ -596,22 +597,27 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flag
 	p.conn.Do(ctx, until, b.cmds, b.replies)
 	if flagged != nil {
 		if time.Since(sent) >= slowReply {
-			unknown = b.removeUnknown()
+			again = b.removeUnknown()
 		}
-		p.recordUnknown(b, unknown, *flagged)
+		p.recordUnknown(b, again, *flagged)
 	}
-	loaded := p.loadScripts(ctx, until, b) || len(unknown) > 0
+	loaded := p.loadScripts(ctx, until, b) || len(again) > 0
 	received := time.Now()
 	coalesced := 0
 	for i := range b.calls {
 		p.Learn(b.replies[i], sent, received)
-		alone = append(alone, b.calls[i].distribute(b.replies[i])...)
+		rest := b.calls[i].distribute(b.replies[i])
+		if b.calls[i].cameTooLate(b.replies[i]) {
+			again = append(again, rest...)
+			continue
+		}
+		alone = append(alone, rest...)
 		coalesced += len(b.calls[i].parts)
 	}
 	if len(b.calls) > 0 {
 		p.recordExchange(b, received.Sub(sent), len(alone), coalesced, loaded)
 	}
-	return alone, unknown
+	return alone, again
 }
 
 // recordUnknown records which scripts the server did not know, and which of those it does.

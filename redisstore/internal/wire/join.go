@@ -129,8 +129,13 @@ func (c CoalescedReply) isVoid(r *Request) bool {
 	if r.Until == 0 {
 		return false
 	}
-	until, err := strconv.ParseInt(r.Args[r.Until], 10, 64)
-	return err == nil && c.micros > until
+	return IsPast(r.Args[r.Until], c.micros)
+}
+
+// IsPast reports whether a call with this time as its until is void now, in µs of the server's clock.
+func IsPast(until string, now int64) bool {
+	at, err := strconv.ParseInt(until, 10, 64)
+	return err == nil && now > at
 }
 
 // Of returns the reply to the i-th request, as the request alone would get it. It reports
