@@ -24,7 +24,7 @@ import (
 // renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
-	const workers, ttl, work = 4, time.Second, 2500 * time.Millisecond
+	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
 	pool := newPool(t, fmt.Sprintf("%s&pool_max_conns=%d", sharedServer(t).URL(), workers))
 	s := newStoreOn(t, pool)
 	locks := dibs.New(s, dibs.TTL(ttl))
@@ -183,6 +183,24 @@ func TestSwallowedBytes(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A connection that takes most of a request's time to open is used nevertheless: the request alone is
+// a round trip.
+func TestFirstRequestOnASlowNetwork(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
+	far := pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema))
+	const way = 500 * time.Millisecond
+	proxy.Delay(way)
+	t.Cleanup(func() { proxy.Delay(0) })
+	const opening = 3 * 2 * way // to start, and to prepare statements in two round trips
+	ctx, cancel := context.WithTimeout(t.Context(), opening+opening*3/4)
+	defer cancel()
+	if _, err := far.Inspect(ctx, "n"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type conn struct {
 	*pgx.Conn
 	expires time.Time // as the pool's do, or zero
+	used    bool      // by a request
 }
 
 func (c *conn) isEnded() bool {
@@ -106,9 +107,11 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 	}
 	begin := time.Now()
 	err := c.all.Use(ctx, urgent, func(own *conn) error {
-		if sqlstore.WaitedTooLong(ctx, begin) || c.isTooLate(ctx, begin) {
+		// Who waited for a connection to open stood in no line: the server may answer at once.
+		if own.used && sqlstore.WaitedTooLong(ctx, begin) || c.isTooLate(ctx, begin) {
 			return errTooLate
 		}
+		own.used = true
 		if err := c.prepare(ctx, own.Conn); err != nil {
 			_ = own.Close(ctx)
 			return sqlstore.Unsent(err)
