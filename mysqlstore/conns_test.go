@@ -22,7 +22,7 @@ func nothing(context.Context) error { return nil }
 // leases are renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
-	const workers, ttl, work = 4, time.Second, 2500 * time.Millisecond
+	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	s := newStoreOn(t, db)
 	db.SetMaxOpenConns(workers)

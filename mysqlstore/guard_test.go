@@ -134,7 +134,7 @@ func TestGuardOfALostLease(t *testing.T) {
 		t.Run(level.String(), func(t *testing.T) {
 			t.Parallel()
 			s, locks, db := newClient(t)
-			l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+			l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(4*ttl), dibs.NoRenew())
 			if err != nil {
 				t.Fatal(err)
 			}

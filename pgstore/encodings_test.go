@@ -42,7 +42,7 @@ func TestEncodings(t *testing.T) {
 
 // testNames acquires hostile names by one store each, which the other store finds held.
 func testNames(t *testing.T, one, other *pgstore.Store) {
-	names := hostileNames(300)
+	names := hostileNames(80)
 	for i, name := range names {
 		first, second := one, other
 		if i%2 == 0 {

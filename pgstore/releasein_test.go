@@ -131,7 +131,7 @@ func TestReleaseInDo(t *testing.T) {
 func TestReleaseInRefused(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(ttl), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(4*ttl), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

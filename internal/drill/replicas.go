@@ -14,7 +14,7 @@ import (
 // Replicas checks WithReplicas: it waits for n replicas and not for all. A lock and
 // unlock takes the given number of round trips, and a try on a held name does not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
-	const timeout = 800 * time.Millisecond // with replicas
+	const timeout = 3 * time.Second // with replicas
 	r := redistest.StartReplicated(t, 2)
 	machine := WatchMachine(t.Context(), r.Master.Addr())
 	open := func(addr string, n int) *dibs.Client {

@@ -8,6 +8,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/sqlstore"
 )
 
 // NothingRuns closes a client whose network has failed, and checks that no goroutine is left. open
@@ -32,7 +33,7 @@ func NothingRuns(t *testing.T, proxy *redistest.Proxy, open func() (s driver.Sto
 	proxy.Reset() // a pool waits until the server has answered
 	proxy.Heal()
 	closeStore()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) { // between polls
+	for end := time.Now().Add(sqlstore.IdleTime + 15*time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) { // between polls
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
