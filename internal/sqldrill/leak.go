@@ -8,7 +8,6 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/internal/sqlstore"
 )
 
 // NothingRuns closes a client whose network has failed, and checks that no goroutine is left. open
@@ -33,7 +32,8 @@ func NothingRuns(t *testing.T, proxy *redistest.Proxy, open func() (s driver.Sto
 	proxy.Reset() // a pool waits until the server has answered
 	proxy.Heal()
 	closeStore()
-	for end := time.Now().Add(sqlstore.IdleTime + 15*time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) { // between polls
+	const idle = 30 * time.Second // a store keeps a connection that has just been opened
+	for end := time.Now().Add(idle + 15*time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) { // between polls
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])

@@ -12,10 +12,8 @@ const (
 	patience = time.Second            // after it, a connection that does not open or answer no longer has a place
 	openTime = 10 * time.Second       // the longest time to open a connection; several round trips of a slow network
 	pause    = 100 * time.Millisecond // after a connection was refused while others work
+	idleTime = 30 * time.Second       // after it, an idle connection is closed
 )
-
-// IdleTime is how long an idle connection is kept.
-const IdleTime = 30 * time.Second
 
 // Conns are connections that a store has for itself, so that no other work of the program delays its
 // requests. They are opened when they are needed, and closed when they are idle for a while. No
@@ -252,7 +250,7 @@ func (c *Conns[C]) give(conn C, on *trip) {
 func (c *Conns[C]) rest(conn C) {
 	c.idle = append(c.idle, resting[C]{conn, time.Now()})
 	if c.timer == nil {
-		c.timer = time.AfterFunc(IdleTime, c.sweep)
+		c.timer = time.AfterFunc(idleTime, c.sweep)
 	}
 }
 
@@ -262,7 +260,7 @@ func (c *Conns[C]) sweep() {
 	defer c.mu.Unlock()
 	now, kept := time.Now(), c.idle[:0]
 	for _, r := range c.idle {
-		if now.Sub(r.since) >= IdleTime {
+		if now.Sub(r.since) >= idleTime {
 			go c.shut(r.conn)
 			continue
 		}
@@ -270,7 +268,7 @@ func (c *Conns[C]) sweep() {
 	}
 	c.idle, c.timer = kept, nil
 	if len(kept) > 0 {
-		c.timer = time.AfterFunc(IdleTime-now.Sub(kept[0].since), c.sweep)
+		c.timer = time.AfterFunc(idleTime-now.Sub(kept[0].since), c.sweep)
 	}
 }
 

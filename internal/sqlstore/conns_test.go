@@ -83,7 +83,7 @@ func TestConnsAreFew(t *testing.T) {
 		if n.opened.Load() != 5 {
 			t.Errorf("%d connections were opened, want 5", n.opened.Load())
 		}
-		time.Sleep(2 * IdleTime) // virtual
+		time.Sleep(2 * idleTime) // virtual
 		synctest.Wait()
 		if n.shut.Load() != 5 {
 			t.Errorf("%d connections were closed, want 5", n.shut.Load())

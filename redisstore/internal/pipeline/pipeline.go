@@ -582,11 +582,10 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 	return to
 }
 
-// exchange does one round trip, and more for scripts that the server does not know. It
-// returns the calls that are not answered yet: those that have to be sent alone, and those to be
-// coalesced again, because a coalesced call came too late for one of them. With flagged, the
-// kinds of requests whose script was unknown, the latter are also those that can be coalesced
-// instead, if the server is slow. Requests that were merged into one call share its reply.
+// exchange does one round trip, and more for scripts that the server does not know. It returns the
+// calls that are not answered yet. Some have to be sent alone. Others have to be coalesced again: a
+// coalesced call came too late for one of them. flagged are the kinds of requests whose script was
+// unknown before. With it, a slow server gets those that it does not know coalesced, too.
 func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, again []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
