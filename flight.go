@@ -40,22 +40,12 @@ type flights struct {
 	turn     turn
 }
 
-// A turn is how long goroutines of this process wait until they run. In a process that computes,
-// timers are on time, and what waits for the network is not: an answer waits for several turns.
-// So it is measured before a probe is sent.
+// A turn is how long goroutines of this process wait until they run. It is measured before a probe is
+// sent.
 type turn struct {
 	waited    time.Duration
 	from      time.Duration // when it was measured
 	measuring bool
-}
-
-// ofAnswer returns how long an answer may wait in this process.
-func (t turn) ofAnswer() time.Duration {
-	const noticeable, turns = 5 * time.Millisecond, 4
-	if t.waited < noticeable {
-		return 0
-	}
-	return turns * t.waited
 }
 
 func (fs *flights) add(f *flight) {
@@ -89,18 +79,6 @@ func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken 
 	return broken
 }
 
-// mustMeasure reports whether a probe is due and the turn was not measured since the last one. It
-// is to be measured then.
-func (fs *flights) mustMeasure(now time.Duration, heard load.Heard) bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.turn.measuring || fs.probeAt(heard) > now || fs.turn.from > fs.probed {
-		return false
-	}
-	fs.turn.measuring = true
-	return true
-}
-
 // measured records that a goroutine has waited since some time.
 func (fs *flights) measured(since, now time.Duration) {
 	fs.mu.Lock()
@@ -118,27 +96,30 @@ func (c *Client) measureTurn() {
 
 // whyUnanswered returns why there is no answer so far.
 func (fs *flights) whyUnanswered() error {
-	const noticeable = 50 * time.Millisecond
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.turn.waited < noticeable {
-		return errNoAnswer
+	if late := load.TooLittleCPU(fs.turn.waited); late != nil {
+		return &UnavailableError{Op: "extend", Cause: late}
 	}
-	return &UnavailableError{Op: "extend", Cause: tooLittleCPU(fs.turn.waited)}
+	return errNoAnswer
 }
 
 // probe returns the flight of which a few leases are to be sent again, or nil: that with the
-// earliest deadline. It returns one if there was no answer at all for a while.
-func (fs *flights) probe(now time.Duration, heard load.Heard) *flight {
+// earliest deadline. It returns one if there was no answer at all for a while. The turn has to be
+// measured before each probe, since the last one: it reports when that is to begin.
+func (fs *flights) probe(now time.Duration, heard load.Heard) (f *flight, measure bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.probeAt(heard) > now || fs.turn.measuring || fs.turn.from <= fs.probed {
-		return nil
+	switch {
+	case fs.turn.measuring || fs.probeAt(heard) > now:
+		return nil, false
+	case fs.turn.from <= fs.probed:
+		fs.turn.measuring = true
+		return nil, true
 	}
-	f := fs.urgent()
 	fs.probed = now
 	fs.pause = min(2*fs.pause, longestProbe)
-	return f
+	return fs.urgent(), false
 }
 
 // urgent returns the flight with the earliest deadline.
@@ -159,7 +140,7 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
 		pause = min(pause, max(left/3, leastRetry))
 	}
-	pause = max(pause, fs.turn.ofAnswer())
+	pause = max(pause, load.Turn(fs.turn.waited).OfAnswer())
 	return max(fs.probed, fs.list[0].sent) + pause
 }
 
@@ -204,10 +185,10 @@ func (c *Client) checkFlights(now time.Duration) bool {
 			h.sendAgain(now, f.sent)
 		}
 	}
-	if c.flights.mustMeasure(now, heard) {
+	probed, measure := c.flights.probe(now, heard)
+	if measure {
 		c.work.run(func(context.Context) { c.measureTurn() })
 	}
-	probed := c.flights.probe(now, heard)
 	if probed != nil {
 		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {
 			h.sendAgain(now, probed.sent)

@@ -25,20 +25,22 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 			var fs flights
 			var heard load.Heard
 			fs.add(&flight{deadline: 20 * second})
-			if fs.mustMeasure(firstProbe-1, heard) || fs.probe(firstProbe-1, heard) != nil {
+			if f, measure := fs.probe(firstProbe-1, heard); f != nil || measure {
 				t.Error("a probe is due too early")
 			}
-			if !fs.mustMeasure(firstProbe, heard) || fs.mustMeasure(firstProbe, heard) {
-				t.Error("it is not measured once")
+			for _, first := range []bool{true, false} {
+				if f, measure := fs.probe(firstProbe, heard); f != nil || measure != first {
+					t.Errorf("probe %t, measured %t, want it measured once before", f != nil, measure)
+				}
 			}
-			if fs.probe(firstProbe, heard) != nil || fs.next(heard) != never {
+			if fs.next(heard) != never {
 				t.Error("a probe does not wait for the measurement")
 			}
 			fs.measured(firstProbe, firstProbe+test.waited)
 			if at := fs.next(heard); at != test.next {
 				t.Errorf("the probe is due at %v, want %v", at, test.next)
 			}
-			if fs.probe(test.next, heard) == nil {
+			if f, measure := fs.probe(test.next, heard); f == nil || measure {
 				t.Error("no probe")
 			}
 			if err := fs.whyUnanswered(); !strings.Contains(err.Error(), test.text) || !errors.Is(err, ErrUnavailable) {

@@ -3,7 +3,6 @@ package dibs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -66,16 +65,11 @@ func (c *Client) tick() time.Duration {
 // notSent returns why a renewal that is due was not sent: this process was late by some time, or
 // the budget had no room.
 func notSent(late time.Duration) error {
-	const noticeable = 50 * time.Millisecond
-	cause := errors.New("it was not sent in time: the store answers slowly")
-	if late >= noticeable {
-		cause = tooLittleCPU(late)
+	cause := load.TooLittleCPU(late)
+	if cause == nil {
+		cause = errors.New("it was not sent in time: the store answers slowly")
 	}
 	return &UnavailableError{Op: "extend", Cause: cause, Unsent: true}
-}
-
-func tooLittleCPU(late time.Duration) error {
-	return fmt.Errorf("this process was late by %v: it has too little CPU", late.Round(time.Millisecond))
 }
 
 // checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It

@@ -23,16 +23,16 @@ import (
 // Guard returns ErrInvalid if ctx carries no lease of this store, or one of a cohort: its calls
 // share a lease in the store (see dibs.Cohort).
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
-	return sqlstore.Guard(ctx, s, func(name, token string) (held bool, err error) {
+	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
 		// Under repeatable read, a locking read of a row that does not exist would keep others from
 		// acquiring names until the transaction ends. So a plain read is before it.
 		for _, text := range []string{s.text.leaseExists, s.text.guard} {
-			err = tx.QueryRowContext(ctx, text, hexOf(name), hexOf(token)).Scan(&held)
+			err = tx.QueryRowContext(ctx, text, hexOf(g.Name), hexOf(g.Token)).Scan(&held)
 			if errors.Is(err, sql.ErrNoRows) {
 				return false, nil
 			}
 			if err != nil {
-				return false, unavailable("guard", name, err)
+				return false, unavailable("guard", g.Name, err)
 			}
 		}
 		return true, nil

@@ -54,7 +54,7 @@ func inSQL(tx *sql.Tx) queryRow {
 const guardSQL = `SELECT dibs.guard($1, $2, $3)`
 
 func (s *Store) guard(ctx context.Context, query queryRow) error {
-	return sqlstore.GuardEach(ctx, s, func(g sqlstore.Guarded) (bool, error) { return s.holds(ctx, query, g) })
+	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (bool, error) { return s.holds(ctx, query, g) })
 }
 
 // holds prevents the end of a lease, and reports whether it is held.

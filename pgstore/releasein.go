@@ -38,7 +38,7 @@ func (s *Store) ReleaseInSQL(ctx context.Context, tx *sql.Tx) error {
 const releaseInSQL = `SELECT dibs.release_in($1, $2, $3, $4)`
 
 func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
-	return sqlstore.GuardEach(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
+	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
 		if !g.Inner {
 			return s.holds(ctx, query, g)
 		}

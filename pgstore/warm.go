@@ -14,7 +14,7 @@ import (
 // the requests report it.
 func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	const past = -1
-	name := toText("")
+	const name = ""
 	var batch pgx.Batch
 	batch.Queue(s.text.acquireOne, name, "", "", 0, 1, 1, false, 0, past)
 	batch.Queue(s.text.acquireQuiet, name, "", "", 0, 1, past)

@@ -21,26 +21,20 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
 	groups := s.group(requests, errs)
-	if len(groups) == 1 {
-		for i, err := range s.extend(ctx, requests, groups[0], until) {
-			errs[groups[0][i]] = err
-		}
-		return errs
-	}
-	replies := make(chan func(), len(groups))
-	for _, group := range groups {
-		go func() {
-			results := s.extend(ctx, requests, group, until)
-			replies <- func() {
-				for i, at := range group {
-					errs[at] = results[i]
-				}
+	var others sync.WaitGroup
+	for n, group := range groups {
+		extend := func() {
+			for i, err := range s.extend(ctx, requests, group, until) {
+				errs[group[i]] = err
 			}
-		}()
+		}
+		if n < len(groups)-1 {
+			others.Go(extend)
+		} else {
+			extend() // most renewals are one group: they need no other goroutine
+		}
 	}
-	for range groups {
-		(<-replies)()
-	}
+	others.Wait()
 	return errs
 }
 

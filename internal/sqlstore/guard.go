@@ -15,8 +15,8 @@ type Guarded struct {
 	Inner bool   // the lease is the innermost one
 }
 
-// GuardEach checks the leases of a store that ctx carries, by check for each name.
-func GuardEach(ctx context.Context, s driver.Store, check func(Guarded) (held bool, err error)) error {
+// Guard checks the leases of a store that ctx carries, by check for each name.
+func Guard(ctx context.Context, s driver.Store, check func(Guarded) (held bool, err error)) error {
 	leases, err := driver.GuardsIn(ctx, s)
 	if err != nil {
 		return err
@@ -36,9 +36,4 @@ func GuardEach(ctx context.Context, s driver.Store, check func(Guarded) (held bo
 		}
 	}
 	return nil
-}
-
-// Guard is GuardEach for a check that compares only the token.
-func Guard(ctx context.Context, s driver.Store, check func(name, token string) (held bool, err error)) error {
-	return GuardEach(ctx, s, func(g Guarded) (bool, error) { return check(g.Name, g.Token) })
 }

@@ -22,7 +22,7 @@ func TestGuardOfALeaseThatIsLostMeanwhile(t *testing.T) {
 		if lost {
 			lose(driver.ErrLost)
 		}
-		err := Guard(ctx, nil, func(string, string) (bool, error) { return false, cancelled })
+		err := Guard(ctx, nil, func(Guarded) (bool, error) { return false, cancelled })
 		if !errors.Is(err, cancelled) || errors.Is(err, driver.ErrLost) != lost {
 			t.Errorf("lost %v: error %v, want the error of the check, and ErrLost if it is lost", lost, err)
 		}

@@ -80,9 +80,9 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'DIBS0' THEN
 END $$;
 
--- guard prevents the end of a lease until the transaction of the user ends, and reports whether
--- the lease is held, with a fence unless that is 0. Each statement sees what was committed before it, unless the transaction
--- has one snapshot.
+-- guard prevents the end of a lease until the transaction of the user ends. It reports whether the
+-- lease is held, with a fence unless that is 0. Each statement sees what was committed before it,
+-- unless the transaction has one snapshot.
 CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dibs.check_guard();

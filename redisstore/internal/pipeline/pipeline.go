@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -61,14 +62,10 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 		return redisconn.Reply{Err: context.Cause(ctx)}, false, true
 	}
 	r.ctx, r.until = ctx, until
-	if r.Extends {
-		if p.sendAlone(r) {
-			return r.reply, false, true
-		}
-		reply, reusable = p.enqueue(r, false)
-		return reply, false, reusable
-	}
-	if !p.reserveWorker() {
+	switch {
+	case r.Extends && p.sendAlone(r):
+		return r.reply, false, true
+	case r.Extends || !p.reserveWorker():
 		reply, reusable = p.enqueue(r, false)
 		return reply, false, reusable
 	}
@@ -167,15 +164,15 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 
 // whyLate returns why a request has not been sent until a time. full is what fullPool returns.
 func (p *Pipeline) whyLate(full string, until, now time.Time) string {
-	const late = 50 * time.Millisecond
 	p.mu.Lock()
 	narrow := p.policy.congestion.limit > 0
 	p.mu.Unlock()
+	late := load.TooLittleCPU(now.Sub(until))
 	switch {
 	case full != "":
 		return full
-	case now.Sub(until) >= late:
-		return fmt.Sprintf("this process was late by %v: it has too little CPU", now.Sub(until).Round(time.Millisecond))
+	case late != nil:
+		return late.Error()
 	case narrow:
 		return "the requests in progress take too long: the server or the network is slow"
 	}
@@ -276,7 +273,7 @@ func (p *Pipeline) checkTimes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerAt = time.Time{}
-	p.policy.recordTurn(now.Sub(began))
+	p.policy.ownDelay = load.Turn(now.Sub(began)).OfAnswer()
 	p.expireCallers(now)
 	p.findLate(now)
 	if !p.maySend() {

@@ -98,16 +98,6 @@ func (p *policy) quota(queued, inFlight int) int {
 	return min(queued, max(part, least), maxBatch, p.congestion.room(), p.outage.quota())
 }
 
-// recordTurn records how long a goroutine waited for its turn. In a process that computes, a
-// reply waits several times as long until it is read. That tells nothing about the server.
-func (p *policy) recordTurn(waited time.Duration) {
-	const noticeable, times = 5 * time.Millisecond, 4
-	p.ownDelay = 0
-	if waited >= noticeable {
-		p.ownDelay = times * waited
-	}
-}
-
 // lateAfter returns after which time a reply is late.
 func (p *policy) lateAfter() time.Duration {
 	if p.congestion.limit > 0 {

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/internal/load"
 )
 
 // A caller sends its own request only to a fast server, if the Conn is prompt, while few others
@@ -187,7 +189,7 @@ func TestPolicyOfAProcessThatComputes(t *testing.T) {
 		p := policy{outage: newOutage()}
 		p.recordExchange(1, time.Millisecond, true)
 		if computes {
-			p.recordTurn(300 * time.Millisecond)
+			p.ownDelay = load.Turn(300 * time.Millisecond).OfAnswer()
 		}
 		p.recordCongestion(1, took, false)
 		p.recordConnection(true, took, time.Now())
@@ -197,11 +199,5 @@ func TestPolicyOfAProcessThatComputes(t *testing.T) {
 		if inTime := p.outage.inTime > 0; inTime != computes {
 			t.Errorf("computes: %v, the reply is in time: %v", computes, inTime)
 		}
-	}
-	p := policy{}
-	p.recordTurn(300 * time.Millisecond)
-	p.recordTurn(time.Millisecond)
-	if p.ownDelay != 0 {
-		t.Errorf("own delay %v after a short turn, want 0", p.ownDelay)
 	}
 }
