@@ -31,7 +31,7 @@ PACKAGES ?= 2
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium and twemproxy if possible)
 	@# Compiling would take the CPU from the first tests.
-	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p $(PACKAGES) -parallel 4 -timeout=30m work
+	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of Redis on other versions, and 110,000 simulated runs

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/go-sql-driver/mysql"
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	sqldrill.FewAtOnce()
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()

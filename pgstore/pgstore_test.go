@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -46,6 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	sqldrill.FewAtOnce()
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()

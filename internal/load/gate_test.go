@@ -24,7 +24,7 @@ func narrow(g *Gate) {
 	}
 }
 
-// Visitors pass one after the other as answers come, those of all kinds in turn.
+// A kind whose share is used up delays no other kind. Its visitors pass as answers come.
 func TestGateIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()
@@ -38,9 +38,10 @@ func TestGateIsFair(t *testing.T) {
 			held = append(held, s)
 		}
 		var mu sync.Mutex
-		var passed []Kind
+		passed := make(map[Kind]int)
 		var group sync.WaitGroup
-		for range 5 {
+		const each = 5
+		for range each {
 			for _, k := range []Kind{Waiter, Retry, Cleanup} {
 				group.Go(func() {
 					s, err := g.Wait(t.Context(), k)
@@ -48,28 +49,28 @@ func TestGateIsFair(t *testing.T) {
 						t.Error(err)
 					}
 					mu.Lock()
-					passed = append(passed, k)
+					passed[k]++
 					mu.Unlock()
 					time.Sleep(10 * time.Millisecond)
 					g.End(&s, Answered)
 				})
 			}
 		}
+		want := func(waiters int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if passed[Waiter] != waiters || passed[Retry] != each || passed[Cleanup] != each {
+				t.Errorf("of each kind %v have passed, want %d waiters and %d of the others", passed, waiters, each)
+			}
+		}
 		synctest.Wait()
+		want(0)
 		for i := range held {
 			g.End(&held[i], Answered)
 			synctest.Wait()
+			want(min(i+1, each))
 		}
 		group.Wait()
-		count := make(map[Kind]int)
-		for _, k := range passed[:6] {
-			count[k]++
-		}
-		for k, n := range count {
-			if n > 4 {
-				t.Errorf("%d of the first 6 are of kind %d", n, k)
-			}
-		}
 	})
 }
 
