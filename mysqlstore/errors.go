@@ -23,7 +23,7 @@ func numberOf(err error) uint16 {
 // repeatable reports whether the server has rolled a request back for a reason that does not
 // repeat: a deadlock, or a row that was locked for too long.
 func repeatable(err error) bool {
-	const deadlock, lockWait, changed = 1213, 1205, 1020
+	const deadlock, lockWait = 1213, 1205
 	n := numberOf(err)
 	return n == deadlock || n == lockWait || n == changed
 }
@@ -51,8 +51,10 @@ func explained(err error) error {
 }
 
 const (
+	changed     = 1020 // a row, since the snapshot of the transaction
 	noTable     = 1146
 	noProcedure = 1305
+	readOnly    = 1792 // the transaction
 	needsTLS    = 3159
 )
 

@@ -1,10 +1,13 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
+	"math"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
 )
 
@@ -16,25 +19,66 @@ import (
 // A lease that has expired still guards if nobody has ended it since: nobody else has held
 // its names.
 //
-// Call Guard first in the transaction, and roll back at once after ErrLost. It costs two
-// round trips for each name. Renewals and the wait queue do not wait for a guard. A long
-// transaction delays only the next holder, and only if the lease has ended meanwhile.
+// Call Guard as the first statement of the transaction, and roll back at once after an error. It costs
+// one round trip for each name, or two: see New. Renewals and the wait queue do not wait for a guard.
+// A long transaction delays only the next holder, and only if the lease has ended meanwhile.
 //
-// Guard returns ErrInvalid if ctx carries no lease of this store, or one of a cohort: its calls
-// share a lease in the store (see dibs.Cohort).
+// The server may end a transaction before its Commit: by a statement that commits (DDL, BEGIN, LOCK
+// TABLES), or with an error (1213, 1020, 1205 with innodb_rollback_on_timeout). This ends the guard,
+// and each later statement is committed by itself. The rollback to a savepoint ends a guard only if
+// the transaction had neither called Guard nor used a table before that savepoint.
+//
+// If this may have happened, call Guard again as the last statement. It returns ErrInvalid if the
+// transaction has ended. If it returns nil, nobody else was granted the names since the lease began,
+// nor is before the end of the transaction that is open then.
+//
+// Guard returns ErrInvalid
+//   - if the transaction has ended in the server, or is read-only;
+//   - in a transaction of XA: XA PREPARE would end the guard;
+//   - at repeatable read, if the transaction has read a table before the lease was acquired: it does
+//     not see what the last holder has written;
+//   - if ctx carries no lease of this store, or one of a cohort: its calls share a lease in the
+//     store (see dibs.Cohort).
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
-		// Under repeatable read, a locking read of a row that does not exist would keep others from
-		// acquiring names until the transaction ends. So a plain read is before it.
-		for _, text := range []string{s.text.leaseExists, s.text.guard} {
-			err = tx.QueryRowContext(ctx, text, hexOf(g.Name), hexOf(g.Token)).Scan(&held)
-			if errors.Is(err, sql.ErrNoRows) {
-				return false, nil
-			}
-			if err != nil {
-				return false, unavailable("guard", g.Name, err)
-			}
+		result := ""
+		args := []any{hexOf(g.Name), hexOf(g.Token), int64(cmp.Or(g.Fence, math.MaxInt64))}
+		if err := tx.QueryRowContext(ctx, s.text.guard, args...).Scan(&result); err != nil {
+			return false, notGuarded(g.Name, err)
 		}
-		return true, nil
+		if result == "lost" && s.hasGuard(ctx, args) {
+			result = "old"
+		}
+		if reason := refusals[result]; reason != "" {
+			return false, fmt.Errorf("%w: guard %q: %s", driver.ErrInvalid, g.Name, reason)
+		}
+		return result == "held", nil
 	})
+}
+
+// hasGuard reports whether a lease is held that a transaction does not see. It uses another connection,
+// because the transaction has one snapshot then. If it has no answer, the lease counts as lost.
+func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
+	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout) // transactions may have all connections
+	defer cancel()
+	err := s.useSoon(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, s.text.hasGuard, args...).Scan(&held) })
+	return err == nil && held
+}
+
+// refusals says why a transaction cannot be guarded, by the result of the procedure.
+var refusals = map[string]string{
+	"ended": "the transaction has ended in the server: a statement has committed it (such as DDL), or an error has rolled it back (such as 1213)",
+	"xa":    "XA PREPARE would end the guard",
+	"old":   "the snapshot of the transaction is older than the lease: begin the transaction after the lock, with Guard as the first statement",
+}
+
+// notGuarded returns the error of a transaction that cannot be tied to a lease on a name.
+func notGuarded(name string, err error) error {
+	switch numberOf(err) {
+	case readOnly:
+		return fmt.Errorf("%w: guard %q: the transaction is read-only, so it has nothing to guard: %w", driver.ErrInvalid, name, err)
+	case changed:
+		err = fmt.Errorf("the lock has changed since the snapshot of the transaction: repeat it, with Guard as the first statement: %w", err)
+	}
+	return unavailable("guard", name, err)
 }

@@ -148,7 +148,7 @@ func with(prefix, text string) string {
 	return identifiers.ReplaceAllString(text, quoted)
 }
 
-const leaseSQL = "SELECT TRUE FROM dibs_guards WHERE name = UNHEX(?) AND token = UNHEX(?)"
+const hasGuardSQL = "SELECT COUNT(*) > 0 FROM dibs_guards WHERE name = UNHEX(?) AND token = UNHEX(?) AND fence <= ?"
 
 const fenceOfSQL = `SELECT fence FROM (
   SELECT fence, reserved FROM dibs_names WHERE name = UNHEX(?) AND token = UNHEX(?)
@@ -158,7 +158,7 @@ const fenceOfSQL = `SELECT fence FROM (
 // statements are the texts that the store sends.
 type statements struct {
 	acquire, resize, release, cancel, revoke, wanted, extend, removeUnused string
-	inspect, list, fenceOf, leaseExists, guard, messages, deleteMessages   string
+	inspect, list, fenceOf, guard, hasGuard, messages, deleteMessages      string
 }
 
 func statementsOf(prefix string) statements {
@@ -168,7 +168,7 @@ func statementsOf(prefix string) statements {
 		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), wanted: with(prefix, "CALL dibs_wanted(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
 		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),
 		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), fenceOf: with(prefix, fenceOfSQL),
-		leaseExists: with(prefix, leaseSQL), guard: with(prefix, leaseSQL+" LOCK IN SHARE MODE"),
+		guard: with(prefix, "CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(prefix, hasGuardSQL),
 		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),
 	}

@@ -69,6 +69,39 @@ BEGIN
   END IF;
 END;
 
+-- guard locks the row of a lease until the transaction of the user ends, unless the row has a larger
+-- fence. The result is held, lost, or the reason why the transaction cannot be guarded.
+--
+-- Inside a transaction SET TRANSACTION fails. XA END finds no such transaction only in one of XA, and
+-- the DELETE fails in a read-only one. None of them changes anything.
+--
+-- A locking read of a row that does not exist would keep others from acquiring names, so a plain read is
+-- before it. For the same reason no other table is read: a serializable transaction would lock it.
+CREATE PROCEDURE dibs_guard(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_fence BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE result VARCHAR(10) CHARACTER SET ascii DEFAULT 'ended';
+  DECLARE found BOOLEAN DEFAULT FALSE;
+  BEGIN
+    DECLARE CONTINUE HANDLER FOR 1568 SET result = 'lost';
+    SET TRANSACTION READ WRITE;
+  END;
+  BEGIN
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+    DECLARE CONTINUE HANDLER FOR 1397 SET result = 'xa';
+    XA END 'unknown to dibs';
+  END;
+  IF result = 'lost' THEN
+    DELETE FROM dibs_guards WHERE FALSE;
+    SELECT COUNT(*) INTO found FROM dibs_guards WHERE name = n AND token = whose AND fence <= its_fence;
+  END IF;
+  IF found THEN
+    SELECT IF(COUNT(*) > 0, 'held', 'lost') INTO result
+    FROM dibs_guards WHERE name = n AND token = whose AND fence <= its_fence LOCK IN SHARE MODE;
+  END IF;
+  SELECT result;
+END;
+
 -- notify sends a message to a client.
 CREATE PROCEDURE dibs_notify(IN its_client VARBINARY(512), IN its_message VARBINARY(2048))
 SQL SECURITY INVOKER
@@ -159,7 +192,8 @@ BEGIN
   END IF;
 END;
 
--- end_shared ends the lease of a token, or with kept what it has reserved, likewise.
+-- end_shared ends the lease of a token, or with kept what it has reserved, likewise. If the token has
+-- a later lease beside that, the guards are of the later one: see fits.
 CREATE PROCEDURE dibs_end_shared(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
 SQL SECURITY INVOKER
 BEGIN
@@ -167,7 +201,12 @@ BEGIN
   SELECT SUM(weight) INTO freed FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
   SET ended = FALSE;
   IF freed IS NOT NULL THEN
-    CALL dibs_unguard(n, whose, ended);
+    IF kept THEN
+      SELECT COUNT(*) > 0 INTO ended FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved;
+    END IF;
+    IF NOT ended THEN
+      CALL dibs_unguard(n, whose, ended);
+    END IF;
     IF ended THEN
       DELETE FROM dibs_holders WHERE name = n AND token = whose AND reserved = kept;
       UPDATE dibs_names SET asked = asked AND used > freed, used = used - freed WHERE name = n;
@@ -258,7 +297,18 @@ BEGIN
     INSERT INTO dibs_holders (name, token, client, weight, fence, expires) VALUES (n, whose, its_client, its_weight, new_fence, ends);
     UPDATE dibs_names SET used = used + its_weight, fence = new_fence WHERE name = n;
   END IF;
-  INSERT IGNORE INTO dibs_guards VALUES (n, whose);
+  INSERT INTO dibs_guards VALUES (n, whose, new_fence);
+END;
+
+-- fits reports whether a token that does not hold a locked name can become one of its holders. It
+-- cannot beside an earlier lease of its own that a transaction guards.
+CREATE PROCEDURE dibs_fits(IN n VARBINARY(512), IN whose VARBINARY(512), OUT fits BOOLEAN)
+SQL SECURITY INVOKER
+BEGIN
+  SELECT COUNT(*) = 0 INTO fits FROM dibs_guards WHERE name = n AND token = whose;
+  IF NOT fits AND NOT EXISTS (SELECT 1 FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved) THEN
+    CALL dibs_unguard(n, whose, fits); -- of a lease that was released and is reserved
+  END IF;
 END;
 
 -- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
@@ -271,6 +321,7 @@ BEGIN
   DECLARE its_ticket, its_ttl, r_used, r_fence BIGINT;
   DECLARE its_weight, its_most, r_waiting INT;
   DECLARE its_several, its_silence, gone BOOLEAN;
+  DECLARE fits BOOLEAN DEFAULT TRUE;
   waiters: LOOP
     SELECT token, used, fence, waiting INTO r_token, r_used, r_fence, r_waiting FROM dibs_names WHERE name = n;
     IF r_waiting = 0 OR r_token <> '' THEN
@@ -284,6 +335,12 @@ BEGIN
       IF changed THEN
         CALL dibs_notify(its_client, CONCAT('r ', whose));
       END IF;
+      LEAVE waiters;
+    END IF;
+    IF r_used > 0 THEN
+      CALL dibs_fits(n, whose, fits);
+    END IF;
+    IF NOT fits THEN
       LEAVE waiters;
     END IF;
     CALL dibs_leave(n, whose, gone);
@@ -305,7 +362,7 @@ BEGIN
   SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_names WHERE name = n AND token <> '';
   IF holder = '' THEN
     SELECT token, reserved, expires INTO holder, kept, ends FROM dibs_holders
-    WHERE name = n AND (token <> whose OR reserved) ORDER BY expires LIMIT 1;
+    WHERE name = n AND (token <> whose OR reserved OR expires <= at) ORDER BY expires LIMIT 1;
   END IF;
   SET remaining = IF(ends <= at, 20000, ends - at);
   IF ends IS NULL THEN
@@ -382,6 +439,9 @@ BEGIN
       CALL dibs_head(n, at, first, its_client, first_ticket, first_ttl, first_weight, first_most, first_several, first_silence);
       SET admitted = COALESCE(first = whose, TRUE);
     END IF;
+    IF admitted AND r_used > 0 THEN
+      CALL dibs_fits(n, whose, admitted);
+    END IF;
   END IF;
 END;
 
@@ -399,6 +459,10 @@ BEGIN
     UPDATE dibs_names SET expires = GREATEST(expires, at + its_ttl) WHERE name = n AND token = whose AND NOT reserved;
     UPDATE dibs_holders SET expires = GREATEST(expires, at + its_ttl), fence = new_fence WHERE name = n AND token = whose AND NOT reserved;
     UPDATE dibs_names SET fence = new_fence WHERE name = n;
+    CALL dibs_unguard(n, whose, gone);
+    IF gone THEN
+      INSERT INTO dibs_guards VALUES (n, whose, new_fence);
+    END IF;
   END IF;
 END;
 
@@ -411,8 +475,8 @@ BEGIN
   WHERE name = n AND token = '' AND used = 0 AND waiting = 0;
   SET held = ROW_COUNT() > 0;
   IF held THEN
-    INSERT IGNORE INTO dibs_guards VALUES (n, whose);
     SELECT fence INTO new_fence FROM dibs_names WHERE name = n;
+    INSERT INTO dibs_guards VALUES (n, whose, new_fence);
   END IF;
 END;
 

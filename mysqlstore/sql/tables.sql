@@ -34,6 +34,7 @@ CREATE TABLE dibs_holders (
 CREATE TABLE dibs_guards (
   name  VARBINARY(512) NOT NULL,
   token VARBINARY(512) NOT NULL,
+  fence BIGINT         NOT NULL,  -- of a grant to the lease: a guard with a smaller one is of an earlier lease
   PRIMARY KEY (name, token)
 ) ENGINE = InnoDB;
 
