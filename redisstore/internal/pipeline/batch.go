@@ -85,6 +85,26 @@ type call struct {
 	parts []call
 }
 
+// scripts reports whether the server served the script calls.
+func (b *batch) scripts() service {
+	s := notAsked
+	for i := range b.calls {
+		switch err := b.replies[i].Err; {
+		case b.calls[i].cmd.Script == nil:
+		case err == nil:
+			s = served
+		case isTransient(err):
+			return refused
+		}
+	}
+	return s
+}
+
+func isTransient(err error) bool {
+	var server redisconn.ServerError // costs an allocation
+	return errors.As(err, &server) && server.Transient()
+}
+
 // makeCalls makes calls of the requests. A single one is coalesced if it is small then.
 func (b *batch) makeCalls(coalesce bool, small wire.JoinSet) {
 	for _, r := range b.requests {

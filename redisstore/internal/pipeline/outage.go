@@ -10,7 +10,7 @@ import (
 // A late exchange occupies no worker, because its connection may have ended without a sign. But
 // each exchange beside it may open one more connection, on a server that perhaps only stands
 // still. So further exchanges are probes: one at a time, small, with pauses that grow. A reply
-// shows that the server is back. Then one worker begins, and each fast reply adds another one,
+// shows that the server is back. Then one worker begins, and several replies add another one,
 // so that a thousand clients that come back together have one connection each, not four.
 type outage struct {
 	late     int           // exchanges in progress whose replies are late
@@ -18,7 +18,7 @@ type outage struct {
 	withheld int           // workers that are not used
 	distance time.Duration // the last round trip that was known
 	took     time.Duration // the last exchange that was answered, or half of a longer one before
-	inTime   int           // replies that were not late, since a worker was added
+	inTime   int           // replies to script calls that were not late, since a worker was added
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
@@ -31,7 +31,7 @@ type outage struct {
 const (
 	maxExchanges = maxWorkers + 1 // in progress, but for those that hang very long
 	probeBatch   = 8              // requests of a probe
-	slowStart    = 8              // replies that add a worker, if they are neither fast nor late
+	slowStart    = 8              // replies in time that add a worker
 
 	// A reply is late after several round trips. A new connection takes up to four of them,
 	// and two more with TLS.
@@ -39,9 +39,22 @@ const (
 	shortestLate   = 200 * time.Millisecond
 	unknownLate    = time.Second // before a round trip is known
 
+	// openingPause is the least pause after a late reply on a new connection, after others have
+	// ended. Its silence means that the server is busy: the clients of all have to connect again.
+	openingPause = 1500 * time.Millisecond
+
 	// crowdedPause is the pause before an exchange beside maxExchanges that hang. It doubles
 	// each time: a connection that is being opened can hang for minutes.
 	crowdedPause = 4 * time.Second
+)
+
+// A service is what a reply tells about script calls.
+type service uint8
+
+const (
+	notAsked service = iota // it was the reply to another command, or none at all
+	served
+	refused // for a while
 )
 
 func newOutage() outage {
@@ -77,7 +90,11 @@ func (o *outage) quota() int {
 func (o *outage) recordLate(workers int, now time.Time) {
 	o.late++
 	o.doubt, o.withheld, o.inTime = true, maxWorkers-1, 0
-	o.silentUntil = now.Add(o.silence.Next(now))
+	pause := o.silence.Next(now)
+	o.silentUntil = now.Add(pause)
+	if o.refusals.Failing() {
+		o.resumeAt = now.Add(max(pause, openingPause))
+	}
 	if workers == 0 && o.late >= maxExchanges {
 		o.crowdedUntil = now.Add(crowdedPause << min(o.crowded, 10))
 		o.crowded++
@@ -90,8 +107,10 @@ func (o *outage) recordFailure(now time.Time) {
 	o.resumeAt = now.Add(o.refusals.Next(now))
 }
 
-// recordReply records that a reply came after some time, which is late or not.
-func (o *outage) recordReply(took time.Duration, late bool) {
+// recordReply records that a reply came after some time, which is late or not. A server that refuses
+// script calls for a while, because it loads its data, replies, too. But more workers would only open
+// connections for what it refuses.
+func (o *outage) recordReply(took time.Duration, late bool, scripts service) {
 	o.took = max(took, o.took/2)
 	o.doubt, o.resumeAt, o.silentUntil, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, time.Time{}, 0
 	if late {
@@ -99,7 +118,14 @@ func (o *outage) recordReply(took time.Duration, late bool) {
 	}
 	o.refusals.Reset()
 	o.silence.Reset()
-	if o.inTime++; o.withheld > 0 && (o.inTime >= slowStart || took <= max(2*o.distance, fastReply)) {
+	switch scripts {
+	case notAsked:
+		return
+	case refused:
+		o.withheld, o.inTime = maxWorkers-1, 0
+		return
+	}
+	if o.inTime++; o.withheld > 0 && o.inTime >= slowStart {
 		o.withheld--
 		o.inTime = 0
 	}

@@ -134,19 +134,20 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	var p policy
 	p.recordExchange(0, time.Millisecond, true)
 	p.congestion.limit = 1
-	p.outage.recordReply(time.Second, false)
+	p.outage.recordReply(time.Second, false, served)
 	if have := p.lateAfter(); have < 2*time.Second {
 		t.Errorf("over a narrow link, on which exchanges take a second, late after %v", have)
 	}
 }
 
-// After an outage one worker begins. Each reply that comes fast adds one, or several that are not
-// late.
+// After an outage, and while a server loads its data, one worker begins. Several replies to script
+// calls add one.
 func TestOutageStartsWithOneWorker(t *testing.T) {
 	const distance = 20 * time.Millisecond
 	for what, begin := range map[string]func(o *outage, now time.Time){
 		"a late reply":        func(o *outage, now time.Time) { o.recordLate(0, now) },
 		"a failed connection": func(o *outage, now time.Time) { o.recordFailure(now) },
+		"a refusal":           func(o *outage, _ time.Time) { o.recordReply(distance, false, refused) },
 	} {
 		o, now := newOutage(), time.Now()
 		o.distance = distance
@@ -154,8 +155,8 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 			t.Fatalf("%d workers before any outage", o.allowed())
 		}
 		begin(&o, now)
-		for range 3 {
-			o.recordReply(10*distance, false)
+		for range slowStart - 1 {
+			o.recordReply(10*distance, false, served)
 			if o.allowed() != 1 {
 				t.Errorf("%s: %d workers after slow replies, want 1", what, o.allowed())
 			}
@@ -165,14 +166,13 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 			if want := 1 + n/slowStart; o.allowed() != want {
 				t.Errorf("%s: %d workers after %d replies in time, want %d", what, o.allowed(), n, want)
 			}
-			o.recordReply(10*distance, false)
+			o.recordReply(10*distance, false, served)
 		}
-		begin(&o, now)
-		for n := 2; n <= maxWorkers+1; n++ {
-			o.recordReply(distance, false)
-			if want := min(n, maxWorkers); o.allowed() != want {
-				t.Errorf("%s: %d workers after fast replies, want %d", what, o.allowed(), want)
-			}
+		for range 2 * slowStart {
+			o.recordReply(distance, false, notAsked)
+		}
+		if o.allowed() != 3 {
+			t.Errorf("%s: %d workers after replies to other commands, want 3", what, o.allowed())
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestOutagePausesGrow(t *testing.T) {
 			t.Errorf("%d hang: a pause of %v, want %v", maxExchanges+i, pause, want)
 		}
 	}
-	if o.recordReply(time.Second, true); !o.resumesAt(0).IsZero() {
+	if o.recordReply(time.Second, true, served); !o.resumesAt(0).IsZero() {
 		t.Error("paused after a reply")
 	}
 }
@@ -217,7 +217,7 @@ func TestOutagePausesAfterFailedConnections(t *testing.T) {
 	if failures > 250 {
 		t.Errorf("%d connections in a minute", failures)
 	}
-	o.recordReply(0, false)
+	o.recordReply(0, false, served)
 	if o.recordFailure(now); o.resumesAt(0).Sub(now) > time.Millisecond {
 		t.Errorf("a pause of %v after the first failure", o.resumesAt(0).Sub(now))
 	}

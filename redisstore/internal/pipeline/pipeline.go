@@ -643,7 +643,7 @@ func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced
 		p.policy.recordCongestion(len(b.requests), took, redisconn.IsTimeout(err))
 	}
 	if worked, known := connectionOf(err); known {
-		p.policy.recordConnection(worked, took, time.Now())
+		p.policy.recordConnection(worked, took, b.scripts(), time.Now())
 	}
 	p.policy.recordExchange(len(b.requests), took, err == nil)
 	p.policy.recordCoalesced(alone, coalesced)

@@ -113,9 +113,9 @@ func (p *policy) recordLate(now time.Time) {
 }
 
 // recordConnection records whether the connection of an exchange worked.
-func (p *policy) recordConnection(worked bool, took time.Duration, now time.Time) {
+func (p *policy) recordConnection(worked bool, took time.Duration, scripts service, now time.Time) {
 	if worked {
-		p.outage.recordReply(took, took-p.ownDelay >= p.lateAfter())
+		p.outage.recordReply(took, took-p.ownDelay >= p.lateAfter(), scripts)
 	} else {
 		p.outage.recordFailure(now)
 	}

@@ -192,7 +192,7 @@ func TestPolicyOfAProcessThatComputes(t *testing.T) {
 			p.ownDelay = load.Turn(300 * time.Millisecond).OfAnswer()
 		}
 		p.recordCongestion(1, took, false)
-		p.recordConnection(true, took, time.Now())
+		p.recordConnection(true, took, served, time.Now())
 		if limited := p.congestion.limit > 0; limited == computes {
 			t.Errorf("computes: %v, the link is limited: %v", computes, limited)
 		}
