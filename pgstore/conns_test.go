@@ -186,6 +186,53 @@ func TestSwallowedBytes(t *testing.T) {
 	}
 }
 
+// Each verb is one round trip, whatever the default isolation level of the connection is. So a process
+// that is stopped keeps no name locked.
+func TestVerbsAreOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+			config, err := pgxpool.ParseConfig(pgtest.URL(proxy.Addr()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ConnConfig.RuntimeParams["default_transaction_isolation"] = string(level)
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			s := newStoreOn(t, pool)
+			acquire := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Hour, Weight: 1, Limit: 1}
+			pair := func() {
+				if reply, err := s.Acquire(t.Context(), acquire); err != nil || !reply.Held {
+					t.Fatalf("%+v, %v", reply, err)
+				}
+				for _, err := range s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "t", Client: "c", TTL: time.Hour, Weight: 1, Limit: 1}}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pair()
+			pair() // all statements are prepared
+			const pairs, verbs = 5, 3
+			before := proxy.Stats().Requests
+			for range pairs {
+				pair()
+			}
+			if trips := proxy.Stats().Requests - before; trips != pairs*verbs {
+				t.Errorf("%d verbs took %d round trips", pairs*verbs, trips)
+			}
+		})
+	}
+}
+
 // A connection that takes most of a request's time to open is used nevertheless: the request alone is
 // a round trip.
 func TestFirstRequestOnASlowNetwork(t *testing.T) {

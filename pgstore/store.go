@@ -94,12 +94,6 @@ func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, 
 	return nil
 }
 
-// A querier is what sends statements: a connection, or a transaction.
-type querier interface {
-	Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
-}
-
 // transact runs a statement in a transaction of its own, with read committed isolation. An urgent
 // one does not wait until others are done.
 func (s *Store) transact(ctx context.Context, urgent bool, do func(querier) error) error {
@@ -111,6 +105,6 @@ func (s *Store) transact(ctx context.Context, urgent bool, do func(querier) erro
 			}
 			s.setsIsolation.Store(true)
 		}
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(tx) })
+		return do(oneTrip{conn})
 	})
 }
