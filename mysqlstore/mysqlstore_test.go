@@ -12,7 +12,6 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/mysqltest"
-	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/go-sql-driver/mysql"
@@ -53,7 +52,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	sqldrill.FewAtOnce()
+	// The server needs processors: more tests at a time would take as long in all, and each longer.
+	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,7 +46,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	sqldrill.FewAtOnce()
+	// The server needs processors: more tests at a time would take as long in all, and each longer.
+	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()
