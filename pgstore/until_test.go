@@ -1,6 +1,8 @@
 package pgstore_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,6 +37,61 @@ func TestLateRequests(t *testing.T) {
 		state, err := s.Inspect(t.Context(), name)
 		if err != nil || state.Holding != holders || state.Waiting != 0 {
 			t.Errorf("%q: %+v, %v, want %d holders", name, state, err, holders)
+		}
+	}
+}
+
+// A request that waits for the row of a free name until it is late acquires nothing, although the row is
+// as it was before.
+func TestLateForARow(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sharedServer(t).URL())
+	schema := fmt.Sprintf("late_%d", schemas.Add(1))
+	s := newStoreOn(t, pool, pgstore.Schema(schema))
+	const patience = 2 * time.Second
+	for kind, acquire := range map[string]func(ctx context.Context, until int64) error{
+		"quiet": func(ctx context.Context, until int64) error {
+			_, err := pool.Exec(ctx, s.AcquireQuiet(), "n", "t", "c", 60_000_000, 1, until)
+			return err
+		},
+		"one": func(ctx context.Context, until int64) error {
+			_, err := pool.Exec(ctx, "SELECT * FROM "+schema+".acquire_one('n', 't', 'c', 60000000, 1, 1, false, 0, $1)", until)
+			return err
+		},
+	} {
+		request := driver.AcquireRequest{Name: "n", Token: "before", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
+		if reply, err := s.Acquire(t.Context(), request); err != nil || !reply.Held {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "before"}); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "SELECT FROM "+schema+".names WHERE name = 'n' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		var until int64
+		if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now() + $1", patience.Microseconds()).Scan(&until); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- acquire(t.Context(), until) }()
+		for late := false; !late; {
+			if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now() > $1", until).Scan(&late); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err == nil {
+			t.Errorf("%s: no error of a request that is late", kind)
+		}
+		if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Holding != 0 {
+			t.Errorf("%s: %+v, %v, want nobody", kind, state, err)
 		}
 	}
 }

@@ -799,6 +799,16 @@ BEGIN
   RETURN true;
 END $$;
 
+-- in_time returns the fence of a grant, or undoes the grant if it is late. It may have waited for the
+-- row of the name, and a condition is not checked again if the row is as it was before.
+CREATE FUNCTION dibs.in_time(fence bigint, until bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF dibs.now() > until THEN
+    RAISE EXCEPTION 'the name was locked until the request was late';
+  END IF;
+  RETURN fence;
+END $$;
+
 -- acquire_one acquires one name exclusively: a free name in one small update, and a new one in
 -- one small insert. acquire does the rest.
 CREATE FUNCTION dibs.acquire_one(
@@ -825,6 +835,7 @@ BEGIN
     END IF;
     held := FOUND;
     IF held THEN
+      new_fence := dibs.in_time(new_fence, until);
       RETURN;
     END IF;
   END IF;
