@@ -220,7 +220,7 @@ func (h *lease) reportNoAnswer(sent time.Duration) {
 	h.mu.Lock()
 	awaits := h.awaits(sent)
 	if awaits {
-		h.setRenewErr(h.c.flights.whyUnanswered())
+		h.recordNoAnswer(h.c.flights.whyUnanswered())
 	}
 	h.mu.Unlock()
 	if awaits {

@@ -207,6 +207,13 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, reco
 	}
 }
 
+// recordNoAnswer records that a renewal has no answer so far. Why the one before failed says more.
+func (s *leaseState) recordNoAnswer(why error) {
+	if s.extra().renewErr == nil {
+		s.setRenewErr(why)
+	}
+}
+
 // retryAt returns when a renewal that has just failed is repeated. The pauses grow, and are short
 // compared with the TTL and with the time that is left.
 func (s *leaseState) retryAt(now time.Duration) time.Duration {

@@ -303,6 +303,25 @@ func TestLeaseStateRenewsNow(t *testing.T) {
 	}
 }
 
+// The error of a lost lease is that of the renewal that failed, also if the next one has no answer.
+func TestLeaseStateKeepsTheReason(t *testing.T) {
+	refused := &UnavailableError{Op: "extend", Cause: errors.New("connection refused")}
+	for _, failed := range []bool{false, true} {
+		s, want := newState(10*second), error(errNoAnswer)
+		s.sendRenewal()
+		if failed {
+			s.recordRenewal(5*second, 4*second, 10*second, 1, false, refused, 6*second)
+			want = refused
+			s.sendRenewal()
+		}
+		s.recordNoAnswer(errNoAnswer)
+		s.expireAt(s.deadline, 0, errNoAnswer)
+		if !errors.Is(s.err, want) {
+			t.Errorf("failed before: %v, lost because of %v, want %v", failed, s.err, want)
+		}
+	}
+}
+
 // The answer to a late request counts, and a failure that is older than a success does not.
 func TestLeaseStateRecordsLateAnswers(t *testing.T) {
 	s := newState(10 * second)
