@@ -3,7 +3,11 @@ package pgstore
 import (
 	"context"
 	"embed"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,10 +27,24 @@ func file(name string) string {
 // SQL returns the statements that create the schema with its tables and functions, for a tool
 // that manages migrations.
 func SQL(schema string) string {
-	return in(schema, "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"+file("tables")+"\n"+file("functions"))
+	return in(schema, "CREATE SCHEMA IF NOT EXISTS dibs;\n\n") + inside(schema)
 }
 
-// HasTables reports whether the tables exist.
+// inside returns the statements that create what is in the schema.
+func inside(schema string) string { return in(schema, file("tables")+"\n"+file("functions")) }
+
+var tableName = regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?TABLE dibs\.(\w+)`)
+
+// tables are the names of the tables.
+var tables = sync.OnceValue(func() (names []string) {
+	for _, m := range tableName.FindAllStringSubmatch(file("tables"), -1) {
+		names = append(names, m[1])
+	}
+	return names
+})
+
+// HasTables reports whether the tables exist. It returns an error if only some do: then they may be
+// those of another program.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 	if exists, err = s.hasTables(ctx, s.conns.pool); err != nil {
 		return false, unavailable("inspect the schema", s.schema, err)
@@ -35,13 +53,22 @@ func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
 }
 
 func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
-	const text = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'names')"
-	err = q.QueryRow(ctx, text, s.schema).Scan(&exists)
-	return exists, err
+	const text = "SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2)"
+	var have []string
+	if err := q.QueryRow(ctx, text, s.schema, tables()).Scan(&have); err != nil {
+		return false, err
+	}
+	for _, table := range tables() {
+		if len(have) > 0 && !slices.Contains(have, table) {
+			return false, fmt.Errorf("the schema %q has a table %q, but none %q: it is of another program, or not complete: use another schema", s.schema, have[0], table)
+		}
+	}
+	return len(have) > 0, nil
 }
 
-// Migrate creates the schema if its tables do not exist. It may run in several processes at
-// once.
+// Migrate creates the schema if its tables do not exist. It may run in several processes at once. It
+// needs CREATE on the database, or on the schema if that exists. It returns an error if the schema has
+// tables of another program with the same names.
 func (s *Store) Migrate(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, s.conns.pool, func(tx pgx.Tx) error { return s.migrate(ctx, tx) })
 	if err != nil {
@@ -58,7 +85,15 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if exists, err := s.hasTables(ctx, tx); err != nil || exists {
 		return err
 	}
-	_, err := tx.Exec(ctx, SQL(s.schema))
+	var exists bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1)", s.schema).Scan(&exists); err != nil {
+		return err
+	}
+	text := SQL(s.schema)
+	if exists {
+		text = inside(s.schema) // IF NOT EXISTS needs the right to create one all the same
+	}
+	_, err := tx.Exec(ctx, text)
 	return err
 }
 
@@ -67,6 +102,11 @@ func in(schema, text string) string {
 	if schema == "dibs" {
 		return text
 	}
+	tag := "$$" // of the bodies of functions
+	for i := 0; strings.Contains(schema, tag); i++ {
+		tag = fmt.Sprintf("$dibs%d$", i)
+	}
+	text = strings.ReplaceAll(text, "$$", tag)
 	text = strings.ReplaceAll(text, "dibs.", quote(schema)+".")
 	return strings.ReplaceAll(text, "SCHEMA IF NOT EXISTS dibs;", "SCHEMA IF NOT EXISTS "+quote(schema)+";")
 }
