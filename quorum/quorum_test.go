@@ -56,8 +56,8 @@ type settled struct{ *quorum.Store }
 
 // Acquire implements driver.Store.
 func (s settled) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	settle() // an earlier request of the token may be on its way to a node
-	defer settle()
+	awaitNodes() // an earlier request of the token may be on its way to a node
+	defer awaitNodes()
 	return s.Store.Acquire(ctx, r)
 }
 
@@ -65,14 +65,14 @@ func (s settled) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.A
 func (s settled) Watch(ctx context.Context, client string, on func(driver.Event)) error {
 	return s.Store.Watch(ctx, client, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
-			settle()
+			awaitNodes()
 		}
 		on(e)
 	})
 }
 
-// settle returns when nothing is left to do at this time: it is virtual.
-func settle() { time.Sleep(time.Nanosecond) }
+// awaitNodes returns when nothing is left to do at this time: it is virtual.
+func awaitNodes() { time.Sleep(time.Nanosecond) }
 
 // A node is a store that can hang, fail or be slow.
 type node struct {
