@@ -39,10 +39,6 @@ const (
 	shortestLate   = 200 * time.Millisecond
 	unknownLate    = time.Second // before a round trip is known
 
-	// openingPause is the least pause after a late reply on a new connection, after others have
-	// ended. Its silence means that the server is busy: the clients of all have to connect again.
-	openingPause = 1500 * time.Millisecond
-
 	// crowdedPause is the pause before an exchange beside maxExchanges that hang. It doubles
 	// each time: a connection that is being opened can hang for minutes.
 	crowdedPause = 4 * time.Second
@@ -90,11 +86,7 @@ func (o *outage) quota() int {
 func (o *outage) recordLate(workers int, now time.Time) {
 	o.late++
 	o.doubt, o.withheld, o.inTime = true, maxWorkers-1, 0
-	pause := o.silence.Next(now)
-	o.silentUntil = now.Add(pause)
-	if o.refusals.Failing() {
-		o.resumeAt = now.Add(max(pause, openingPause))
-	}
+	o.silentUntil = now.Add(o.silence.Next(now))
 	if workers == 0 && o.late >= maxExchanges {
 		o.crowdedUntil = now.Add(crowdedPause << min(o.crowded, 10))
 		o.crowded++
