@@ -10,7 +10,7 @@ import (
 // A late exchange occupies no worker, because its connection may have ended without a sign. But
 // each exchange beside it may open one more connection, on a server that perhaps only stands
 // still. So further exchanges are probes: one at a time, small, with pauses that grow. A reply
-// shows that the server is back. Then one worker begins, and several replies add another one,
+// shows that the server is back. Then one worker begins, and each fast reply adds another one,
 // so that a thousand clients that come back together have one connection each, not four.
 type outage struct {
 	late     int           // exchanges in progress whose replies are late
@@ -18,7 +18,8 @@ type outage struct {
 	withheld int           // workers that are not used
 	distance time.Duration // the last round trip that was known
 	took     time.Duration // the last exchange that was answered, or half of a longer one before
-	inTime   int           // replies to script calls that were not late, since a worker was added
+	inTime   int           // replies that were not late, since a worker was added
+	refuses  bool          // the server has refused the last script call
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
@@ -31,7 +32,7 @@ type outage struct {
 const (
 	maxExchanges = maxWorkers + 1 // in progress, but for those that hang very long
 	probeBatch   = 8              // requests of a probe
-	slowStart    = 8              // replies in time that add a worker
+	slowStart    = 8              // replies that add a worker, if they are neither fast nor late
 
 	// A reply is late after several round trips. A new connection takes up to four of them,
 	// and two more with TLS.
@@ -111,13 +112,13 @@ func (o *outage) recordReply(took time.Duration, late bool, scripts service) {
 	o.refusals.Reset()
 	o.silence.Reset()
 	switch scripts {
-	case notAsked:
-		return
 	case refused:
-		o.withheld, o.inTime = maxWorkers-1, 0
+		o.refuses, o.withheld, o.inTime = true, maxWorkers-1, 0
 		return
+	case served:
+		o.refuses = false
 	}
-	if o.inTime++; o.withheld > 0 && o.inTime >= slowStart {
+	if o.inTime++; o.withheld > 0 && !o.refuses && (o.inTime >= slowStart || took <= max(2*o.distance, fastReply)) {
 		o.withheld--
 		o.inTime = 0
 	}

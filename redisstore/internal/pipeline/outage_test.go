@@ -140,8 +140,8 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	}
 }
 
-// After an outage, and while a server loads its data, one worker begins. Several replies to script
-// calls add one.
+// After an outage, and while a server loads its data, one worker begins. Each reply that comes
+// fast adds one, or several that are not late.
 func TestOutageStartsWithOneWorker(t *testing.T) {
 	const distance = 20 * time.Millisecond
 	for what, begin := range map[string]func(o *outage, now time.Time){
@@ -155,7 +155,7 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 			t.Fatalf("%d workers before any outage", o.allowed())
 		}
 		begin(&o, now)
-		for range slowStart - 1 {
+		for range 3 {
 			o.recordReply(10*distance, false, served)
 			if o.allowed() != 1 {
 				t.Errorf("%s: %d workers after slow replies, want 1", what, o.allowed())
@@ -168,11 +168,19 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 			}
 			o.recordReply(10*distance, false, served)
 		}
+		begin(&o, now)
+		o.recordReply(distance, false, refused)
 		for range 2 * slowStart {
 			o.recordReply(distance, false, notAsked)
 		}
-		if o.allowed() != 3 {
-			t.Errorf("%s: %d workers after replies to other commands, want 3", what, o.allowed())
+		if o.allowed() != 1 {
+			t.Errorf("%s: %d workers while the server refuses script calls, want 1", what, o.allowed())
+		}
+		for n := 2; n <= maxWorkers+1; n++ {
+			o.recordReply(distance, false, served)
+			if want := min(n, maxWorkers); o.allowed() != want {
+				t.Errorf("%s: %d workers after fast replies, want %d", what, o.allowed(), want)
+			}
 		}
 	}
 }
