@@ -235,18 +235,26 @@ func TestVerbsAreOneRoundTrip(t *testing.T) {
 
 // A connection that takes most of a request's time to open is used nevertheless: the request alone is
 // a round trip.
-func TestFirstRequestOnASlowNetwork(t *testing.T) {
+func TestFirstRequestOnASlowConnection(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	const limit = 10 * time.Second
 	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
-	far := pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema))
-	const way = 500 * time.Millisecond
-	proxy.Delay(way)
-	t.Cleanup(func() { proxy.Delay(0) })
-	const opening = 3 * 2 * way // to start, and to prepare statements in two round trips
-	ctx, cancel := context.WithTimeout(t.Context(), opening+opening*3/4)
+	config, err := pgxpool.ParseConfig(sharedServer(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		<-time.After(limit * 6 / 10)
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if _, err := far.Inspect(ctx, "n"); err != nil {
+	if _, err := pgstore.New(pool, pgstore.Schema(s.Target().Schema)).Inspect(ctx, "n"); err != nil {
 		t.Error(err)
 	}
 }

@@ -47,12 +47,12 @@ const pauseThreshold = 500 * time.Millisecond
 func (l *masterWatch) watch(ctx context.Context) error {
 	const every, often, most, first = time.Second, 100 * time.Millisecond, 2, 10
 	seen := make(chan masterState, most)
-	under, paused, took := 0, false, time.Duration(0)
+	under, paused := 0, false
 	l.subscriptions++
 	for n := 0; ; n++ {
 		wait := every
 		if paused || l.subscriptions > 1 && n < first {
-			wait = min(max(often, 4*took), every) // a thousand clients ask a server that is busy
+			wait = often
 		}
 		select {
 		case <-time.After(wait):
@@ -74,7 +74,6 @@ func (l *masterWatch) watch(ctx context.Context) error {
 		select {
 		case c := <-seen:
 			under--
-			took = c.took
 			switch reason := l.compare(c, paused || c.took >= pauseThreshold); {
 			case forbidden(c.err):
 				return nil

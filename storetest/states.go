@@ -286,7 +286,14 @@ func inspectMany(t *testing.T, s driver.Store) {
 		last = p.newReader("n")
 		p.mustAcquire(last)
 	}
+	heard := time.Now()
 	for i := range number {
+		if time.Since(heard) > driver.WaiterTTL/2 { // a slow store: those in front are silent
+			heard = time.Now()
+			for j, w := range waiters {
+				p.mustQueue(w, j+1)
+			}
+		}
 		waiters = append(waiters, p.newWriter("n"))
 		p.mustQueue(waiters[i], i+1)
 	}
