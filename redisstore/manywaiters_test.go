@@ -209,7 +209,7 @@ func (p *testClient) retryEntry(token string) driver.AcquireReply {
 // enough, in any order.
 func TestManyReadersWithoutNotifications(t *testing.T) {
 	t.Parallel()
-	const readers = 1000
+	const readers = 300 // on a busy machine the first of more would expire before the last one enters
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
 	p := watchingClient(t, s)
