@@ -25,7 +25,8 @@ func (o oneTrip) Query(ctx context.Context, text string, args ...any) (pgx.Rows,
 	batch.Queue("COMMIT")
 	r := &tripRows{conn: o.conn, results: o.conn.SendBatch(ctx, &batch)}
 	if _, r.err = r.results.Exec(); r.err == nil {
-		r.Rows, r.err = r.results.Query()
+		rows, err := r.results.Query()
+		r.Rows, r.err = rows, err
 	}
 	if r.err != nil {
 		r.end(ctx)
