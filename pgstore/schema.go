@@ -4,11 +4,10 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -33,37 +32,26 @@ func SQL(schema string) string {
 // inside returns the statements that create what is in the schema.
 func inside(schema string) string { return in(schema, file("tables")+"\n"+file("functions")) }
 
-var tableName = regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?TABLE dibs\.(\w+)`)
-
-// tables are the names of the tables.
-var tables = sync.OnceValue(func() (names []string) {
-	for _, m := range tableName.FindAllStringSubmatch(file("tables"), -1) {
-		names = append(names, m[1])
-	}
-	return names
-})
-
-// HasTables reports whether the tables exist. It returns an error if only some do: then they may be
-// those of another program.
+// HasTables reports whether all tables exist.
 func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	if exists, err = s.hasTables(ctx, s.conns.pool); err != nil {
+	_, lacking, err := s.tables(ctx, s.conns.pool)
+	if err != nil {
 		return false, unavailable("inspect the schema", s.schema, err)
 	}
-	return exists, nil
+	return len(lacking) == 0, nil
 }
 
-func (s *Store) hasTables(ctx context.Context, q querier) (exists bool, err error) {
+// A rowQuerier is a pool or a transaction.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+}
+
+// tables returns which tables the schema has, and which it lacks.
+func (s *Store) tables(ctx context.Context, q rowQuerier) (have, lacking []string, err error) {
 	const text = "SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2)"
-	var have []string
-	if err := q.QueryRow(ctx, text, s.schema, tables()).Scan(&have); err != nil {
-		return false, err
-	}
-	for _, table := range tables() {
-		if len(have) > 0 && !slices.Contains(have, table) {
-			return false, fmt.Errorf("the schema %q has a table %q, but none %q: it is of another program, or not complete: use another schema", s.schema, have[0], table)
-		}
-	}
-	return len(have) > 0, nil
+	all := sqlstore.TablesOf(file("tables"))
+	err = q.QueryRow(ctx, text, s.schema, all).Scan(&have)
+	return have, slices.DeleteFunc(all, func(table string) bool { return slices.Contains(have, table) }), err
 }
 
 // Migrate creates the schema if its tables do not exist. It may run in several processes at once. It
@@ -82,8 +70,12 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
 		return err
 	}
-	if exists, err := s.hasTables(ctx, tx); err != nil || exists {
+	have, lacking, err := s.tables(ctx, tx)
+	switch {
+	case err != nil || len(lacking) == 0:
 		return err
+	case len(have) > 0:
+		return fmt.Errorf("the schema %q has a table %q, but none %q: it is of another program, or not complete: use another schema", s.schema, have[0], lacking[0])
 	}
 	var exists bool
 	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1)", s.schema).Scan(&exists); err != nil {
@@ -93,7 +85,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if exists {
 		text = inside(s.schema) // IF NOT EXISTS needs the right to create one all the same
 	}
-	_, err := tx.Exec(ctx, text)
+	_, err = tx.Exec(ctx, text)
 	return err
 }
 

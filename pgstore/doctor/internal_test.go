@@ -8,6 +8,8 @@ import (
 
 	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -80,8 +82,8 @@ func TestServer(t *testing.T) {
 
 // The texts of all tables and functions are found, whatever the name of the schema.
 func TestTextsOfTheSchema(t *testing.T) {
-	for _, schema := range []string{"dibs", `my "locks"`} {
-		tables, functions := tablesOf(schema), functionsOf(schema)
+	for _, schema := range []string{"dibs", `my "locks"`, "a$$b"} {
+		tables, functions := sqlstore.TablesOf(pgstore.SQL(schema)), functionsOf(schema)
 		if len(tables) != 6 || len(functions) < 20 || functions["waiter_ttl"] == "" || functions["lock"] == "" {
 			t.Errorf("%s: tables %q, %d functions", schema, tables, len(functions))
 		}

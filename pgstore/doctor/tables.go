@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -20,24 +21,13 @@ var tablesSQL string
 
 const noLocks = "nothing can be locked"
 
-var (
-	tableText    = regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
-	functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$\$(.*?)\$\$|'(.*?)';)`)
-)
-
-// tablesOf returns the names of the tables of the store.
-func tablesOf(schema string) (names []string) {
-	for _, m := range tableText.FindAllStringSubmatch(pgstore.SQL(schema), -1) {
-		names = append(names, m[1])
-	}
-	return names
-}
+var functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
 
 // functionsOf returns the functions of the store, by name.
 func functionsOf(schema string) map[string]string {
 	bodies := make(map[string]string)
 	for _, m := range functionText.FindAllStringSubmatch(pgstore.SQL(schema), -1) {
-		bodies[m[1]] = cmp.Or(m[2], m[3])
+		bodies[m[1]] = cmp.Or(m[2:]...)
 	}
 	return bodies
 }
@@ -55,11 +45,12 @@ func (e *examination) checkTables() {
 	if e.Unchecked("tables", "the tables and the rights to use them", err) {
 		return
 	}
-	e.reportMissing("table", tablesOf(e.target.Schema), rights)
+	tables := sqlstore.TablesOf(pgstore.SQL(e.target.Schema))
+	e.reportMissing("table", tables, rights)
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
 	e.AddAll(checkup.If(!usage, driver.Critical, "rights", fmt.Sprintf("user %s lacks USAGE on the schema %s", e.facts.user, schema),
 		noLocks, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", schema, e.facts.user)))
-	for _, table := range tablesOf(e.target.Schema) {
+	for _, table := range tables {
 		if lacks := rights[table]; lacks != "" {
 			e.unusable = true
 			e.Find(driver.Critical, "rights", fmt.Sprintf("user %s lacks %s on the table %s.%s", e.facts.user, lacks, schema, table),

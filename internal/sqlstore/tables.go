@@ -1,0 +1,13 @@
+package sqlstore
+
+import "regexp"
+
+var tableText = regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
+
+// TablesOf returns the tables that a text for PostgreSQL creates, without their schema.
+func TablesOf(text string) (names []string) {
+	for _, m := range tableText.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
