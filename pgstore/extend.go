@@ -102,14 +102,10 @@ func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest)
 		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), toText(r.Token), toText(r.Client), sqlstore.Micros(r.TTL)
 	}
 	results := make([]result, len(requests))
-	err := s.transact(ctx, true, func(q querier) error {
-		rows, err := q.Query(ctx, s.text.extend, names, tokens, clients, ttls)
-		if err != nil {
-			return err
-		}
+	err := s.transact(ctx, true, s.text.extend, []any{names, tokens, clients, ttls}, func(rows pgx.Rows) error {
 		var i int
 		var done, exists bool
-		_, err = pgx.ForEachRow(rows, []any{&i, &done, &exists}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&i, &done, &exists}, func() error {
 			switch {
 			case done:
 				results[i-1] = extended

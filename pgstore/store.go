@@ -82,29 +82,14 @@ type verb struct {
 // void.
 func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
 	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
-		err = s.transact(ctx, v.urgent, func(q querier) (err error) {
-			at, void, err = scan(q.QueryRow(ctx, v.text, args(until)...))
+		err = s.transact(ctx, v.urgent, v.text, args(until), oneRow(func(row pgx.Row) (err error) {
+			at, void, err = scan(row)
 			return err
-		})
+		}))
 		return at, void, err
 	}, repeatable)
 	if err != nil {
 		return unavailable(v.op, v.name, err)
 	}
 	return nil
-}
-
-// transact runs a statement in a transaction of its own, with read committed isolation. An urgent
-// one does not wait until others are done.
-func (s *Store) transact(ctx context.Context, urgent bool, do func(querier) error) error {
-	return s.conns.use(ctx, urgent, func(conn *pgx.Conn) error {
-		if !s.setsIsolation.Load() {
-			err := do(conn)
-			if !isCode(err, codeIsolation) {
-				return err
-			}
-			s.setsIsolation.Store(true)
-		}
-		return do(oneTrip{conn})
-	})
 }

@@ -1,109 +1,62 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// A querier is what sends statements: a connection, or oneTrip.
-type querier interface {
-	Query(ctx context.Context, text string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+// transact runs a statement in a transaction of its own, with read committed isolation. An urgent
+// one does not wait until others are done.
+func (s *Store) transact(ctx context.Context, urgent bool, text string, args []any, read func(pgx.Rows) error) error {
+	return s.conns.use(ctx, urgent, func(conn *pgx.Conn) error {
+		if !s.setsIsolation.Load() {
+			err := query(ctx, conn, text, args, read)
+			if !isCode(err, codeIsolation) {
+				return err
+			}
+			s.setsIsolation.Store(true)
+		}
+		return queryCommitted(ctx, conn, text, args, read)
+	})
 }
 
-// A oneTrip sends a statement in a transaction of its own with read committed isolation, whatever the
-// default is. BEGIN, the statement and COMMIT are one round trip: otherwise a process that is stopped
-// in between would keep names locked.
-type oneTrip struct{ conn *pgx.Conn }
+// query sends a statement, and reads its rows.
+func query(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(pgx.Rows) error) error {
+	rows, err := conn.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return read(rows)
+}
 
-// Query implements querier.
-func (o oneTrip) Query(ctx context.Context, text string, args ...any) (pgx.Rows, error) {
+// queryCommitted is query with read committed isolation, whatever the default is. BEGIN, the statement
+// and COMMIT are one round trip: otherwise a process that is stopped in between would keep names locked.
+func queryCommitted(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(pgx.Rows) error) error {
+	const failed = 'E'
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	batch.Queue(text, args...)
+	batch.Queue(text, args...).Query(read)
 	batch.Queue("COMMIT")
-	r := &tripRows{conn: o.conn, results: o.conn.SendBatch(ctx, &batch)}
-	if _, r.err = r.results.Exec(); r.err == nil {
-		rows, err := r.results.Query()
-		r.Rows, r.err = rows, err
+	err := conn.SendBatch(ctx, &batch).Close()
+	if conn.PgConn().TxStatus() == failed {
+		_, _ = conn.Exec(ctx, "ROLLBACK") // a connection that is not idle afterwards is closed
 	}
-	if r.err != nil {
-		r.end(ctx)
-		return nil, r.err
-	}
-	return r, nil
+	return err
 }
 
-// QueryRow implements querier.
-func (o oneTrip) QueryRow(ctx context.Context, text string, args ...any) pgx.Row {
-	rows, err := o.Query(ctx, text, args...)
-	return tripRow{rows, err}
-}
-
-// tripRows are the rows of the statement. They are valid once Close has seen that the commit succeeded.
-type tripRows struct {
-	pgx.Rows
-	conn    *pgx.Conn
-	results pgx.BatchResults
-	err     error
-}
-
-// Next implements pgx.Rows.
-func (r *tripRows) Next() bool {
-	if r.Rows.Next() {
-		return true
-	}
-	r.Close()
-	return false
-}
-
-// Close implements pgx.Rows.
-func (r *tripRows) Close() {
-	r.Rows.Close()
-	r.end(context.Background())
-}
-
-// Err implements pgx.Rows.
-func (r *tripRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return err
-	}
-	return r.err
-}
-
-// end ends the transaction, in the server and here.
-func (r *tripRows) end(ctx context.Context) {
-	const failed = 'E'
-	if err := r.results.Close(); r.err == nil {
-		r.err = err
-	}
-	if r.conn.PgConn().TxStatus() == failed {
-		_, _ = r.conn.Exec(ctx, "ROLLBACK") // a connection that is not idle afterwards is closed
-	}
-}
-
-// A tripRow is the only row of a statement.
-type tripRow struct {
-	rows pgx.Rows
-	err  error
-}
-
-// Scan implements pgx.Row.
-func (r tripRow) Scan(into ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
+// oneRow reads the only row of a statement.
+func oneRow(scan func(pgx.Row) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), pgx.ErrNoRows)
+		}
+		if err := scan(rows); err != nil {
 			return err
 		}
-		return pgx.ErrNoRows
+		rows.Close()
+		return rows.Err()
 	}
-	if err := r.rows.Scan(into...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/jackc/pgx/v5"
 )
 
 // removeUnused counts an acquire. After some of them it removes, in the background, names that nobody
@@ -11,8 +12,7 @@ import (
 func (s *Store) removeUnused(existed bool) {
 	s.unused.Sweep(existed, func(ctx context.Context, names int) error {
 		var more bool
-		return s.transact(ctx, false, func(q querier) error {
-			return q.QueryRow(ctx, s.text.removeUnused, names, sqlstore.UnusedAfter.Microseconds()).Scan(&more)
-		})
+		args := []any{names, sqlstore.UnusedAfter.Microseconds()}
+		return s.transact(ctx, false, s.text.removeUnused, args, oneRow(func(row pgx.Row) error { return row.Scan(&more) }))
 	})
 }
