@@ -74,11 +74,11 @@ func (m *machine) lost(from, to time.Time) time.Duration {
 // waitCalm waits until the machine works for a second without a loss, but not longer than
 // 5 min. An idle machine would tell nothing: what it does not use cannot be taken from it.
 func (m *machine) waitCalm() {
-	const work, rest, longest, calm = time.Second, 20 * time.Second, 5 * time.Minute, 25 * time.Millisecond
+	const work, rest, longest = time.Second, 20 * time.Second, 5 * time.Minute
 	for end := time.Now().Add(longest); time.Now().Before(end); {
 		begin := time.Now()
 		occupy(work)
-		if m.lost(begin, time.Now()) < calm {
+		if m.lost(begin, time.Now()) < excused {
 			return
 		}
 		time.Sleep(rest)

@@ -150,7 +150,7 @@ func TestGotest(t *testing.T) {
 		out  string
 	}{
 		{"a", stalled, true, map[string]int{"passes": 1, "once": 2, "twice": 3}, "Run 3 of 8"},
-		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "FOR GOOD: example.org/m/a TestFailsOnce: the machine lost 4ms at most"},
+		{"a", quiet, false, map[string]int{"passes": 1, "once": 1, "twice": 1}, "FOR GOOD: example.org/m/a TestFailsOnce: the machine lost 25ms at most"},
 		{"b", stalled, false, map[string]int{"always": 8}, "FOR GOOD: example.org/m/b TestAlways failed whenever"},
 		{"c", stalled, false, map[string]int{"safety": 1}, "FOR GOOD: example.org/m/c TestSafety: c_test.go:11: 12 conflicts"},
 		{"d", stalled, false, nil, "FOR GOOD: example.org/m/d did not compile"},
