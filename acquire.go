@@ -388,8 +388,8 @@ func (q *call) tryAcquire() error {
 // crowded is how many operation timeouts a first request may wait for its turn in this process.
 const crowded = 10
 
-// isCrowdedOut reports whether the call goes on although its first request was not sent in time.
-// The last of many calls that begin at once are sent after more than one timeout.
+// isCrowdedOut reports whether to send the first request again that was not sent in time. If many calls
+// begin at once, the last ones have to wait for more than one timeout.
 func (q *call) isCrowdedOut(err error) bool {
 	waits := q.settings.attempts == 0 && (q.settings.wait < 0 || q.c.clock.now()-q.begin < q.settings.wait)
 	return waits && unsentHere(err) && q.ctx.Err() == nil

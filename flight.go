@@ -140,7 +140,7 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
 		pause = min(pause, max(left/3, leastRetry))
 	}
-	pause = max(pause, load.Turn(fs.turn.waited).OfAnswer())
+	pause = max(pause, load.OwnDelay(fs.turn.waited))
 	return max(fs.probed, fs.list[0].sent) + pause
 }
 

@@ -207,7 +207,8 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, reco
 	}
 }
 
-// recordNoAnswer records that a renewal has no answer so far. Why the one before failed says more.
+// recordNoAnswer records that a renewal has no answer so far. If the one before has failed, its error
+// is kept, because it says more.
 func (s *leaseState) recordNoAnswer(why error) {
 	if s.extra().renewErr == nil {
 		s.setRenewErr(why)

@@ -5,18 +5,15 @@ import (
 	"time"
 )
 
-// A Turn is how long a goroutine of this process waited until it ran. In a process that computes,
-// timers are on time, and what waits for the network is not.
-type Turn time.Duration
-
-// OfAnswer returns how long an answer may wait in this process, for several turns. It is zero if
-// that cannot be noticed.
-func (t Turn) OfAnswer() time.Duration {
+// OwnDelay returns how long an answer may wait in this process. turn is how long a goroutine waited
+// until it ran. A process that computes reads an answer after several turns, although its timers are on
+// time. The delay is zero if nobody would notice it.
+func OwnDelay(turn time.Duration) time.Duration {
 	const noticeable, turns = 5 * time.Millisecond, 4
-	if time.Duration(t) < noticeable {
+	if turn < noticeable {
 		return 0
 	}
-	return turns * time.Duration(t)
+	return turns * turn
 }
 
 // TooLittleCPU returns the error of a process that was late by some time, or nil if that is too

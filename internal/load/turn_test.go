@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-func TestTurn(t *testing.T) {
+func TestOwnDelay(t *testing.T) {
 	for _, test := range []struct {
 		waited, ofAnswer time.Duration
 		why              string
@@ -17,7 +17,7 @@ func TestTurn(t *testing.T) {
 		{20 * time.Millisecond, 80 * time.Millisecond, ""},
 		{50 * time.Millisecond, 200 * time.Millisecond, "this process was late by 50ms: it has too little CPU"},
 	} {
-		if have := load.Turn(test.waited).OfAnswer(); have != test.ofAnswer {
+		if have := load.OwnDelay(test.waited); have != test.ofAnswer {
 			t.Errorf("after %v an answer may wait for %v, want %v", test.waited, have, test.ofAnswer)
 		}
 		why := ""

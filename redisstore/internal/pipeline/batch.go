@@ -200,11 +200,14 @@ func (b *batch) removeUnknown() (unknown []call) {
 	return unknown
 }
 
-// cameTooLate reports whether a coalesced call did nothing because one of its requests is void. The
-// others are not contended: they can be coalesced again.
+// cameTooLate reports whether a coalesced call did nothing because one of its requests is void.
+// That tells nothing about the others, which can be coalesced again.
 func (c *call) cameTooLate(r redisconn.Reply) bool {
+	if c.parts == nil {
+		return false
+	}
 	now, ok := wire.ServerTime(r)
-	return c.parts != nil && ok && wire.IsPast(c.cmd.Args[0], now)
+	return ok && wire.IsPast(c.cmd.Args[0], now)
 }
 
 // distribute gives each request its part of the reply. It returns the calls that have to be

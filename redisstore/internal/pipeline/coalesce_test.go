@@ -174,7 +174,7 @@ func TestLateRequestIsNotSentAlone(t *testing.T) {
 }
 
 // If a coalesced call comes too late for one of its requests, the others are coalesced again, once.
-// They are not contended: the next batches are coalesced, too.
+// This is no contention, so the next batches are coalesced as well.
 func TestLateCallIsCoalescedAgain(t *testing.T) {
 	r := newFixture(t)
 	r.clock.Learn(time.Now(), time.Now(), now)

@@ -45,13 +45,13 @@ const (
 	crowdedPause = 4 * time.Second
 )
 
-// A service is what a reply tells about script calls.
+// A service is what the server did with the script calls of an exchange.
 type service uint8
 
 const (
-	notAsked service = iota // it was the reply to another command, or none at all
+	notAsked service = iota // there was none, or no answer
 	served
-	refused // for a while
+	refused // for a while: it loads its data, for example
 )
 
 func newOutage() outage {
@@ -100,9 +100,9 @@ func (o *outage) recordFailure(now time.Time) {
 	o.resumeAt = now.Add(o.refusals.Next(now))
 }
 
-// recordReply records that a reply came after some time, which is late or not. A server that refuses
-// script calls for a while, because it loads its data, replies, too. But more workers would only open
-// connections for what it refuses.
+// recordReply records that a reply came after some time, which is late or not. A server that loads its
+// data replies at once, but refuses script calls. Then one worker is enough: more of them would only
+// open connections for what is refused.
 func (o *outage) recordReply(took time.Duration, late bool, scripts service) {
 	o.took = max(took, o.took/2)
 	o.doubt, o.resumeAt, o.silentUntil, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, time.Time{}, 0

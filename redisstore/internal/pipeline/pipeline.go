@@ -273,7 +273,7 @@ func (p *Pipeline) checkTimes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timerAt = time.Time{}
-	p.policy.ownDelay = load.Turn(now.Sub(began)).OfAnswer()
+	p.policy.ownDelay = load.OwnDelay(now.Sub(began))
 	p.expireCallers(now)
 	p.findLate(now)
 	if !p.maySend() {
@@ -580,9 +580,10 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 }
 
 // exchange does one round trip, and more for scripts that the server does not know. It returns the
-// calls that are not answered yet. Some have to be sent alone. Others have to be coalesced again: a
-// coalesced call came too late for one of them. flagged are the kinds of requests whose script was
-// unknown before. With it, a slow server gets those that it does not know coalesced, too.
+// calls that are not answered yet. Some have to be sent alone. Others have to be coalesced again: they
+// were in a call that came too late for one of them. A slow server may not know the scripts of some
+// requests. With flagged, these are returned to be coalesced, too, because that script is small. flagged
+// has the kinds of requests whose script was unknown before.
 func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, again []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {

@@ -189,7 +189,7 @@ func TestPolicyOfAProcessThatComputes(t *testing.T) {
 		p := policy{outage: newOutage()}
 		p.recordExchange(1, time.Millisecond, true)
 		if computes {
-			p.ownDelay = load.Turn(300 * time.Millisecond).OfAnswer()
+			p.ownDelay = load.OwnDelay(300 * time.Millisecond)
 		}
 		p.recordCongestion(1, took, false)
 		p.recordConnection(true, took, served, time.Now())
