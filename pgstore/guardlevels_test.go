@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,14 +54,9 @@ func TestGuardRacesRevoke(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			outcomes := make(map[string]int)
-			for i := range guards {
-				outcomes[raceRevoke(t, s, locks, pool, level, i%2 == 0)]++
-			}
-			if outcomes["stale"] > 0 {
-				t.Errorf("%d of %d guarded transactions were not alone", outcomes["stale"], guards)
-			}
-			t.Logf("what came of %d guards: %v", guards, outcomes)
+			sqldrill.WantNoneStale(t, guards, func(i int) string {
+				return raceRevoke(t, s, locks, pool, level, i%2 == 0)
+			})
 		})
 	}
 }

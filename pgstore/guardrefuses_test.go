@@ -10,6 +10,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -135,22 +136,7 @@ func TestGuardOfAChangedLease(t *testing.T) {
 	guard := func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
 	}
-	l, err := locks.RWMutex("n").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := locks.RWMutex("n").Downgrade(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(guard(l.Context()), l.Unlock()); err != nil {
-		t.Error(err)
-	}
-	err = locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-		return locks.Mutex("n").Do(ctx, guard, dibs.Reentrant())
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	sqldrill.GuardsChangedLeases(t, locks, guard)
 }
 
 // A shared lease with a token of the caller was released while a transaction guarded it, and is
