@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/renew"
 )
 
 // A leaseState is what a client has recorded about one lease. Its methods are the
@@ -261,9 +262,10 @@ func (s *leaseState) nextAction() (at, early time.Duration) {
 	}
 }
 
-// isDue reports whether a renewal is to be sent now.
-func (s *leaseState) isDue(now time.Duration) bool {
+// isDue reports whether a renewal is to be sent now. late is how late the scheduler is.
+func (s *leaseState) isDue(now, late time.Duration) bool {
 	at, early := s.nextAction()
+	early = renew.Early(early, late)
 	return !s.ended && now < s.deadline && at == s.renewAt && at-early <= now
 }
 

@@ -61,32 +61,35 @@ func TestLeaseStateActs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*leaseState)
 		now    time.Duration
+		late   time.Duration
 		renew  bool
 		ended  Reason
 	}{
-		"too early":                     {now: 2 * second},
-		"early, to share a batch":       {now: 3167 * time.Millisecond, renew: true},
-		"due":                           {now: 4 * second, renew: true},
-		"a renewal is in progress":      {change: func(s *leaseState) { s.sendRenewal() }, now: 9 * second},
-		"early after a failure":         {change: func(s *leaseState) { s.changeExtra().renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
-		"at the deadline":               {now: 9800 * time.Millisecond, ended: ReasonExpired},
-		"at the deadline, in a renewal": {change: func(s *leaseState) { s.sendRenewal() }, now: 9800 * time.Millisecond, ended: ReasonExpired},
-		"at the end of MaxHold":         {change: func(s *leaseState) { s.maxHoldReached = true }, now: 9800 * time.Millisecond, ended: ReasonMaxHold},
-		"after its release":             {change: (*leaseState).release, now: 9800 * time.Millisecond},
+		"too early":                      {now: 2 * second},
+		"early, to share a batch":        {now: 3167 * time.Millisecond, renew: true},
+		"early, by a late scheduler":     {now: 267 * time.Millisecond, late: time.Minute, renew: true},
+		"too early, by a late scheduler": {now: 266 * time.Millisecond, late: time.Minute},
+		"due":                            {now: 4 * second, renew: true},
+		"a renewal is in progress":       {change: func(s *leaseState) { s.sendRenewal() }, now: 9 * second},
+		"early after a failure":          {change: func(s *leaseState) { s.changeExtra().renewErr = ErrUnavailable }, now: 3167 * time.Millisecond},
+		"at the deadline":                {now: 9800 * time.Millisecond, ended: ReasonExpired},
+		"at the deadline, in a renewal":  {change: func(s *leaseState) { s.sendRenewal() }, now: 9800 * time.Millisecond, ended: ReasonExpired},
+		"at the end of MaxHold":          {change: func(s *leaseState) { s.maxHoldReached = true }, now: 9800 * time.Millisecond, ended: ReasonMaxHold},
+		"after its release":              {change: (*leaseState).release, now: 9800 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState(10 * second)
 			if test.change != nil {
 				test.change(s)
 			}
-			renew := s.isDue(test.now)
+			renew := s.isDue(test.now, test.late)
 			s.expireAt(test.now, 0, errNoAnswer)
 			reason, _ := s.lostReason()
 			if renew != test.renew || reason != test.ended {
 				t.Errorf("renew %t, lost because %q; want %t, %q", renew, reason, test.renew, test.ended)
 			}
 			s.renewAt = min(s.renewAt, test.now)
-			if renew && (!s.sendRenewal() || s.isDue(test.now)) {
+			if renew && (!s.sendRenewal() || s.isDue(test.now, test.late)) {
 				t.Error("not renewed, or renewed twice")
 			}
 		})
@@ -298,7 +301,7 @@ func TestLeaseStateBeginsWhole(t *testing.T) {
 func TestLeaseStateRenewsNow(t *testing.T) {
 	s := newState(10 * second)
 	s.sendRenewal()
-	if s.renewNow(5 * second); !s.isDue(5 * second) {
+	if s.renewNow(5 * second); !s.isDue(5*second, 0) {
 		t.Error("it is not due")
 	}
 }

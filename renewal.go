@@ -75,13 +75,17 @@ func notSent(late time.Duration) error {
 // checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It
 // reports whether there was one.
 func (c *Client) checkDue(now, late time.Duration) bool {
-	due := c.renewals.Due(now, slice)
+	ahead := late
+	if c.renewals.Len() > slice {
+		ahead = 0 // the renewals of so many may be why it is late: more of them would make it worse
+	}
+	due := c.renewals.Due(now, ahead, slice)
 	if len(due) == 0 {
 		return false
 	}
 	unanswered := c.flights.whyUnanswered()
 	for _, h := range due {
-		if !h.makeReady(now) {
+		if !h.makeReady(now, ahead) {
 			_ = h.update(func(s *leaseState) { s.expireAt(now, late, unanswered) })
 		}
 	}
@@ -89,10 +93,10 @@ func (c *Client) checkDue(now, late time.Duration) bool {
 }
 
 // makeReady makes a lease ready if its renewal is due.
-func (h *lease) makeReady(now time.Duration) bool {
+func (h *lease) makeReady(now, ahead time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	due := h.isDue(now)
+	due := h.isDue(now, ahead)
 	if due {
 		h.c.renewals.MakeReady(h, h.deadline)
 	}

@@ -23,7 +23,7 @@ func (c *Client) watch() {
 }
 
 // busy reports whether the client holds or awaits anything.
-func (c *Client) busy() bool { return c.renewals.Holds() || c.inbox.calls() > 0 }
+func (c *Client) busy() bool { return c.renewals.Len() > 0 || c.inbox.calls() > 0 }
 
 // handleEvent handles one event of the store.
 func (c *Client) handleEvent(e driver.Event) {

@@ -26,7 +26,14 @@ type Place struct {
 	index int32         // in the schedule, plus one; in the ready leases, minus that; or zero
 }
 
-func (p *Place) earliest() time.Duration { return p.at - time.Duration(p.early)*time.Microsecond }
+func (p *Place) earliest(late time.Duration) time.Duration {
+	return p.at - Early(time.Duration(p.early)*time.Microsecond, late)
+}
+
+// Early returns how long before its time an action may be done that may be done early at all. A
+// scheduler that is late will be late again, so it does now what is due until then. But it does so
+// at most three times as early: then no renewal is due again when it has just been answered.
+func Early(early, late time.Duration) time.Duration { return early + min(late, 2*early) }
 
 // A Queue has the leases of a client. A lease is scheduled until its next action is due, which
 // is a renewal or the deadline. If its renewal is due, it is ready, until there is room to send
@@ -153,11 +160,11 @@ func (q *Queue[H]) all() []H {
 	return append(slices.Clone(q.scheduled.all), q.ready.all...)
 }
 
-// Holds reports whether there is a lease.
-func (q *Queue[H]) Holds() bool {
+// Len returns the number of leases.
+func (q *Queue[H]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.len() > 0
+	return q.len()
 }
 
 func (q *Queue[H]) len() int { return len(q.scheduled.all) + len(q.ready.all) }
@@ -175,19 +182,19 @@ func (q *Queue[H]) Close() []H {
 }
 
 // Due returns up to n leases whose deadline has passed or whose renewal is due. If there is one
-// of these, further ones that may be renewed early follow. The caller sets their next action,
-// or makes them ready; until then they have none.
-func (q *Queue[H]) Due(now time.Duration, n int) (due []H) {
+// of these, further ones that may be renewed early follow. late is how late the
+// scheduler is. The caller sets their next action, or makes them ready; until then they have none.
+func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for p := q.ready.first(); p != nil && p.at <= now && len(due) < n; p = q.ready.first() {
 		due = append(due, q.postpone(&q.ready))
 	}
 	p := q.scheduled.first()
-	if p == nil || p.at > now {
+	if p == nil || p.at-late > now {
 		return due
 	}
-	for ; p != nil && p.earliest() <= now && len(due) < n; p = q.scheduled.first() {
+	for ; p != nil && p.earliest(late) <= now && len(due) < n; p = q.scheduled.first() {
 		due = append(due, q.postpone(&q.scheduled))
 	}
 	return due

@@ -35,7 +35,7 @@ func TestSleep(t *testing.T) {
 	}
 	q.Remove(h)
 	q.Remove(h)
-	if len(q.All()) != 0 || q.Holds() {
+	if len(q.All()) != 0 || q.Len() > 0 {
 		t.Error("it was not removed")
 	}
 }
@@ -44,10 +44,10 @@ func TestSleep(t *testing.T) {
 func TestDueLeasesStay(t *testing.T) {
 	q, h := New[*holder](), new(holder)
 	q.Set(h, 0, time.Second, 100*ms)
-	if due := q.Due(999*ms, 10); len(due) != 0 {
+	if due := q.Due(999*ms, 0, 10); len(due) != 0 {
 		t.Error("due too early")
 	}
-	if due := q.Due(time.Second, 10); len(due) != 1 || len(q.Due(time.Hour, 10)) != 0 {
+	if due := q.Due(time.Second, 0, 10); len(due) != 1 || len(q.Due(time.Hour, 0, 10)) != 0 {
 		t.Errorf("%d leases are due, want 1, once", len(due))
 	}
 	q.MakeReady(h, 3*time.Second)
@@ -60,7 +60,7 @@ func TestDueLeasesStay(t *testing.T) {
 	if q.Set(h, 0, time.Second, 0) {
 		t.Error("scheduled after Close")
 	}
-	if q.MakeReady(h, time.Second); q.Holds() {
+	if q.MakeReady(h, time.Second); q.Len() > 0 {
 		t.Error("ready after Close")
 	}
 }
@@ -71,10 +71,10 @@ func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 	for at, early := range map[time.Duration]time.Duration{1000 * ms: 0, 1500 * ms: 500 * ms, 1501 * ms: 501 * ms, 1600 * ms: 500 * ms} {
 		q.Set(new(holder), 0, at, early)
 	}
-	if due := q.Due(999*ms, 10); len(due) != 0 {
+	if due := q.Due(999*ms, 0, 10); len(due) != 0 {
 		t.Errorf("%d leases are due before the first one", len(due))
 	}
-	if due := q.Due(1000*ms, 2); len(due) != 2 {
+	if due := q.Due(1000*ms, 0, 2); len(due) != 2 {
 		t.Errorf("%d leases are due, want the first one and one that may be early", len(due))
 	}
 }
@@ -88,7 +88,7 @@ func TestReadyByDeadline(t *testing.T) {
 		q.Set(h, 0, 0, 0)
 		q.MakeReady(h, time.Duration(deadline)*time.Second)
 	}
-	if due := q.Due(time.Second, 10); len(due) != 1 {
+	if due := q.Due(time.Second, 0, 10); len(due) != 1 {
 		t.Fatalf("%d deadlines have passed, want 1", len(due))
 	}
 	var last time.Duration
@@ -121,7 +121,7 @@ func FuzzQueue(f *testing.F) {
 			case 3:
 				q.Remove(h)
 			case 4:
-				q.Due(at, 3)
+				q.Due(at, 0, 3)
 			case 5:
 				q.PopReady(2)
 			}
@@ -176,5 +176,29 @@ func TestLossesHaveNoPace(t *testing.T) {
 		if some, _ := q.PopSuspects(time.Second, 1000); len(some) != 1000 {
 			t.Errorf("%d leases, want 1000", len(some))
 		}
+	}
+}
+
+// A scheduler that is late does at once what is due in the same time from now, but nothing
+// more than three times as early as allowed.
+func TestDueOfALateScheduler(t *testing.T) {
+	for name, test := range map[string]struct {
+		at, early, late time.Duration
+		due             bool
+	}{
+		"on time":                        {at: 1100 * ms, early: 200 * ms},
+		"late":                           {at: 1100 * ms, early: 200 * ms, late: 100 * ms, due: true},
+		"not late enough":                {at: 1100 * ms, early: 200 * ms, late: 99 * ms},
+		"three times as early":           {at: 1600 * ms, early: 200 * ms, late: time.Minute, due: true},
+		"more than three times as early": {at: 1601 * ms, early: 200 * ms, late: time.Minute},
+		"a deadline is not early":        {at: 1001 * ms, late: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := New[*holder]()
+			q.Set(new(holder), 0, test.at, test.early)
+			if due := q.Due(1000*ms, test.late, 10); (len(due) == 1) != test.due {
+				t.Errorf("%d leases are due", len(due))
+			}
+		})
 	}
 }
