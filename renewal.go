@@ -77,7 +77,7 @@ func notSent(late time.Duration) error {
 func (c *Client) checkDue(now, late time.Duration) bool {
 	ahead := late
 	if c.renewals.Len() > slice {
-		ahead = 0 // the renewals of so many may be why it is late: more of them would make it worse
+		ahead = 0 // its renewals may be why it is late, and more of them would make it worse
 	}
 	due := c.renewals.Due(now, ahead, slice)
 	if len(due) == 0 {

@@ -132,7 +132,7 @@ func (s *pgServer) Resume() error { return resume(s.pid) }
 // held implements server.
 func (s *pgServer) held(text string) (n int, err error) {
 	err = s.admin.QueryRow(context.Background(), `
-		SELECT (SELECT count(*) FROM dibs.names WHERE strpos(name, $1) > 0 AND token <> '' AND expires > dibs.now())
+		SELECT (SELECT count(*) FROM dibs.names WHERE strpos(name, $1) > 0 AND token <> '' AND expires > dibs.now_v1())
 		+ (SELECT count(*) FROM bare_locks WHERE strpos(name, $1) > 0 AND expires > now())`, text).Scan(&n)
 	return n, err
 }

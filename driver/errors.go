@@ -17,9 +17,10 @@ var (
 	// ErrUnavailable means that the store could not be reached, did not answer in time,
 	// or rejected the request. It is wrapped in an *UnavailableError.
 	ErrUnavailable = errors.New("dibs: store unavailable")
-	// ErrNoTables means that a database lacks the tables or functions of the store. It is
+	// ErrNoTables means that a database lacks the tables or functions of the store, or those of
+	// its version. It is
 	// the cause of an *UnavailableError.
-	ErrNoTables = errors.New("the tables of dibs are missing: run Migrate of the store, or the command dibs migrate")
+	ErrNoTables = errors.New("the tables of dibs are missing or of another version: run Migrate of the store, or the command dibs migrate")
 )
 
 // An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable in it,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
-	longest := fmt.Sprintf("%051d", prefixes.Add(1))
+	longest := fmt.Sprintf("%047d", prefixes.Add(1))
 	for _, prefix := range []string{"", longest, strings.Repeat("ä", 40) + fmt.Sprint(prefixes.Add(1)), fmt.Sprintf("`%d`", prefixes.Add(1))} {
 		if err := mysqlstore.CheckPrefix(prefix); err != nil {
 			t.Errorf("%q: %v", prefix, err)
@@ -42,8 +43,8 @@ func TestPrefixes(t *testing.T) {
 	closed := newDB(t, dsn)
 	_ = closed.Close() // an error of it would mean that something was sent
 	for prefix, says := range map[string]string{
-		longest + "x":            "52 characters, want up to 51",
-		strings.Repeat("ä", 60):  "60 characters, want up to 51",
+		longest + "x":            "48 characters, want up to 47",
+		strings.Repeat("ä", 60):  "60 characters, want up to 47",
 		"a\x00":                  "NUL",
 		"a\xff":                  "UTF-8",
 		"locks \U0001f512":       "U+FFFF",
@@ -99,8 +100,108 @@ func TestMigrateErrors(t *testing.T) {
 			t.Errorf("have %#v, want an UnavailableError with %s", err, c.says)
 			continue
 		}
-		if text := err.Error(); !strings.HasPrefix(text, `dibs: create the tables "dibs_": store unavailable: `) || strings.Count(text, "unavailable") != 1 {
+		if text := err.Error(); !strings.HasPrefix(text, `dibs: migrate "dibs_": store unavailable: `) || strings.Count(text, "unavailable") != 1 {
 			t.Errorf("have %s", text)
 		}
+	}
+}
+
+// Tables of another program are not taken for those of dibs.
+func TestMigrateBesideOtherTables(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	prefix := fmt.Sprintf("other_%d_", prefixes.Add(1))
+	mustExec(t, db, "CREATE TABLE "+prefix+"waiters (name TEXT)")
+	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	want := fmt.Sprintf("has a table %q, but none %q", prefix+"waiters", prefix+"versions")
+	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("migrate: %v, want %s", err, want)
+	}
+	if version, err := s.SchemaVersion(t.Context()); version != 0 || err != nil {
+		t.Errorf("version %d, %v, want 0", version, err)
+	}
+}
+
+// A migration that was cut off after any statement goes on from there.
+func TestMigrateGoesOn(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	for _, done := range []int{1, 5, 20} {
+		prefix := fmt.Sprintf("cut_%d_", prefixes.Add(1))
+		statements, err := mysqlstore.SQL(prefix, 0, mysqlstore.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustExec(t, db, statements[:done]...)
+		s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Errorf("after %d statements: %v", done, err)
+		}
+		if version, err := s.SchemaVersion(t.Context()); version != mysqlstore.Version || err != nil {
+			t.Errorf("version %d, %v", version, err)
+		}
+	}
+}
+
+// What goes up comes down: nothing is left.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	prefix := fmt.Sprintf("down_%d_", prefixes.Add(1))
+	for _, step := range [][2]int{{0, mysqlstore.Version}, {mysqlstore.Version, 0}, {0, mysqlstore.Version}, {mysqlstore.Version, 0}} {
+		statements, err := mysqlstore.SQL(prefix, step[0], step[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustExec(t, db, statements...)
+		if version, err := mysqlstore.New(db, mysqlstore.Prefix(prefix)).SchemaVersion(t.Context()); err != nil || version != step[1] {
+			t.Errorf("version %d, %v; want %d", version, err, step[1])
+		}
+	}
+	const left = `SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE LEFT(table_name, CHAR_LENGTH(?)) = ?)
+		+ (SELECT COUNT(*) FROM information_schema.routines WHERE LEFT(routine_name, CHAR_LENGTH(?)) = ?)`
+	var n int
+	if err := db.QueryRowContext(t.Context(), left, prefix, prefix, prefix, prefix).Scan(&n); err != nil || n > 0 {
+		t.Errorf("%d objects are left, %v", n, err)
+	}
+}
+
+func TestSQLOfNoVersion(t *testing.T) {
+	for _, step := range [][2]int{{0, mysqlstore.Version + 1}, {-1, 1}} {
+		if all, err := mysqlstore.SQL("dibs_", step[0], step[1]); all != nil || !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("from %d to %d: %q, %v", step[0], step[1], all, err)
+		}
+	}
+}
+
+// Clients of a release are at work while a later one upgrades the tables, and go on beside clients of
+// the later one.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, sharedServer(t).DSN("mysql"))
+	prefix := mysqlstore.Prefix(fmt.Sprintf("upgrade_%d_", prefixes.Add(1)))
+	old, later := mysqlstore.New(db, prefix), mysqlstore.New(db, prefix)
+	if err := old.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	later.UseNextVersion()
+	sqldrill.Upgrade{
+		Old: old, Later: later, Migrate: later.MigrateToNext,
+		Guard: func(ctx context.Context, until func()) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }() // without effect after a commit
+			err = old.Guard(ctx, tx)
+			until()
+			return errors.Join(err, tx.Commit())
+		},
+	}.Run(t)
+	if version, err := old.SchemaVersion(t.Context()); err != nil || version != mysqlstore.Version+1 {
+		t.Errorf("version %d, %v", version, err)
+	}
+	if err := old.Migrate(t.Context()); err != nil {
+		t.Errorf("tables of a later release: %v", err)
 	}
 }

@@ -48,7 +48,11 @@ func TestClockStepKeepsTheOrder(t *testing.T) {
 			db, prefix := newDB(t, dsn), fmt.Sprintf("step%d_", prefixes.Add(1))
 			mustExec(t, db, "CREATE TABLE "+prefix+"step (us BIGINT)", "INSERT INTO "+prefix+"step VALUES (0)")
 			stepped := "(" + now + " + (SELECT us FROM " + prefix + "step))"
-			for _, text := range mysqlstore.SQL(prefix) {
+			statements, err := mysqlstore.SQL(prefix, 0, mysqlstore.Version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range statements {
 				mustExec(t, db, strings.ReplaceAll(text, now, stepped))
 			}
 			open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) }

@@ -1,15 +1,21 @@
 package mysqlstore
 
 import (
-	"context"
-	"database/sql"
 	"embed"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqlstore"
 )
+
+// Version is the version of the tables and procedures that this package uses. Each release that
+// changes them has a later one.
+//
+// Procedures have the version in their names, and later versions keep those of earlier ones for a
+// while. So programs with the last and with the next release exclude each other while both run.
+const Version = 1
 
 //go:embed sql
 var files embed.FS
@@ -23,99 +29,57 @@ func file(name string) string {
 	return string(text)
 }
 
-// SQL returns the statements that create the tables and procedures, for a tool that manages
-// migrations. Send each by itself: the body of a procedure has semicolons.
-func SQL(prefix string) (statements []string) {
-	for text := range strings.SplitSeq(file("tables"), ";\n") {
-		statements = append(statements, text)
-	}
-	for text := range strings.SplitSeq(file("procedures"), "\nEND;\n") {
-		statements = append(statements, text+"\nEND")
-	}
-	all := statements[:0]
-	for _, text := range statements {
-		if text = strings.TrimSpace(text); text != "" && text != "END" {
-			all = append(all, with(prefix, text))
-		}
-	}
-	return all
-}
-
-// Migrate creates the tables and procedures if they do not exist. It may run in several
-// processes at once. It needs the rights CREATE, CREATE ROUTINE and INSERT. The error of a prefix
-// that is not valid matches driver.ErrInvalid.
-func (s *Store) Migrate(ctx context.Context) error {
-	if err := CheckPrefix(s.prefix); err != nil {
-		return err
-	}
-	if err := s.use(ctx, func(conn *sql.Conn) error { return s.migrate(ctx, conn) }); err != nil {
-		return unavailable("create the tables", s.prefix, err)
-	}
-	return nil
-}
-
-// migrateLockSQL is the name of the lock of a migration. It is a hash, because the names of
-// MySQL have up to 64 characters.
-const migrateLockSQL = "SHA2(LOWER(CONCAT_WS('.', DATABASE(), ?)), 256)"
-
-func (s *Store) migrate(ctx context.Context, conn *sql.Conn) error {
-	const limit = 60 // seconds
-	var locked bool
-	lock := s.prefix + "migrate"
-	if err := conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK("+migrateLockSQL+", ?), 0)", lock, limit).Scan(&locked); err != nil {
-		return err
-	}
-	if !locked {
-		return fmt.Errorf("another process has created the tables for more than %d s", limit)
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
-		defer cancel()
-		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+migrateLockSQL+")", lock) // it ends with the connection, too
-	}()
-	if exists, err := s.hasTables(ctx, conn); err != nil || exists {
-		return err
-	}
-	for _, text := range SQL(s.prefix) {
-		if _, err := conn.ExecContext(ctx, text); err != nil && !isDuplicate(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// HasTables reports whether all tables and procedures exist. A migration that was cut off goes on
-// from where it ended, because the server commits each statement.
-func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
-	defer cancel()
-	err = s.usePool(ctx, func(conn *sql.Conn) (err error) {
-		exists, err = s.hasTables(ctx, conn)
-		return err
-	})
+// SQL returns the statements that take the tables and procedures from one version to another, for a
+// tool that manages migrations. Send each by itself: the body of a procedure has semicolons. Version
+// 0 is a database without dibs. If to is less than from, the statements undo those of the versions
+// in between: to 0 removes all tables with their leases. The error matches driver.ErrInvalid, and
+// means that there is no such version.
+//
+// A statement that changes a table waits for the transactions that use it, and others wait behind
+// it: set lock_wait_timeout, and repeat the statement if it fails for that reason. Migrate does so.
+func SQL(prefix string, from, to int) (statements []string, err error) {
+	versions, err := sqlstore.StepsBetween(from, to, Version)
 	if err != nil {
-		return false, unavailable("inspect the tables", s.prefix, err)
+		return nil, err
 	}
-	return exists, nil
+	for _, v := range versions {
+		if to < from {
+			statements = append(statements, down(prefix, v)...)
+		} else {
+			statements = append(statements, up(prefix, v)...)
+		}
+	}
+	return statements, nil
 }
 
-func (s *Store) hasTables(ctx context.Context, conn *sql.Conn) (exists bool, err error) {
-	const text = "SELECT COUNT(*) > 0 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ?"
-	err = conn.QueryRowContext(ctx, text, s.prefix+lastProcedure).Scan(&exists)
-	return exists, err
+// up returns the statements that create a version.
+func up(prefix string, version int) (all []string) {
+	for text := range strings.SplitSeq(file(fmt.Sprintf("v%d/tables", version)), ";\n") {
+		if text = strings.TrimSpace(text); text != "" {
+			all = append(all, with(prefix, version, text))
+		}
+	}
+	for text := range strings.SplitSeq(file(fmt.Sprintf("v%d/procedures", version)), "\nEND;\n") {
+		if text = strings.TrimSpace(text); text != "" {
+			all = append(all, with(prefix, version, text+"\nEND"))
+		}
+	}
+	return append(all, with(prefix, version, fmt.Sprintf("INSERT IGNORE INTO dibs_versions (version) VALUES (%d)", version)))
 }
 
-// lastProcedure is the procedure that a migration creates last. No name is longer.
-const lastProcedure = "remove_unused"
+var createProcedure = regexp.MustCompile(`CREATE PROCEDURE (dibs_\w+\()`)
 
-// isDuplicate reports whether a table or procedure exists already.
-func isDuplicate(err error) bool {
-	const table, procedure = 1050, 1304
-	n := numberOf(err)
-	return n == table || n == procedure
+// down returns the statements that remove a version.
+func down(prefix string, version int) (all []string) {
+	all = append(all, with(prefix, version, fmt.Sprintf("DELETE FROM dibs_versions WHERE version = %d", version)))
+	for _, m := range createProcedure.FindAllStringSubmatch(file(fmt.Sprintf("v%d/procedures", version)), -1) {
+		all = append(all, "DROP PROCEDURE IF EXISTS "+strings.TrimSuffix(with(prefix, version, m[1]), "("))
+	}
+	return append(all, with(prefix, version, strings.TrimSuffix(file(fmt.Sprintf("v%d/down", version)), ";\n")))
 }
 
 var (
+	calls       = regexp.MustCompile(`\b(dibs_\w+)\(`)
 	identifiers = regexp.MustCompile(`\bdibs_(\w+)`)
 	lists       = regexp.MustCompile(`\blist_of\((\w+|\?)\)`)
 )
@@ -134,9 +98,10 @@ const (
 		`i INT PATH '$$[0]', name VARCHAR(1024) PATH '$$[1]', token VARCHAR(1024) PATH '$$[2]', client VARCHAR(1024) PATH '$$[3]', ttl BIGINT PATH '$$[4]'))`
 )
 
-// with sets the prefix of the tables and procedures in a text, and replaces what stands for an
-// expression.
-func with(prefix, text string) string {
+// with sets the prefix of the tables and procedures in a text, adds the version to the names of
+// procedures, and replaces what stands for an expression.
+func with(prefix string, version int, text string) string {
+	text = calls.ReplaceAllString(text, fmt.Sprintf("${1}_v%d(", version))
 	text = strings.ReplaceAll(text, "now_us()", nowSQL)
 	text = strings.ReplaceAll(text, "drop_at()", dropAtSQL)
 	text = strings.ReplaceAll(text, "is_odd()", isOddSQL)
@@ -161,15 +126,16 @@ type statements struct {
 	inspect, list, fenceOf, guard, hasGuard, messages, deleteMessages      string
 }
 
-func statementsOf(prefix string) statements {
+func statementsOf(prefix string, version int) statements {
+	with := func(text string) string { return with(prefix, version, text) }
 	return statements{
-		acquire: with(prefix, "CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), resize: with(prefix, "CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
-		release: with(prefix, "CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with(prefix, "CALL dibs_cancel(?, ?, ?)"),
-		revoke: with(prefix, "CALL dibs_revoke(?, ?, ?, ?)"), wanted: with(prefix, "CALL dibs_wanted(?, ?, ?, ?)"), extend: with(prefix, "CALL dibs_extend(?)"),
-		removeUnused: with(prefix, "CALL dibs_remove_unused(?, now_us() - ?)"),
-		inspect:      with(prefix, file("inspect")), list: with(prefix, file("list")), fenceOf: with(prefix, fenceOfSQL),
-		guard: with(prefix, "CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(prefix, hasGuardSQL),
-		messages:       with(prefix, "SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
-		deleteMessages: with(prefix, "DELETE FROM dibs_messages WHERE id IN "),
+		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), resize: with("CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
+		release: with("CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with("CALL dibs_cancel(?, ?, ?)"),
+		revoke: with("CALL dibs_revoke(?, ?, ?, ?)"), wanted: with("CALL dibs_wanted(?, ?, ?, ?)"), extend: with("CALL dibs_extend(?)"),
+		removeUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
+		inspect:      with(file("inspect")), list: with(file("list")), fenceOf: with(fenceOfSQL),
+		guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(hasGuardSQL),
+		messages:       with("SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
+		deleteMessages: with("DELETE FROM dibs_messages WHERE id IN "),
 	}
 }

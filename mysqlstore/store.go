@@ -56,7 +56,7 @@ func New(db *sql.DB, options ...Option) *Store {
 	}
 	return &Store{
 		db: db, conns: poolOf(db), turns: make(chan struct{}, maxAtOnce), kept: newKept(func() int { return db.Stats().MaxOpenConnections }),
-		prefix: c.prefix, text: statementsOf(c.prefix), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(),
+		prefix: c.prefix, text: statementsOf(c.prefix, Version), limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(),
 	}
 }
 

@@ -46,14 +46,14 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 		}
 	}
 	// As if the server's clock were set back by an hour afterwards.
-	mustExec(t, db, "CALL "+prefix+"enqueue(CONCAT(HEX('dead waiter'), ','), 'w', 'c', 1, 1, 1, 0, 1, @ticket, @place)",
+	mustExec(t, db, "CALL "+prefix+"enqueue_v1(CONCAT(HEX('dead waiter'), ','), 'w', 'c', 1, 1, 1, 0, 1, @ticket, @place)",
 		"UPDATE "+prefix+"waiters SET missed = 1", // else it has some time to answer
 
 		"UPDATE "+prefix+"names SET fence = fence + 3600000000", "INSERT INTO "+prefix+"messages (client, sent, message) VALUES ('c', 1, 'r t')")
 	last += 3600000000
 	for ends := 0; ends < 2; { // the store may have begun in the middle
 		var more bool
-		if err := db.QueryRowContext(t.Context(), "CALL "+prefix+"remove_unused(7, 9000000000000000000)").Scan(&more); err != nil {
+		if err := db.QueryRowContext(t.Context(), "CALL "+prefix+"remove_unused_v1(7, 9000000000000000000)").Scan(&more); err != nil {
 			t.Fatal(err)
 		}
 		if !more {

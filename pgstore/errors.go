@@ -22,7 +22,8 @@ const (
 	codeSavepoint = "DIBS4" // the transaction has an open savepoint
 	codeReplica   = "DIBS5" // session_replication_role is replica
 
-	codeConflict = "40001" // a conflict with another transaction
+	codeConflict    = "40001" // a conflict with another transaction
+	codeLockTimeout = "55P03" // a lock was not free in time
 )
 
 func isCode(err error, code string) bool {

@@ -1,4 +1,29 @@
 package pgstore
 
+import (
+	"context"
+	"fmt"
+)
+
 // AcquireQuiet returns the text of the statement that acquires a name for which nobody waits.
 func (s *Store) AcquireQuiet() string { return s.text.acquireQuiet }
+
+// UseNextVersion has the store use the version that MigrateToNext creates.
+func (s *Store) UseNextVersion() { s.text = statementsOf(s.schema, Version+1) }
+
+// MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and has
+// the functions of this version.
+func (s *Store) MigrateToNext(ctx context.Context) error {
+	const next = Version + 1
+	return s.migrateTo(ctx, next, func(from int) (string, error) {
+		if from != Version {
+			return "", fmt.Errorf("from version %d", from)
+		}
+		tables := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
+		// In the order in which transactions use them: one that has used a table waits for the next one.
+		for _, table := range []string{"levels", "releases", "names", "holders", "waiters", "removed", "versions"} {
+			tables += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
+		}
+		return in(s.schema, next, tables+file("v1/functions")), nil
+	})
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -202,78 +200,6 @@ func TestPoll(t *testing.T) {
 	d.Time = 2 * time.Second
 	d.Faults = func(context.Context) int { return 1 } // none
 	d.Run(t)
-}
-
-// Many processes create the schema at once.
-func TestMigrate(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, sharedServer(t).URL())
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			if err := pgstore.New(pool, pgstore.Schema("at once")).Migrate(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-}
-
-// Each name of a schema works, also one that would end the body of a function.
-func TestSchemaNames(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, sharedServer(t).URL())
-	for _, schema := range []string{`a$$b`, `$dibs0$ $$`, `say "hi"`, "it's", "dibs.x", "Größe", strings.Repeat("x", 63)} {
-		s := newStoreOn(t, pool, pgstore.Schema(schema))
-		locks := dibs.New(s, dibs.Timeout(10*time.Second))
-		err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
-		})
-		if err := errors.Join(err, locks.Close()); err != nil {
-			t.Errorf("%q: %v", schema, err)
-		}
-	}
-}
-
-// Tables of another program are not taken for those of dibs.
-func TestMigrateBesideOtherTables(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, sharedServer(t).URL())
-	schema := fmt.Sprintf("other_%d", schemas.Add(1))
-	if _, err := pool.Exec(t.Context(), fmt.Sprintf("CREATE SCHEMA %[1]s; CREATE TABLE %[1]s.names (name text)", schema)); err != nil {
-		t.Fatal(err)
-	}
-	s := pgstore.New(pool, pgstore.Schema(schema))
-	const want = `has a table "names", but none "holders"`
-	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("migrate: %v, want %s", err, want)
-	}
-	if exists, err := s.HasTables(t.Context()); exists || err != nil {
-		t.Errorf("exists %v, %v, want false", exists, err)
-	}
-}
-
-// A role that may create tables in a schema needs no right to create schemas.
-func TestMigrateIntoASchema(t *testing.T) {
-	t.Parallel()
-	admin := newPool(t, sharedServer(t).URL())
-	name := fmt.Sprintf("owner_%d", schemas.Add(1))
-	if _, err := admin.Exec(t.Context(), fmt.Sprintf("CREATE ROLE %[1]s LOGIN; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s", name)); err != nil {
-		t.Fatal(err)
-	}
-	config, err := pgxpool.ParseConfig(sharedServer(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.User = name
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if err := pgstore.New(pool, pgstore.Schema(name)).Migrate(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 // A pooler in transaction mode gives each transaction another connection.

@@ -1,15 +1,21 @@
 package pgstore
 
 import (
-	"context"
 	"embed"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
+
+// Version is the version of the schema that this package uses. Each release that changes tables or
+// functions has a later one.
+//
+// Functions have the version in their names, and later versions keep those of earlier ones for a
+// while. So programs with the last and with the next release exclude each other while both run.
+const Version = 1
 
 //go:embed sql
 var files embed.FS
@@ -23,74 +29,60 @@ func file(name string) string {
 	return string(text)
 }
 
-// SQL returns the statements that create the schema with its tables and functions, for a tool
-// that manages migrations.
-func SQL(schema string) string {
-	return in(schema, "CREATE SCHEMA IF NOT EXISTS dibs;\n\n") + inside(schema)
-}
-
-// inside returns the statements that create what is in the schema.
-func inside(schema string) string { return in(schema, file("tables")+"\n"+file("functions")) }
-
-// HasTables reports whether all tables exist.
-func (s *Store) HasTables(ctx context.Context) (exists bool, err error) {
-	_, lacking, err := s.tables(ctx, s.conns.pool)
+// SQL returns the statements that take a schema from one version to another, for a tool that manages
+// migrations. Version 0 is a database without dibs. If to is less than from, the statements undo
+// those of the versions in between: to 0 removes all tables with their leases, but not the schema.
+// The error matches driver.ErrInvalid, and means that there is no such version.
+//
+// A statement that changes a table waits for the transactions that use it, and others wait behind
+// it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
+func SQL(schema string, from, to int) (string, error) {
+	steps, err := sqlstore.StepsBetween(from, to, Version)
 	if err != nil {
-		return false, unavailable("inspect the schema", s.schema, err)
+		return "", err
 	}
-	return len(lacking) == 0, nil
+	if from == 0 && to > 0 {
+		return in(schema, 0, createSchemaSQL) + up(schema, steps), nil
+	}
+	if to < from {
+		return down(schema, steps), nil
+	}
+	return up(schema, steps), nil
 }
 
-// A rowQuerier is a pool or a transaction.
-type rowQuerier interface {
-	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
+
+// up returns the statements that create versions in an existing schema.
+func up(schema string, versions []int) string {
+	var all strings.Builder
+	for _, v := range versions {
+		text := file(fmt.Sprintf("v%d/tables", v)) + "\n" + file(fmt.Sprintf("v%d/functions", v))
+		all.WriteString(in(schema, v, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", v)))
+	}
+	return all.String()
 }
 
-// tables returns which tables the schema has, and which it lacks.
-func (s *Store) tables(ctx context.Context, q rowQuerier) (have, lacking []string, err error) {
-	const text = "SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2)"
-	all := sqlstore.TablesOf(file("tables"))
-	err = q.QueryRow(ctx, text, s.schema, all).Scan(&have)
-	return have, slices.DeleteFunc(all, func(table string) bool { return slices.Contains(have, table) }), err
+var createFunction = regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
+
+// down returns the statements that remove versions.
+func down(schema string, versions []int) string {
+	var all strings.Builder
+	for _, v := range versions {
+		fmt.Fprintf(&all, in(schema, v, "DELETE FROM dibs.versions WHERE version = %d;\n"), v)
+		for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", v)), -1) {
+			name := strings.TrimSuffix(in(schema, v, m[1]), "(")
+			all.WriteString("DROP FUNCTION IF EXISTS " + name + " CASCADE;\n") // with the triggers that call it
+		}
+		all.WriteString(in(schema, v, file(fmt.Sprintf("v%d/down", v))))
+	}
+	return all.String()
 }
 
-// Migrate creates the schema if its tables do not exist. It may run in several processes at once. It
-// needs CREATE on the database, or on the schema if that exists. It returns an error if the schema has
-// tables of another program with the same names.
-func (s *Store) Migrate(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, s.conns.pool, func(tx pgx.Tx) error { return s.migrate(ctx, tx) })
-	if err != nil {
-		return unavailable("create the schema", s.schema, err)
-	}
-	return nil
-}
+var call = regexp.MustCompile(`\bdibs\.(\w+)\(`)
 
-func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
-	const lock = 0x64696273
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
-		return err
-	}
-	have, lacking, err := s.tables(ctx, tx)
-	switch {
-	case err != nil || len(lacking) == 0:
-		return err
-	case len(have) > 0:
-		return fmt.Errorf("the schema %q has a table %q, but none %q: it is of another program, or not complete: use another schema", s.schema, have[0], lacking[0])
-	}
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1)", s.schema).Scan(&exists); err != nil {
-		return err
-	}
-	text := SQL(s.schema)
-	if exists {
-		text = inside(s.schema) // IF NOT EXISTS needs the right to create one all the same
-	}
-	_, err = tx.Exec(ctx, text)
-	return err
-}
-
-// in replaces the schema "dibs" in a text.
-func in(schema, text string) string {
+// in replaces the schema "dibs" in a text, and adds the version to the names of functions.
+func in(schema string, version int, text string) string {
+	text = call.ReplaceAllString(text, fmt.Sprintf("dibs.${1}_v%d(", version))
 	if schema == "dibs" {
 		return text
 	}
@@ -110,15 +102,16 @@ type statements struct {
 	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
 }
 
-func statementsOf(schema string) statements {
+func statementsOf(schema string, version int) statements {
+	in := func(text string) string { return in(schema, version, text) }
 	return statements{
-		acquireQuiet: in(schema, file("acquire_quiet")), acquireOne: in(schema, acquireOneSQL), acquire: in(schema, acquireSQL), resize: in(schema, resizeSQL),
-		releaseQuiet: in(schema, file("release_quiet")), releaseOne: in(schema, releaseOneSQL), release: in(schema, releaseSQL), cancel: in(schema, cancelSQL), revoke: in(schema, revokeSQL),
-		wanted: in(schema, wantedSQL), fenceOf: in(schema, fenceOfSQL),
-		extend: in(schema, file("extend")), inspect: in(schema, file("inspect")), list: in(schema, file("list")),
-		guard:        in(schema, guardSQL),
-		releaseIn:    in(schema, releaseInSQL),
-		committed:    in(schema, committedSQL),
-		removeUnused: in(schema, "SELECT dibs.remove_unused($1, dibs.now() - $2)"),
+		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL), resize: in(resizeSQL),
+		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL), cancel: in(cancelSQL), revoke: in(revokeSQL),
+		wanted: in(wantedSQL), fenceOf: in(fenceOfSQL),
+		extend: in(file("extend")), inspect: in(file("inspect")), list: in(file("list")),
+		guard:        in(guardSQL),
+		releaseIn:    in(releaseInSQL),
+		committed:    in(committedSQL),
+		removeUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}
 }

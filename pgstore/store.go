@@ -59,7 +59,7 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 		}
 	}
 	s := &Store{
-		schema: c.schema, poll: c.poll, text: statementsOf(c.schema),
+		schema: c.schema, poll: c.poll, text: statementsOf(c.schema, Version),
 		limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames(),
 	}
 	s.conns = newConns(pool, s.warm)

@@ -8,7 +8,11 @@ import (
 
 // A database without Unicode refuses other statements.
 func TestStatementsAreASCII(t *testing.T) {
-	for _, r := range SQL("dibs") {
+	text, err := SQL("dibs", 0, Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range text {
 		if r >= utf8.RuneSelf {
 			t.Errorf("the statements of the schema contain %q", r)
 		}

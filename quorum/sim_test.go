@@ -412,12 +412,12 @@ func (u *user) token(name string, repeat bool) string {
 	return u.lastToken[name]
 }
 
-// settle lets background work of the last call start, which otherwise races the next one.
-func settle() { time.Sleep(time.Nanosecond) }
+// startBackground lets background work of the last call start, which otherwise races the next one.
+func startBackground() { time.Sleep(time.Nanosecond) }
 
 // lock acquires a name.
 func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, options ...dibs.Option) (*grant, error) {
-	settle()
+	startBackground()
 	if u.w.noRenewal {
 		options = append(options, dibs.NoRenew())
 	}
@@ -508,7 +508,7 @@ func (u *user) holdOnce(name, token string, lock lockFunc, wait, hold time.Durat
 	}
 	u.hold(g, hold)
 	if u.calls%2 == 0 { // some nodes answer this when the lease has been released
-		settle()
+		startBackground()
 		_ = g.lease.Extend(context.Background(), u.w.ttl)
 	}
 	return u.unlock(g)
@@ -523,11 +523,11 @@ func (u *user) upgrade(name, token string, wait, hold time.Duration) error {
 	m := u.locks.RWMutex(name)
 	for range 2 {
 		u.hold(g, hold/4)
-		settle()
+		startBackground()
 		if err := m.TryUpgrade(context.Background(), g.lease); err == nil {
 			u.w.recordResize(g, false)
 			u.hold(g, hold/4)
-			settle()
+			startBackground()
 			u.w.recordResize(g, true)
 			err := m.Downgrade(context.Background(), g.lease)
 			u.w.logf("%s: downgraded %q: %v", token, name, err)
@@ -554,12 +554,12 @@ func (u *user) handOver(name, token string, wait, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	settle()
+	startBackground()
 	if err = l.Extend(context.Background(), u.w.ttl); err == nil {
 		g = u.w.recordGrant(name, l, g.shared)
 		for range 3 {
 			u.hold(g, hold/3)
-			settle()
+			startBackground()
 			_ = l.Extend(context.Background(), u.w.ttl)
 		}
 		u.w.checkMode(g)
@@ -580,7 +580,7 @@ func (u *user) hold(g *grant, hold time.Duration) {
 }
 
 func (u *user) unlock(g *grant) error {
-	settle()
+	startBackground()
 	u.w.recordEnd(g)
 	err := g.lease.Unlock()
 	u.w.logf("%s: unlocked %q: %v", g.lease.Token(), g.lease.Name(), err)

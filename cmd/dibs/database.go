@@ -15,8 +15,9 @@ type database struct {
 	location   string // without credentials
 	name       string // the schema or the prefix of the tables
 	place      string // the same, as a phrase
-	statements string // that create the tables
-	hasTables  func(context.Context) (bool, error)
+	latest     int    // version of the tables that this program needs
+	statements func(from, to int) (string, error)
+	version    func(context.Context) (int, error) // of the tables, or 0 if there are none
 	migrate    func(context.Context) error
 	check      func(context.Context) (driver.Findings, error)
 	close      func()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
@@ -11,71 +10,94 @@ import (
 
 func migrateCmd(a *app) *cobra.Command {
 	var show bool
+	var from, to int
 	c := &cobra.Command{
 		Use:   "migrate",
-		Short: "Create the tables in a database",
-		Long: `Create the tables and functions of dibs in the database that --url names. On
-PostgreSQL they are in the schema "dibs", or the one that dibs_schema=NAME in
-the URL names. On MariaDB and MySQL their names begin with "dibs_", or with the
-text that dibs_prefix=TEXT in the URL sets. If the tables exist, migrate changes
-nothing. The user needs the right to create them.
+		Short: "Create or upgrade the tables in a database",
+		Long: `Create the tables and functions of dibs in the database that --url names, or
+upgrade those of an earlier release. On PostgreSQL they are in the schema
+"dibs", or the one that dibs_schema=NAME in the URL names. On MariaDB and MySQL
+their names begin with "dibs_", or with the text that dibs_prefix=TEXT in the
+URL sets. Programs go on while migrate runs. If the tables are up to date,
+migrate changes nothing. The user needs the right to create them, and for an
+upgrade must own them.
 
 With --print, migrate connects to nothing and prints the statements, for a tool
-such as goose or golang-migrate. The procedures of MariaDB and MySQL have
-semicolons. So a connection must send the text as a whole, with several
-statements allowed (multiStatements=true). The clients mariadb and mysql do so
-with --delimiter=//.`,
+such as goose or golang-migrate. --from is the version that the database has,
+and --to the one that it will have; 0 means no tables. If --to is less, the
+statements remove what the versions in between have added.
+
+The procedures of MariaDB and MySQL have semicolons. So a connection must send
+the text as a whole, with several statements allowed (multiStatements=true).
+The clients mariadb and mysql do so with --delimiter=//.`,
 		Example: `  dibs migrate --url postgres://owner@db.internal/app
   dibs migrate --url mysql://owner@db.internal/app
-  dibs migrate --url postgres://db.internal/app --print > 0007_dibs.sql
+  dibs migrate --url postgres://db.internal/app --print > 0007_dibs.up.sql
+  dibs migrate --url postgres://db.internal/app --print --from 1 --to 0 > 0007_dibs.down.sql
   dibs migrate --url mysql://db/app --print | mariadb --delimiter=// app`,
 		Args: argCount(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			return a.withStore(func(ctx context.Context, s *opened) error {
-				switch {
-				case s.database == nil:
-					return usage("migrate: %s is no database: there is nothing to create", s.location)
-				case show:
-					return a.con.print(s.database.statements)
-				}
-				return migrate(ctx, a.con, s)
-			})
-		},
 	}
-	c.Flags().BoolVar(&show, "print", false, "print the SQL statements instead")
+	f := c.Flags()
+	f.BoolVar(&show, "print", false, "print the SQL statements instead")
+	f.IntVar(&from, "from", 0, "with --print: version of the tables before")
+	f.IntVar(&to, "to", 0, "with --print: version of the tables afterwards (default the latest)")
+	c.RunE = func(*cobra.Command, []string) error {
+		if !show && (f.Changed("from") || f.Changed("to")) {
+			return usage("migrate: --from and --to need --print")
+		}
+		return a.withStore(func(ctx context.Context, s *opened) error {
+			db := s.database
+			if db == nil {
+				return usage("migrate: %s is no database: there is nothing to create", s.location)
+			}
+			if !show {
+				return migrate(ctx, a.con, s)
+			}
+			if !f.Changed("to") {
+				to = db.latest
+			}
+			text, err := db.statements(from, to)
+			if err != nil {
+				return usageError{err}
+			}
+			return a.con.print(text)
+		})
+	}
 	return c
 }
 
 // A migration is the output of migrate.
 type migration struct {
-	Schema  int    `json:"schema"`
-	Store   string `json:"store"`
-	Name    string `json:"name"` // the schema or the prefix
-	Created bool   `json:"created"`
+	Schema int    `json:"schema"`
+	Store  string `json:"store"`
+	Name   string `json:"name"` // the schema or the prefix
+	From   int    `json:"from"` // version of the tables; 0 if there were none
+	To     int    `json:"to"`
 }
 
 // migrate waits for --timeout until the database has answered. The statements may take longer.
 func migrate(ctx context.Context, con *console, s *opened) error {
-	const longest = time.Minute
+	db := s.database
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	exists, err := s.database.hasTables(limited)
-	if err == nil && !exists {
-		limited, cancel := context.WithTimeout(ctx, longest)
-		defer cancel()
-		err = s.database.migrate(limited)
+	from, err := db.version(limited)
+	if err == nil && from < db.latest {
+		err = db.migrate(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	db := s.database
+	m := migration{view.Schema, db.location, db.name, from, max(from, db.latest)}
+	where := fmt.Sprintf("%s of %s", db.place, db.location)
 	switch {
 	case con.json:
-		return con.printJSON(migration{view.Schema, s.location, db.name, !exists})
+		return con.printJSON(m)
 	case con.quiet:
 		return nil
-	case exists:
-		return con.print(fmt.Sprintf("the tables of dibs exist %s of %s: nothing was done\n", db.place, s.location))
+	case from == 0:
+		return con.print(fmt.Sprintf("created the tables of dibs %s\n", where))
+	case from < db.latest:
+		return con.print(fmt.Sprintf("upgraded the tables of dibs %s from version %d to %d\n", where, m.From, m.To))
 	}
-	return con.print(fmt.Sprintf("created the tables of dibs %s of %s\n", db.place, s.location))
+	return con.print(fmt.Sprintf("the tables of dibs exist %s: nothing was done\n", where))
 }

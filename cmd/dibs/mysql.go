@@ -35,8 +35,15 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 	s := mysqlstore.New(db, u.Options()...)
 	return &database{
 		Store: s, location: u.String(), name: u.Prefix(), place: fmt.Sprintf("with the prefix %q", u.Prefix()),
-		statements: strings.Join(mysqlstore.SQL(u.Prefix()), ";\n\n") + ";\n",
-		hasTables:  s.HasTables, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
+		latest: mysqlstore.Version,
+		statements: func(from, to int) (string, error) {
+			all, err := mysqlstore.SQL(u.Prefix(), from, to)
+			if len(all) == 0 {
+				return "", err
+			}
+			return strings.Join(all, ";\n\n") + ";\n", nil
+		},
+		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
 		check: func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

@@ -31,8 +31,9 @@ func openPostgres(f *storeFlags, raw string) (*database, error) {
 	}
 	s := pgstore.New(pool, u.Options()...)
 	return &database{
-		Store: s, location: u.String(), name: u.Schema(), place: fmt.Sprintf("in the schema %q", u.Schema()), statements: pgstore.SQL(u.Schema()),
-		hasTables: s.HasTables, migrate: s.Migrate, close: pool.Close,
+		Store: s, location: u.String(), name: u.Schema(), place: fmt.Sprintf("in the schema %q", u.Schema()),
+		latest: pgstore.Version, statements: func(from, to int) (string, error) { return pgstore.SQL(u.Schema(), from, to) },
+		version: s.SchemaVersion, migrate: s.Migrate, close: pool.Close,
 		check: func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

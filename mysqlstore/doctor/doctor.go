@@ -44,7 +44,7 @@ func Check(ctx context.Context, s *mysqlstore.Store) (driver.Findings, error) {
 func reach(ctx context.Context, s *mysqlstore.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := s.HasTables(ctx)
+	_, err := s.SchemaVersion(ctx)
 	var u *driver.UnavailableError
 	if errors.As(err, &u) {
 		return &driver.UnavailableError{Op: "doctor", Cause: u.Cause, Refused: u.Refused}

@@ -24,7 +24,7 @@ func TestServer(t *testing.T) {
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, prefix := range []string{"dibs_", "my `$1 locks` "} {
 		tables, procedures := wanted(prefix)
-		if len(tables) != 6 || len(procedures) < 20 || procedures[prefix+"lock"] == "" {
+		if len(tables) != 7 || len(procedures) < 20 || procedures[prefix+"lock_v1"] == "" {
 			t.Errorf("%q: tables %q, %d procedures", prefix, tables, len(procedures))
 		}
 	}

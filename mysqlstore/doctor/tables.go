@@ -24,7 +24,11 @@ var (
 // wanted returns the names of the tables, and the bodies of the procedures by name.
 func wanted(prefix string) (tables []string, procedures map[string]string) {
 	procedures = make(map[string]string)
-	for _, text := range mysqlstore.SQL(prefix) {
+	statements, err := mysqlstore.SQL(prefix, 0, mysqlstore.Version)
+	if err != nil {
+		panic(err) // there are these versions
+	}
+	for _, text := range statements {
 		if m := tableText.FindStringSubmatch(text); m != nil {
 			tables = append(tables, strings.ReplaceAll(m[1], "``", "`"))
 		}
@@ -48,6 +52,7 @@ func (e *examination) checkTables() {
 	}
 	tables, procedures := wanted(e.target.Prefix)
 	e.reportMissing("table", tables, engines)
+	e.checkVersion(bodies, procedures)
 	e.reportMissing("procedure", slices.Sorted(maps.Keys(procedures)), bodies)
 	var differ, engine []string
 	for _, name := range slices.Sorted(maps.Keys(procedures)) {
@@ -61,19 +66,37 @@ func (e *examination) checkTables() {
 		}
 	}
 	e.AddAll(
-		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures of another version of dibs: "+list(differ),
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures that are not of this release of dibs: "+list(differ),
 			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
 		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+list(engine),
 			"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"),
 	)
 }
 
-// reportMissing reports the tables or procedures that the database lacks, once.
-func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
-	missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
+// checkVersion explains why the database has tables, but no procedures of this program.
+func (e *examination) checkVersion(have, want map[string]string) {
+	if e.unusable || len(missingIn(have, slices.Sorted(maps.Keys(want)))) < len(want) {
+		return
+	}
+	version, err := e.store.SchemaVersion(e.Ctx)
+	if e.Unchecked("schema", "the version of the tables", err) {
+		return
+	}
+	found := checkup.FindingsOfVersion("the database", version, mysqlstore.Version)
+	e.AddAll(found...)
+	e.unusable = version != mysqlstore.Version
+}
+
+func missingIn(have map[string]string, want []string) []string {
+	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 		_, exists := have[name]
 		return exists
 	})
+}
+
+// reportMissing reports the tables or procedures that the database lacks, once.
+func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
+	missing := missingIn(have, want)
 	if len(missing) == 0 || e.unusable {
 		return
 	}

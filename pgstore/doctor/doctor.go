@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -46,7 +47,10 @@ func Check(ctx context.Context, s *pgstore.Store) (driver.Findings, error) {
 func reach(ctx context.Context, s *pgstore.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := s.HasTables(ctx)
+	_, err := s.SchemaVersion(ctx)
+	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && server.Code == "42501" {
+		return nil // the user lacks a right, which is a finding
+	}
 	var u *driver.UnavailableError
 	if errors.As(err, &u) {
 		return &driver.UnavailableError{Op: "doctor", Cause: u.Cause, Refused: u.Refused}

@@ -225,10 +225,13 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL()+fit)
 	for _, c := range []struct{ name, statement, says string }{
-		{"no schema", "DROP SCHEMA %s CASCADE", "lacks a table: names, holders, waiters, removed, releases and 1 more"},
+		{"no schema", "DROP SCHEMA %s CASCADE", "lacks a table: names, holders, waiters, removed, releases and 2 more"},
 		{"a table", "DROP TABLE %s.waiters CASCADE", "lacks a table: waiters"},
-		{"a function", "DROP FUNCTION %s.end_lease CASCADE", "lacks a function: end_lease"},
-		{"another version", "CREATE OR REPLACE FUNCTION %s.waiter_ttl() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6000000::bigint'", "another version of dibs: waiter_ttl"},
+		{"a function", "DROP FUNCTION %s.end_lease_v1 CASCADE", "lacks a function: end_lease_v1"},
+		{"another text", "CREATE OR REPLACE FUNCTION %s.waiter_ttl_v1() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 6000000::bigint'", "not of this release of dibs: waiter_ttl_v1"},
+		{"no functions", `DO $$ DECLARE f oid; BEGIN
+			FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = '%s'::regnamespace LOOP EXECUTE 'DROP FUNCTION ' || f::regprocedure || ' CASCADE'; END LOOP;
+			END $$`, "lacks a function: acquire_one_v1, acquire_v1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -246,8 +249,11 @@ func TestCommentsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL()+fit)
 	schema := fmt.Sprintf("doctor_%d", schemas.Add(1))
-	text := regexp.MustCompile(`(?m)[ \t]*-- .*$`).ReplaceAllString(pgstore.SQL(schema), "")
-	execute(t, pool, text)
+	text, err := pgstore.SQL(schema, 0, pgstore.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, pool, regexp.MustCompile(`(?m)[ \t]*-- .*$`).ReplaceAllString(text, ""))
 	if found := examine(t, pgstore.New(pool, pgstore.Schema(schema))); len(found) > 0 {
 		t.Errorf("found:\n%v", found)
 	}
@@ -261,7 +267,7 @@ func TestRights(t *testing.T) {
 		{"all", "", ""},
 		{"usage", "REVOKE USAGE ON SCHEMA %[1]s FROM %[1]s", "GRANT USAGE ON SCHEMA"},
 		{"a table", "REVOKE DELETE, UPDATE ON %[1]s.holders FROM %[1]s", "GRANT UPDATE, DELETE ON"},
-		{"functions", "REVOKE EXECUTE ON FUNCTION %[1]s.lock FROM PUBLIC", "lacks EXECUTE on functions: lock"},
+		{"functions", "REVOKE EXECUTE ON FUNCTION %[1]s.lock_v1 FROM PUBLIC", "lacks EXECUTE on functions: lock_v1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

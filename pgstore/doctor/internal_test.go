@@ -9,7 +9,6 @@ import (
 	"github.com/dibslock/dibs/internal/checkup"
 	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/sqlstore"
-	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -83,8 +82,8 @@ func TestServer(t *testing.T) {
 // The texts of all tables and functions are found, whatever the name of the schema.
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, schema := range []string{"dibs", `my "locks"`, "a$$b"} {
-		tables, functions := sqlstore.TablesOf(pgstore.SQL(schema)), functionsOf(schema)
-		if len(tables) != 6 || len(functions) < 20 || functions["waiter_ttl"] == "" || functions["lock"] == "" {
+		tables, functions := sqlstore.TablesOf(schemaSQL(schema)), functionsOf(schema)
+		if len(tables) != 7 || len(functions) < 20 || functions["waiter_ttl_v1"] == "" || functions["lock_v1"] == "" {
 			t.Errorf("%s: tables %q, %d functions", schema, tables, len(functions))
 		}
 	}

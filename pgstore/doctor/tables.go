@@ -23,10 +23,19 @@ const noLocks = "nothing can be locked"
 
 var functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
 
+// schemaSQL returns the statements that create the schema.
+func schemaSQL(schema string) string {
+	text, err := pgstore.SQL(schema, 0, pgstore.Version)
+	if err != nil {
+		panic(err) // there are these versions
+	}
+	return text
+}
+
 // functionsOf returns the functions of the store, by name.
 func functionsOf(schema string) map[string]string {
 	bodies := make(map[string]string)
-	for _, m := range functionText.FindAllStringSubmatch(pgstore.SQL(schema), -1) {
+	for _, m := range functionText.FindAllStringSubmatch(schemaSQL(schema), -1) {
 		bodies[m[1]] = cmp.Or(m[2:]...)
 	}
 	return bodies
@@ -45,7 +54,7 @@ func (e *examination) checkTables() {
 	if e.Unchecked("tables", "the tables and the rights to use them", err) {
 		return
 	}
-	tables := sqlstore.TablesOf(pgstore.SQL(e.target.Schema))
+	tables := sqlstore.TablesOf(schemaSQL(e.target.Schema))
 	e.reportMissing("table", tables, rights)
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
 	e.AddAll(checkup.If(!usage, driver.Critical, "rights", fmt.Sprintf("user %s lacks USAGE on the schema %s", e.facts.user, schema),
@@ -80,6 +89,9 @@ func (e *examination) checkFunctions() {
 		return
 	}
 	want := functionsOf(e.target.Schema)
+	if len(missingIn(bodies, slices.Sorted(maps.Keys(want)))) == len(want) {
+		e.checkVersion()
+	}
 	e.reportMissing("function", slices.Sorted(maps.Keys(want)), bodies)
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -89,7 +101,7 @@ func (e *examination) checkFunctions() {
 	}
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
 	e.AddAll(
-		checkup.If(len(differ) > 0, driver.Critical, "schema", "functions of another version of dibs: "+list(differ),
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "functions that are not of this release of dibs: "+list(differ),
 			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
 		checkup.If(len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, list(denied)),
 			noLocks, fmt.Sprintf("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s", schema, e.facts.user)),
@@ -97,12 +109,19 @@ func (e *examination) checkFunctions() {
 	e.unusable = e.unusable || len(denied) > 0
 }
 
+// checkVersion explains why the schema has tables, but no functions of this program.
+func (e *examination) checkVersion() {
+	version, err := e.store.SchemaVersion(e.Ctx)
+	if e.unusable || e.Unchecked("schema", "the version of the schema", err) {
+		return
+	}
+	e.AddAll(checkup.FindingsOfVersion(fmt.Sprintf("the schema %q", e.target.Schema), version, pgstore.Version)...)
+	e.unusable = version != pgstore.Version
+}
+
 // reportMissing reports the tables or functions that the schema lacks, once.
 func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
-	missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
-		_, exists := have[name]
-		return exists
-	})
+	missing := missingIn(have, want)
 	if len(missing) == 0 || e.unusable {
 		return
 	}
@@ -112,6 +131,13 @@ func (e *examination) reportMissing(kind string, want []string, have map[string]
 		remedy = "compare the schema with the output of dibs migrate --print, and add what is missing as its owner"
 	}
 	e.Find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, list(missing)), noLocks, remedy)
+}
+
+func missingIn(have map[string]string, want []string) []string {
+	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
+		_, exists := have[name]
+		return exists
+	})
 }
 
 // list shows the first names.

@@ -46,7 +46,7 @@ func dialMySQL(ctx context.Context, rawURL string) (db *sql.DB, name string, err
 	db.SetMaxIdleConns(conns)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, err := mysqlstore.New(db).HasTables(ctx); err != nil {
+	if _, err := mysqlstore.New(db).SchemaVersion(ctx); err != nil {
 		db.Close()
 		return nil, "", fmt.Errorf("cannot use %s: %w", u, err)
 	}

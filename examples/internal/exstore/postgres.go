@@ -40,7 +40,7 @@ func DialPostgres(ctx context.Context, rawURL string) (pool *pgxpool.Pool, name 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, err := pgstore.New(pool).HasTables(ctx); err != nil {
+	if _, err := pgstore.New(pool).SchemaVersion(ctx); err != nil {
 		pool.Close()
 		return nil, "", fmt.Errorf("cannot use %s: %w", u, err)
 	}

@@ -297,7 +297,7 @@ BEGIN
     INSERT INTO dibs_holders (name, token, client, weight, fence, expires) VALUES (n, whose, its_client, its_weight, new_fence, ends);
     UPDATE dibs_names SET used = used + its_weight, fence = new_fence WHERE name = n;
   END IF;
-  INSERT INTO dibs_guards VALUES (n, whose, new_fence);
+  INSERT INTO dibs_guards (name, token, fence) VALUES (n, whose, new_fence);
 END;
 
 -- fits reports whether a token that does not hold a locked name can become one of its holders. It
@@ -399,7 +399,8 @@ BEGIN
     IF EXISTS (SELECT 1 FROM dibs_waiters WHERE name = n AND token = whose) THEN
       UPDATE dibs_waiters SET heartbeat = at, missed = 0 WHERE name = n AND token = whose;
     ELSE
-      INSERT INTO dibs_waiters VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at, 0);
+      INSERT INTO dibs_waiters (name, token, client, weight, most, ttl, several, ticket, joined, heartbeat, missed)
+      VALUES (n, whose, its_client, its_weight, its_most, LEAST(its_ttl, waiter_ttl()), is_several, new_ticket, at, at, 0);
       UPDATE dibs_names SET waiting = waiting + 1, ticket = GREATEST(ticket, new_ticket) WHERE name = n;
     END IF;
     SELECT asked INTO notifies FROM dibs_names WHERE name = n;
@@ -461,7 +462,7 @@ BEGIN
     UPDATE dibs_names SET fence = new_fence WHERE name = n;
     CALL dibs_unguard(n, whose, gone);
     IF gone THEN
-      INSERT INTO dibs_guards VALUES (n, whose, new_fence);
+      INSERT INTO dibs_guards (name, token, fence) VALUES (n, whose, new_fence);
     END IF;
   END IF;
 END;
@@ -476,7 +477,7 @@ BEGIN
   SET held = ROW_COUNT() > 0;
   IF held THEN
     SELECT fence INTO new_fence FROM dibs_names WHERE name = n;
-    INSERT INTO dibs_guards VALUES (n, whose, new_fence);
+    INSERT INTO dibs_guards (name, token, fence) VALUES (n, whose, new_fence);
   END IF;
 END;
 

@@ -57,7 +57,7 @@ BEGIN
   IF current_setting('transaction_read_only')::boolean AND NOT pg_is_in_recovery() THEN
     RAISE EXCEPTION 'the transaction is read-only' USING ERRCODE = 'DIBS3';
   END IF;
-  INSERT INTO dibs.levels VALUES (true) RETURNING xmin::text::bigint, ctid INTO level, it;
+  INSERT INTO dibs.levels (new) VALUES (true) RETURNING xmin::text::bigint, ctid INTO level, it;
   DELETE FROM dibs.levels WHERE ctid = it;
   IF level <> txid_current() & 4294967295 THEN
     RAISE EXCEPTION 'the transaction has an open savepoint' USING ERRCODE = 'DIBS4';
@@ -451,7 +451,8 @@ BEGIN
     -- The usual case, in few statements: a new waiter behind an exclusive holder.
     SELECT * INTO r FROM dibs.names WHERE name = wanted[1];
     IF r.token <> '' AND r.token <> whose AND r.expires > at THEN
-      INSERT INTO dibs.waiters VALUES (r.name, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
+      INSERT INTO dibs.waiters (name, token, client, weight, most, ttl, several, ticket, joined, heartbeat, missed)
+      VALUES (r.name, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
         false, dibs.next_ticket(r.ticket, at), at, at, 0) ON CONFLICT DO NOTHING RETURNING ticket INTO new_ticket;
       IF FOUND THEN
         UPDATE dibs.names SET waiting = waiting + 1, ticket = new_ticket WHERE name = r.name;
@@ -510,11 +511,11 @@ BEGIN
       PERFORM dibs.leave(n, whose);
     END IF;
     IF r.token = whose AND NOT r.reserved THEN
-      UPDATE dibs.names SET expires = greatest(expires, at + its_ttl), fence = acquire.new_fence WHERE name = n;
+      UPDATE dibs.names SET expires = greatest(expires, at + its_ttl), fence = new_fence WHERE name = n;
     ELSIF dibs.holds(r, whose, at) THEN
-      UPDATE dibs.holders h SET expires = greatest(h.expires, at + its_ttl), fence = acquire.new_fence
+      UPDATE dibs.holders h SET expires = greatest(h.expires, at + its_ttl), fence = new_fence
       WHERE h.name = n AND h.token = whose AND NOT h.reserved;
-      UPDATE dibs.names SET fence = acquire.new_fence WHERE name = n;
+      UPDATE dibs.names SET fence = new_fence WHERE name = n;
     ELSE
       PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, at + its_ttl);
     END IF;
@@ -555,7 +556,8 @@ BEGIN
     UPDATE dibs.waiters SET heartbeat = at, missed = 0 WHERE name = n AND token = whose;
     joins := NOT FOUND;
     IF joins THEN
-      INSERT INTO dibs.waiters VALUES (n, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
+      INSERT INTO dibs.waiters (name, token, client, weight, most, ttl, several, ticket, joined, heartbeat, missed)
+      VALUES (n, whose, its_client, its_weight, most, least(its_ttl, dibs.waiter_ttl()),
         cardinality(wanted) > 1, new_ticket, at, at, 0);
     END IF;
     UPDATE dibs.names SET waiting = waiting + joins::integer, ticket = greatest(ticket, new_ticket)
@@ -622,7 +624,7 @@ BEGIN
   IF NOT dibs.guard(n, whose, its_fence) THEN
     RETURN NULL;
   END IF;
-  INSERT INTO dibs.releases VALUES (n, whose, dibs.now() + reserve);
+  INSERT INTO dibs.releases (name, token, reserved) VALUES (n, whose, dibs.now() + reserve);
   RETURN txid_current();
 END $$;
 

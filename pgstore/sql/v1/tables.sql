@@ -56,7 +56,7 @@ CREATE TABLE dibs.removed (
   after  text   COLLATE "C" NOT NULL
 );
 
-INSERT INTO dibs.removed VALUES (0, 0, '');
+INSERT INTO dibs.removed (fence, ticket, after) VALUES (0, 0, '');
 
 -- Leases that end when the transaction commits that has inserted them. No row stays.
 CREATE TABLE dibs.releases (
@@ -67,3 +67,9 @@ CREATE TABLE dibs.releases (
 
 -- A guard inserts a row to see whether the transaction has a savepoint. No row stays.
 CREATE UNLOGGED TABLE dibs.levels (new boolean) WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+-- The versions that were created, each by one migration.
+CREATE TABLE dibs.versions (
+  version integer     PRIMARY KEY,
+  created timestamptz NOT NULL DEFAULT now()
+);

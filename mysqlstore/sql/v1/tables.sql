@@ -1,6 +1,13 @@
 -- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
 -- are times, or more than the last one if the clock has not advanced.
 
+-- The versions that were created. It is the first table, so that a migration that was cut off can
+-- be told from the tables of another program.
+CREATE TABLE dibs_versions (
+  version INT       NOT NULL PRIMARY KEY,
+  created TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
+) ENGINE = InnoDB;
+
 CREATE TABLE dibs_names (
   name     VARBINARY(512) NOT NULL PRIMARY KEY,
   fence    BIGINT         NOT NULL DEFAULT 0,      -- of the last grant
@@ -74,4 +81,4 @@ CREATE TABLE dibs_removed (
   looked VARBINARY(512) NOT NULL
 ) ENGINE = InnoDB;
 
-INSERT IGNORE INTO dibs_removed VALUES (1, 0, 0, '');
+INSERT IGNORE INTO dibs_removed (id, fence, ticket, looked) VALUES (1, 0, 0, '');
