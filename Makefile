@@ -37,7 +37,7 @@ test: ## run all tests with the race detector (installs redis-server, PostgreSQL
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of Redis on other versions, and 110,000 simulated runs
 	@$(servers); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
-	@$(MAKE) test-redis
+	@$(MAKE) test-redis test-sql
 	@# Without the race detector, which would take hours. It has run some of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
@@ -52,6 +52,20 @@ test-redis: ## run the tests of Redis on Redis 6.2 and 8, and on Valkey (needs p
 		server=$$(scripts/install-server $$version) || continue; \
 		echo "== $$version"; \
 		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
+	done
+
+# The versions of databases beside the installed ones.
+SQL_VERSIONS ?= postgres-12 postgres-17 postgres-18 mariadb-11
+
+.PHONY: test-sql
+test-sql: ## run the tests of PostgreSQL on 12, 17 and 18, and those of MariaDB on 11 (needs python3 and mvn)
+	@for version in $(SQL_VERSIONS); do \
+		server=$$(scripts/install-server $$version) || { echo "== $$version is absent"; continue; }; \
+		echo "== $$version"; \
+		case $$version in \
+		postgres-*) DIBS_REQUIRE_POSTGRES=1 DIBS_POSTGRES="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/pgtest ./pgstore/...;; \
+		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/mysqltest ./mysqlstore/...;; \
+		esac; \
 	done
 
 .PHONY: fuzz

@@ -22,13 +22,13 @@ func TestLateRequests(t *testing.T) {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	for verb, call := range map[string]string{ // n is 6E, m is 6D
-		"acquire": "CALL late_acquire('6D,', 'u', 'c', 1000000, 1, 1, TRUE, 0, 1)",
-		"queue":   "CALL late_acquire('6E,', 'u', 'c', 1000000, 1, 1, TRUE, 0, 1)",
-		"resize":  "CALL late_resize('6E,', 't', 'c', 1000000, 1, 2, 1)",
-		"release": "CALL late_release('6E,', 't', 0, FALSE, 1)",
-		"cancel":  "CALL late_cancel('6E,', 't', 1)",
-		"revoke":  "CALL late_revoke('6E,', 1, '', 1)",
-		"wanted":  "CALL late_wanted('6E,', 't', 'c', 1)",
+		"acquire": "CALL late_acquire_v1('6D,', 'u', 'c', 1000000, 1, 1, TRUE, 0, 1)",
+		"queue":   "CALL late_acquire_v1('6E,', 'u', 'c', 1000000, 1, 1, TRUE, 0, 1)",
+		"resize":  "CALL late_resize_v1('6E,', 't', 'c', 1000000, 1, 2, 1)",
+		"release": "CALL late_release_v1('6E,', 't', 0, FALSE, 1)",
+		"cancel":  "CALL late_cancel_v1('6E,', 't', 1)",
+		"revoke":  "CALL late_revoke_v1('6E,', 1, '', 1)",
+		"wanted":  "CALL late_wanted_v1('6E,', 't', 'c', 1)",
 	} {
 		rows, err := db.QueryContext(t.Context(), call)
 		if err != nil {

@@ -1,23 +1,27 @@
 package mysqlstore_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/dibslock/dibs/internal/mysqltest"
 	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
+	"github.com/go-sql-driver/mysql"
 )
 
 // The arguments with which the test binary is a holder of an account.
 var (
 	holderDSN    = flag.String("holder-dsn", "", "run a holder of an account with this database")
-	holderPrefix = flag.String("holder-prefix", "", "prefix of the tables of the locks and accounts")
 	holderOf     = flag.String("holder-of", "", "the account")
+	holderWay    = flag.String("holder-way", "", "how the transactions are tied to the leases")
 	holderGuards = flag.Bool("holder-guards", false, "guard the transactions")
 )
 
@@ -40,27 +44,57 @@ func hold() error {
 	if err != nil {
 		return err
 	}
-	s := mysqlstore.New(db, mysqlstore.Prefix(*holderPrefix))
-	bank := &sqldrill.Bank{DB: db, Store: s, Texts: textsOf(*holderPrefix)}
-	if *holderGuards {
-		bank.Guard = s.Guard
+	s := mysqlstore.New(db)
+	bank := &sqldrill.Bank{Store: s, Texts: textsOf(""), Way: sqldrill.WayOf(*holderWay), Guarded: *holderGuards}
+	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Tx, error) {
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+		return sqldrill.SQLTx{Tx: tx, Guarding: s.Guard}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }
 
+// Processes that stop, crash or lose their connections in a transaction commit nothing stale.
 func TestStoppedHolders(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
-	admin := newDB(t, server.DSN("mysql"))
-	prefix := fmt.Sprintf("stops_%d_", prefixes.Add(1))
-	if err := mysqlstore.New(admin, mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+	name := fmt.Sprintf("stops_%d", prefixes.Add(1)) // a database of its own: its connections are those of the holders
+	mustExec(t, newDB(t, server.DSN("mysql")), "CREATE DATABASE "+name)
+	admin := newDB(t, server.DSN(name))
+	if err := mysqlstore.New(admin).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	number := 60
-	if os.Getenv("DIBS_LONG") == "1" {
-		number = 1000
+	mustExec(t, admin, textsOf("").Create...)
+	killer := newDB(t, server.DSN("mysql"))
+	stops := sqldrill.Stops{
+		Number: 40, Server: server.Addr(), Admin: admin, Texts: textsOf(""),
+		Kill: func() error { return killOne(t.Context(), killer, name) },
+		Start: func(addr, account string, way sqldrill.Way, guarded bool) *exec.Cmd {
+			return exec.Command(os.Args[0], "-holder-dsn="+mysqltest.DSN(addr, name),
+				"-holder-of="+account, "-holder-way="+way.Name, fmt.Sprint("-holder-guards=", guarded))
+		},
 	}
-	sqldrill.StoppedHolders(t, number, server.Addr(), admin, textsOf(prefix), func(addr, account string, guarded bool) *exec.Cmd {
-		return exec.Command(os.Args[0], "-holder-dsn="+mysqltest.DSN(addr, "mysql"), "-holder-prefix="+prefix, "-holder-of="+account, fmt.Sprint("-holder-guards=", guarded))
-	})
+	ways := []sqldrill.Way{sqldrill.WayOf("read committed"), sqldrill.WayOf("serializable savepoint")}
+	if os.Getenv("DIBS_LONG") == "1" {
+		stops.Number = 1000
+		ways = slices.DeleteFunc(slices.Clone(sqldrill.Ways), func(w sqldrill.Way) bool { return w.ReleaseIn || w.Native })
+	}
+	for _, way := range ways {
+		t.Run(way.Name, func(t *testing.T) { stops.Run(t, way) })
+	}
+}
+
+// killOne ends a connection to a database, if there is one.
+func killOne(ctx context.Context, db *sql.DB, database string) error {
+	const some = "SELECT id FROM information_schema.processlist WHERE db = ? ORDER BY RAND() LIMIT 1"
+	var id int64
+	err := db.QueryRowContext(ctx, some, database).Scan(&id)
+	if err != nil {
+		return err
+	}
+	const ended = 1094
+	_, err = db.ExecContext(ctx, fmt.Sprint("KILL ", id))
+	if server := (*mysql.MySQLError)(nil); errors.As(err, &server) && server.Number == ended {
+		return nil
+	}
+	return err
 }

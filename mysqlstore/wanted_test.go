@@ -40,7 +40,7 @@ func TestHolderThatDidNotAsk(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mustExec(t, db, "DROP PROCEDURE "+prefix+"notify_wanted")
+	mustExec(t, db, "DROP PROCEDURE "+prefix+"notify_wanted_v1")
 	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
 		holder := driver.AcquireRequest{Name: name, Token: "h", Client: "c", TTL: time.Minute, Weight: 1, Limit: limit}
 		waiter := driver.AcquireRequest{Name: name, Token: "w", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}

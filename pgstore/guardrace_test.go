@@ -73,10 +73,10 @@ func endsLease(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema str
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, `SELECT `+schema+`.lock(ARRAY['n'], `+schema+`.now() + 10000000)`); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT `+schema+`.lock_v1(ARRAY['n'], `+schema+`.now_v1() + 10000000)`); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.QueryRow(ctx, `SELECT `+schema+`.end_exclusive('n')`).Scan(&ended); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+schema+`.end_exclusive_v1('n')`).Scan(&ended); err != nil {
 		t.Fatal(err)
 	}
 	return ended

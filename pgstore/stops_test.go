@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -20,6 +22,7 @@ var (
 	holderURL    = flag.String("holder-url", "", "run a holder of an account with this database")
 	holderSchema = flag.String("holder-schema", "", "schema of the locks and accounts")
 	holderOf     = flag.String("holder-of", "", "the account")
+	holderWay    = flag.String("holder-way", "", "how the transactions are tied to the leases")
 	holderGuards = flag.Bool("holder-guards", false, "guard the transactions")
 )
 
@@ -47,13 +50,38 @@ func hold() error {
 		return err
 	}
 	s := pgstore.New(pool, pgstore.Schema(*holderSchema))
-	bank := &sqldrill.Bank{DB: db, Store: s, Texts: textsOf(*holderSchema)}
-	if *holderGuards {
-		bank.Guard = s.GuardSQL
+	bank := &sqldrill.Bank{Store: s, Texts: textsOf(*holderSchema), Way: sqldrill.WayOf(*holderWay), Guarded: *holderGuards}
+	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Tx, error) {
+		if bank.Way.Native {
+			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(strings.ToLower(level.String()))})
+			return nativeTx{tx, s}, err
+		}
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+		return sqldrill.SQLTx{Tx: tx, Guarding: s.GuardSQL, Releasing: s.ReleaseInSQL}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }
 
+// A nativeTx is a transaction of pgx.
+type nativeTx struct {
+	pgx.Tx
+	s *pgstore.Store
+}
+
+func (t nativeTx) Read(ctx context.Context, text, account string) (value int64, err error) {
+	err = t.QueryRow(ctx, text, account).Scan(&value)
+	return value, err
+}
+
+func (t nativeTx) Execute(ctx context.Context, text string, args ...any) error {
+	_, err := t.Exec(ctx, text, args...)
+	return err
+}
+
+func (t nativeTx) Guard(ctx context.Context) error     { return t.s.Guard(ctx, t.Tx) }
+func (t nativeTx) ReleaseIn(ctx context.Context) error { return t.s.ReleaseIn(ctx, t.Tx) }
+
+// Processes that stop, crash or lose their connections in a transaction commit nothing stale.
 func TestStoppedHolders(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
@@ -64,11 +92,28 @@ func TestStoppedHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	number := 60
-	if os.Getenv("DIBS_LONG") == "1" {
-		number = 1000
+	for _, text := range textsOf(schema).Create {
+		if _, err := admin.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
 	}
-	sqldrill.StoppedHolders(t, number, server.Addr(), admin, textsOf(schema), func(addr, account string, guarded bool) *exec.Cmd {
-		return exec.Command(os.Args[0], "-holder-url="+pgtest.URL(addr), "-holder-schema="+schema, "-holder-of="+account, fmt.Sprint("-holder-guards=", guarded))
-	})
+	const kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 1"
+	stops := sqldrill.Stops{
+		Number: 40, Server: server.Addr(), Admin: admin, Texts: textsOf(schema),
+		Kill: func() error {
+			_, err := admin.ExecContext(t.Context(), kill, schema)
+			return err
+		},
+		Start: func(addr, account string, way sqldrill.Way, guarded bool) *exec.Cmd {
+			return exec.Command(os.Args[0], "-holder-url="+pgtest.URL(addr)+"&application_name="+schema, "-holder-schema="+schema,
+				"-holder-of="+account, "-holder-way="+way.Name, fmt.Sprint("-holder-guards=", guarded))
+		},
+	}
+	ways := []sqldrill.Way{sqldrill.WayOf("read committed"), sqldrill.WayOf("native savepoint")}
+	if os.Getenv("DIBS_LONG") == "1" {
+		stops.Number, ways = 1000, sqldrill.Ways
+	}
+	for _, way := range ways {
+		t.Run(way.Name, func(t *testing.T) { stops.Run(t, way) })
+	}
 }

@@ -20,12 +20,12 @@ func TestLateRequests(t *testing.T) {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	for verb, call := range map[string]string{
-		"acquire": "SELECT at, held FROM late.acquire(ARRAY['m'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
-		"queue":   "SELECT at, held FROM late.acquire(ARRAY['n'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
-		"resize":  "SELECT at, held FROM late.resize('n', 't', 'c', 1000000, 1, 2, 1)",
-		"release": "SELECT at, held FROM late.release('n', 't', 0, false, 1)",
-		"cancel":  "SELECT at, done FROM late.cancel(ARRAY['n'], 't', 1)",
-		"wanted":  "SELECT at, wanted FROM late.wanted('n', 't', 'c', 1)",
+		"acquire": "SELECT at, held FROM late.acquire_v1(ARRAY['m'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
+		"queue":   "SELECT at, held FROM late.acquire_v1(ARRAY['n'], 'u', 'c', 1000000, 1, 1, true, 0, 1)",
+		"resize":  "SELECT at, held FROM late.resize_v1('n', 't', 'c', 1000000, 1, 2, 1)",
+		"release": "SELECT at, held FROM late.release_v1('n', 't', 0, false, 1)",
+		"cancel":  "SELECT at, done FROM late.cancel_v1(ARRAY['n'], 't', 1)",
+		"wanted":  "SELECT at, wanted FROM late.wanted_v1('n', 't', 'c', 1)",
 	} {
 		var at int64
 		var held *bool
@@ -55,7 +55,7 @@ func TestLateForARow(t *testing.T) {
 			return err
 		},
 		"one": func(ctx context.Context, until int64) error {
-			_, err := pool.Exec(ctx, "SELECT * FROM "+schema+".acquire_one('n', 't', 'c', 60000000, 1, 1, false, 0, $1)", until)
+			_, err := pool.Exec(ctx, "SELECT * FROM "+schema+".acquire_one_v1('n', 't', 'c', 60000000, 1, 1, false, 0, $1)", until)
 			return err
 		},
 	} {
@@ -70,17 +70,18 @@ func TestLateForARow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = tx.Rollback(t.Context()) }() // a failed test would wait for the pool
 		if _, err := tx.Exec(t.Context(), "SELECT FROM "+schema+".names WHERE name = 'n' FOR UPDATE"); err != nil {
 			t.Fatal(err)
 		}
 		var until int64
-		if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now() + $1", patience.Microseconds()).Scan(&until); err != nil {
+		if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now_v1() + $1", patience.Microseconds()).Scan(&until); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() { done <- acquire(t.Context(), until) }()
 		for late := false; !late; {
-			if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now() > $1", until).Scan(&late); err != nil {
+			if err := tx.QueryRow(t.Context(), "SELECT "+schema+".now_v1() > $1", until).Scan(&late); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -41,7 +41,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 			t.Fatalf("%+v, %v", reply, err)
 		}
 	}
-	if _, err := pool.Exec(t.Context(), "SELECT unused.enqueue(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 0, 1)"); err != nil {
+	if _, err := pool.Exec(t.Context(), "SELECT unused.enqueue_v1(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 0, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool.Exec(t.Context(), "UPDATE unused.waiters SET missed = 1"); err != nil { // else it has some time to answer
@@ -54,7 +54,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	last += 3600000000
 	for ends := 0; ends < 2; { // the store may have begun in the middle
 		var more bool
-		if err := pool.QueryRow(t.Context(), "SELECT unused.remove_unused(7, 9e18::bigint)").Scan(&more); err != nil {
+		if err := pool.QueryRow(t.Context(), "SELECT unused.remove_unused_v1(7, 9e18::bigint)").Scan(&more); err != nil {
 			t.Fatal(err)
 		}
 		if !more {

@@ -33,7 +33,7 @@ func TestHolderThatDidNotAsk(t *testing.T) {
 	pool := newPool(t, sharedServer(t).URL())
 	schema := fmt.Sprintf("not_asked_%d", schemas.Add(1)) // a test may run again
 	s := newStoreOn(t, pool, pgstore.Schema(schema))
-	if _, err := pool.Exec(t.Context(), "DROP FUNCTION "+schema+".notify_wanted"); err != nil {
+	if _, err := pool.Exec(t.Context(), "DROP FUNCTION "+schema+".notify_wanted_v1"); err != nil {
 		t.Fatal(err)
 	}
 	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {

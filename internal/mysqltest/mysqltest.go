@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ type Server struct {
 // Start creates a data directory and starts a server for it. args are options, as in
 // "--log-bin". The caller closes it; on Linux it also ends with this process.
 func Start(args ...string) (*Server, error) {
-	bin, err := find("mariadbd", "/usr/sbin/mariadbd")
+	bin, err := find("mariadbd", "/usr/sbin/mariadbd", "bin")
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +54,12 @@ func Start(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// find returns the path of a program, which may not be in PATH.
-func find(name, elsewhere string) (string, error) {
+// find returns the path of a program: in a folder of DIBS_MARIADB if that is set, or else one that may
+// not be in PATH.
+func find(name, elsewhere, folder string) (string, error) {
+	if base := os.Getenv("DIBS_MARIADB"); base != "" {
+		return filepath.Join(base, folder, name), nil
+	}
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
@@ -62,6 +67,14 @@ func find(name, elsewhere string) (string, error) {
 		return elsewhere, nil
 	}
 	return "", ErrNoServer
+}
+
+// baseDir returns the argument that names DIBS_MARIADB, if that is set.
+func baseDir() []string {
+	if base := os.Getenv("DIBS_MARIADB"); base != "" {
+		return []string{"--basedir=" + base}
+	}
+	return nil
 }
 
 func credential() *syscall.Credential { return spawn.User("mysql", "nobody") }
@@ -73,11 +86,11 @@ func (s *Server) create() (err error) {
 			return err
 		}
 	}
-	install, err := find("mariadb-install-db", "/usr/bin/mariadb-install-db")
+	install, err := find("mariadb-install-db", "/usr/bin/mariadb-install-db", "scripts")
 	if err != nil {
 		return err
 	}
-	c := exec.Command(install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	c := exec.Command(install, slices.Concat([]string{"--no-defaults", "--datadir=" + s.data()}, baseDir(), []string{"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"})...)
 	c.Dir = s.dir
 	c.Env = append(c.Environ(), "TMPDIR="+s.dir) // two servers would use the same names
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: id}
@@ -118,7 +131,7 @@ func (s *Server) Restart() error {
 		"--socket=" + filepath.Join(s.dir, "socket"), "--pid-file=" + filepath.Join(s.dir, "pid"), "--skip-name-resolve", "--tmpdir=" + s.dir,
 		// The system keeps what a killed server has written.
 		"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--max-connections=1000",
-	}, s.args...)
+	}, slices.Concat(baseDir(), s.args)...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -174,7 +187,7 @@ func (s *Server) query(statements string) (string, error) {
 
 // client runs the client mariadb, and returns its output.
 func (s *Server) client(input string, options ...string) (string, error) {
-	client, err := find("mariadb", "/usr/bin/mariadb")
+	client, err := find("mariadb", "/usr/bin/mariadb", "bin")
 	if err != nil {
 		return "", err
 	}

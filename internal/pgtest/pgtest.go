@@ -61,8 +61,14 @@ func (s *Server) create() error {
 	return s.begin("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
+// ErrNoStandby means that the package of the server lacks the program that copies it.
+var ErrNoStandby = errors.New("pg_basebackup is not installed")
+
 // Standby starts a server that receives the changes of s. The caller closes it.
 func (s *Server) Standby(args ...string) (*Server, error) {
+	if _, err := os.Stat(filepath.Join(s.bin, "pg_basebackup")); err != nil {
+		return nil, ErrNoStandby
+	}
 	dir, err := os.MkdirTemp("", "dibs-postgres")
 	if err != nil {
 		return nil, err
@@ -99,8 +105,12 @@ func (s *Server) Close() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// binaries returns the directory of the newest server. Debian does not have it in PATH.
+// binaries returns the directory of the server that DIBS_POSTGRES names, or else of the newest one.
+// Debian does not have it in PATH.
 func binaries() (string, error) {
+	if dir := os.Getenv("DIBS_POSTGRES"); dir != "" {
+		return dir, nil
+	}
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) > 0 {
 		return filepath.Dir(found[len(found)-1]), nil
 	}

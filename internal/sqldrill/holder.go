@@ -15,12 +15,85 @@ import (
 
 // A Bank is a database in which holders change accounts, in transactions.
 type Bank struct {
-	DB    *sql.DB
-	Store driver.Store
-	Guard func(ctx context.Context, tx *sql.Tx) error // nil: transactions are not guarded
+	Store   driver.Store
+	Begin   func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
+	Way     Way
+	Guarded bool
 
 	Texts
 }
+
+// A Tx is a transaction of a Bank. A placeholder stands for each argument of a statement.
+type Tx interface {
+	Read(ctx context.Context, text, account string) (value int64, err error)
+	Execute(ctx context.Context, text string, args ...any) error
+	Guard(ctx context.Context) error
+	ReleaseIn(ctx context.Context) error
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// A Way is how a transaction is tied to a lease.
+type Way struct {
+	Name      string
+	Level     sql.IsolationLevel
+	Savepoint bool // a savepoint after the guard is rolled back
+	ReleaseIn bool // the lease ends with the transaction
+	Native    bool // the transaction is not one of database/sql
+}
+
+// The Ways, those of PostgreSQL alone at the end.
+var Ways = []Way{
+	{Name: "read committed", Level: sql.LevelReadCommitted},
+	{Name: "repeatable read", Level: sql.LevelRepeatableRead},
+	{Name: "serializable", Level: sql.LevelSerializable},
+	{Name: "savepoint", Level: sql.LevelReadCommitted, Savepoint: true},
+	{Name: "serializable savepoint", Level: sql.LevelSerializable, Savepoint: true},
+	{Name: "release in", Level: sql.LevelReadCommitted, ReleaseIn: true},
+	{Name: "native", Level: sql.LevelRepeatableRead, Native: true},
+	{Name: "native savepoint", Level: sql.LevelReadCommitted, Savepoint: true, Native: true},
+	{Name: "native release in", Level: sql.LevelReadCommitted, ReleaseIn: true, Native: true},
+}
+
+// WayOf returns the way with a name.
+func WayOf(name string) Way {
+	for _, w := range Ways {
+		if w.Name == name {
+			return w
+		}
+	}
+	panic("there is no way " + name)
+}
+
+// An SQLTx is a Tx of database/sql.
+type SQLTx struct {
+	*sql.Tx
+	Guarding, Releasing func(context.Context, *sql.Tx) error
+}
+
+// Read implements Tx.
+func (t SQLTx) Read(ctx context.Context, text, account string) (value int64, err error) {
+	err = t.QueryRowContext(ctx, text, account).Scan(&value)
+	return value, err
+}
+
+// Execute implements Tx.
+func (t SQLTx) Execute(ctx context.Context, text string, args ...any) error {
+	_, err := t.ExecContext(ctx, text, args...)
+	return err
+}
+
+// Guard implements Tx.
+func (t SQLTx) Guard(ctx context.Context) error { return t.Guarding(ctx, t.Tx) }
+
+// ReleaseIn implements Tx.
+func (t SQLTx) ReleaseIn(ctx context.Context) error { return t.Releasing(ctx, t.Tx) }
+
+// Commit implements Tx.
+func (t SQLTx) Commit(context.Context) error { return t.Tx.Commit() }
+
+// Rollback implements Tx.
+func (t SQLTx) Rollback(context.Context) error { return t.Tx.Rollback() }
 
 // Texts are statements with the placeholders of a database.
 type Texts struct {
@@ -70,28 +143,25 @@ type holder struct {
 func (h *holder) change(ctx context.Context) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	stopAt := rand.IntN(4)
-	tx, err := h.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := h.Begin(ctx, h.Way.Level)
 	if err != nil {
 		return unavailable(err)
 	}
-	defer func() { _ = tx.Rollback() }() // without effect after a commit
+	defer func() { _ = tx.Rollback(ctx) }() // without effect after a commit
 	var before int64
 	steps := []func() error{
-		func() error {
-			if h.Guard == nil {
-				return nil
-			}
-			return h.Guard(ctx, tx)
-		},
-		func() error { return unavailable(tx.QueryRowContext(ctx, h.Read, h.account).Scan(&before)) },
-		func() error {
-			if _, err := tx.ExecContext(ctx, h.Write, before+1, h.account); err != nil {
-				return unavailable(err)
-			}
-			_, err := tx.ExecContext(ctx, h.Log, h.account, before, int64(dibs.Fence(ctx)))
+		func() error { return h.guard(ctx, tx) },
+		func() (err error) {
+			before, err = tx.Read(ctx, h.Read, h.account)
 			return unavailable(err)
 		},
-		func() error { return unavailable(tx.Commit()) },
+		func() error {
+			if err := tx.Execute(ctx, h.Write, before+1, h.account); err != nil {
+				return unavailable(err)
+			}
+			return unavailable(tx.Execute(ctx, h.Log, h.account, before, int64(dibs.Fence(ctx))))
+		},
+		func() error { return unavailable(tx.Commit(ctx)) },
 	}
 	for i, step := range steps {
 		if i == stopAt {
@@ -104,6 +174,24 @@ func (h *holder) change(ctx context.Context) (err error) {
 	}
 	h.say("committed")
 	return nil
+}
+
+// guard ties the transaction to the lease. Then a savepoint may be rolled back.
+func (h *holder) guard(ctx context.Context, tx Tx) (err error) {
+	switch {
+	case h.Guarded && h.Way.ReleaseIn:
+		err = tx.ReleaseIn(ctx)
+	case h.Guarded:
+		err = tx.Guard(ctx)
+	}
+	if err != nil || !h.Way.Savepoint {
+		return err
+	}
+	return unavailable(errors.Join(
+		tx.Execute(ctx, "SAVEPOINT s"),
+		tx.Execute(ctx, h.Write, -1, h.account),
+		tx.Execute(ctx, "ROLLBACK TO SAVEPOINT s"),
+	))
 }
 
 // unavailable marks an error of the database, which may be away.

@@ -18,42 +18,52 @@ import (
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
-// StoppedHolders stops holders in the middle of their transactions, in each of the ways that a
-// process stops. With a guard, no stale transaction may be committed; without one, some are,
-// so the stops are long enough. start returns the command of a process that calls Bank.Hold, with
-// connections to an address. number is that of the stops with a guard; there are half as many without,
-// at most 100.
-func StoppedHolders(t *testing.T, number int, server string, admin *sql.DB, texts Texts, start func(addr, account string, guarded bool) *exec.Cmd) {
+// Stops stop holders in the middle of their transactions, in each of the ways that a process stops.
+type Stops struct {
+	Number int // with a guard
+	Server string
+	Admin  *sql.DB
+	Texts  Texts
+	Kill   func() error // ends a connection of a holder in the server, if there is one
+
+	// Start returns the command of a process that calls Bank.Hold, with connections to an address.
+	Start func(addr, account string, way Way, guarded bool) *exec.Cmd
+}
+
+// Run checks a way. With a guard, no stale transaction may be committed. Without one, some are: so
+// the stops are long enough.
+func (s Stops) Run(t *testing.T, way Way) {
+	t.Run("guarded", func(t *testing.T) {
+		if all := s.staleOf(t, way, "guarded", s.Number); len(all) > 0 {
+			t.Errorf("stale transactions were committed: %v", all)
+		}
+	})
+	t.Run("unguarded", func(t *testing.T) {
+		const few, rounds = 20, 10
+		for round := range rounds {
+			if len(s.staleOf(t, way, fmt.Sprint("unguarded", round), few)) > 0 {
+				return
+			}
+		}
+		t.Error("no transaction was stale: the stops prove nothing")
+	})
+}
+
+// staleOf returns an error for each stale change that was committed.
+func (s Stops) staleOf(t *testing.T, way Way, kind string, number int) (all []error) {
 	t.Helper()
-	for _, text := range texts.Create {
-		mustExec(t, admin, text)
+	var accounts []string
+	for i := range 6 {
+		accounts = append(accounts, fmt.Sprint(way.Name, " ", kind, i))
+		mustExec(t, s.Admin, s.Texts.Add, accounts[i])
 	}
-	for _, c := range []struct {
-		kind    string
-		stops   int
-		guarded bool
-	}{{"guarded", number, true}, {"unguarded", min(number/2, 100), false}} {
-		t.Run(c.kind, func(t *testing.T) {
-			var accounts []string
-			for i := range 6 {
-				accounts = append(accounts, fmt.Sprint(c.kind, i))
-				mustExec(t, admin, texts.Add, accounts[i])
-			}
-			d := &stopDrill{t: t, number: int64(c.stops)}
-			d.runAll(server, accounts, func(addr, account string) *exec.Cmd { return start(addr, account, c.guarded) })
-			var all []error
-			for _, account := range accounts {
-				all = append(all, stale(changesOf(t, admin, texts.Changes, account))...)
-			}
-			t.Logf("%v, %d stale", d, len(all))
-			switch {
-			case c.guarded && len(all) > 0:
-				t.Errorf("stale transactions were committed: %v", all)
-			case !c.guarded && len(all) == 0:
-				t.Error("no transaction was stale: the stops prove nothing")
-			}
-		})
+	d := &stopDrill{t: t, number: int64(number), kill: s.Kill}
+	d.runAll(s.Server, accounts, func(addr, account string) *exec.Cmd { return s.Start(addr, account, way, kind == "guarded") })
+	for _, account := range accounts {
+		all = append(all, stale(changesOf(t, s.Admin, s.Texts.Changes, account))...)
 	}
+	t.Logf("FIGURE %s, %s: %v, %d stale", way.Name, kind, d, len(all))
+	return all
 }
 
 func mustExec(t *testing.T, db *sql.DB, text string, args ...any) {
@@ -106,16 +116,19 @@ func stale(changes []change) (errs []error) {
 type stopDrill struct {
 	t      *testing.T
 	number int64
+	kill   func() error
 
-	signals, pauses, partitions atomic.Int64
-	committed, refused          atomic.Int64
+	signals, pauses, partitions, crashes, cuts, kills atomic.Int64
+	committed, refused                                atomic.Int64
 }
 
-func (d *stopDrill) stops() int64 { return d.signals.Load() + d.pauses.Load() + d.partitions.Load() }
+func (d *stopDrill) stops() int64 {
+	return d.signals.Load() + d.pauses.Load() + d.partitions.Load() + d.crashes.Load() + d.cuts.Load() + d.kills.Load()
+}
 
 func (d *stopDrill) String() string {
-	return fmt.Sprintf("%d stops (%d by SIGSTOP, %d pauses, %d partitions): %d transactions committed, %d refused",
-		d.stops(), d.signals.Load(), d.pauses.Load(), d.partitions.Load(), d.committed.Load(), d.refused.Load())
+	return fmt.Sprintf("%d stops (%d by SIGSTOP, %d pauses, %d partitions, %d by SIGKILL, %d cut connections, %d killed ones): %d transactions committed, %d refused",
+		d.stops(), d.signals.Load(), d.pauses.Load(), d.partitions.Load(), d.crashes.Load(), d.cuts.Load(), d.kills.Load(), d.committed.Load(), d.refused.Load())
 }
 
 // runAll runs two processes for each account until there were enough stops.
@@ -124,29 +137,32 @@ func (d *stopDrill) runAll(server string, accounts []string, start func(addr, ac
 	for _, account := range accounts {
 		for range 2 {
 			proxy := redistest.NewProxy(d.t, server)
-			group.Go(func() { d.run(start(proxy.Addr(), account), proxy) })
+			group.Go(func() {
+				for d.run(start(proxy.Addr(), account), proxy) { // another one takes the place of one that was killed
+				}
+			})
 		}
 	}
 	group.Wait()
 }
 
-// run starts a process and stops it at each of its lines.
-func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) {
+// run starts a process and stops it at each of its lines. It reports whether it has killed it.
+func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) (killed bool) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		d.t.Error(err)
-		return
+		return false
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		d.t.Error(err)
-		return
+		return false
 	}
 	var trouble bytes.Buffer
 	cmd.Stderr = &trouble
 	if err := cmd.Start(); err != nil {
 		d.t.Error(err)
-		return
+		return false
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch lines.Text() {
@@ -155,39 +171,56 @@ func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) {
 				_ = in.Close() // the process ends
 				continue
 			}
-			d.stop(cmd.Process, proxy, in)
+			killed = d.stop(cmd.Process, proxy, in)
 		case "committed":
 			d.committed.Add(1)
 		case "refused":
 			d.refused.Add(1)
 		}
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Wait(); err != nil && !killed {
 		d.t.Errorf("a holder: %v: %s", err, &trouble)
 	}
+	return killed
 }
 
-func (d *stopDrill) stop(p *os.Process, proxy *redistest.Proxy, in io.Writer) {
+// stop stops a process, and reports whether it has killed it.
+func (d *stopDrill) stop(p *os.Process, proxy *redistest.Proxy, in io.Writer) (killed bool) {
 	reply := func(text string) { _, _ = io.WriteString(in, text+"\n") } // a process that has ended is reported by Wait
-	switch rand.IntN(3) {
-	case 0:
+	switch rand.IntN(12) {
+	default:
 		d.signals.Add(1)
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
-			d.t.Error(err)
-		}
+		d.try(p.Signal(syscall.SIGSTOP))
 		time.Sleep(stopFor)
 		reply("go")
-		if err := p.Signal(syscall.SIGCONT); err != nil {
-			d.t.Error(err)
-		}
-	case 1:
+		d.try(p.Signal(syscall.SIGCONT))
+	case 3, 4, 5:
 		d.pauses.Add(1)
 		reply("pause")
-	default:
+	case 6, 7, 8:
 		d.partitions.Add(1)
 		proxy.Freeze()
 		reply("go")
 		time.Sleep(stopFor)
 		proxy.Thaw()
+	case 9:
+		d.crashes.Add(1)
+		d.try(p.Kill())
+		return true
+	case 10:
+		d.cuts.Add(1)
+		proxy.Reset()
+		reply("pause")
+	case 11:
+		d.kills.Add(1)
+		d.try(d.kill())
+		reply("pause")
+	}
+	return false
+}
+
+func (d *stopDrill) try(err error) {
+	if err != nil {
+		d.t.Error(err)
 	}
 }

@@ -75,7 +75,7 @@ func TestMalformedURLShowsNoPassword(t *testing.T) {
 		"mysql://ann:s3cret@::1/db":                                         "as [::1]",
 		"mysql://ann:s3cret@/db?ca=/none&socket=/run/m":                     "ca and a socket",
 		"mysql://ann:s3cret@/db?tls=true&socket=/run/m":                     "TLS and a socket",
-		"mysql://ann:s3cret@host/db?dibs_prefix=" + strings.Repeat("s", 52): "prefix of the tables: 52 characters, want up to 51",
+		"mysql://ann:s3cret@host/db?dibs_prefix=" + strings.Repeat("s", 48): "prefix of the tables: 48 characters, want up to 47",
 		"mysql://ann:s3cret@host/db?dibs_prefix=s3%00":                      "it contains NUL",
 		"mysql://ann:s3cret@host/db/other?timeout=1":                        "write @ as %40",
 	} {
