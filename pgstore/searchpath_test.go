@@ -31,7 +31,7 @@ func TestHostileSchema(t *testing.T) {
 	a, b := dibs.New(store), dibs.New(store)
 	defer a.Close()
 	defer b.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), generous)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	guarded := func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return store.Guard(ctx, tx) })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
@@ -92,6 +94,7 @@ func TestScripts(t *testing.T) {
 			"ends":       withState((*scriptState).ends),
 			"eventually": eventuallyMatches,
 			"held":       withState((*scriptState).held),
+			"names":      withState((*scriptState).names),
 			"waits":      withState((*scriptState).waits),
 			"free":       withState((*scriptState).free),
 			"redis":      withState((*scriptState).redis),
@@ -120,6 +123,7 @@ type scriptState struct {
 	locksHeld map[string]*testLock        // by name and label
 	proxies   map[string]*redistest.Proxy // of the script's databases, by ID
 	databases map[string]string           // their names
+	hostile   []string                    // names that are held
 }
 
 type background struct {
@@ -350,6 +354,39 @@ func (w *scriptState) held(args []string) {
 }
 
 // waits returns when the request is in the queue.
+// names holds a number of hostile names, or with "listed" checks that ls --json has printed them, and
+// that run finds some of them held.
+func (w *scriptState) names(args []string) {
+	if args[0] != "listed" {
+		n, err := strconv.Atoi(args[0])
+		w.Check(err)
+		for _, name := range sqldrill.HostileNames(n) {
+			l, err := w.locks().Mutex(name).Lock(context.Background(), dibs.NoRenew(), dibs.TTL(time.Hour))
+			w.Check(err)
+			w.hostile, w.closes = append(w.hostile, name), append(w.closes, l.Unlock)
+		}
+		return
+	}
+	var listed []string
+	for line := range strings.Lines(w.ReadFile("stdout")) {
+		var state struct{ Name string }
+		w.Check(json.Unmarshal([]byte(line), &state))
+		listed = append(listed, state.Name)
+	}
+	if have, want := slices.Sorted(slices.Values(listed)), slices.Sorted(slices.Values(w.hostile)); !slices.Equal(have, want) {
+		w.Fatalf("listed %d names, want %d", len(have), len(want))
+	}
+	for _, name := range w.hostile[:40] {
+		if strings.ContainsAny(name, "\x00,") || name[0] == '-' { // no argument, several names, or a flag
+			continue
+		}
+		var exit *exec.ExitError
+		if err := w.Exec("dibs", "run", "-n", name, "--", "true"); !errors.As(err, &exit) || exit.ExitCode() != 75 {
+			w.Fatalf("run %q: %v, want exit code 75", name, err)
+		}
+	}
+}
+
 func (w *scriptState) waits(args []string) {
 	l := w.lockFlags(args)
 	ctx, cancel := context.WithCancel(context.Background())

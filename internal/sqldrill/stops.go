@@ -31,13 +31,17 @@ type Stops struct {
 }
 
 // Run checks a way. With a guard, no stale transaction may be committed. Without one, some are: so
-// the stops are long enough.
+// the stops are long enough. That is checked with read committed only: with the other levels a
+// database itself refuses nearly all stale changes.
 func (s Stops) Run(t *testing.T, way Way) {
 	t.Run("guarded", func(t *testing.T) {
 		if all := s.staleOf(t, way, "guarded", s.Number); len(all) > 0 {
 			t.Errorf("stale transactions were committed: %v", all)
 		}
 	})
+	if way.Level != sql.LevelReadCommitted {
+		return
+	}
 	t.Run("unguarded", func(t *testing.T) {
 		const few, rounds = 20, 10
 		for round := range rounds {
