@@ -96,7 +96,7 @@ const (
 	nowSQL    = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	listOfSQL = `JSON_TABLE($1, '$$[*]' COLUMNS (` +
 		`i INT PATH '$$[0]', name ` + hexSQL + ` PATH '$$[1]', token ` + hexSQL + ` PATH '$$[2]', client ` + hexSQL + ` PATH '$$[3]', ttl BIGINT PATH '$$[4]'))`
-	hexSQL = "VARCHAR(1024) CHARACTER SET ascii" // of hexadecimal digits, whatever the character set of the database
+	hexSQL = "VARCHAR(1024) CHARACTER SET ASCII" // of hexadecimal digits, whatever the character set of the database
 )
 
 // with sets the prefix of the tables and procedures in a text, adds the version to the names of

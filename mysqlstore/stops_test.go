@@ -46,9 +46,9 @@ func hold() error {
 	}
 	s := mysqlstore.New(db)
 	bank := &sqldrill.Bank{Store: s, Texts: textsOf(""), Way: sqldrill.WayOf(*holderWay), Guarded: *holderGuards}
-	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Tx, error) {
+	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Transaction, error) {
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-		return sqldrill.SQLTx{Tx: tx, Guarding: s.Guard}, err
+		return sqldrill.SQLTransaction{Tx: tx, Guarding: s.Guard}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }

@@ -51,13 +51,13 @@ func hold() error {
 	}
 	s := pgstore.New(pool, pgstore.Schema(*holderSchema))
 	bank := &sqldrill.Bank{Store: s, Texts: textsOf(*holderSchema), Way: sqldrill.WayOf(*holderWay), Guarded: *holderGuards}
-	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Tx, error) {
+	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Transaction, error) {
 		if bank.Way.Native {
 			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(strings.ToLower(level.String()))})
 			return nativeTx{tx, s}, err
 		}
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-		return sqldrill.SQLTx{Tx: tx, Guarding: s.GuardSQL, Releasing: s.ReleaseInSQL}, err
+		return sqldrill.SQLTransaction{Tx: tx, Guarding: s.GuardSQL, Releasing: s.ReleaseInSQL}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }

@@ -334,7 +334,7 @@ var environment = map[string][]string{
 func environmentInLibraries(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
 		here := layerOf(f.dir())
-		if here.program || here.dir == "internal/redistest" || here.dir == "internal/childtest" {
+		if here.program || slices.Contains([]string{"internal/redistest", "internal/pgtest", "internal/mysqltest", "internal/childtest"}, here.dir) {
 			continue
 		}
 		names := map[string]string{} // local names of these packages in this file

@@ -4,8 +4,10 @@ package pgtest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -161,6 +163,27 @@ func (s *Server) Restart() error {
 	}
 }
 
+// greets reports whether the server accepts a client: then it answers with a request to authenticate.
+func (s *Server) greets() bool {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	const version = 3 << 16
+	text := "user\x00" + superuser + "\x00database\x00postgres\x00\x00"
+	hello := binary.BigEndian.AppendUint32(nil, uint32(8+len(text)))
+	hello = append(binary.BigEndian.AppendUint32(hello, version), text...)
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write(hello); err != nil {
+		return false
+	}
+	kind := make([]byte, 1)
+	_, err = io.ReadFull(conn, kind)
+	_, _ = conn.Write([]byte{'X', 0, 0, 0, 4}) // so that the server logs no lost connection
+	return err == nil && kind[0] == 'R'
+}
+
 // start starts the server, and waits until it replies. It returns what it has logged if it has ended.
 func (s *Server) start(ctx context.Context) (log []byte, err error) {
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"}
@@ -176,7 +199,7 @@ func (s *Server) start(ctx context.Context) (log []byte, err error) {
 	if s.run, err = spawn.Start(filepath.Join(s.bin, "postgres"), args, file, credential(), syscall.SIGQUIT); err != nil {
 		return nil, err
 	}
-	for s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)) != nil {
+	for !s.greets() {
 		select {
 		case <-s.run.Exited:
 			log, err = os.ReadFile(name)

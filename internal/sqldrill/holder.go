@@ -16,15 +16,15 @@ import (
 // A Bank is a database in which holders change accounts, in transactions.
 type Bank struct {
 	Store   driver.Store
-	Begin   func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
+	Begin   func(ctx context.Context, level sql.IsolationLevel) (Transaction, error)
 	Way     Way
 	Guarded bool
 
 	Texts
 }
 
-// A Tx is a transaction of a Bank. A placeholder stands for each argument of a statement.
-type Tx interface {
+// A Transaction is one of a Bank. A placeholder stands for each argument of a statement.
+type Transaction interface {
 	Read(ctx context.Context, text, account string) (value int64, err error)
 	Execute(ctx context.Context, text string, args ...any) error
 	Guard(ctx context.Context) error
@@ -65,35 +65,35 @@ func WayOf(name string) Way {
 	panic("there is no way " + name)
 }
 
-// An SQLTx is a Tx of database/sql.
-type SQLTx struct {
+// An SQLTransaction is one of database/sql.
+type SQLTransaction struct {
 	*sql.Tx
 	Guarding, Releasing func(context.Context, *sql.Tx) error
 }
 
-// Read implements Tx.
-func (t SQLTx) Read(ctx context.Context, text, account string) (value int64, err error) {
+// Read implements Transaction.
+func (t SQLTransaction) Read(ctx context.Context, text, account string) (value int64, err error) {
 	err = t.QueryRowContext(ctx, text, account).Scan(&value)
 	return value, err
 }
 
-// Execute implements Tx.
-func (t SQLTx) Execute(ctx context.Context, text string, args ...any) error {
+// Execute implements Transaction.
+func (t SQLTransaction) Execute(ctx context.Context, text string, args ...any) error {
 	_, err := t.ExecContext(ctx, text, args...)
 	return err
 }
 
-// Guard implements Tx.
-func (t SQLTx) Guard(ctx context.Context) error { return t.Guarding(ctx, t.Tx) }
+// Guard implements Transaction.
+func (t SQLTransaction) Guard(ctx context.Context) error { return t.Guarding(ctx, t.Tx) }
 
-// ReleaseIn implements Tx.
-func (t SQLTx) ReleaseIn(ctx context.Context) error { return t.Releasing(ctx, t.Tx) }
+// ReleaseIn implements Transaction.
+func (t SQLTransaction) ReleaseIn(ctx context.Context) error { return t.Releasing(ctx, t.Tx) }
 
-// Commit implements Tx.
-func (t SQLTx) Commit(context.Context) error { return t.Tx.Commit() }
+// Commit implements Transaction.
+func (t SQLTransaction) Commit(context.Context) error { return t.Tx.Commit() }
 
-// Rollback implements Tx.
-func (t SQLTx) Rollback(context.Context) error { return t.Tx.Rollback() }
+// Rollback implements Transaction.
+func (t SQLTransaction) Rollback(context.Context) error { return t.Tx.Rollback() }
 
 // Texts are statements with the placeholders of a database.
 type Texts struct {
@@ -177,7 +177,7 @@ func (h *holder) change(ctx context.Context) (err error) {
 }
 
 // guard ties the transaction to the lease. Then a savepoint may be rolled back.
-func (h *holder) guard(ctx context.Context, tx Tx) (err error) {
+func (h *holder) guard(ctx context.Context, tx Transaction) (err error) {
 	switch {
 	case h.Guarded && h.Way.ReleaseIn:
 		err = tx.ReleaseIn(ctx)
