@@ -92,7 +92,7 @@ type AcquireStart struct {
 type Queued struct {
 	LockInfo
 	Holder   string // the token of a holder; may be empty
-	Position int    // 1 is served next
+	Position int    // 1 is served next; 101 may mean more (MariaDB, MySQL)
 	Ticket   uint64 // waiters with a smaller ticket are served first; zero with Cohort
 }
 

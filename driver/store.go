@@ -258,7 +258,7 @@ type AcquireReply struct {
 	Reserved  bool          // the holder has released its lease, and the name stays unavailable
 	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // of the queue entry; zero if not queued
-	Position  int           // 1 is served next, zero if not queued
+	Position  int           // 1 is served next, zero if not queued; a store may count up to 100 waiters before it
 	Poll      time.Duration // least time between two requests if no notification follows, since the holder is a client of another library; else zero
 	Round     uint64        // of a quorum: the round of requests
 }

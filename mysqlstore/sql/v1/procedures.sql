@@ -371,6 +371,50 @@ BEGIN
   END IF;
 END;
 
+-- has_silent reports whether one of those just before a waiter is silent. Each waiter so checks
+-- some, and not all: a thousand heartbeats that each looked at the whole queue would take all the time.
+CREATE PROCEDURE dibs_has_silent(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_ticket BIGINT, IN at BIGINT, OUT silent BOOLEAN)
+SQL SECURITY INVOKER
+BEGIN
+  SELECT COALESCE(MAX(is_odd() OR missed > 0 AND drop_at() <= at), FALSE) INTO silent FROM (
+    SELECT heartbeat, missed FROM dibs_waiters WHERE name = n AND ticket <= its_ticket AND (ticket < its_ticket OR token < whose)
+    ORDER BY ticket DESC, token DESC LIMIT 16
+  ) AS before_it;
+END;
+
+-- place_of returns the position of a waiter. It counts up to 100 waiters before it.
+CREATE PROCEDURE dibs_place_of(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_ticket BIGINT, OUT place BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  SELECT COUNT(*) + 1 INTO place FROM (
+    SELECT 1 FROM dibs_waiters WHERE name = n AND ticket <= its_ticket AND (ticket < its_ticket OR token < whose)
+    ORDER BY ticket, token LIMIT 100
+  ) AS before_it;
+END;
+
+-- beat is the heartbeat of a waiter while somebody else holds the name alone. It does not lock the
+-- name: with a thousand waiters, nobody else would have a turn. Its result is null, and it does nothing,
+-- if more than a heartbeat may be needed. The row of the waiter decides: whoever ends the wait deletes it.
+CREATE PROCEDURE dibs_beat(IN n VARBINARY(512), IN whose VARBINARY(512), IN at BIGINT,
+  OUT last_fence BIGINT, OUT holder VARBINARY(512), OUT remaining BIGINT, OUT its_ticket BIGINT, OUT place BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE silent BOOLEAN;
+  SET place = NULL;
+  SELECT w.ticket, held.fence, held.token, held.expires - at INTO its_ticket, last_fence, holder, remaining
+  FROM dibs_waiters w JOIN dibs_names held ON held.name = w.name
+  WHERE w.name = n AND w.token = whose AND held.token NOT IN ('', whose) AND NOT held.reserved AND NOT held.asked AND held.expires > at;
+  IF its_ticket IS NOT NULL THEN
+    CALL dibs_has_silent(n, whose, its_ticket, at, silent);
+    IF NOT silent THEN
+      UPDATE dibs_waiters SET heartbeat = at, missed = 0 WHERE name = n AND token = whose AND ticket = its_ticket;
+      IF ROW_COUNT() > 0 THEN
+        CALL dibs_place_of(n, whose, its_ticket, place);
+      END IF;
+    END IF;
+  END IF;
+END;
+
 -- enqueue adds a queue entry for each name, or keeps those that exist. Each is a heartbeat. A waiter
 -- that lost its entry has its former place by its last ticket.
 CREATE PROCEDURE dibs_enqueue(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
@@ -379,7 +423,7 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE n VARBINARY(512);
   DECLARE rest LONGTEXT CHARACTER SET ascii DEFAULT wanted;
-  DECLARE old_ticket, last_ticket, ahead BIGINT;
+  DECLARE old_ticket, last_ticket, one_place BIGINT;
   DECLARE is_several, notifies, silent BOOLEAN;
   SET is_several = LENGTH(wanted) > LOCATE(',', wanted);
   SET old_ticket = NULL, new_ticket = at, place = 0;
@@ -409,13 +453,13 @@ BEGIN
     END IF;
     SET silent = TRUE;
     WHILE silent DO
-      SELECT COALESCE(SUM(ticket < new_ticket OR ticket = new_ticket AND token < whose), 0), MAX(is_odd() OR missed > 0 AND drop_at() <= at)
-      INTO ahead, silent FROM dibs_waiters WHERE name = n;
+      CALL dibs_has_silent(n, whose, new_ticket, at, silent);
       IF silent THEN
         CALL dibs_remove_dead(n, at);
       END IF;
     END WHILE;
-    SET place = GREATEST(place, ahead + 1);
+    CALL dibs_place_of(n, whose, new_ticket, one_place);
+    SET place = GREATEST(place, one_place);
   END WHILE;
 END;
 
@@ -481,10 +525,8 @@ BEGIN
   END IF;
 END;
 
--- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
--- queue is set, and no earlier grant has a larger fence than new_fence. A null held means that the
--- request came after its time.
-CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+-- acquire_locked is acquire with the names locked.
+CREATE PROCEDURE dibs_acquire_locked(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN its_ticket BIGINT, IN until BIGINT)
 SQL SECURITY INVOKER
 BEGIN
@@ -537,6 +579,27 @@ BEGIN
   END IF;
   COMMIT;
   SELECT at, held, new_fence, busy_name, holder, kept, remaining, new_ticket, place;
+END;
+
+-- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
+-- queue is set, and no earlier grant has a larger fence than new_fence. A null held means that the
+-- request came after its time.
+CREATE PROCEDURE dibs_acquire(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+  IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN its_ticket BIGINT, IN until BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE n, holder VARBINARY(512);
+  DECLARE at, new_fence, remaining, new_ticket, place BIGINT;
+  SET at = now_us();
+  IF at <= until AND queue AND its_ticket > 0 AND LOCATE(',', wanted) = LENGTH(wanted) THEN
+    SET n = UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
+    CALL dibs_beat(n, whose, at, new_fence, holder, remaining, new_ticket, place);
+  END IF;
+  IF place IS NULL THEN
+    CALL dibs_acquire_locked(wanted, whose, its_client, its_ttl, its_weight, its_most, queue, its_ticket, until);
+  ELSE
+    SELECT at, FALSE AS held, new_fence, n AS busy_name, holder, FALSE AS kept, remaining, new_ticket, place;
+  END IF;
 END;
 
 -- release_alone ends an exclusive lease if nobody waits for the locked name and no transaction
