@@ -525,8 +525,8 @@ BEGIN
   END IF;
 END;
 
--- acquire_locked is acquire with the names locked.
-CREATE PROCEDURE dibs_acquire_locked(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
+-- acquire_all is acquire with all names locked.
+CREATE PROCEDURE dibs_acquire_all(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN its_client VARBINARY(512),
   IN its_ttl BIGINT, IN its_weight INT, IN its_most INT, IN queue BOOLEAN, IN its_ticket BIGINT, IN until BIGINT)
 SQL SECURITY INVOKER
 BEGIN
@@ -596,7 +596,7 @@ BEGIN
     CALL dibs_beat(n, whose, at, new_fence, holder, remaining, new_ticket, place);
   END IF;
   IF place IS NULL THEN
-    CALL dibs_acquire_locked(wanted, whose, its_client, its_ttl, its_weight, its_most, queue, its_ticket, until);
+    CALL dibs_acquire_all(wanted, whose, its_client, its_ttl, its_weight, its_most, queue, its_ticket, until);
   ELSE
     SELECT at, FALSE AS held, new_fence, n AS busy_name, holder, FALSE AS kept, remaining, new_ticket, place;
   END IF;
