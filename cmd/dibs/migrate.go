@@ -32,8 +32,8 @@ the text as a whole, with several statements allowed (multiStatements=true).
 The clients mariadb and mysql do so with --delimiter=//.`,
 		Example: `  dibs migrate --url postgres://owner@db.internal/app
   dibs migrate --url mysql://owner@db.internal/app
-  dibs migrate --url postgres://db.internal/app --print > 0007_dibs.up.sql
-  dibs migrate --url postgres://db.internal/app --print --from 1 --to 0 > 0007_dibs.down.sql
+  dibs migrate --url postgres://db/app --print > 7_dibs.up.sql
+  dibs migrate --url postgres://db/app --print --from 1 --to 0 > 7_dibs.down.sql
   dibs migrate --url mysql://db/app --print | mariadb --delimiter=// app`,
 		Args: argCount(0, 0),
 	}

@@ -169,7 +169,8 @@ func TestSharedLocks(t *testing.T) {
 		s := LockShop(locks, fake{func(context.Context, string) error {
 			n := now.Add(1)
 			defer now.Add(-1)
-			most.Store(max(most.Load(), n))
+			for last := most.Load(); last < n && !most.CompareAndSwap(last, n); last = most.Load() {
+			}
 			time.Sleep(time.Second)
 			return nil
 		}})
