@@ -247,6 +247,12 @@ func TestCohortPassSendsNothing(t *testing.T) {
 	})
 }
 
+// raise sets a maximum, which several goroutines raise.
+func raise(most *atomic.Uint64, n uint64) {
+	for last := most.Load(); last < n && !most.CompareAndSwap(last, n); last = most.Load() {
+	}
+}
+
 // No lease has a fence that the store has not issued so far.
 func TestCohortFences(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -255,12 +261,12 @@ func TestCohortFences(t *testing.T) {
 		f.set(func(f *faulty) {
 			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				reply, err := s.Acquire(ctx, c)
-				issued.Store(max(issued.Load(), reply.Fence))
+				raise(&issued, reply.Fence)
 				return reply, err
 			}
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				reply, err := s.Resize(ctx, c)
-				issued.Store(max(issued.Load(), reply.Fence))
+				raise(&issued, reply.Fence)
 				return reply, err
 			}
 		})
