@@ -21,8 +21,8 @@ const (
 
 // Migrate takes the tables and procedures to Version: it creates them, or upgrades those of an
 // earlier version. Programs that use an earlier version go on meanwhile. Migrate changes nothing if
-// the database has this version or a later one. If it was cut off, it goes on from where it ended,
-// because the server commits each statement. It may run in several processes at once. It ends with
+// the database has this version or a later one. If it was interrupted, call it again: the server
+// commits each statement, and the next call continues from there. It may run in several processes at once. It ends with
 // ctx, after a minute at most.
 //
 // It needs the rights CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It returns an
@@ -69,9 +69,14 @@ func (s *Store) migrateWith(ctx context.Context, conn *sql.Conn, to int, up func
 	if err != nil || version >= to {
 		return err
 	}
+	restore, err := limitLockWait(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	for v := version + 1; v <= to; v++ {
 		for _, text := range up(v) {
-			if err := changeSoon(ctx, conn, text); err != nil && !isDuplicate(err) {
+			if err := change(ctx, conn, text); err != nil && !isDuplicate(err) {
 				return err
 			}
 		}
@@ -79,21 +84,25 @@ func (s *Store) migrateWith(ctx context.Context, conn *sql.Conn, to int, up func
 	return nil
 }
 
-// changeSoon executes a statement that may change a table. While the table is in use, it tries again.
-func changeSoon(ctx context.Context, conn *sql.Conn, text string) (err error) {
+// limitLockWait has statements wait at most lockTimeout for a table, until restore is called.
+func limitLockWait(ctx context.Context, conn *sql.Conn) (restore func(), err error) {
 	const set = "SET SESSION lock_wait_timeout = ?"
 	var before int
 	if err := conn.QueryRowContext(ctx, "SELECT @@lock_wait_timeout").Scan(&before); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := conn.ExecContext(ctx, set, int(lockTimeout/time.Second)); err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
+	return func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
 		defer cancel()
 		_, _ = conn.ExecContext(closing, set, before) // if it fails, the connection has ended
-	}()
+	}, nil
+}
+
+// change executes a statement that may change a table. While the table is in use, it tries again.
+func change(ctx context.Context, conn *sql.Conn, text string) (err error) {
 	for {
 		const inUse = 1205
 		_, last := conn.ExecContext(ctx, text)

@@ -122,7 +122,7 @@ func TestMigrateBesideOtherTables(t *testing.T) {
 	}
 }
 
-// A migration that was cut off after any statement goes on from there.
+// A migration that was interrupted after any statement continues there.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

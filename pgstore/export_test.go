@@ -15,15 +15,15 @@ func (s *Store) UseNextVersion() { s.text = statementsOf(s.schema, Version+1) }
 // the functions of this version.
 func (s *Store) MigrateToNext(ctx context.Context) error {
 	const next = Version + 1
-	return s.migrateTo(ctx, next, func(from int) (string, error) {
-		if from != Version {
-			return "", fmt.Errorf("from version %d", from)
+	return s.migrateTo(ctx, next, func(version int) string {
+		if version < next {
+			return up(s.schema, version)
 		}
 		tables := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
-		// In the order in which transactions use them: one that has used a table waits for the next one.
+		// The order in which transactions use them. With another one, both sides would wait for each other.
 		for _, table := range []string{"levels", "releases", "names", "holders", "waiters", "removed", "versions"} {
 			tables += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
 		}
-		return in(s.schema, next, tables+file("v1/functions")), nil
+		return in(s.schema, next, tables+file("v1/functions"))
 	})
 }

@@ -27,18 +27,15 @@ const (
 // it, it must run as the owner of the tables. It returns an error if the schema has tables of
 // another program with the same names.
 func (s *Store) Migrate(ctx context.Context) error {
-	return s.migrateTo(ctx, Version, func(from int) (string, error) {
-		steps, err := sqlstore.StepsBetween(from, Version, Version)
-		return up(s.schema, steps), err
-	})
+	return s.migrateTo(ctx, Version, func(version int) string { return up(s.schema, version) })
 }
 
-// migrateTo takes the schema to a version. upFrom returns the statements.
-func (s *Store) migrateTo(ctx context.Context, to int, upFrom func(from int) (string, error)) error {
+// migrateTo takes the schema to a version. up returns the statements that create one.
+func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) string) error {
 	ctx, cancel := context.WithTimeout(ctx, longestMigration)
 	defer cancel()
 	for {
-		err := pgx.BeginFunc(ctx, s.conns.pool, func(tx pgx.Tx) error { return s.migrateIn(ctx, tx, to, upFrom) })
+		err := pgx.BeginFunc(ctx, s.conns.pool, func(tx pgx.Tx) error { return s.migrateIn(ctx, tx, to, up) })
 		if err == nil {
 			return nil
 		}
@@ -53,7 +50,7 @@ func (s *Store) migrateTo(ctx context.Context, to int, upFrom func(from int) (st
 	}
 }
 
-func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, upFrom func(from int) (string, error)) error {
+func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(version int) string) error {
 	const lock = 0x64696273
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
 		return err
@@ -71,15 +68,14 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, upFrom func(fr
 			return err
 		}
 	}
-	text, err := upFrom(version)
+	text, err := s.before(ctx, tx, version)
 	if err != nil {
 		return err
 	}
-	before, err := s.before(ctx, tx, version)
-	if err != nil {
-		return err
+	for v := version + 1; v <= to; v++ {
+		text += up(v)
 	}
-	_, err = tx.Exec(ctx, before+text)
+	_, err = tx.Exec(ctx, text)
 	return err
 }
 

@@ -37,45 +37,42 @@ func file(name string) string {
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
 func SQL(schema string, from, to int) (string, error) {
-	steps, err := sqlstore.StepsBetween(from, to, Version)
+	versions, err := sqlstore.StepsBetween(from, to, Version)
 	if err != nil {
 		return "", err
 	}
+	var all strings.Builder
 	if from == 0 && to > 0 {
-		return in(schema, 0, createSchemaSQL) + up(schema, steps), nil
+		all.WriteString(in(schema, 0, createSchemaSQL))
 	}
-	if to < from {
-		return down(schema, steps), nil
+	for _, v := range versions {
+		if to < from {
+			all.WriteString(down(schema, v))
+		} else {
+			all.WriteString(up(schema, v))
+		}
 	}
-	return up(schema, steps), nil
+	return all.String(), nil
 }
 
 const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
 
-// up returns the statements that create versions in an existing schema.
-func up(schema string, versions []int) string {
-	var all strings.Builder
-	for _, v := range versions {
-		text := file(fmt.Sprintf("v%d/tables", v)) + "\n" + file(fmt.Sprintf("v%d/functions", v))
-		all.WriteString(in(schema, v, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", v)))
-	}
-	return all.String()
+// up returns the statements that create a version in an existing schema.
+func up(schema string, version int) string {
+	text := file(fmt.Sprintf("v%d/tables", version)) + "\n" + file(fmt.Sprintf("v%d/functions", version))
+	return in(schema, version, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", version))
 }
 
 var createFunction = regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
 
-// down returns the statements that remove versions.
-func down(schema string, versions []int) string {
-	var all strings.Builder
-	for _, v := range versions {
-		fmt.Fprintf(&all, in(schema, v, "DELETE FROM dibs.versions WHERE version = %d;\n"), v)
-		for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", v)), -1) {
-			name := strings.TrimSuffix(in(schema, v, m[1]), "(")
-			all.WriteString("DROP FUNCTION IF EXISTS " + name + " CASCADE;\n") // with the triggers that call it
-		}
-		all.WriteString(in(schema, v, file(fmt.Sprintf("v%d/down", v))))
+// down returns the statements that remove a version.
+func down(schema string, version int) string {
+	text := in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d;\n", version))
+	for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", version)), -1) {
+		name := strings.TrimSuffix(in(schema, version, m[1]), "(")
+		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers that call it
 	}
-	return all.String()
+	return text + in(schema, version, file(fmt.Sprintf("v%d/down", version)))
 }
 
 var call = regexp.MustCompile(`\bdibs\.(\w+)\(`)

@@ -221,7 +221,8 @@ func (p *testClient) acquireSoon(c driver.AcquireRequest) uint64 {
 func (p *testClient) mustQueue(c driver.AcquireRequest, position int) driver.AcquireReply {
 	p.t.Helper()
 	a := p.acquire(c)
-	if least := min(position, 101); a.Held || a.Ticket == 0 || a.Position < least || a.Position > position { // a store may count up to 100
+	least := min(position, 101) // a store may count up to 100 waiters
+	if a.Held || a.Ticket == 0 || a.Position < least || a.Position > position {
 		p.t.Fatalf("acquire %q: %+v, want it queued at position %d", c.Name, a, position)
 	}
 	return a

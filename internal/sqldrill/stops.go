@@ -142,7 +142,7 @@ func (d *stopDrill) runAll(server string, accounts []string, start func(addr, ac
 		for range 2 {
 			proxy := redistest.NewProxy(d.t, server)
 			group.Go(func() {
-				for d.run(start(proxy.Addr(), account), proxy) { // another one takes the place of one that was killed
+				for d.run(start(proxy.Addr(), account), proxy) { // the next process replaces one that was killed
 				}
 			})
 		}

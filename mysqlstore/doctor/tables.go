@@ -66,16 +66,16 @@ func (e *examination) checkTables() {
 		}
 	}
 	e.AddAll(
-		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures that are not of this release of dibs: "+list(differ),
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures that are not of this release of dibs: "+checkup.List(differ),
 			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
-		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+list(engine),
+		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+checkup.List(engine),
 			"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"),
 	)
 }
 
 // checkVersion explains why the database has tables, but no procedures of this program.
 func (e *examination) checkVersion(have, want map[string]string) {
-	if e.unusable || len(missingIn(have, slices.Sorted(maps.Keys(want)))) < len(want) {
+	if e.unusable || len(checkup.Missing(have, slices.Sorted(maps.Keys(want)))) < len(want) {
 		return
 	}
 	version, err := e.store.SchemaVersion(e.Ctx)
@@ -87,31 +87,15 @@ func (e *examination) checkVersion(have, want map[string]string) {
 	e.unusable = version != mysqlstore.Version
 }
 
-func missingIn(have map[string]string, want []string) []string {
-	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
-		_, exists := have[name]
-		return exists
-	})
-}
-
 // reportMissing reports the tables or procedures that the database lacks, once.
 func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
-	missing := missingIn(have, want)
+	missing := checkup.Missing(have, want)
 	if len(missing) == 0 || e.unusable {
 		return
 	}
 	e.unusable = true
-	e.Find(driver.Critical, "schema", fmt.Sprintf("the database lacks a %s: %s", kind, list(missing)), noLocks,
+	e.Find(driver.Critical, "schema", fmt.Sprintf("the database lacks a %s: %s", kind, checkup.List(missing)), noLocks,
 		"dibs migrate, or Migrate of the store; or GRANT EXECUTE, because a user sees only the procedures that it may use")
-}
-
-// list shows the first names.
-func list(names []string) string {
-	const few = 5
-	if len(names) > few {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkLocking tests what settings only suggest: that this user can lock.

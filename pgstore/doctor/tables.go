@@ -7,7 +7,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/checkup"
@@ -89,7 +88,7 @@ func (e *examination) checkFunctions() {
 		return
 	}
 	want := functionsOf(e.target.Schema)
-	if len(missingIn(bodies, slices.Sorted(maps.Keys(want)))) == len(want) {
+	if len(checkup.Missing(bodies, slices.Sorted(maps.Keys(want)))) == len(want) {
 		e.checkVersion()
 	}
 	e.reportMissing("function", slices.Sorted(maps.Keys(want)), bodies)
@@ -101,9 +100,9 @@ func (e *examination) checkFunctions() {
 	}
 	schema := pgx.Identifier{e.target.Schema}.Sanitize()
 	e.AddAll(
-		checkup.If(len(differ) > 0, driver.Critical, "schema", "functions that are not of this release of dibs: "+list(differ),
+		checkup.If(len(differ) > 0, driver.Critical, "schema", "functions that are not of this release of dibs: "+checkup.List(differ),
 			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
-		checkup.If(len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, list(denied)),
+		checkup.If(len(denied) > 0, driver.Critical, "rights", fmt.Sprintf("user %s lacks EXECUTE on functions: %s", e.facts.user, checkup.List(denied)),
 			noLocks, fmt.Sprintf("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %s TO %s", schema, e.facts.user)),
 	)
 	e.unusable = e.unusable || len(denied) > 0
@@ -121,7 +120,7 @@ func (e *examination) checkVersion() {
 
 // reportMissing reports the tables or functions that the schema lacks, once.
 func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
-	missing := missingIn(have, want)
+	missing := checkup.Missing(have, want)
 	if len(missing) == 0 || e.unusable {
 		return
 	}
@@ -130,21 +129,5 @@ func (e *examination) reportMissing(kind string, want []string, have map[string]
 	if len(missing) < len(want) {
 		remedy = "compare the schema with the output of dibs migrate --print, and add what is missing as its owner"
 	}
-	e.Find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, list(missing)), noLocks, remedy)
-}
-
-func missingIn(have map[string]string, want []string) []string {
-	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
-		_, exists := have[name]
-		return exists
-	})
-}
-
-// list shows the first names.
-func list(names []string) string {
-	const few = 5
-	if len(names) > few {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-	}
-	return strings.Join(names, ", ")
+	e.Find(driver.Critical, "schema", fmt.Sprintf("the schema %q lacks a %s: %s", e.target.Schema, kind, checkup.List(missing)), noLocks, remedy)
 }

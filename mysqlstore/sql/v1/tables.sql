@@ -1,8 +1,8 @@
 -- Times and TTLs are µs, times since 1970 by the clock of the server. Tickets and fences
 -- are times, or more than the last one if the clock has not advanced.
 
--- The versions that were created. It is the first table, so that a migration that was cut off can
--- be told from the tables of another program.
+-- The versions that were created. It is the first table: so if another table exists without it, that
+-- one is of another program.
 CREATE TABLE dibs_versions (
   version INT       NOT NULL PRIMARY KEY,
   created TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
