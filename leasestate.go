@@ -208,8 +208,8 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, reco
 	}
 }
 
-// recordNoAnswer records that a renewal has no answer so far. If the one before has failed, its error
-// is kept, because it says more.
+// recordNoAnswer records that a renewal has no answer so far. The error of an earlier renewal stays,
+// because it says more.
 func (s *leaseState) recordNoAnswer(why error) {
 	if s.extra().renewErr == nil {
 		s.setRenewErr(why)

@@ -201,7 +201,7 @@ func (b *batch) removeUnknown() (unknown []call) {
 }
 
 // cameTooLate reports whether a coalesced call did nothing because one of its requests is void.
-// That tells nothing about the others, which can be coalesced again.
+// Its other requests can be coalesced again.
 func (c *call) cameTooLate(r redisconn.Reply) bool {
 	if c.parts == nil {
 		return false

@@ -45,7 +45,7 @@ const (
 	crowdedPause = 4 * time.Second
 )
 
-// A service is what the server did with the script calls of an exchange.
+// A service is how the server has answered the script calls of an exchange.
 type service uint8
 
 const (
