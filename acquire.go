@@ -395,10 +395,10 @@ func (q *call) isCrowdedOut(err error) bool {
 	return waits && unsentHere(err) && q.ctx.Err() == nil
 }
 
-// keepsWaiting reports whether a waiter continues after a failure. Its first request must
-// be answered. After that, an outage costs a waiter at most its queue position. A store
-// that rejects requests ends the waiting after WaiterTTL, when the queue entry has
-// expired anyway.
+// keepsWaiting reports whether a waiter continues after a failure. Its first request must be
+// answered. After that, an outage costs a waiter at most its queue position. A store that
+// rejects requests, for instance because its memory is full, is an outage, too: somebody has to
+// mend it, and the wait has a limit of its own.
 func (q *call) keepsWaiting(err error) bool {
 	if !q.replied || permanent(err) || q.ctx.Err() != nil || !q.request.Queue {
 		return false
@@ -406,7 +406,7 @@ func (q *call) keepsWaiting(err error) bool {
 	if q.failed == 0 {
 		q.failed = q.c.clock.now()
 	}
-	return !refused(err) || q.c.clock.now()-q.failed < driver.WaiterTTL
+	return true
 }
 
 // lastRetry is how long after the holder's expiry the last waiters retry.

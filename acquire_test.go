@@ -560,6 +560,58 @@ func TestWaiterSurvivesOutage(t *testing.T) {
 	})
 }
 
+// A store that answers a queued waiter with errors is an outage, however long that lasts.
+func TestWaiterSurvivesRejections(t *testing.T) {
+	waits := map[string]func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error){
+		"mutex":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
+		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx) },
+		"names":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
+		"cohort": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
+			return c.Mutex("n", dibs.Cohort(8, 0)).Lock(ctx)
+		},
+	}
+	for kind, wait := range waits {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, good := newFaulty()
+				holder, c := open(t, good), open(t, f)
+				l := lock(t, holder, "n")
+				time.AfterFunc(time.Second, func() { rejectAll(f, errors.New("OOM command not allowed")) })
+				time.AfterFunc(5*time.Minute, f.heal)
+				time.AfterFunc(6*time.Minute, func() { _ = l.Unlock() })
+				begin := time.Now()
+				got, err := wait(t.Context(), c)
+				wantErr(t, err)
+				wantWithin(t, time.Since(begin), 6*time.Minute, 6*time.Minute+time.Second)
+				wantErr(t, got.Unlock())
+			})
+		})
+	}
+}
+
+// After the program has closed its connections no request can succeed, so waits end at once.
+func TestClosedConnectionsEndWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, good := newFaulty()
+		holder, c := open(t, good), open(t, f)
+		lock(t, holder, "n")
+		time.AfterFunc(time.Second, func() { rejectAll(f, fmt.Errorf("%w: closed pool", driver.ErrDisconnected)) })
+		begin := time.Now()
+		_, err := c.Mutex("n").Lock(t.Context())
+		wantErr(t, err, dibs.ErrUnavailable, driver.ErrDisconnected)
+		wantWithin(t, time.Since(begin), time.Second, time.Second+driver.WaiterTTL/2)
+	})
+}
+
+// rejectAll makes the store answer each acquire with an error.
+func rejectAll(f *faulty, why error) {
+	f.set(func(f *faulty) {
+		f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+		}
+	})
+}
+
 func TestRejectionIsReturnedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()

@@ -364,7 +364,7 @@ func (co *cohort) beginTenure(job *acquireJob, l *Lease) {
 // fail ends the calls that wait. An outage does not end those that have waited before, as in
 // the queue of the store.
 func (co *cohort) fail(err error) {
-	outage := !refused(err) && !permanent(err)
+	outage := !permanent(err)
 	for q := co.callers.first; q != nil; {
 		next := q.next
 		if !outage || !q.contended {

@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,15 +69,15 @@ func TestContextsEndWithoutLocks(t *testing.T) {
 			}
 		}})), New(s)
 		user := &watchedContext{Context: t.Context()}
-		reads := 0
+		var reads atomic.Int64 // contexts end on goroutines of their own, too
 		err := c.Mutex("n").Do(user, func(ctx context.Context) error {
 			go func() { _ = other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }) }()
 			synctest.Wait()
-			user.read = func() { reads++; Fence(ctx) }
+			user.read = func() { reads.Add(1); Fence(ctx) }
 			return Yield(ctx)
 		}, MaxHold(time.Second))
-		if !errors.Is(err, ErrLost) || reads == 0 {
-			t.Errorf("error %v after %d reads of a value, want ErrLost after one or more", err, reads)
+		if !errors.Is(err, ErrLost) || reads.Load() == 0 {
+			t.Errorf("error %v after %d reads of a value, want ErrLost after one or more", err, reads.Load())
 		}
 		_, _ = c.Close(), other.Close()
 	})

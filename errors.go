@@ -174,7 +174,7 @@ func refused(err error) bool {
 
 // permanent reports whether a retry can never succeed.
 func permanent(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrDisconnected)
 }
 
 func cause(ctx context.Context) error {

@@ -28,8 +28,9 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // Lock returns ErrBusy if the waiting is over; errors.Is also finds the context's cause
 // if the context ended it. It leaves nothing behind: in the background it removes its queue
 // entry, and releases a lock that is granted at that moment. Lock returns ErrUnavailable if the store does not answer its
-// first request within the operation timeout. A queued call survives outages, but a store
-// that rejects its requests for 5 s ends it.
+// first request within the operation timeout, or rejects it. After that the call survives
+// outages, and a store that rejects its requests: only Wait, ctx and Close end it, and a
+// program that closes the connections of the store.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.lock(ctx, m.settings.with(atCall, options))
 }

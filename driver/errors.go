@@ -21,6 +21,9 @@ var (
 	// its version. It is
 	// the cause of an *UnavailableError.
 	ErrNoTables = errors.New("the tables of dibs are missing or of another version: run Migrate of the store, or the command dibs migrate")
+	// ErrDisconnected means that the program has closed the client or the pool that the store
+	// uses, so that no later request can succeed. It is the cause of an *UnavailableError.
+	ErrDisconnected = errors.New("the program has closed the connections of the store")
 )
 
 // An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable in it,

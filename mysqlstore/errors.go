@@ -41,6 +41,8 @@ func explained(err error) error {
 		return fmt.Errorf("%w: %w", driver.ErrNoTables, err)
 	case n == needsTLS:
 		return fmt.Errorf("the server wants TLS: use tls=true, or ca=FILE in a URL: %w", err)
+	case isClosed(err):
+		return fmt.Errorf("%w: %w", driver.ErrDisconnected, err)
 	case errors.Is(err, mysql.ErrNoTLS):
 		return fmt.Errorf("the server does not use TLS: leave out tls and ca, or turn TLS on in the server: %w", err)
 	}

@@ -94,6 +94,9 @@ func explained(err error) error {
 	if isCode(err, noTable) || isCode(err, noSchema) || isCode(err, noFunction) {
 		return fmt.Errorf("%w: %w", driver.ErrNoTables, err)
 	}
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return fmt.Errorf("%w: %w", driver.ErrDisconnected, err)
+	}
 	const preparedTwice, notPrepared = "42P05", "26000"
 	if isCode(err, preparedTwice) || isCode(err, notPrepared) {
 		return fmt.Errorf("a pooler in transaction mode needs the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true): %w", err)

@@ -27,11 +27,13 @@ func wrapError(op, name string, err error) error {
 	if explained := links.ExplainTLS(err); explained != nil {
 		return &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: true}
 	}
+	if errors.Is(err, redisconn.ErrClosed) {
+		return &driver.UnavailableError{Op: op, Name: name, Cause: fmt.Errorf("%w: %w", driver.ErrDisconnected, err), Refused: true}
+	}
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
 		return &driver.UnavailableError{
-			Op: op, Name: name, Cause: err,
-			Refused: errors.Is(err, redisconn.ErrClosed), Unsent: pipeline.IsUnsent(err), Unreached: links.Unopened(err),
+			Op: op, Name: name, Cause: err, Unsent: pipeline.IsUnsent(err), Unreached: links.Unopened(err),
 		}
 	}
 	text := string(server)
