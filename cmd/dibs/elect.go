@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -39,14 +38,17 @@ with each term.
   # show the leader and each change
   dibs elect scheduler`,
 		RunE: func(c *cobra.Command, args []string) error {
-			name, argv, err := nameAndCommand(c, args)
+			names, argv, err := namesAndCommand(c, args)
 			if err != nil {
 				return err
 			}
-			if len(argv) == 0 && j.shell == "" {
-				return observe(a, name)
+			if len(names) > 1 {
+				return usage("%s: an election has one NAME", view.Quoted(names))
 			}
-			return elect(a, j, name, argv, restart)
+			if len(argv) == 0 && j.shell == "" {
+				return observe(a, names[0])
+			}
+			return elect(a, j, names[0], argv, restart)
 		},
 	}
 	j.leaseFlags(c.Flags(), a.con)
@@ -56,26 +58,25 @@ with each term.
 }
 
 // elect runs dibs elect with a command.
-func elect(a *app, j *job, name string, argv []string, restart bool) (err error) {
-	if strings.Contains(name, ",") {
-		return usage("elect %q: want one NAME, without commas", name)
-	}
-	cmd, rules, err := j.check(a, name, argv)
-	if err != nil {
+func elect(a *app, j *job, name string, argv []string, restart bool) error {
+	r := newRun(a, j, []string{name})
+	return r.finish(r.lead(a, j, argv, restart))
+}
+
+// lead runs the command while this process leads, once or again and again.
+func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
+	if err := r.open(a, j, argv); err != nil {
 		return err
 	}
-	s, err := a.connect(withCommand)
-	if err != nil {
-		return err
-	}
-	r := newRun(s, j, cmd, rules)
 	defer func() {
-		s.monitor.Close()
-		err = r.finish(errors.Join(err, s.close()))
+		r.monitor.Close()
+		err = errors.Join(err, r.close())
 	}()
+	name := j.names[0]
 	for {
 		watchdog := supervise.StartWatchdog()
-		lease, err := s.campaign(j, name)
+		r.waiting, r.acquired = time.Now(), time.Time{}
+		lease, err := r.campaign(j, name)
 		if err != nil {
 			watchdog.Stop()
 			return err

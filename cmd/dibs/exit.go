@@ -57,6 +57,11 @@ func (e codeError) Error() string {
 	return e.error.Error()
 }
 
+// A busyResult is the codeError of a lock that was held until the wait was over.
+type busyResult struct{ codeError }
+
+func (e busyResult) Unwrap() error { return e.codeError }
+
 // exitWith returns an error that makes dibs exit with a code. It prints err unless that
 // is nil.
 func exitWith(code int, err error) error {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
@@ -29,9 +29,7 @@ type handle struct {
 func handleOf(lease *dibs.Lease, j *lockRequest) handle {
 	h := handle{Schema: view.Schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
 	if len(j.names) > 1 {
-		for _, name := range j.names {
-			h.Fences = append(h.Fences, lease.FenceOf(name))
-		}
+		h.Fences = fencesOf(lease, j.names)
 	}
 	return h
 }
@@ -41,21 +39,22 @@ func printHandle(con *console, lease *dibs.Lease, j *lockRequest) error {
 	if con.json {
 		return view.WriteLine(con.out, handleOf(lease, j))
 	}
-	_, err := fmt.Fprintln(con.out, "held", strings.Join(j.names, ","), lease.Token(), lease.FenceOf(j.names[0]))
+	_, err := fmt.Fprintln(con.out, "held", lease.Token(), lease.FenceOf(j.names[0]))
 	return err
 }
 
 func acquireCmd(a *app) *cobra.Command {
 	j := new(lockRequest)
 	c := &cobra.Command{
-		Use:   "acquire [flags] NAME[,NAME…]",
+		Use:   "acquire [flags] NAME…",
 		Short: "Acquire a lock and exit; it expires after --ttl unless renewed",
 		Long: `Acquire NAME, print how to renew and release it, and exit. The lock is not
 renewed automatically: it expires after --ttl, unless dibs renew is called
 before. Prefer dibs run where possible: it is safer.
 
 The output is meant for eval in a shell. It sets DIBS_NAME, DIBS_TOKEN and
-DIBS_FENCE; dibs renew and dibs release read the first two. Write it as below:
+DIBS_FENCE, and the JSON arrays DIBS_NAMES and DIBS_FENCES; dibs renew and dibs
+release read the names and the token. Write it as below:
 eval "$(dibs acquire …)" loses the exit code, and the script goes on without the
 lock. With --json the output is an object.
 
@@ -64,18 +63,15 @@ There is no --min-hold: dibs release frees the name at once.`,
   eval "$held"
   ./build.sh && dibs renew && ./deploy.sh
   dibs release`,
-		Args: argCount(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error { return acquire(a, j, args[0]) },
+		Args: argCount(1, math.MaxInt),
+		RunE: func(_ *cobra.Command, args []string) error { return acquire(a, j, args) },
 	}
 	j.flags(c.Flags(), a.con)
 	return c
 }
 
-func acquire(a *app, j *lockRequest, name string) error {
-	if j.flagSet("min-hold") {
-		return usage("--min-hold works with run and hold only: dibs release frees a name at once")
-	}
-	if err := j.check(a, name); err != nil {
+func acquire(a *app, j *lockRequest, names []string) error {
+	if err := j.check(a, names); err != nil {
 		return err
 	}
 	// On success the client is not closed: that would release the lock.
@@ -98,14 +94,23 @@ func acquire(a *app, j *lockRequest, name string) error {
 	if a.con.json {
 		err = view.WriteLine(a.con.out, handleOf(lease, j))
 	} else {
-		_, err = fmt.Fprintf(a.con.out, "export DIBS_NAME=%s DIBS_TOKEN=%s DIBS_FENCE=%s\n",
-			shellQuoted(strings.Join(j.names, ",")), shellQuoted(lease.Token()), strconv.FormatUint(lease.FenceOf(j.names[0]), 10))
+		_, err = fmt.Fprintln(a.con.out, exportLine(lockVars(lease, j.names)))
 	}
 	if err != nil { // the caller has no token: release the lock
 		return abort(err)
 	}
 	s.monitor.Close()
 	return s.store.close()
+}
+
+// exportLine returns a command of a POSIX shell that sets variables.
+func exportLine(vars []string) string {
+	line := "export"
+	for _, v := range vars {
+		name, value, _ := strings.Cut(v, "=")
+		line += " " + name + "=" + shellQuoted(value)
+	}
+	return line
 }
 
 // shellQuoted returns s as one quoted word for a POSIX shell.
@@ -125,23 +130,29 @@ func (o *attachFlags) flags(f *pflag.FlagSet) {
 
 // leases attaches to each name.
 func (o *attachFlags) leases(env environment, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
-	name, token := env.get("DIBS_NAME"), o.token
-	if len(args) > 0 {
-		name = args[0]
+	names, token := args, o.token
+	if len(names) == 0 {
+		var err error
+		if names, err = namesIn(env); err != nil {
+			return nil, err
+		}
 	}
 	if !o.flagSet("token") {
-		token = env.get("DIBS_TOKEN")
+		token = env.get(tokenVar)
 	}
 	switch {
 	case o.flagSet("token") && token == "":
 		return nil, usage("--token is empty")
-	case name == "":
-		return nil, usage("no NAME and no DIBS_NAME")
+	case len(names) == 0:
+		return nil, usage("no NAME and no DIBS_NAMES")
 	case token == "":
 		return nil, usage("no --token and no DIBS_TOKEN: dibs acquire prints it")
 	}
+	if err := checkNames(names); err != nil {
+		return nil, err
+	}
 	var all []*dibs.Lease
-	for _, name := range strings.Split(name, ",") {
+	for _, name := range names {
 		lease, err := locks.Attach(name, token, options...)
 		if err != nil {
 			return nil, err
@@ -155,13 +166,13 @@ func renewCmd(a *app) *cobra.Command {
 	o := new(attachFlags)
 	ttl := durationFlag(30 * time.Second)
 	c := &cobra.Command{
-		Use:   "renew [flags] [NAME[,NAME…]]",
+		Use:   "renew [flags] [NAME…]",
 		Short: "Renew a lock that dibs acquire has acquired",
 		Long: `Extend the lease on NAME: it then lasts for at least --ttl from now. This never
 shortens a lease and never restores one that has ended: that is exit code 76.`,
-		Example: `  dibs renew --ttl 10m          # the lock in DIBS_NAME and DIBS_TOKEN
+		Example: `  dibs renew --ttl 10m          # the lock in DIBS_NAMES and DIBS_TOKEN
   DIBS_TOKEN=… dibs renew deploy`,
-		Args: argCount(0, 1),
+		Args: argCount(0, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if d := time.Duration(ttl); d < driver.MinTTL || d > driver.MaxTTL {
 				return usage("--ttl %v: want %v to %v", d, driver.MinTTL, driver.MaxTTL)
@@ -179,13 +190,13 @@ shortens a lease and never restores one that has ended: that is exit code 76.`,
 func releaseCmd(a *app) *cobra.Command {
 	o := new(attachFlags)
 	c := &cobra.Command{
-		Use:   "release [flags] [NAME[,NAME…]]",
+		Use:   "release [flags] [NAME…]",
 		Short: "Release a lock that dibs acquire has acquired",
 		Long: `Release NAME and hand it off to the first waiter. If the token no longer holds
 NAME, nothing changes and the exit code is 76.`,
-		Example: `  dibs release                  # the lock in DIBS_NAME and DIBS_TOKEN
+		Example: `  dibs release                  # the lock in DIBS_NAMES and DIBS_TOKEN
   DIBS_TOKEN=… dibs release deploy`,
-		Args: argCount(0, 1),
+		Args: argCount(0, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return o.forEach(a, args, (*dibs.Lease).Unlock)
 		},

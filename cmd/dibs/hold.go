@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"syscall"
 	"time"
@@ -18,14 +19,15 @@ func holdCmd(a *app) *cobra.Command {
 	j := new(lockRequest)
 	var noStdin bool
 	c := &cobra.Command{
-		Use:   "hold [flags] NAME[,NAME…]",
+		Use:   "hold [flags] NAME…",
 		Short: "Hold a lock until the input ends",
 		Long: `Acquire NAME, print a line on stdout, and hold NAME until stdin ends, a
 termination signal arrives, or the parent process of dibs exits. The lock is
 renewed until then. This is meant for scripts and programs in other languages:
 start dibs, read the line, do the work, close the pipe.
 
-The line is: held NAME TOKEN FENCE. With --json it is an object.
+The line is: held TOKEN FENCE. With --json it is an object, which has the names
+and all fences, too.
 
 Exit codes:
 
@@ -35,22 +37,23 @@ Exit codes:
     125    the store or dibs failed
     128+N  signal N has ended dibs`,
 		Example: `  # a shell script that holds a lock during several commands
-  coproc dibs hold nightly; read -r _ name token fence <&"${COPROC[0]}"
+  coproc dibs hold nightly; read -r _ token fence <&"${COPROC[0]}"
   ./backup.sh; ./upload.sh
   eval "exec ${COPROC[1]}>&-"; wait "$COPROC_PID"
 
   # on a terminal: ^D releases the lock
   dibs hold deploy`,
-		Args: argCount(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error { return hold(a, j, args[0], noStdin) },
+		Args: argCount(1, math.MaxInt),
+		RunE: func(_ *cobra.Command, args []string) error { return hold(a, j, args, noStdin) },
 	}
 	j.flags(c.Flags(), a.con)
+	j.minHoldFlag(c.Flags())
 	c.Flags().BoolVar(&noStdin, "no-stdin", false, "do not read stdin: hold until a signal arrives or the parent process exits")
 	return c
 }
 
-func hold(a *app, j *lockRequest, name string, noStdin bool) (err error) {
-	if err := j.check(a, name); err != nil {
+func hold(a *app, j *lockRequest, names []string, noStdin bool) (err error) {
+	if err := j.check(a, names); err != nil {
 		return err
 	}
 	gone := parentGone()

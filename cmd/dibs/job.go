@@ -58,8 +58,8 @@ func (j *job) command(argv []string, env environment) (supervise.Command, error)
 }
 
 // check validates the whole command line. It runs before the store is opened.
-func (j *job) check(a *app, name string, argv []string) (supervise.Command, supervise.Rules, error) {
-	if err := j.lockRequest.check(a, name); err != nil {
+func (j *job) check(a *app, names, argv []string) (supervise.Command, supervise.Rules, error) {
+	if err := j.lockRequest.check(a, names); err != nil {
 		return supervise.Command{}, supervise.Rules{}, err
 	}
 	r, err := j.rules()

@@ -3,15 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -33,7 +30,12 @@ type lockRequest struct {
 	flagSet func(flag string) bool
 }
 
-// flags adds all flags of a lock request to f, and --verbose for con.
+// minHoldFlag adds --min-hold to f. It is not for acquire: dibs release frees a name at once.
+func (c *lockRequest) minHoldFlag(f *pflag.FlagSet) {
+	f.Var(&c.minHold, "min-hold", "least time that NAME stays unavailable, also after COMMAND ends; for cron on hosts whose clocks differ (default 0)")
+}
+
+// flags adds all flags of a lock request to f but --min-hold, and --verbose for con.
 func (c *lockRequest) flags(f *pflag.FlagSet, con *console) {
 	c.leaseFlags(f, con)
 	f.BoolVar(&c.shared, "shared", false, "hold NAME together with other shared holders; exclude all others")
@@ -41,7 +43,6 @@ func (c *lockRequest) flags(f *pflag.FlagSet, con *console) {
 	f.IntVar(&c.permits, "permits", 1, "number `N` of slots to acquire")
 	f.BoolVarP(&c.try, "try", "n", false, "do not wait")
 	f.VarP(&c.wait, "wait", "w", "longest wait, such as 90s, 1m30s or a number of seconds; 0 means --try (default: no limit)")
-	f.Var(&c.minHold, "min-hold", "least time that NAME stays unavailable, also after COMMAND ends; for cron on hosts whose clocks differ (default 0)")
 	f.IntVarP(&c.busyCode, "busy-code", "E", exitBusy, "exit code when NAME is held")
 	f.BoolVar(&c.skipOK, "skip-ok", false, "exit with 0 and print nothing when NAME is held")
 }
@@ -66,10 +67,9 @@ func (c *lockRequest) options() []dibs.Option {
 	return options
 }
 
-// check parses the names, which are separated by commas, and validates the flags. Its
-// errors are usage errors that name the flag.
-func (c *lockRequest) check(a *app, arg string) error {
-	c.names = strings.Split(arg, ",")
+// check validates the names and the flags. Its errors are usage errors that name the flag.
+func (c *lockRequest) check(a *app, names []string) error {
+	c.names = names
 	minHold, ttl := time.Duration(c.minHold), time.Duration(c.ttl)
 	switch {
 	case a.con.verbose && a.con.quiet:
@@ -99,23 +99,11 @@ func (c *lockRequest) check(a *app, arg string) error {
 	return checkNames(c.names)
 }
 
-func checkNames(names []string) error {
-	for i, name := range names {
-		if err := driver.CheckName(name); err != nil {
-			return err
-		}
-		if slices.Contains(names[:i], name) {
-			return usage("%s: %q occurs twice", view.Quoted(names), name)
-		}
-	}
-	return nil
-}
-
 // busyError returns an error that names the holder. It never shows the whole token,
 // because that is enough to release the lock. away is the duration of the current outage.
 func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
-		return codeError{}
+		return busyResult{}
 	}
 	text := fmt.Sprintf("%q is held", e.Name)
 	if e.Holder != "" {
@@ -136,24 +124,5 @@ func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if away >= monitor.Delay { // a shorter one may be an operation in flight
 		text += fmt.Sprintf("; the store has not answered for %s", view.Brief(away))
 	}
-	return exitWith(c.busyCode, errors.New(text))
-}
-
-// nameAndCommand splits NAME -- COMMAND. Flags may precede and follow NAME.
-func nameAndCommand(c *cobra.Command, args []string) (name string, command []string, err error) {
-	dash := c.ArgsLenAtDash()
-	if dash == 0 && len(args) > 1 && args[1] == "--" { // dibs run -- -NAME -- COMMAND
-		args, dash = slices.Delete(slices.Clone(args), 1, 2), 1
-	}
-	switch {
-	case dash == 1 && len(args) > 1:
-		return args[0], args[1:], nil
-	case dash < 0 && len(args) > 1:
-		return "", nil, usage("write -- before the command: %s %s -- %s", c.CommandPath(), args[0], strings.Join(args[1:], " "))
-	case len(args) == 0 || dash == 0:
-		return "", nil, usage("no NAME: %s", c.UseLine())
-	case dash > 1:
-		return "", nil, usage("want one NAME; separate several names by commas: %s", strings.Join(args[:dash], ","))
-	}
-	return args[0], nil, nil
+	return busyResult{codeError{c.busyCode, errors.New(text)}}
 }

@@ -14,14 +14,14 @@ import (
 type outcome struct {
 	Schema int       `json:"schema"`
 	Names  []string  `json:"names"`
-	Store  string    `json:"store"` // without credentials
+	Store  string    `json:"store,omitempty"` // without credentials; empty if it was not opened
 	Begun  time.Time `json:"begun"`
 	Result string    `json:"result"` // ran, busy, lost, max-hold, signal, trouble
 	Fence  uint64    `json:"fence,omitempty"`
 	Waited int64     `json:"waited_ms"`
 	Held   int64     `json:"held_ms"`
 	Away   int64     `json:"away_ms,omitempty"` // total time without an answer from the store
-	Code   int       `json:"code"`              // of the command, if it ran
+	Code   *int      `json:"code"`              // of the command; null if none ran
 	Exit   int       `json:"exit_code"`         // of dibs
 	Error  string    `json:"error,omitempty"`
 }
@@ -29,9 +29,15 @@ type outcome struct {
 // finish completes the outcome, reports it with --json and --status-file, and returns err
 // with the store and a hint.
 func (r *run) finish(err error) error {
-	err = r.store.explain(err)
 	o := &r.outcome
-	o.Exit, o.Result, o.Away = 0, "ran", r.monitor.TotalOutage().Milliseconds()
+	o.Exit, o.Result = 0, "ran"
+	if r.session != nil {
+		err = r.store.explain(err)
+		o.Away = r.monitor.TotalOutage().Milliseconds()
+	}
+	if r.acquired.IsZero() {
+		o.Waited = time.Since(r.waiting).Milliseconds()
+	}
 	if err != nil {
 		o.Exit = codeOf(err)
 		if !silent(err) {
@@ -39,10 +45,12 @@ func (r *run) finish(err error) error {
 		}
 		o.Result = r.result(err)
 	}
-	r.con.event(view.EndedEvent{
-		Stamp: stamp("ended"), Names: o.Names, Store: o.Store, Fence: o.Fence,
-		Waited: o.Waited, Held: o.Held, Away: o.Away, Code: o.Exit,
-	})
+	if r.session != nil {
+		r.con.event(view.EndedEvent{
+			Stamp: stamp("ended"), Names: o.Names, Store: o.Store, Fence: o.Fence,
+			Waited: o.Waited, Held: o.Held, Away: o.Away, Code: o.Exit,
+		})
+	}
 	if r.statusFile == "" {
 		return err
 	}
@@ -61,10 +69,10 @@ func (r *run) result(err error) string {
 	switch {
 	case errors.As(err, new(signalError)):
 		return "signal"
-	case r.acquired.IsZero() && r.outcome.Exit == exitTrouble:
-		return "trouble"
-	case r.acquired.IsZero():
+	case errors.As(err, new(busyResult)):
 		return "busy"
+	case r.acquired.IsZero():
+		return "trouble"
 	case errors.Is(err, supervise.ErrMaxHold):
 		return "max-hold"
 	case errors.Is(err, dibs.ErrLost):

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -18,10 +17,11 @@ import (
 func runCmd(a *app) *cobra.Command {
 	j := new(job)
 	c := &cobra.Command{
-		Use:   "run [flags] NAME[,NAME…] -- COMMAND [ARG…]",
+		Use:   "run [flags] NAME… -- COMMAND [ARG…]",
 		Short: "Run a command while holding a lock",
 		Long: `Run COMMAND while holding NAME, and release NAME when COMMAND has ended. Other
-runs with the same NAME wait in order of arrival.
+runs with the same NAME wait in order of arrival. Of several names, all are held
+or none.
 
 The lock is renewed while COMMAND runs. If renewals fail, or if dibs itself is
 killed or stopped, COMMAND and all its descendants are killed before anyone else
@@ -34,6 +34,7 @@ one when the store answers again.
 The environment of COMMAND has DIBS_NAME, DIBS_TOKEN, DIBS_TTL_MS and
 DIBS_FENCE, a number that grows with each holder of the name. Pass DIBS_FENCE to
 whatever COMMAND writes to, which can then reject writes with a smaller one.
+DIBS_NAMES and DIBS_FENCES are JSON arrays, for several names.
 
 ` + codesForHelp,
 		Example: `  # one backup at a time, on any machine; wait for the previous one
@@ -46,73 +47,89 @@ whatever COMMAND writes to, which can then reject writes with a smaller one.
   dibs run --slots 3 -w 2m render -- ffmpeg -i in.mov out.mp4
 
   # two accounts, both or none
-  dibs run account:1,account:2 -- ./transfer 1 2 100
+  dibs run account:1 account:2 -- ./transfer 1 2 100
 
   # on this machine only, without a server
   dibs run --local nightly -- ./backup.sh`,
 		RunE: func(c *cobra.Command, args []string) error {
-			name, argv, err := nameAndCommand(c, args)
+			names, argv, err := namesAndCommand(c, args)
 			if err != nil {
 				return err
 			}
-			return runJob(a, j, name, argv)
+			return runJob(a, j, names, argv)
 		},
 	}
 	j.flags(c.Flags(), a.con)
+	j.minHoldFlag(c.Flags())
 	j.commandFlags(c.Flags())
 	return c
 }
 
 // runJob runs dibs run.
-func runJob(a *app, j *job, name string, argv []string) (err error) {
-	cmd, rules, err := j.check(a, name, argv)
-	if err != nil {
+func runJob(a *app, j *job, names, argv []string) error {
+	r := newRun(a, j, names)
+	return r.finish(r.once(a, j, argv))
+}
+
+// A run is a command under a lock, or several times under a lock in an election.
+type run struct {
+	*session     // nil until the store is open
+	con          *console
+	command      supervise.Command
+	rules        supervise.Rules
+	statusFile   string
+	outcome      outcome
+	waiting      time.Time // since when
+	acquired     time.Time // zero: not acquired
+	started      bool      // the command ran
+	endForwarded bool      // a termination signal was forwarded to the command
+}
+
+func newRun(a *app, j *job, names []string) *run {
+	now := time.Now()
+	return &run{
+		con: a.con, statusFile: j.statusFile, waiting: now,
+		outcome: outcome{Schema: view.Schema, Names: names, Begun: now},
+	}
+}
+
+// open validates the command line and opens the store.
+func (r *run) open(a *app, j *job, argv []string) (err error) {
+	if r.command, r.rules, err = j.check(a, r.outcome.Names, argv); err != nil {
 		return err
 	}
-	s, err := a.connect(withCommand)
-	if err != nil {
+	if r.session, err = a.connect(withCommand); err != nil {
 		return err
 	}
-	r := newRun(s, j, cmd, rules)
+	r.outcome.Store = r.store.location
+	return nil
+}
+
+// once waits for the lock and runs the command under it.
+func (r *run) once(a *app, j *job, argv []string) (err error) {
+	if err := r.open(a, j, argv); err != nil {
+		return err
+	}
 	defer func() {
-		s.monitor.Close()
+		r.monitor.Close()
 		if !errors.Is(err, dibs.ErrLost) { // after a loss there is nothing to release
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, r.close())
 		}
-		err = r.finish(err)
 	}()
 	watchdog := supervise.StartWatchdog()
 	defer watchdog.Stop()
-	lease, err := s.waitForLock(&j.lockRequest)
+	lease, err := r.waitForLock(&j.lockRequest)
 	if err != nil {
 		return err
 	}
 	return r.under(lease, watchdog)
 }
 
-// A run is a command under a lock, or several times under a lock in an election.
-type run struct {
-	*session
-	command      supervise.Command
-	rules        supervise.Rules
-	statusFile   string
-	outcome      outcome
-	acquired     time.Time // zero: not acquired
-	endForwarded bool      // a termination signal was forwarded to the command
-}
-
-func newRun(s *session, j *job, command supervise.Command, rules supervise.Rules) *run {
-	return &run{
-		session: s, command: command, rules: rules, statusFile: j.statusFile,
-		outcome: outcome{Schema: view.Schema, Names: j.names, Store: s.store.location, Begun: time.Now()},
-	}
-}
-
 // under runs the command under a lease and releases the lease.
 func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	o := &r.outcome
 	r.acquired = time.Now()
-	o.Waited, o.Fence = r.acquired.Sub(o.Begun).Milliseconds(), lease.FenceOf(o.Names[0])
+	o.Waited, o.Fence = r.acquired.Sub(r.waiting).Milliseconds(), lease.FenceOf(o.Names[0])
 	r.con.event(view.AcquiredEvent{
 		Stamp: stamp("acquired"), Names: o.Names, Token: view.OwnerOf(lease.Token()).Short, Fence: lease.Fence(), Waited: o.Waited,
 	})
@@ -120,15 +137,17 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 		return errors.Join(err, ignoreLost(lease.Unlock()))
 	}
 	code, reason := r.supervise(lease, watchdog)
-	o.Code = code
-	err := releaseLease(lease, reason)
+	if r.started {
+		o.Code = &code
+	}
+	released, err := releaseLease(lease, reason)
 	o.Held = time.Since(r.acquired).Milliseconds()
 	switch {
 	case reason == nil && err != nil && !errors.Is(err, dibs.ErrLost):
 		// The command has succeeded: a failed release does not change the exit code.
 		r.con.logf("%s", view.ErrorText(r.store.explain(err)))
 		err = nil
-	case err == nil:
+	case released:
 		r.logVerbose("released %s after %s", view.Quoted(o.Names), view.Brief(time.Since(r.acquired)))
 	}
 	switch {
@@ -164,6 +183,7 @@ type runReporter struct {
 
 // Started implements supervise.Reporter.
 func (r runReporter) Started(pid int) {
+	r.started = true
 	r.con.event(view.StartedEvent{Stamp: stamp("started"), Name: r.lease, PID: pid})
 }
 
@@ -198,18 +218,19 @@ func withFlag(reason error) error {
 }
 
 // releaseLease releases a lease. If the command was ended for a reason, it waits for the
-// store until the deadline of the lease at most.
-func releaseLease(lease *dibs.Lease, reason error) error {
-	if reason == nil {
-		return lease.Unlock()
+// store until the deadline of the lease at most. Then it reports neither a release nor an error.
+func releaseLease(lease *dibs.Lease, reason error) (released bool, err error) {
+	var deadline <-chan time.Time
+	if reason != nil {
+		deadline = time.After(time.Until(lease.Deadline()))
 	}
 	done := make(chan error, 1)
 	go func() { done <- lease.Unlock() }()
 	select {
 	case err := <-done:
-		return err
-	case <-time.After(time.Until(lease.Deadline())):
-		return nil
+		return err == nil, err
+	case <-deadline:
+		return false, nil
 	}
 }
 
@@ -224,18 +245,5 @@ func extendIfShort(lease *dibs.Lease, r supervise.Rules) error {
 
 // variables returns the variables that describe the lock to the command.
 func variables(lease *dibs.Lease, names []string, ttl time.Duration) []string {
-	env := []string{
-		"DIBS_NAME=" + strings.Join(names, ","),
-		"DIBS_TOKEN=" + lease.Token(),
-		"DIBS_FENCE=" + strconv.FormatUint(lease.FenceOf(names[0]), 10),
-		"DIBS_TTL_MS=" + strconv.FormatInt(ttl.Milliseconds(), 10),
-	}
-	if len(names) > 1 {
-		var all []string
-		for _, name := range names {
-			all = append(all, strconv.FormatUint(lease.FenceOf(name), 10))
-		}
-		env = append(env, "DIBS_FENCES="+strings.Join(all, ","))
-	}
-	return env
+	return append(lockVars(lease, names), "DIBS_TTL_MS="+strconv.FormatInt(ttl.Milliseconds(), 10))
 }
