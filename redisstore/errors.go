@@ -44,6 +44,9 @@ func wrapError(op, name string, err error) error {
 	if strings.Contains(text, "WRONGTYPE") {
 		return &driver.WrongTypeError{Op: op, Name: name, Cause: err}
 	}
+	if strings.Contains(text, redisconn.Full) { // the server closes such a connection unread
+		return &driver.UnavailableError{Op: op, Name: name, Cause: err, Unsent: true, Unreached: true}
+	}
 	return &driver.UnavailableError{Op: op, Name: name, Cause: err, Refused: !server.Transient()}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -13,19 +14,17 @@ import (
 // waitForLock acquires the names. While it waits, it shows the holder. A termination
 // signal ends the wait.
 func (s *session) waitForLock(c *lockRequest) (*dibs.Lease, error) {
-	const pause = 100 * time.Millisecond // between attempts to reach a server that may be starting
 	if err := s.refuseDeadlock(c); err != nil {
 		return nil, err
 	}
 	ctx, stop := s.signals.context()
-	s.monitor.SetWaiting(c.names)
+	s.monitor.SetWaiting(c.names, c.waits())
 	p := s.progress(c.names)
 	defer p.end()
-	options := append(c.options(), dibs.Observe(p.hooks()))
-	lease, err := tryAcquire(ctx, s.locks, c, options)
-	for monitor.Unsent(err) && !c.try && time.Since(p.begun) < s.store.timeout && sleep(ctx, pause) {
-		lease, err = tryAcquire(ctx, s.locks, c, options)
-	}
+	lease, err := s.retryWhileAway(ctx, p.begun.Add(c.patience(s.store.timeout)), func() (*dibs.Lease, error) {
+		options := append(c.options(time.Since(p.begun)), dibs.Observe(p.hooks()))
+		return tryAcquire(ctx, s.locks, c, options)
+	})
 	signalled := stop()
 	var busy *dibs.BusyError
 	switch {
@@ -54,6 +53,24 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 		return locks.Semaphore(name, c.slots).Acquire(ctx, c.permits, options...)
 	}
 	return locks.Mutex(name).Lock(ctx, options...)
+}
+
+// retryWhileAway calls acquire until the store answers, until a time, or until ctx ends. Between two
+// attempts it keeps no connection: the server may be full, and others wait for one.
+func (s *session) retryWhileAway(ctx context.Context, until time.Time, acquire func() (*dibs.Lease, error)) (*dibs.Lease, error) {
+	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		lease, err := acquire()
+		if !monitor.IsAway(err) && !(errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()) {
+			return lease, err
+		}
+		left := time.Until(until)
+		// Many processes have failed at the same moment.
+		if left <= 0 || !sleep(ctx, min(pause/2+rand.N(pause), left)) {
+			return nil, err
+		}
+		s.reconnect()
+	}
 }
 
 // sleep waits for d. It returns false if ctx ends first.

@@ -131,8 +131,7 @@ func (a *app) connect(l lifetime, options ...dibs.Option) (*session, error) {
 		Show: func(r monitor.Report) { showReport(con, r) },
 	})
 	options = append([]dibs.Option{dibs.Timeout(store.timeout), dibs.Observe(watched.Hooks())}, options...)
-	return &session{
-		con: con, signals: a.signals, store: store, monitor: watched,
-		locks: dibs.New(watched.Store(), options...), outer: outerTokens(a.env),
-	}, nil
+	s := &session{con: con, signals: a.signals, store: store, monitor: watched, options: options, outer: outerTokens(a.env)}
+	s.locks = s.newClient()
+	return s, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -106,9 +105,11 @@ func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
 		return nil, err
 	}
 	ctx, stop := s.signals.context()
-	s.monitor.SetCampaigning(j.names)
+	s.monitor.SetWaiting(j.names, true)
 	p := s.progress(j.names)
-	lease, err := retryCampaign(ctx, s.locks.Election(name, append(j.options(), dibs.Observe(p.hooks()))...))
+	lease, err := s.retryWhileAway(ctx, time.Now().Add(maxDuration), func() (*dibs.Lease, error) {
+		return s.locks.Election(name, append(j.options(0), dibs.Observe(p.hooks()))...).Campaign(ctx)
+	})
 	signalled := stop()
 	p.end()
 	if err == nil {
@@ -121,17 +122,6 @@ func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
 		return nil, signalled
 	}
 	return lease, err
-}
-
-func retryCampaign(ctx context.Context, e *dibs.Election) (*dibs.Lease, error) {
-	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
-	for wait := shortest; sleep(ctx, wait); wait = min(2*wait, longest) {
-		lease, err := e.Campaign(ctx)
-		if !errors.Is(err, dibs.ErrUnavailable) { // the monitor reports outages
-			return lease, err
-		}
-	}
-	return nil, context.Cause(ctx)
 }
 
 // observe prints the leader and each change until a termination signal arrives.

@@ -55,14 +55,29 @@ func (c *lockRequest) leaseFlags(f *pflag.FlagSet, con *console) {
 	f.BoolVarP(&con.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
-// options returns the options that the flags describe.
-func (c *lockRequest) options() []dibs.Option {
+// waits reports whether --wait lets the request wait for the store, too.
+func (c *lockRequest) waits() bool { return !c.try && c.wait > 0 && c.wait != noLimit }
+
+// patience returns how long to try to reach a store that does not answer. Without --wait a store
+// that is not there is most likely a mistake in its URL.
+func (c *lockRequest) patience(timeout time.Duration) time.Duration {
+	switch {
+	case c.try || c.wait == 0:
+		return 0
+	case c.wait == noLimit:
+		return timeout
+	}
+	return time.Duration(c.wait)
+}
+
+// options returns the options that the flags describe, for a request that has waited already.
+func (c *lockRequest) options(waited time.Duration) []dibs.Option {
 	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
 	switch {
 	case c.try:
 		options = append(options, dibs.Wait(0))
 	case c.wait != noLimit:
-		options = append(options, dibs.Wait(time.Duration(c.wait)))
+		options = append(options, dibs.Wait(max(time.Duration(c.wait)-waited, 0)))
 	}
 	return options
 }

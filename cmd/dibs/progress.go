@@ -39,17 +39,18 @@ func (p *progress) waiting(_ context.Context, w dibs.Queued) {
 	con.event(view.WaitingEvent{Stamp: stamp("waiting"), Name: w.Name, Holder: view.OwnerOf(w.Holder).Short, Position: w.Position})
 	p.session.logVerbose("%s", wait)
 	if con.showsProgress() {
-		p.done.Go(func() { p.refresh(ctx, w, wait) })
+		locks := p.session.locks
+		p.done.Go(func() { p.refresh(ctx, locks, w, wait) })
 	}
 }
 
 // refresh redraws the line until ctx ends. It starts after 300 ms: most waits are
 // shorter.
-func (p *progress) refresh(ctx context.Context, w dibs.Queued, wait view.Wait) {
+func (p *progress) refresh(ctx context.Context, locks *dibs.Client, w dibs.Queued, wait view.Wait) {
 	const soon, every = 300 * time.Millisecond, time.Second
 	con := p.session.con
 	for pause := soon; sleep(ctx, pause); pause = every {
-		if state, err := p.session.locks.Inspect(ctx, w.Name); err == nil {
+		if state, err := locks.Inspect(ctx, w.Name); err == nil {
 			wait.Update(state, w.Token)
 		}
 		con.showProgress(wait.Line(time.Since(p.begun), widthOf(con.err)))

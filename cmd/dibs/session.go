@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -11,12 +12,24 @@ import (
 // A session is a Client on an opened store whose outages are reported: for the subcommands
 // that acquire locks.
 type session struct {
-	con     *console
-	signals signals
-	store   *opened
-	monitor *monitor.Monitor
-	locks   *dibs.Client // on the monitored store
-	outer   []string     // see heldVar
+	con      *console
+	signals  signals
+	store    *opened
+	monitor  *monitor.Monitor
+	options  []dibs.Option  // of locks
+	locks    *dibs.Client   // on the monitored store
+	replaced sync.WaitGroup // clients that are being closed
+	outer    []string       // see heldVar
+}
+
+func (s *session) newClient() *dibs.Client { return dibs.New(s.monitor.Store(), s.options...) }
+
+// reconnect replaces the client, which ends its subscription. The old one holds no lease. It may
+// have to cancel a request that arrives late, so close waits for it.
+func (s *session) reconnect() {
+	old := s.locks
+	s.replaced.Go(func() { _ = old.Close() }) // fails only if the store is away, which the caller knows
+	s.locks = s.newClient()
 }
 
 // showReport prints a report of the store: a line, or an event with --json.
@@ -37,7 +50,11 @@ func (s *session) logVerbose(format string, args ...any) {
 func (s *session) close() error {
 	s.monitor.Close()
 	done := make(chan error, 1)
-	go func() { done <- errors.Join(s.locks.Close(), s.store.close()) }()
+	go func() {
+		err := s.locks.Close()
+		s.replaced.Wait()
+		done <- errors.Join(err, s.store.close())
+	}()
 	var limit <-chan time.Time
 	if s.monitor.CurrentOutage() > 0 {
 		limit = time.After(s.store.timeout)

@@ -10,6 +10,9 @@ import (
 // failover or a slot migration.
 var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
+// Full is in the text of the error of a server that has no room for another connection.
+const Full = "max number of clients reached"
+
 // Transient reports whether a retry may succeed soon. An error that a script has caught
 // and raised again has ERR before its code. Before Redis 7, an error inside a script is
 // in the middle of another error's text.

@@ -660,7 +660,7 @@ func connectionOf(err error) (worked, known bool) {
 	}
 	var server redisconn.ServerError // costs an allocation
 	if errors.As(err, &server) {
-		return !strings.Contains(string(server), "max number of clients reached"), true
+		return !strings.Contains(string(server), redisconn.Full), true
 	}
 	return false, !redisconn.IsTimeout(err) && !errors.Is(err, redisconn.ErrUnsent) && !errors.Is(err, redisconn.ErrClosed)
 }

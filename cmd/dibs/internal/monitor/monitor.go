@@ -53,23 +53,17 @@ func (m *Monitor) Store() driver.Store { return m.store }
 // Hooks returns the hooks for a Client on the store.
 func (m *Monitor) Hooks() dibs.Hooks { return dibs.Hooks{Degraded: m.onDegraded} }
 
-// SetWaiting records the names that the caller waits for. The caller gives up if its
-// first request fails, so such a failure is not reported.
-func (m *Monitor) SetWaiting(names []string) {
+// SetWaiting records the names that the caller waits for, and whether it tries again if its first
+// request fails. If not, such a failure is not reported: the caller exits with it.
+func (m *Monitor) SetWaiting(names []string, retries bool) {
 	m.health.change(func(s *state, _ time.Time) *Report {
-		s.names, s.lease, s.retries = names, nil, false
+		s.names, s.lease, s.retries = names, nil, retries
 		return nil
 	})
 }
 
-// SetCampaigning records the names that the caller waits for. The caller retries even if
-// its first request fails.
-func (m *Monitor) SetCampaigning(names []string) {
-	m.health.change(func(s *state, _ time.Time) *Report {
-		s.names, s.lease, s.retries = names, nil, true
-		return nil
-	})
-}
+// Answered reports whether the store has answered a request.
+func (m *Monitor) Answered() bool { return m.health.everAnswered() }
 
 // SetHolding records that the names were granted.
 func (m *Monitor) SetHolding(lease *dibs.Lease) {

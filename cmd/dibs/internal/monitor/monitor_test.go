@@ -156,7 +156,7 @@ func (r *monitored) wantLines(what string, patterns ...string) {
 
 func (r *monitored) hold(name string, options ...dibs.Option) *dibs.Lease {
 	r.t.Helper()
-	r.SetWaiting([]string{name})
+	r.SetWaiting([]string{name}, false)
 	lease, err := r.locks.Mutex(name).TryLock(r.t.Context(), options...)
 	if err != nil {
 		r.t.Fatal(err)
@@ -229,7 +229,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 		}
 		r := newMonitored(t, s)
 		defer r.end()
-		r.SetWaiting([]string{"job"})
+		r.SetWaiting([]string{"job"}, false)
 		got := make(chan error, 1)
 		go func() {
 			lease, err := r.locks.Mutex("job").Lock(t.Context())
@@ -273,7 +273,7 @@ func TestNotificationsAreMissing(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.wantLines("a holder needs none")
 		s.emit(up)
-		r.SetWaiting([]string{"job"})
+		r.SetWaiting([]string{"job"}, false)
 		s.emit(down)
 		time.Sleep(Delay / 2)
 		s.emit(up)
@@ -299,7 +299,7 @@ func TestNotificationsReturnAfterTheStore(t *testing.T) {
 		defer r.end()
 		r.hold("mine") // which starts the notifications
 		synctest.Wait()
-		r.SetWaiting([]string{"job"})
+		r.SetWaiting([]string{"job"}, false)
 		s.begin(errors.New("refused"), false)
 		s.emit(driver.Event{Kind: driver.EventDisconnected, Err: errors.New("gone")})
 		time.Sleep(3 * time.Second)
@@ -324,11 +324,10 @@ func TestFirstFailure(t *testing.T) {
 			r := newMonitored(t, s)
 			defer r.end()
 			var want []string
-			r.SetWaiting([]string{"job"})
 			if retries {
-				r.SetCampaigning([]string{"job"})
 				want = []string{`waiting for "job": the store does not answer, .*`}
 			}
+			r.SetWaiting([]string{"job"}, retries)
 			_, _ = r.Store().Inspect(t.Context(), "job")
 			time.Sleep(2 * Delay)
 			r.wantLines("a first failure", want...)

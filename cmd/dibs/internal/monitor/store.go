@@ -24,12 +24,12 @@ func (s *store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Ac
 		sent := time.Now()
 		answer, err := s.Store.Acquire(ctx, c)
 		s.health.record(ctx, sent, err)
-		if err == nil || !Unsent(err) || s.health.everAnswered() {
+		if err == nil || !unsent(err) || s.health.everAnswered() {
 			return answer, err
 		}
 		// Stop early: a dial that ends at the deadline is not recognized as unsent.
 		if time.Until(c.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
-			return answer, &driver.UnavailableError{Op: "acquire", Name: c.Name, Cause: causeOf(err), Refused: true}
+			return answer, &driver.UnavailableError{Op: "acquire", Name: c.Name, Cause: noConnection{causeOf(err)}, Refused: true}
 		}
 	}
 }
@@ -89,9 +89,23 @@ func (s *store) WatchWhile(ctx context.Context, client string, busy func() bool,
 // Announce implements driver.Announcer.
 func (s *store) Announce(ctx context.Context, names []string) { driver.Announce(ctx, s.Store, names) }
 
-// Unsent reports whether an operation failed only because no connection could be opened, and
+// A noConnection is the cause of a request that was not sent, because no connection could be
+// opened.
+type noConnection struct{ error }
+
+func (e noConnection) Unwrap() error { return e.error }
+
+// IsAway reports whether the store was not reached, or did not answer, so that it may answer a
+// later attempt. It is false for a store that rejects the request, for instance for want of a
+// right.
+func IsAway(err error) bool {
+	var u *driver.UnavailableError
+	return errors.As(err, &u) && (!u.Refused || errors.As(err, new(noConnection)))
+}
+
+// unsent reports whether an operation failed only because no connection could be opened, and
 // another attempt may succeed.
-func Unsent(err error) bool {
+func unsent(err error) bool {
 	var u *driver.UnavailableError
 	return errors.As(err, &u) && u.Unreached && !u.Refused
 }
