@@ -16,6 +16,7 @@ type job struct {
 	maxHold    durationFlag
 	onLost     lossFlag
 	statusFile string
+	keepEnv    bool
 }
 
 // commandFlags adds the flags of the command that runs under the lock to f.
@@ -25,6 +26,7 @@ func (j *job) commandFlags(f *pflag.FlagSet) {
 	f.Var(&j.killAfter, "kill-after", "time from the signal that asks COMMAND to end to SIGKILL (default 5s, or a quarter of --ttl if shorter)")
 	f.Var(&j.maxHold, "max-hold", "longest run time; then COMMAND is asked to end and the exit code is 124 (default: no limit)")
 	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; warn only prints a warning")
+	f.BoolVar(&j.keepEnv, "keep-env", false, "let COMMAND inherit the password of the store, too; for a COMMAND that uses dibs itself")
 	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` at the end, as JSON")
 }
 
@@ -53,6 +55,9 @@ func (j *job) command(argv []string, env environment) (supervise.Command, error)
 		argv = []string{"/bin/sh", "-c", j.shell}
 	case len(argv) == 0 || argv[0] == "":
 		return supervise.Command{}, usage("no COMMAND: write it after --")
+	}
+	if !j.keepEnv {
+		env = env.withoutSecrets()
 	}
 	return supervise.Find(argv, env)
 }

@@ -39,6 +39,10 @@ func (f *storeFlags) flags(set *pflag.FlagSet) {
 // resolve fills the flags that were not given from the environment and validates them.
 func (f *storeFlags) resolve(given func(flag string) bool) error {
 	const least = time.Millisecond
+	var err error
+	if f.env, err = f.env.withSecrets(); err != nil {
+		return err
+	}
 	from := "--timeout"
 	f.prefixSet = given("prefix")
 	if !given("timeout") {

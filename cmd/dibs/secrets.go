@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// secretVars are the variables that have passwords. Each may be replaced by a file: by the variable
+// with the suffix _FILE, or by a credential of systemd.
+var secretVars = []string{"DIBS_PASSWORD", "DIBS_SENTINEL_PASSWORD"}
+
+const fileSuffix = "_FILE"
+
+// withSecrets returns the environment with the passwords that are in files.
+func (e environment) withSecrets() (environment, error) {
+	for _, name := range secretVars {
+		path := e.get(name + fileSuffix)
+		if path != "" && e.get(name) != "" {
+			return nil, usage("%s and %s%s exclude each other", name, name, fileSuffix)
+		}
+		if e.get(name) != "" {
+			continue
+		}
+		secret, err := e.readSecret(name, path)
+		if err != nil {
+			return nil, err
+		}
+		if secret != "" {
+			e = append(slices.Clone(e.without(name)), name+"="+secret)
+		}
+	}
+	return e, nil
+}
+
+// readSecret reads the file at path, or else the credential of systemd for a variable, if there is
+// one: dibs-password for DIBS_PASSWORD. It removes one newline from the end, which editors add.
+func (e environment) readSecret(variable, path string) (string, error) {
+	from := variable + fileSuffix
+	if path == "" {
+		dir := e.get("CREDENTIALS_DIRECTORY")
+		if dir == "" {
+			return "", nil
+		}
+		from, path = "credential", filepath.Join(dir, strings.ToLower(strings.ReplaceAll(variable, "_", "-")))
+	}
+	text, err := os.ReadFile(path)
+	switch {
+	case from == "credential" && errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", from, err)
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if secret == "" {
+		return "", fmt.Errorf("%s: %s is empty", from, path)
+	}
+	return secret, nil
+}
+
+// withoutSecrets returns the environment without the passwords of the store: what a command under
+// the lock need not know.
+func (e environment) withoutSecrets() environment {
+	e = e.without(secretVars...)
+	if hasPassword(e.get("DIBS_URL")) {
+		return e.without("DIBS_URL")
+	}
+	return e
+}
+
+// hasPassword reports whether a text with URLs has a password, behind the user or as a parameter.
+var hasPassword = regexp.MustCompile(`://[^/@\s]*:[^/@\s]+@|[?&][a-z_]*password=`).MatchString
+
+func (e environment) without(names ...string) environment {
+	return slices.DeleteFunc(slices.Clone(e), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(names, name)
+	})
+}
