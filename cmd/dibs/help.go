@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,13 +13,60 @@ const helpWidth = 80
 
 // limitHelpWidth wraps the help of all subcommands at helpWidth. It lists the flags that
 // all subcommands share by name only: dibs --help explains them.
+//
+// It uses no template of cobra: with package text/template the linker has to keep all methods of
+// all libraries, 10 MB.
 func limitHelpWidth(root *cobra.Command) {
-	cobra.AddTemplateFunc("flags", func(c *cobra.Command) string {
-		return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := io.WriteString(c.OutOrStderr(), usageOf(c))
+		return err
 	})
-	usage := root.UsageTemplate()
-	usage = strings.ReplaceAll(usage, "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flags .}}")
-	global := "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
-	usage = strings.ReplaceAll(usage, global, "  --url --local --prefix --replicas --mixed --redisson --longest --timeout\n  --json --quiet\n  see: dibs --help")
-	root.SetUsageTemplate(usage)
+}
+
+func usageOf(c *cobra.Command) string {
+	text := "Usage:"
+	if c.Runnable() {
+		text += "\n  " + c.UseLine()
+	}
+	if c.HasAvailableSubCommands() {
+		text += "\n  " + c.CommandPath() + " [command]"
+	}
+	text += "\n"
+	if c.HasExample() {
+		text += "\nExamples:\n" + c.Example + "\n"
+	}
+	text += subcommandsOf(c)
+	if c.HasAvailableLocalFlags() {
+		text += "\nFlags:\n" + strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n") + "\n"
+	}
+	if c.HasAvailableInheritedFlags() {
+		text += "\nGlobal Flags:\n  --url --local --prefix --replicas --mixed --redisson --longest --timeout\n  --json --quiet\n  see: dibs --help\n"
+	}
+	if c.HasAvailableSubCommands() {
+		text += fmt.Sprintf("\nUse %q for more information about a command.\n", c.CommandPath()+" [command] --help")
+	}
+	return text
+}
+
+// subcommandsOf lists the subcommands by groups.
+func subcommandsOf(c *cobra.Command) (text string) {
+	groups := append([]*cobra.Group(nil), c.Groups()...)
+	switch {
+	case len(groups) == 0:
+		groups = append(groups, &cobra.Group{Title: "Available Commands:"})
+	case !c.AllChildCommandsHaveGroup():
+		groups = append(groups, &cobra.Group{Title: "Additional Commands:"})
+	}
+	for _, group := range groups {
+		list := ""
+		for _, sub := range c.Commands() {
+			if sub.GroupID == group.ID && (sub.IsAvailableCommand() || sub.Name() == "help") {
+				list += fmt.Sprintf("  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+		if list != "" {
+			text += "\n" + group.Title + "\n" + list
+		}
+	}
+	return text
 }

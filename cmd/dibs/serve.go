@@ -1,3 +1,5 @@
+//go:build !noserve
+
 package main
 
 import (
@@ -23,6 +25,10 @@ type serveRequest struct {
 	every  durationFlag
 	revoke bool
 }
+
+// pageCmds returns the subcommands that serve a page. The build tag noserve leaves them out: the
+// templates of the page make the program 10 MB larger.
+func pageCmds(a *app) []*cobra.Command { return []*cobra.Command{serveCmd(a)} }
 
 func serveCmd(a *app) *cobra.Command {
 	var q serveRequest

@@ -10,27 +10,27 @@ import (
 // The keys that Redisson and other libraries have beside their locks.
 var innerKeys = []struct {
 	kind    string
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 }{
-	{"unlock latch of a Redisson lock", regexp.MustCompile(`^redisson_unlock_latch:.`)},
-	{"fencing counter of a Redisson RFencedLock", regexp.MustCompile(`^redisson_lock_token:.`)},
-	{"wait queue of a Redisson RFairLock", regexp.MustCompile(`^redisson_lock_queue:.`)},
-	{"timeouts of a Redisson RFairLock", regexp.MustCompile(`^redisson_lock_timeout:.`)},
-	{"read hold of a Redisson RReadWriteLock", regexp.MustCompile(`:rwlock_timeout:\d+$`)},
-	{"signal of a python-redis-lock lock", regexp.MustCompile(`^lock-signal:.`)},
+	{"unlock latch of a Redisson lock", lazily(`^redisson_unlock_latch:.`)},
+	{"fencing counter of a Redisson RFencedLock", lazily(`^redisson_lock_token:.`)},
+	{"wait queue of a Redisson RFairLock", lazily(`^redisson_lock_queue:.`)},
+	{"timeouts of a Redisson RFairLock", lazily(`^redisson_lock_timeout:.`)},
+	{"read hold of a Redisson RReadWriteLock", lazily(`:rwlock_timeout:\d+$`)},
+	{"signal of a python-redis-lock lock", lazily(`^lock-signal:.`)},
 }
 
 // permitsKey is the key of the permits of a RPermitExpirableSemaphore, beside its counter.
-var permitsKey = regexp.MustCompile(`\{.+\}.*:timeout$`)
+var permitsKey = lazily(`\{.+\}.*:timeout$`)
 
 // innerKind returns what a key is to a lock that is elsewhere, or "".
 func innerKind(v Value) string {
 	for _, inner := range innerKeys {
-		if inner.pattern.MatchString(v.Key) {
+		if inner.pattern().MatchString(v.Key) {
 			return inner.kind
 		}
 	}
-	if v.Type == "zset" && permitsKey.MatchString(v.Key) {
+	if v.Type == "zset" && permitsKey().MatchString(v.Key) {
 		return "permits of a Redisson RPermitExpirableSemaphore"
 	}
 	return ""
@@ -41,10 +41,10 @@ func IsInner(key string) bool { return innerKind(Value{Key: key}) != "" }
 
 // redissonOwner is a field of a lock of Redisson: the id of a client and that of a thread.
 // A write lock adds a suffix.
-var redissonOwner = regexp.MustCompile(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}:[^\s:]{1,64}(:write)?$`)
+var redissonOwner = lazily(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}:[^\s:]{1,64}(:write)?$`)
 
 // count is how often an owner has acquired its lock.
-var count = regexp.MustCompile(`^[1-9][0-9]{0,9}$`)
+var count = lazily(`^[1-9][0-9]{0,9}$`)
 
 const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock; dibsMode in one of dibs
 
@@ -52,7 +52,7 @@ const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock; dibs
 const dibsMode = "dibs"
 
 // IsRedissonOwner reports whether a token has the form of an owner of a lock of Redisson.
-func IsRedissonOwner(token string) bool { return redissonOwner.MatchString(token) }
+func IsRedissonOwner(token string) bool { return redissonOwner().MatchString(token) }
 
 // The Kinds of the locks that a store in Redisson mode shares: of Redisson, and of dibs.
 const (
@@ -69,7 +69,7 @@ func describeHash(v Value) Description {
 		}
 		owners = append(owners, i)
 	}
-	held := all(owners, func(i Item) bool { return IsRedissonOwner(i.Name) && count.MatchString(i.Value) })
+	held := all(owners, func(i Item) bool { return IsRedissonOwner(i.Name) && count().MatchString(i.Value) })
 	switch {
 	case held && (mode == "read" || mode == "write"):
 		return redissonReadWrite(v, mode, owners)

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 const symfonyWriter = "__write__"
 
 // symfonyToken is 32 random bytes in base64.
-var symfonyToken = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
+var symfonyToken = lazily(`^[A-Za-z0-9+/]{43}=$`)
 
 // describeSortedSet recognises the locks of Symfony: tokens, with the time at which each
 // expires; and the semaphores of redis-semaphore: UUIDs, with the time at which each was
@@ -23,7 +22,7 @@ func describeSortedSet(v Value) Description {
 	if d, ok := describeSymfony(v); ok {
 		return d
 	}
-	if strings.HasPrefix(v.Key, "semaphore:") && all(v.Items, func(i Item) bool { return uuid.MatchString(i.Name) && !timeOf(i.Value).IsZero() }) {
+	if strings.HasPrefix(v.Key, "semaphore:") && all(v.Items, func(i Item) bool { return uuid().MatchString(i.Name) && !timeOf(i.Value).IsZero() }) {
 		d := Description{Kind: "redis-semaphore Semaphore", Lock: true, Holding: v.Size}
 		for _, i := range v.Items {
 			d.Holders = append(d.Holders, driver.Holder{Token: i.Name, Weight: 1, Remaining: v.TTL})
@@ -38,7 +37,7 @@ func describeSymfony(v Value) (d Description, ok bool) {
 	weight := 1
 	for _, i := range v.Items {
 		expires := timeOf(i.Value)
-		if expires.IsZero() || i.Name != symfonyWriter && !symfonyToken.MatchString(i.Name) {
+		if expires.IsZero() || i.Name != symfonyWriter && !symfonyToken().MatchString(i.Name) {
 			return d, false
 		}
 		if i.Name == symfonyWriter {

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,13 +23,13 @@ const counterKind = "counter"
 const maxToken = 256
 
 var (
-	number   = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
-	uuid     = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
-	hex      = regexp.MustCompile(`^[0-9a-fA-F]{16,64}$`)
-	random   = regexp.MustCompile(`^[A-Za-z0-9+/_-]{16,64}={0,2}$`)
-	shedLock = regexp.MustCompile(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z@[^\s]+$`)
-	quoted   = regexp.MustCompile(`^s:(\d+):"(.*)";$`)            // a string, as PHP stores it
-	document = regexp.MustCompile(`^\s*([{<]|\[|[aOCi]:\d+[:;])`) // JSON, XML, a PHP array, object or number
+	number   = lazily(`^[+-]?[0-9]+(\.[0-9]+)?$`)
+	uuid     = lazily(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+	hex      = lazily(`^[0-9a-fA-F]{16,64}$`)
+	random   = lazily(`^[A-Za-z0-9+/_-]{16,64}={0,2}$`)
+	shedLock = lazily(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z@[^\s]+$`)
+	quoted   = lazily(`^s:(\d+):"(.*)";$`)            // a string, as PHP stores it
+	document = lazily(`^\s*([{<]|\[|[aOCi]:\d+[:;])`) // JSON, XML, a PHP array, object or number
 )
 
 // describeString describes a string that is not of dibs: see IsDibs.
@@ -58,15 +57,15 @@ func formOf(text string) (kind string, form textForm) {
 		return formOfPacked(inner, encoding)
 	}
 	switch {
-	case number.MatchString(text):
+	case number().MatchString(text):
 		return counterKind, formNumber
-	case shedLock.MatchString(text):
+	case shedLock().MatchString(text):
 		return "ShedLock", formRandom
-	case uuid.MatchString(text):
+	case uuid().MatchString(text):
 		return "lock (UUID)", formRandom
-	case hex.MatchString(text), random.MatchString(text) && mixed(text):
+	case hex().MatchString(text), random().MatchString(text) && mixed(text):
 		return "lock (random text)", formRandom
-	case document.MatchString(text):
+	case document().MatchString(text):
 		return "string", formData
 	case !utf8.ValidString(text) || hasControls(text):
 		return formOfBytes(text)
@@ -85,7 +84,7 @@ func hasControls(text string) bool { return strings.ContainsFunc(text, unicode.I
 // ownerIn returns the time and the host in a value of ShedLock, without the UUID, or "" for
 // another value: the whole of it may be the secret of its owner.
 func ownerIn(text string) string {
-	if !shedLock.MatchString(text) {
+	if !shedLock().MatchString(text) {
 		return ""
 	}
 	owner := strings.TrimPrefix(text, "ADDED:")
@@ -114,7 +113,7 @@ func formOfBytes(text string) (kind string, form textForm) {
 // unpack returns the text that is stored in another form: Java's, the default of Spring;
 // or one of PHP's Redis clients, which Laravel uses.
 func unpack(text string) (inner, encoding string, ok bool) {
-	if parts := quoted.FindStringSubmatch(text); len(parts) == 3 && parts[1] == strconv.Itoa(len(parts[2])) {
+	if parts := quoted().FindStringSubmatch(text); len(parts) == 3 && parts[1] == strconv.Itoa(len(parts[2])) {
 		return parts[2], "PHP", true
 	}
 	for _, p := range []struct {

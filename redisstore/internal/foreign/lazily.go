@@ -1,0 +1,12 @@
+package foreign
+
+import (
+	"regexp"
+	"sync"
+)
+
+// lazily returns a regular expression that is compiled when it is first used: most programs that
+// import a store never look at foreign keys.
+func lazily(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
