@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -113,7 +114,7 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 	default:
 		o.Store = stores[0]
 	}
-	if err := checkDistinct(o.nodes); err != nil {
+	if err := checkDistinct(o.nodes, net.DefaultResolver.LookupHost); err != nil {
 		return nil, errors.Join(err, o.close())
 	}
 	o.location = listOf(o.nodes)
@@ -130,28 +131,6 @@ func listOf(nodes []node) string {
 		all = append(all, fmt.Sprintf("%s (node %d)", n.location, i))
 	}
 	return strings.Join(all, ", ")
-}
-
-// checkDistinct rejects a quorum with two nodes on one server, even on different
-// databases: if that server fails, two votes are gone.
-func checkDistinct(nodes []node) error {
-	for i, n := range nodes {
-		for j, other := range nodes[:i] {
-			if serverOf(n.location) == serverOf(other.location) {
-				return usage("nodes %d and %d of the quorum are the same server: %s", j, i, n.location)
-			}
-		}
-	}
-	return nil
-}
-
-// serverOf returns a URL without its scheme and its database.
-func serverOf(where string) string {
-	_, server, _ := strings.Cut(where, "://")
-	if i := strings.LastIndexAny(server, "/?"); i >= 0 {
-		server = server[:i]
-	}
-	return server
 }
 
 // localPath parses local and local:PATH.
