@@ -33,8 +33,8 @@ For a local file, doctor acquires and releases a lock and prints the path.
 
 Exit codes:
 
-    0    no findings, or notes only
-    1    warnings, or a check was not possible
+    0    no findings, or only notes and checks that were not possible
+    1    warnings
     2    critical, or one of several servers is unreachable
     64   invalid command line
     125  all servers are unreachable`,
@@ -80,7 +80,7 @@ func examineStore(ctx context.Context, con *console, s *opened) error {
 			worst = driver.Critical
 		}
 	}
-	code := [...]int{driver.Note: 0, driver.Unchecked: exitWarnings, driver.Warning: exitWarnings, driver.Critical: exitCritical}[worst]
+	code := [...]int{driver.Note: 0, driver.Unchecked: 0, driver.Warning: exitWarnings, driver.Critical: exitCritical}[worst]
 	if !reached {
 		code = exitTrouble
 	}
