@@ -608,9 +608,14 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 		if len(lines) != 100 {
 			t.Fatalf("%d lines, want 100", len(lines))
 		}
-		// A waiter whose heartbeat is that late may lose its place in the queue.
-		late := machine.Late()
-		inOrder := late < driver.WaiterTTL/2
+		// A waiter whose heartbeat is that late may lose its place in the queue. One of Redis that has no
+		// reply for half a second subscribes again, and a release passes over it meanwhile. Another
+		// process may be later than this one, hence a half of that.
+		late, longest := machine.Late(), driver.WaiterTTL/2
+		if strings.HasPrefix(s.URL(), "redis") {
+			longest = 250 * time.Millisecond
+		}
+		inOrder := late < longest
 		if !inOrder {
 			t.Logf("the order is not checked: the machine stood still for %v", late)
 		}
