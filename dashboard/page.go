@@ -113,7 +113,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	}
 	p.Live = template.HTML(live)
 	p.Events += "&after=" + strconv.FormatInt(at.UnixMilli(), 10)
-	p.Notes = append(p.Notes, doneNotes(r.URL.Query().Get("done"))...)
+	p.Notes = append(p.Notes, h.doneNotes(q.name, r.URL.Query().Get("done"))...)
 	mark := r.URL.Query().Get("revoke")
 	if mark == "" {
 		return nil
@@ -127,17 +127,6 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	default:
 		p.Form = h.revokeFormOf(t, mark, h.secrets.session(w, r), at)
 		p.Refresh = 0 // it would clear what is typed
-	}
-	return nil
-}
-
-// doneNotes returns the message after a revocation.
-func doneNotes(done string) []note {
-	switch done {
-	case "revoked":
-		return []note{{"good", "The lease was revoked. The work of its holder may go on until the holder notices."}}
-	case "foreign":
-		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ const (
 	EventAcquired  = "acquired"   // acquired by a holder that was not seen waiting
 	EventHandedOff = "handed_off" // acquired by a waiter
 	EventReserved  = "reserved"   // released, but unavailable until MinHold ends
-	EventReleased  = "released"   // released, or revoked
+	EventReleased  = "released"   // released, or revoked elsewhere
+	EventRevoked   = "revoked"    // revoked by a request to this program
 	EventExpired   = "expired"    // gone at its expiry time
 	EventChanged   = "changed"    // a count has changed, and the lists are incomplete
 	EventAway      = "away"       // the store does not answer
@@ -36,6 +37,8 @@ type Change struct {
 	Held    int64     `json:"held_ms,omitempty"`
 	Holding int       `json:"holding"` // current numbers of holders and waiters
 	Waiting int       `json:"waiting"`
+	User    string    `json:"user,omitempty"` // of revoked: who, and why
+	Reason  string    `json:"reason,omitempty"`
 	Error   string    `json:"error,omitempty"`
 }
 
@@ -58,6 +61,8 @@ func (s Change) Text(width int) string {
 func (s Change) Columns() (who, more string) {
 	waited := "waited " + Brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {
+	case s.Event == EventRevoked && s.Holder != nil:
+		return s.Holder.String(), Safe("by " + s.User + ": " + s.Reason)
 	case s.Waiter != nil && s.Event == EventWaiting:
 		return s.Waiter.String(), fmt.Sprintf("position %d", s.Waiter.Position)
 	case s.Waiter != nil:

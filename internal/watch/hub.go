@@ -95,6 +95,14 @@ func (h *Hub) Recent(name string) []view.Change {
 	return h.changes.of(name)
 }
 
+// Revoked adds a revocation to the changes. The next poll will find that its holder is gone,
+// which is then not a release.
+func (h *Hub) Revoked(one view.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes.revoked(one)
+}
+
 func (h *Hub) join() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
