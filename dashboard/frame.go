@@ -17,7 +17,7 @@ type frame struct {
 	graph    func() waitgraph.Graph // of the snapshot
 
 	mu        sync.Mutex
-	fragments map[fragmentKey]func() ([]byte, error)
+	fragments map[fragmentKey]func() (*fragment, error)
 }
 
 // A fragmentKey says what a fragment shows of a frame.
@@ -31,7 +31,7 @@ type fragmentKey struct {
 const maxFragments = 256
 
 func newFrame(s *watch.Snapshot) *frame {
-	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() ([]byte, error))}
+	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() (*fragment, error))}
 	f.states = sync.OnceValue(func() []view.State { return view.StatesOf(s.States, s.At) })
 	f.counts = sync.OnceValue(func() view.Counts { return view.CountsOf(f.states()) })
 	f.graph = sync.OnceValue(func() waitgraph.Graph { return waitgraph.Of(s.States) })
@@ -39,11 +39,17 @@ func newFrame(s *watch.Snapshot) *frame {
 }
 
 // fragment returns what render has returned for a key, and calls it once only.
-func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) ([]byte, error) {
-	return f.once(key, render)()
+func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) (*fragment, error) {
+	return f.once(key, func() (*fragment, error) {
+		html, err := render()
+		if err != nil {
+			return nil, err
+		}
+		return newFragment(html), nil
+	})()
 }
 
-func (f *frame) once(key fragmentKey, render func() ([]byte, error)) func() ([]byte, error) {
+func (f *frame) once(key fragmentKey, render func() (*fragment, error)) func() (*fragment, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.fragments[key]; kept != nil {

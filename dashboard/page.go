@@ -80,7 +80,7 @@ func (h *handler) pageOf(q query) page {
 // fill adds what is read from the store.
 func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page) (err error) {
 	f := h.latest(r.Context())
-	var live []byte
+	var live *fragment
 	switch q.view {
 	case viewName:
 		return h.fillName(w, r, q, f, p)
@@ -91,8 +91,11 @@ func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page)
 	default:
 		live, err = h.rendered(r.Context(), f, q, h.checkup.latest())
 	}
-	p.Live = template.HTML(live)
-	return err
+	if err != nil {
+		return err
+	}
+	p.Live = template.HTML(live.html)
+	return nil
 }
 
 // fillName adds the current state of a name, which is newer than the frame: it may follow a
@@ -132,7 +135,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 }
 
 // rendered returns the fragment of a query, which is rendered once for a frame.
-func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
+func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) (*fragment, error) {
 	return f.fragment(fragmentKey{q, r}, func() ([]byte, error) { return h.render(ctx, f, q, r) })
 }
 
