@@ -10,7 +10,7 @@ import (
 const (
 	maxStreams  = 1000
 	writeTime   = 10 * time.Second // limit of one event
-	sameEvery   = 15 * time.Second // a page that has not changed gets a sign of life
+	sameEvery   = 15 * time.Second // without a change, an event shows that the stream works
 	eventUpdate = "event: update\n"
 	eventDelta  = "event: delta\n"
 	eventSame   = "event: same\n"

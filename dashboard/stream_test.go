@@ -118,8 +118,8 @@ func TestEventsOfEachView(t *testing.T) {
 	})
 }
 
-// What has not changed is not sent again. A page that has not changed at all gets a sign of
-// life from time to time.
+// What has not changed is not sent again. Without any change, an event
+// shows from time to time that the stream works.
 func TestEventOfNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stream{writer: newSink(), control: http.NewResponseController(newSink())}
