@@ -85,7 +85,7 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 		all = append(all, warning{Class: "bad", Parts: words(text + ".")})
 	}
 	if wanted != viewName && wanted != viewWaits {
-		all = append(all, cycleWarnings(f.graph())...)
+		all = append(all, cycleWarnings(f.graph, f.cycles)...)
 	}
 	if wanted != viewName && wanted != viewDoctor {
 		all = append(all, doctorWarning(r)...)
@@ -94,18 +94,18 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 }
 
 // cycleWarnings returns a warning for each of the first cycles.
-func cycleWarnings(g waitgraph.Graph) (all []warning) {
+func cycleWarnings(g waitgraph.Graph, cycles []waitgraph.Cycle) (all []warning) {
 	const most = 3
-	for _, c := range g.Cycles[:min(len(g.Cycles), most)] {
+	for _, c := range cycles[:min(len(cycles), most)] {
 		w := warning{Class: cycleClass(c), Link: viewWaits, More: "Show the waits"}
 		for i, text := range view.CycleParts(g, c) {
 			w.Parts = append(w.Parts, part{text, i%2 > 0})
 		}
 		all = append(all, w)
 	}
-	if more := len(g.Cycles) - most; more > 0 {
+	if more := len(cycles) - most; more > 0 {
 		text := view.Plural(more, "more cycle", "more cycles") + " of processes that wait for each other."
-		all = append(all, warning{"odd", words(text), viewWaits, "Show the waits"})
+		all = append(all, warning{cycleClass(cycles[most]), words(text), viewWaits, "Show the waits"})
 	}
 	return all
 }

@@ -142,7 +142,7 @@ func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) (*
 func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
 	switch q.view {
 	case viewList:
-		l, err := listingOf(f, q)
+		l, err := h.listingOf(ctx, f, q)
 		if err != nil {
 			return nil, err
 		}

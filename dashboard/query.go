@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/dibslock/dibs/driver"
@@ -44,7 +43,7 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 		if q.sort == "" {
 			q.sort = view.Sortings()[0].By
 		}
-		if !slices.ContainsFunc(view.Sortings(), func(s view.Sorting) bool { return s.By == q.sort }) {
+		if _, known := view.SortingBy(view.Sortings(), q.sort); !known {
 			return q, fmt.Errorf("%w: sort %q: want worst, name, ttl or waiting", driver.ErrInvalid, q.sort)
 		}
 		if _, err := parseGlob(q.glob); err != nil {

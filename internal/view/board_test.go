@@ -133,6 +133,69 @@ func TestBoardColours(t *testing.T) {
 	}
 }
 
+// Of many names, the rows on the screen are read. One that was not read yet shows what was
+// counted.
+func TestBoardOfManyNames(t *testing.T) {
+	now := time.Now()
+	var b Board
+	var states []driver.State
+	for _, name := range strings.Split("abcdefghij", "") {
+		states = append(states, locked(name, time.Minute, 0))
+	}
+	b.UpdateMany(SummariesOf(states), states[:2], nil, now)
+	text := drawn(&b, now, 80, 8)
+	for _, want := range []string{"held 10 ", "\n> a     mutex  t       1m00s", "\n  c     -      …       -      -     0 "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	if have := strings.Join(b.Visible(), ""); have != "abc" {
+		t.Errorf("on display: %s", have)
+	}
+	b.Press("G")
+	drawn(&b, now, 80, 8)
+	if have := strings.Join(b.Visible(), ""); have != "hij" {
+		t.Errorf("on display at the end: %s", have)
+	}
+}
+
+// Several cycles are shown, those that are sure first and in red. One that is not sure must
+// persist.
+func TestBoardShowsEachCycle(t *testing.T) {
+	now := time.Now()
+	token := func(pid string) string { return "web:" + pid + ":AAAAclient0000" + pid + ":m-random" }
+	held := func(name, waiter string, holders ...string) driver.State {
+		s := driver.State{Name: name, Holding: len(holders), Waiters: []driver.Waiter{driver.NewWaiter(token(waiter), 1, 1)}}
+		for _, h := range holders {
+			s.Holders = append(s.Holders, driver.Holder{Token: token(h)})
+		}
+		return s
+	}
+	permits := held("a", "102", "101", "109")
+	permits.Waiters[0].Weight, permits.Waiters[0].Limit = 1, 2
+	states := []driver.State{
+		permits, held("b", "101", "102"),
+		held("c", "104", "103"), held("d", "103", "104"), held("e", "106", "105"), held("f", "105", "106"),
+	}
+	b := &Board{Colours: true}
+	shown := func() string {
+		b.Update(states, nil, now)
+		var cycles []string
+		for line := range strings.SplitSeq(b.Draw(now, 200, 12), "\r\n") {
+			if m := regexp.MustCompile(`(\x1b\[31m)?2 processes( may)? wait for each other.* for (\w) of`).FindStringSubmatch(line); m != nil {
+				cycles = append(cycles, m[1]+m[2]+m[3])
+			}
+		}
+		return strings.Join(cycles, "|")
+	}
+	const sure = red + "c|" + red + "e"
+	for i, want := range []string{sure, sure, sure + "| maya"} {
+		if have := shown(); have != want {
+			t.Errorf("poll %d: want %q, have %q", i, want, have)
+		}
+	}
+}
+
 // Processes that wait for each other are shown above the names.
 func TestBoardShowsCycles(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)

@@ -345,12 +345,33 @@ func TestBinaryToken(t *testing.T) {
 }
 
 func TestCountsOf(t *testing.T) {
-	now := time.Now()
 	foreign := driver.State{Name: "f", Foreign: &driver.Foreign{Key: "f", Lock: true, Remaining: -1}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	free := driver.State{Name: "w", Waiting: 2, Waiters: []driver.Waiter{{Token: "a", Waited: time.Minute}, {Token: "b", Waited: time.Second}}}
-	have := CountsOf(StatesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}, now))
+	have := CountsOf(SummariesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}))
 	if want := (Counts{Held: 2, Waiting: 3, Longest: time.Minute, Never: 1, Foreign: 1}); have != want {
 		t.Errorf("want %+v, have %+v", want, have)
+	}
+}
+
+// A summary says what the state says.
+func TestSummaryOf(t *testing.T) {
+	data := driver.State{Name: "d", Foreign: &driver.Foreign{Key: "d", Remaining: time.Second}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
+	busy := locked("b", time.Minute, 3*time.Second)
+	busy.Holders = append(busy.Holders, driver.Holder{Remaining: -1}, driver.Holder{Remaining: time.Second})
+	for _, c := range []struct {
+		state driver.State
+		want  Summary
+	}{
+		{driver.State{Name: "f"}, Summary{Name: "f"}},
+		{data, Summary{Name: "d", Foreign: true}},
+		{locked("n", -1, 0), Summary{Name: "n", Held: true, Never: true, Left: -1}},
+		{busy, Summary{Name: "b", Held: true, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second}},
+	} {
+		have := SummaryOf(c.state)
+		shown := StateOf(c.state, time.Now())
+		if have != c.want || have.Held != (shown.State == Held) || have.Held && have.Left > 0 && have.Left != shown.left() {
+			t.Errorf("want %+v, have %+v of %+v", c.want, have, shown)
+		}
 	}
 }
 
