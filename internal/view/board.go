@@ -14,7 +14,8 @@ import (
 // The terminal sequences of a frame.
 const (
 	home      = "\x1b[H"
-	endLine   = "\x1b[m\x1b[K"
+	newLine   = "\x1b[K" // before the line: after a full one it would erase the last character
+	endLine   = "\x1b[m"
 	endScreen = "\x1b[J"
 	reverse   = "\x1b[7m"
 	bold      = "\x1b[1m"
@@ -126,12 +127,16 @@ func (b *Board) Draw(now time.Time, width, height int) string {
 		if i > 0 {
 			out.WriteString("\r\n")
 		}
+		out.WriteString(newLine)
 		if line.style != red || b.Colours {
 			out.WriteString(line.style)
 		}
 		out.WriteString(Cut(line.text, width) + endLine)
 	}
-	return out.String() + endScreen
+	if len(lines) < height {
+		out.WriteString("\r\n" + endScreen)
+	}
+	return out.String()
 }
 
 type styled struct{ style, text string }

@@ -123,6 +123,27 @@ func TestBoardDetails(t *testing.T) {
 	}
 }
 
+// On a terminal, the cursor stays on the last character of a full line, so nothing behind that
+// may erase. The fence keeps its last digit.
+func TestFullLines(t *testing.T) {
+	now := time.Now()
+	var b Board
+	one := locked("name", time.Minute, 0)
+	one.Holders[0].Fence = 1763788260123456
+	b.Update([]driver.State{one}, nil, now)
+	for width := 60; width < 80; width++ {
+		frame := b.Draw(now, width, 7)
+		for line := range strings.SplitSeq(strings.TrimPrefix(frame, home), "\r\n") {
+			if strings.LastIndex(line, "\x1b[K") > 0 || strings.Contains(line, endScreen) {
+				t.Fatalf("%d columns: %q is erased at its end", width, line)
+			}
+		}
+		if fence := regexp.MustCompile(`\d{10,}`).FindString(frame); strings.Contains(frame, "FENCE") && fence != "1763788260123456" {
+			t.Errorf("%d columns: fence %s", width, fence)
+		}
+	}
+}
+
 func TestBoardColours(t *testing.T) {
 	for _, colours := range []bool{false, true} {
 		b := Board{Colours: colours}

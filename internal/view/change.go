@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The values of Change.Event. Changes are found by polling the store, so states that are
@@ -51,8 +50,8 @@ func (s Change) Text(width int) string {
 		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-10s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
 		return strings.TrimRight(strings.Join(line, "  "), " ")
 	}
-	if over := utf8.RuneCountInString(text()) - width; width > 0 && over > 0 {
-		name = Shorten(name, max(utf8.RuneCountInString(name)-over, Shortest))
+	if over := Cells(text()) - width; width > 0 && over > 0 {
+		name = Shorten(name, max(Cells(name)-over, Shortest))
 	}
 	return text() + "\n"
 }

@@ -270,15 +270,35 @@ func TestFit(t *testing.T) {
 
 func TestShorten(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "",
-		"ab":            "ab",
-		"abcdefgh":      "abcdefgh",
-		"abcdefghi":     "abc…fghi",
-		"世世世世世世世世世世1":   "世世世…世世世1",
-		"order:0000042": "ord…0042",
+		"":                      "",
+		"ab":                    "ab",
+		"abcdefgh":              "abcdefgh",
+		"abcdefghi":             "abc…fghi",
+		"世世世世世世世世世世1":           "世…世1",
+		"abcde世fgh":             "abc…fgh",
+		"e\u0301e\u0301e\u0301": "e\u0301e\u0301e\u0301",
+		"order:0000042":         "ord…0042",
 	} {
 		if have := Shorten(text, 8); have != want {
 			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
+	}
+}
+
+// Columns are aligned by cells of the terminal. A very long cell moves only what is behind it.
+func TestTableIsAlignedByCells(t *testing.T) {
+	long := strings.Repeat("n", widestPadded+1)
+	table := Table{{"NAME", "TTL"}, {"世界", "1s"}, {"e\u0301te\u0301", "2s"}, {"한국어", "3s"}, {"🔒x", "4s"}, {long, "5s"}}
+	want := []string{"NAME    TTL", "世界    1s", "e\u0301te\u0301     2s", "한국어  3s", "🔒x     4s", long + "  5s"}
+	if have := table.Lines(); !slices.Equal(have, want) {
+		t.Errorf("want\n%s\nhave\n%s", strings.Join(want, "\n"), strings.Join(have, "\n"))
+	}
+}
+
+func TestCut(t *testing.T) {
+	for width, want := range map[int]string{-1: "", 0: "", 1: "a", 2: "a", 3: "a世", 4: "a世e\u0301", 9: "a世e\u0301b"} {
+		if have := Cut("a世e\u0301b", width); have != want {
+			t.Errorf("%d cells: want %q, have %q", width, want, have)
 		}
 	}
 }
