@@ -1,7 +1,10 @@
 package dashboard
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,11 +87,29 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 		}
 		all = append(all, warning{Class: "bad", Parts: words(text + ".")})
 	}
+	all = append(all, nodeWarnings(f.snapshot.States)...)
 	if wanted != viewName && wanted != viewWaits {
 		all = append(all, cycleWarnings(f.graph, f.cycles)...)
 	}
 	if wanted != viewName && wanted != viewDoctor {
 		all = append(all, doctorWarning(r)...)
+	}
+	return all
+}
+
+// nodeWarnings returns a warning for each node of a quorum that does not answer.
+func nodeWarnings(states []driver.State) (all []warning) {
+	failed := make(map[int]error)
+	for _, s := range states {
+		for i, n := range s.Nodes {
+			if failed[i] == nil && errors.Is(n.Err, driver.ErrUnavailable) {
+				failed[i] = n.Err
+			}
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		text := fmt.Sprintf("Node %d of the quorum does not answer: %s.", i, view.Safe(view.ErrorText(failed[i])))
+		all = append(all, warning{Class: "odd", Parts: words(text)})
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -14,9 +15,27 @@ const pageRows = 200
 // A listing is the names of one page.
 type listing struct {
 	Rows  []listRow
+	Heads map[string]columnHead // by the word of the order
 	Pages pages
 	Shown string // how many names match
 	Empty string // why there are no rows
+}
+
+// A columnHead is the link that sorts by a column.
+type columnHead struct {
+	Link    string
+	Current bool
+}
+
+// headsOf returns the links that sort, on the first page.
+func headsOf(q query) map[string]columnHead {
+	heads := make(map[string]columnHead)
+	for _, s := range view.Sortings() {
+		other := q
+		other.sort, other.page = s.By, 1
+		heads[s.By] = columnHead{other.link(), s.By == q.sort}
+	}
+	return heads
 }
 
 type listRow struct {
@@ -26,15 +45,24 @@ type listRow struct {
 	Class string
 }
 
+// filterOf returns what a filter selects: a text without wildcards selects the names with it.
+func filterOf(filter string) (func(name string) bool, error) {
+	if !strings.ContainsAny(filter, `*?[\`) {
+		return func(name string) bool { return strings.Contains(name, filter) }, nil
+	}
+	g, err := parseGlob(filter)
+	return g.Matches, err
+}
+
 // selected returns the names that a query selects, in its order.
 func (q query) selected(names []view.Summary) ([]view.Summary, error) {
-	g, err := parseGlob(q.glob)
+	matches, err := filterOf(q.glob)
 	if err != nil {
 		return nil, err
 	}
 	found := make([]view.Summary, 0, len(names))
 	for _, n := range names {
-		if g.Matches(n.Name) {
+		if matches(n.Name) {
 			found = append(found, n)
 		}
 	}
@@ -82,7 +110,7 @@ func (h *handler) listingOf(ctx context.Context, f *frame, q query) (listing, er
 	if err != nil {
 		return listing{}, err
 	}
-	l := listing{Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
+	l := listing{Heads: headsOf(q), Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
 	all := len(f.names())
 	if len(found) < all {
 		l.Shown = fmt.Sprintf("%d of %d names", len(found), all)

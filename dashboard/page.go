@@ -23,14 +23,14 @@ type page struct {
 	Events   string // link to its events; empty: the page is not live
 	Fragment string // link to its fragment
 	Live     template.HTML
-	Filter   *filter
+	Filter   *listFilter
 	Notes    []note
 	Form     *revokeForm
 	Refresh  int // seconds until a browser without JavaScript loads the page again; 0: never
 	Doctor   bool
 }
 
-type filter struct {
+type listFilter struct {
 	Glob, Sort string
 	Sortings   []view.Sorting
 }
@@ -42,16 +42,21 @@ type note struct{ Class, Text string }
 func (h *handler) page(wanted string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := h.parseQuery(r, wanted)
-		if err != nil {
+		var filter filterError
+		if err != nil && !errors.As(err, &filter) {
 			h.refuse(w, r, "", err)
 			return
 		}
-		p := h.pageOf(q)
+		p, status := h.pageOf(q), http.StatusOK
+		if filter.error != nil {
+			p.Filter.Glob, status = filter.typed, http.StatusBadRequest
+			p.Notes = append(p.Notes, note{"bad", "The filter is not used: " + view.Safe(view.ErrorText(err)) + "."})
+		}
 		if err := h.fill(w, r, q, &p); err != nil {
 			h.refuse(w, r, "", err)
 			return
 		}
-		h.write(w, http.StatusOK, p)
+		h.write(w, status, p)
 	}
 }
 
@@ -64,7 +69,7 @@ func (h *handler) pageOf(q query) page {
 	switch q.view {
 	case viewList:
 		p.Heading = "Locks"
-		p.Filter = &filter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
+		p.Filter = &listFilter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
 	case viewName:
 		p.Heading = view.Safe(q.name)
 	case viewProcesses:

@@ -29,12 +29,12 @@ terminal, long names are shortened and columns that do not fit are omitted.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			order, ok := view.SortingBy(view.Orders, by)
 			if !ok {
-				return usage("--sort %q: want name, ttl or waiting", by)
+				return usage("--sort %q: want name, ttl, waiting or held", by)
 			}
 			return a.withStore(func(ctx context.Context, s *opened) error { return ls(ctx, a.con, s, globOf(args), order) })
 		},
 	}
-	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first) or waiting (most waiters first)")
+	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first), waiting (most waiters first) or held (longest held first)")
 	return c
 }
 

@@ -44,6 +44,7 @@ var Orders = []Sorting{
 	{"name", func(x, y Summary) int { return cmp.Compare(x.Name, y.Name) }},
 	{"ttl", func(x, y Summary) int { return cmp.Compare(neverLast(x.Left), neverLast(y.Left)) }},
 	{"waiting", func(x, y Summary) int { return cmp.Compare(y.Waiting, x.Waiting) }},
+	{"held", func(x, y Summary) int { return cmp.Compare(x.Fence-1, y.Fence-1) }}, // zero, not known, is last
 }
 
 // Sortings returns the orders of top and of the dashboard, the default first.

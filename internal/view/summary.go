@@ -11,9 +11,10 @@ import (
 type Summary struct {
 	Name    string
 	Held    bool
-	Foreign bool // the key holds a value that dibs did not write
-	Never   bool // a lease, or a value that dibs did not write, never expires
-	Waiting int  // number of waiters
+	Foreign bool   // the key holds a value that dibs did not write
+	Never   bool   // a lease, or a value that dibs did not write, never expires
+	Waiting int    // number of waiters
+	Fence   uint64 // of the first holder; zero if not known. Fences are times
 	Longest time.Duration
 	Left    time.Duration // until the first lease expires; -1: never; zero without a holder
 }
@@ -33,6 +34,9 @@ func SummaryOf(s driver.State) Summary {
 		if i == 0 || h.Remaining >= 0 && (one.Left < 0 || h.Remaining < one.Left) {
 			one.Left = max(h.Remaining, -1)
 		}
+	}
+	if one.Held {
+		one.Fence = s.Holders[0].Fence
 	}
 	for _, w := range s.Waiters {
 		one.Longest = max(one.Longest, w.Waited)
