@@ -105,19 +105,31 @@ func (s *stream) begin() error {
 	header.Set("X-Accel-Buffering", "no") // of nginx
 	header.Set("Vary", "Accept-Encoding")
 	if !s.zip {
-		return s.control.Flush()
+		return s.flush()
 	}
 	header.Set("Content-Encoding", "gzip")
 	if _, err := s.writer.Write([]byte(gzipHeader)); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return s.flush()
+}
+
+// flush sends what was written, within the deadline. Until the next event there is none: with
+// HTTP/2, it would end a stream that waits for a slow poll.
+func (s *stream) flush() error {
+	if err := s.control.Flush(); err != nil {
+		return err
+	}
+	return s.limit(time.Time{})
 }
 
 // extend sets the deadline of the next write. Without it, that of the server would end the
-// stream. A writer may have no deadlines.
-func (s *stream) extend() error {
-	err := s.control.SetWriteDeadline(time.Now().Add(writeTime))
+// stream.
+func (s *stream) extend() error { return s.limit(time.Now().Add(writeTime)) }
+
+// limit sets a deadline. A writer may have none.
+func (s *stream) limit(at time.Time) error {
+	err := s.control.SetWriteDeadline(at)
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}
@@ -142,5 +154,5 @@ func (s *stream) send(f *fragment) error {
 	if _, err := s.writer.Write(event); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return s.flush()
 }

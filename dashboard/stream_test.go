@@ -26,6 +26,7 @@ type sink struct {
 	status    int
 	written   bytes.Buffer
 	deadlines int
+	deadline  time.Time
 	err       error // of Write
 }
 
@@ -47,6 +48,10 @@ func (s *sink) Write(text []byte) (int, error) {
 func (s *sink) Flush() {}
 
 func (s *sink) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	if at.IsZero() {
+		return nil
+	}
 	if time.Until(at) != writeTime {
 		return errors.New("want a deadline of " + writeTime.String())
 	}
@@ -86,6 +91,9 @@ func TestEvents(t *testing.T) {
 		synctest.Wait()
 		wantText(t, s.text(), "event: update\ndata: <div class=\"counts\">\n", "web-7:211")
 		wantNoText(t, s.text(), "web-9:88")
+		if !s.deadline.IsZero() {
+			t.Errorf("between two events there is a deadline, %v", s.deadline)
+		}
 		if s.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("header %v", s.header)
 		}
