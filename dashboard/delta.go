@@ -112,11 +112,12 @@ func (d *delta) change(old line, now string) {
 		if i < len(from) {
 			length = units(from[i])
 		}
-		if i < len(from) && from[i] == piece {
+		switch {
+		case i < len(from) && from[i] == piece:
 			d.copy(at, length)
-		} else if same {
+		case same:
 			d.added.WriteString(piece)
-		} else {
+		default: // what follows is elsewhere in the old line
 			d.added.WriteString(strings.Join(to[i:], ""))
 			return
 		}

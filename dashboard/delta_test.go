@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -120,7 +121,7 @@ func unzipped(t *testing.T, stream string) string {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if _, err := io.Copy(&text, r); err != io.ErrUnexpectedEOF {
+	if _, err := io.Copy(&text, r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	return text.String()

@@ -291,6 +291,8 @@ func TestTop(t *testing.T) {
 	v.press(t, "s")
 	v.await(t, `sorted by ttl$`)
 	v.press(t, "ss")
+	v.await(t, `sorted by held$`)
+	v.press(t, "s")
 	v.await(t, `sorted by worst$`)
 
 	v.size(t, 40, 8)
