@@ -159,7 +159,7 @@ func TestBytesOfAStream(t *testing.T) {
 		zipped, waitZipped := openZipped(ctx, h, "events?view=list")
 		synctest.Wait()
 		first := len(zipped.text())
-		const seconds = 30
+		const seconds = 12
 		for second := range seconds {
 			renewed(t, store, names, second)
 			time.Sleep(time.Second)
