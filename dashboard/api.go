@@ -29,15 +29,15 @@ type errorAnswer struct {
 
 type namesAnswer struct {
 	stamp
-	Held    int           `json:"held"`
-	Waiting int           `json:"waiting"`
-	Longest int64         `json:"longest_wait_ms"`
-	Never   int           `json:"never_expires"`
-	Foreign int           `json:"foreign"`
-	Page    int           `json:"page"`
-	Pages   int           `json:"pages"`
-	Matches int           `json:"matches"` // names that match the glob, on all pages
-	Names   []*view.State `json:"names"`
+	Held    int          `json:"held"`
+	Waiting int          `json:"waiting"`
+	Longest int64        `json:"longest_wait_ms"`
+	Never   int          `json:"never_expires"`
+	Foreign int          `json:"foreign"`
+	Page    int          `json:"page"`
+	Pages   int          `json:"pages"`
+	Matches int          `json:"matches"` // names that match the glob, on all pages
+	Names   []view.State `json:"names"`
 }
 
 type nameAnswer struct {
@@ -139,16 +139,21 @@ func (h *handler) apiNames(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := h.latest(r.Context())
-	found, err := q.selected(f.states())
+	found, err := q.selected(f.names())
 	if err != nil {
 		h.refuse(w, r, "", err)
 		return
 	}
 	c, p := f.counts(), pagesOf(q, len(found))
+	states, err := h.statesOf(r.Context(), f, pageOf(p, found))
+	if err != nil {
+		h.refuse(w, r, "", err)
+		return
+	}
 	one, status := stampOf(f)
 	h.writeJSON(w, status, namesAnswer{
 		stamp: one, Held: c.Held, Waiting: c.Waiting, Longest: c.Longest.Milliseconds(), Never: c.Never, Foreign: c.Foreign,
-		Page: p.Number, Pages: p.Count, Matches: len(found), Names: append([]*view.State{}, pageOf(p, found)...),
+		Page: p.Number, Pages: p.Count, Matches: len(found), Names: states,
 	})
 }
 
@@ -175,7 +180,7 @@ func (h *handler) apiProcesses(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := h.latest(r.Context())
-	found := f.graph().Processes
+	found := f.graph.Processes
 	if q.process != "" {
 		found = withAddress(found, q.process)
 	}
@@ -211,7 +216,7 @@ func entryAnswerOf(e waitgraph.Entry) entryAnswer {
 
 func (h *handler) apiWaits(w http.ResponseWriter, r *http.Request) {
 	f := h.latest(r.Context())
-	g := f.graph()
+	g := f.graph
 	one, status := stampOf(f)
 	answer := waitsAnswer{stamp: one, Cycles: []cycleAnswer{}, Waits: waitAnswersOf(g, g.Waits), Partial: g.Partial}
 	for _, c := range g.Cycles {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // A Config configures a dashboard. The zero value shows all names, and is read-only.
@@ -37,6 +38,10 @@ type Config struct {
 	// there are no findings.
 	Doctor func(context.Context) (driver.Findings, error)
 
+	// User names the sender of a request that revokes, for the log and the events of the name.
+	// If it is nil, that is the address of the client.
+	User func(*http.Request) string
+
 	// Revoked is called after each revocation, for example for an audit log. The answer to
 	// the request waits for it.
 	Revoked func(*http.Request, Revocation)
@@ -47,9 +52,12 @@ type Revocation struct {
 	Name   string    // of the lock; hostile input, as each name
 	Holder string    // host, process and label of the holder; safe to print
 	Fence  uint64    // of the lease; zero if it was not known, and for a foreign lock
+	User   string    // who has sent the request, as Config.User says
 	Reason string    // as typed, one line
 	Did    string    // of a foreign lock: what was done; else empty
 	At     time.Time // when the store had confirmed it
+
+	ended view.Holder
 }
 
 // withDefaults returns the configuration without zero values.
@@ -62,6 +70,9 @@ func (c Config) withDefaults() Config {
 		c.Every = time.Second
 	}
 	c.Every = max(c.Every, leastEvery)
+	if c.User == nil {
+		c.User = func(r *http.Request) string { return r.RemoteAddr }
+	}
 	if c.Timeout <= 0 {
 		c.Timeout = driver.OperationTimeout
 	}

@@ -12,12 +12,14 @@ import (
 // A frame is a snapshot with what is computed from it, once for all who want it.
 type frame struct {
 	snapshot *watch.Snapshot
-	states   func() []view.State    // in the order of the snapshot
-	counts   func() view.Counts     // of states
-	graph    func() waitgraph.Graph // of the snapshot
+	names    func() []view.Summary // of all names, sorted by name
+	counts   func() view.Counts    // of names
+
+	graph  waitgraph.Graph   // of the states
+	cycles []waitgraph.Cycle // of the graph: those that are shown
 
 	mu        sync.Mutex
-	fragments map[fragmentKey]func() ([]byte, error)
+	fragments map[fragmentKey]func() (*fragment, error)
 }
 
 // A fragmentKey says what a fragment shows of a frame.
@@ -31,19 +33,26 @@ type fragmentKey struct {
 const maxFragments = 256
 
 func newFrame(s *watch.Snapshot) *frame {
-	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() ([]byte, error))}
-	f.states = sync.OnceValue(func() []view.State { return view.StatesOf(s.States, s.At) })
-	f.counts = sync.OnceValue(func() view.Counts { return view.CountsOf(f.states()) })
-	f.graph = sync.OnceValue(func() waitgraph.Graph { return waitgraph.Of(s.States) })
+	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() (*fragment, error))}
+	f.names = sync.OnceValue(s.Names)
+	f.counts = sync.OnceValue(func() view.Counts { return view.CountsOf(f.names()) })
+	f.graph = waitgraph.Of(s.States)
+	f.cycles = new(waitgraph.Suspects).Shown(f.graph)
 	return f
 }
 
 // fragment returns what render has returned for a key, and calls it once only.
-func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) ([]byte, error) {
-	return f.once(key, render)()
+func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) (*fragment, error) {
+	return f.once(key, func() (*fragment, error) {
+		html, err := render()
+		if err != nil {
+			return nil, err
+		}
+		return newFragment(html), nil
+	})()
 }
 
-func (f *frame) once(key fragmentKey, render func() ([]byte, error)) func() ([]byte, error) {
+func (f *frame) once(key fragmentKey, render func() (*fragment, error)) func() (*fragment, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if kept := f.fragments[key]; kept != nil {
@@ -61,8 +70,9 @@ func (f *frame) began() time.Time { return f.snapshot.At.Add(-f.snapshot.Took) }
 
 // frames keeps the frame of the newest snapshot.
 type frames struct {
-	mu      sync.Mutex
-	current *frame
+	mu       sync.Mutex
+	current  *frame
+	suspects waitgraph.Suspects // of the frames that were current
 }
 
 // of returns the frame of a snapshot.
@@ -73,8 +83,14 @@ func (f *frames) of(s *watch.Snapshot) *frame {
 		return f.current
 	}
 	one := newFrame(s)
-	if f.current == nil || f.current.snapshot.Number < s.Number {
-		f.current = one
+	if f.current != nil && f.current.snapshot.Number > s.Number {
+		return one
 	}
+	if s.Err == nil {
+		one.cycles = f.suspects.Shown(one.graph)
+	} else if f.current != nil {
+		one.cycles = f.current.cycles // of the same states
+	}
+	f.current = one
 	return one
 }

@@ -20,8 +20,8 @@ func TestFragmentsOfAFrame(t *testing.T) {
 				rendered++
 				return fmt.Append(nil, i), nil
 			})
-			if err != nil || string(text) != fmt.Sprint(i) {
-				t.Fatalf("fragment %d: %s, %v", i, text, err)
+			if err != nil || string(text.html) != fmt.Sprint(i) {
+				t.Fatalf("fragment %d: %v, %v", i, text, err)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func TestFragmentOfAnEndedRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	text, err := h.rendered(ctx, newFrame(&watch.Snapshot{}), query{view: viewName, name: "free"}, nil)
-	if err != nil || !strings.Contains(string(text), "is free") {
-		t.Errorf("%s, %v", text, err)
+	if err != nil || !strings.Contains(string(text.html), "is free") {
+		t.Errorf("%v, %v", text, err)
 	}
 }

@@ -44,6 +44,8 @@ func TestPages(t *testing.T) {
 			"":                             {"shop-redis", "account:1", "web-7:211 (cron)", "<bdi>api:partner</bdi></a>", "report", "held</span> <b>4</b>", "waiting</span> <b>3</b>", "4 names", "read-only", "2 processes wait for each other"},
 			"?glob=account:*":              {"2 of 4 names", "account:2", `value="account:*"`},
 			"?glob=nothing":                {"No name matches the filter."},
+			"?glob=count":                  {"2 of 4 names", "account:2", `value="count"`},
+			"?sort=ttl&glob=count":         {`aria-sort="other"><a href="./?glob=count&amp;sort=ttl">TTL</a>`, `<a href="./?glob=count">Oldest wait</a>`},
 			"?sort=name":                   {"<option selected>name"},
 			"name?n=account:1":             {"This name is held: mutex, by one holder.", "web-7:211 (cron)", "web-9:88", ">mutex<", ">all<", "Recent events", "held"},
 			"name?n=api:partner":           {"3 of 4", "2 of 4", ">semaphore<", "worker-2:7 (sync)"},
@@ -84,6 +86,25 @@ func TestEmptyStore(t *testing.T) {
 	wantNoText(t, body(t, h, ""), "note bad", "note odd")
 }
 
+// A filter that is not valid leaves the page as it is, with the reason and with what was typed.
+func TestInvalidFilter(t *testing.T) {
+	w := get(t, New(held(t, "order:42"), Config{}), "?glob=%5Ba&sort=name")
+	wantStatus(t, w, http.StatusBadRequest, "The filter is not used: ", `value="[a"`, "order:42", "<option selected>name</option>", `data-events="events?sort=name&amp;view=list"`)
+}
+
+// A node of a quorum that does not answer is named on each page.
+func TestNodeThatIsDown(t *testing.T) {
+	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+		s.Nodes = []driver.NodeState{{}, {Err: &driver.UnavailableError{Op: "inspect", Cause: errors.New("connection refused")}}, {Err: errors.New("NOPERM")}}
+	}}
+	h := New(s, Config{})
+	for _, link := range []string{"", "processes", "waits"} {
+		text := body(t, h, link)
+		wantText(t, text, "Node 1 of the quorum does not answer: ", "connection refused")
+		wantNoText(t, text, "Node 0", "Node 2")
+	}
+}
+
 func TestRefusedRequests(t *testing.T) {
 	h := New(held(t, "a"), Config{Glob: "[a-z]"})
 	for link, want := range map[string]struct {
@@ -94,7 +115,7 @@ func TestRefusedRequests(t *testing.T) {
 		"static/":                            {http.StatusNotFound, "No such page"},
 		"templates/page.html":                {http.StatusNotFound, "No such page"},
 		"?glob=%5Ba":                         {http.StatusBadRequest, "pattern"},
-		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl or waiting"},
+		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl, waiting or held"},
 		"?page=0":                            {http.StatusBadRequest, "want a positive number"},
 		"?page=x":                            {http.StatusBadRequest, "want a positive number"},
 		"name":                               {http.StatusBadRequest, "empty name"},
@@ -323,7 +344,7 @@ func TestOrders(t *testing.T) {
 		time.Sleep(time.Second)
 		lease("a", time.Minute, 2)
 		h := New(s, Config{})
-		for sort, want := range map[string]string{"worst": "c a b", "name": "a b c", "ttl": "c b a", "waiting": "a c b"} {
+		for sort, want := range map[string]string{"worst": "c a b", "name": "a b c", "ttl": "c b a", "waiting": "a c b", "held": "b c a"} {
 			var names []string
 			for _, row := range regexp.MustCompile(`<td class="name"><a href="name\?n=(.)"`).FindAllStringSubmatch(body(t, h, "?sort="+sort), -1) {
 				names = append(names, row[1])

@@ -1,7 +1,10 @@
 package dashboard
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,8 +87,9 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 		}
 		all = append(all, warning{Class: "bad", Parts: words(text + ".")})
 	}
+	all = append(all, nodeWarnings(f.snapshot.States)...)
 	if wanted != viewName && wanted != viewWaits {
-		all = append(all, cycleWarnings(f.graph())...)
+		all = append(all, cycleWarnings(f.graph, f.cycles)...)
 	}
 	if wanted != viewName && wanted != viewDoctor {
 		all = append(all, doctorWarning(r)...)
@@ -93,19 +97,36 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 	return all
 }
 
+// nodeWarnings returns a warning for each node of a quorum that does not answer.
+func nodeWarnings(states []driver.State) (all []warning) {
+	failed := make(map[int]error)
+	for _, s := range states {
+		for i, n := range s.Nodes {
+			if failed[i] == nil && errors.Is(n.Err, driver.ErrUnavailable) {
+				failed[i] = n.Err
+			}
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		text := fmt.Sprintf("Node %d of the quorum does not answer: %s.", i, view.Safe(view.ErrorText(failed[i])))
+		all = append(all, warning{Class: "odd", Parts: words(text)})
+	}
+	return all
+}
+
 // cycleWarnings returns a warning for each of the first cycles.
-func cycleWarnings(g waitgraph.Graph) (all []warning) {
+func cycleWarnings(g waitgraph.Graph, cycles []waitgraph.Cycle) (all []warning) {
 	const most = 3
-	for _, c := range g.Cycles[:min(len(g.Cycles), most)] {
+	for _, c := range cycles[:min(len(cycles), most)] {
 		w := warning{Class: cycleClass(c), Link: viewWaits, More: "Show the waits"}
 		for i, text := range view.CycleParts(g, c) {
 			w.Parts = append(w.Parts, part{text, i%2 > 0})
 		}
 		all = append(all, w)
 	}
-	if more := len(g.Cycles) - most; more > 0 {
+	if more := len(cycles) - most; more > 0 {
 		text := view.Plural(more, "more cycle", "more cycles") + " of processes that wait for each other."
-		all = append(all, warning{"odd", words(text), viewWaits, "Show the waits"})
+		all = append(all, warning{cycleClass(cycles[most]), words(text), viewWaits, "Show the waits"})
 	}
 	return all
 }

@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 )
 
@@ -13,9 +15,27 @@ const pageRows = 200
 // A listing is the names of one page.
 type listing struct {
 	Rows  []listRow
+	Heads map[string]columnHead // by the word of the order
 	Pages pages
 	Shown string // how many names match
 	Empty string // why there are no rows
+}
+
+// A columnHead is the link that sorts by a column.
+type columnHead struct {
+	Link    string
+	Current bool
+}
+
+// headsOf returns the links that sort, on the first page.
+func headsOf(q query) map[string]columnHead {
+	heads := make(map[string]columnHead)
+	for _, s := range view.Sortings() {
+		other := q
+		other.sort, other.page = s.By, 1
+		heads[s.By] = columnHead{other.link(), s.By == q.sort}
+	}
+	return heads
 }
 
 type listRow struct {
@@ -25,44 +45,91 @@ type listRow struct {
 	Class string
 }
 
-// selected returns the states that a query selects, in its order. It returns pointers, since
-// a State is large and there may be many.
-func (q query) selected(states []view.State) ([]*view.State, error) {
-	g, err := parseGlob(q.glob)
+// filterOf returns what a filter selects: a text without wildcards selects the names with it.
+func filterOf(filter string) (func(name string) bool, error) {
+	if !strings.ContainsAny(filter, `*?[\`) {
+		return func(name string) bool { return strings.Contains(name, filter) }, nil
+	}
+	g, err := parseGlob(filter)
+	return g.Matches, err
+}
+
+// selected returns the names that a query selects, in its order.
+func (q query) selected(names []view.Summary) ([]view.Summary, error) {
+	matches, err := filterOf(q.glob)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*view.State, 0, len(states))
-	for i := range states {
-		if g.Matches(states[i].Name) {
-			found = append(found, &states[i])
+	found := make([]view.Summary, 0, len(names))
+	for _, n := range names {
+		if matches(n.Name) {
+			found = append(found, n)
 		}
 	}
-	for _, s := range view.Sortings() {
-		if s.By == q.sort {
-			slices.SortStableFunc(found, func(x, y *view.State) int { return s.Order(*x, *y) })
-		}
+	if s, known := view.SortingBy(view.Sortings(), q.sort); known {
+		s.Sort(found)
 	}
 	return found, nil
 }
 
-func listingOf(f *frame, q query) (listing, error) {
-	found, err := q.selected(f.states())
+// statesOf returns the states of the names on a page, in their order. Of many names, a frame
+// has not all states: the others are read now, and by the next polls.
+func (h *handler) statesOf(ctx context.Context, f *frame, names []view.Summary) ([]view.State, error) {
+	states, missing := make(map[string]driver.State, len(names)), []string{}
+	var all []string
+	for _, n := range names {
+		state, found := f.snapshot.State(n.Name)
+		if states[n.Name] = state; !found {
+			missing = append(missing, n.Name)
+		}
+		all = append(all, n.Name)
+	}
+	if f.snapshot.Rest != nil {
+		h.hub.Display(f.snapshot, all)
+	}
+	if len(missing) > 0 && f.snapshot.Err == nil {
+		read, err := h.poller.All(context.WithoutCancel(ctx), missing) // others may use the result
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range read {
+			states[state.Name] = state
+		}
+	}
+	shown := make([]view.State, 0, len(names))
+	for _, name := range all {
+		if state := states[name]; state.Name != "" { // else it was released meanwhile
+			shown = append(shown, view.StateOf(state, f.snapshot.At))
+		}
+	}
+	return shown, nil
+}
+
+func (h *handler) listingOf(ctx context.Context, f *frame, q query) (listing, error) {
+	found, err := q.selected(f.names())
 	if err != nil {
 		return listing{}, err
 	}
-	l := listing{Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
-	if all := len(f.states()); len(found) < all {
+	l := listing{Heads: headsOf(q), Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
+	all := len(f.names())
+	if len(found) < all {
 		l.Shown = fmt.Sprintf("%d of %d names", len(found), all)
 	}
-	for _, s := range pageOf(l.Pages, found) {
-		l.Rows = append(l.Rows, listRowOf(s, f.snapshot.At))
+	if f.snapshot.Rest != nil {
+		l.Shown += ", counted at " + clock(f.snapshot.Rest.Taken)
+	}
+	states, err := h.statesOf(ctx, f, pageOf(l.Pages, found))
+	if err != nil {
+		return listing{}, err
+	}
+	for i := range states {
+		l.Rows = append(l.Rows, listRowOf(&states[i], f.snapshot.At))
 	}
 	switch {
 	case len(found) > 0:
 	case f.snapshot.Err != nil:
 		l.Empty = "The store has not answered yet."
-	case len(f.states()) > 0:
+	case all > 0:
 		l.Empty = "No name matches the filter."
 	default:
 		l.Empty = "Nothing is held."

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,9 +62,11 @@ type eventRow struct{ At, AtFull, Event, Who, More string }
 // nameState returns the state of a name in a frame. It asks the store about a name that is
 // not in it: its key may hold a value that is not a lock.
 func (h *handler) nameState(ctx context.Context, f *frame, name string) (driver.State, error) {
-	i, found := slices.BinarySearchFunc(f.snapshot.States, name, func(s driver.State, name string) int { return strings.Compare(s.Name, name) })
-	if found {
-		return f.snapshot.States[i], nil
+	if f.snapshot.Rest != nil {
+		h.hub.Display(f.snapshot, []string{name})
+	}
+	if state, found := f.snapshot.State(name); found {
+		return state, nil
 	}
 	return h.inspect(ctx, name)
 }

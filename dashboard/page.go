@@ -23,14 +23,14 @@ type page struct {
 	Events   string // link to its events; empty: the page is not live
 	Fragment string // link to its fragment
 	Live     template.HTML
-	Filter   *filter
+	Filter   *listFilter
 	Notes    []note
 	Form     *revokeForm
 	Refresh  int // seconds until a browser without JavaScript loads the page again; 0: never
 	Doctor   bool
 }
 
-type filter struct {
+type listFilter struct {
 	Glob, Sort string
 	Sortings   []view.Sorting
 }
@@ -42,16 +42,21 @@ type note struct{ Class, Text string }
 func (h *handler) page(wanted string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := h.parseQuery(r, wanted)
-		if err != nil {
+		var filter filterError
+		if err != nil && !errors.As(err, &filter) {
 			h.refuse(w, r, "", err)
 			return
 		}
-		p := h.pageOf(q)
+		p, status := h.pageOf(q), http.StatusOK
+		if filter.error != nil {
+			p.Filter.Glob, status = filter.typed, http.StatusBadRequest
+			p.Notes = append(p.Notes, note{"bad", "The filter is not used: " + view.Safe(view.ErrorText(err)) + "."})
+		}
 		if err := h.fill(w, r, q, &p); err != nil {
 			h.refuse(w, r, "", err)
 			return
 		}
-		h.write(w, http.StatusOK, p)
+		h.write(w, status, p)
 	}
 }
 
@@ -64,7 +69,7 @@ func (h *handler) pageOf(q query) page {
 	switch q.view {
 	case viewList:
 		p.Heading = "Locks"
-		p.Filter = &filter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
+		p.Filter = &listFilter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
 	case viewName:
 		p.Heading = view.Safe(q.name)
 	case viewProcesses:
@@ -80,7 +85,7 @@ func (h *handler) pageOf(q query) page {
 // fill adds what is read from the store.
 func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page) (err error) {
 	f := h.latest(r.Context())
-	var live []byte
+	var live *fragment
 	switch q.view {
 	case viewName:
 		return h.fillName(w, r, q, f, p)
@@ -91,8 +96,11 @@ func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page)
 	default:
 		live, err = h.rendered(r.Context(), f, q, h.checkup.latest())
 	}
-	p.Live = template.HTML(live)
-	return err
+	if err != nil {
+		return err
+	}
+	p.Live = template.HTML(live.html)
+	return nil
 }
 
 // fillName adds the current state of a name, which is newer than the frame: it may follow a
@@ -113,7 +121,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	}
 	p.Live = template.HTML(live)
 	p.Events += "&after=" + strconv.FormatInt(at.UnixMilli(), 10)
-	p.Notes = append(p.Notes, doneNotes(r.URL.Query().Get("done"))...)
+	p.Notes = append(p.Notes, h.doneNotes(q.name, r.URL.Query().Get("done"))...)
 	mark := r.URL.Query().Get("revoke")
 	if mark == "" {
 		return nil
@@ -131,26 +139,15 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	return nil
 }
 
-// doneNotes returns the message after a revocation.
-func doneNotes(done string) []note {
-	switch done {
-	case "revoked":
-		return []note{{"good", "The lease was revoked. The work of its holder may go on until the holder notices."}}
-	case "foreign":
-		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
-	}
-	return nil
-}
-
 // rendered returns the fragment of a query, which is rendered once for a frame.
-func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
+func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) (*fragment, error) {
 	return f.fragment(fragmentKey{q, r}, func() ([]byte, error) { return h.render(ctx, f, q, r) })
 }
 
 func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]byte, error) {
 	switch q.view {
 	case viewList:
-		l, err := listingOf(f, q)
+		l, err := h.listingOf(ctx, f, q)
 		if err != nil {
 			return nil, err
 		}

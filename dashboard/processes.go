@@ -15,6 +15,7 @@ type processList struct {
 	Pages     pages
 	Only      string // the process that the query selects
 	Empty     string
+	Part      string // of which names these are, if not of all
 }
 
 type processView struct {
@@ -43,8 +44,11 @@ const (
 )
 
 func processListOf(f *frame, q query) processList {
-	found, most := f.graph().Processes, someEntries
+	found, most := f.graph.Processes, someEntries
 	l := processList{Only: view.Safe(q.process), Empty: "No process holds or waits for anything."}
+	if rest := f.snapshot.Rest; rest != nil {
+		l.Part = fmt.Sprintf("Of %d names, only those with waiters and those on display are read: the processes have more.", len(rest.Names))
+	}
 	if q.process != "" {
 		l.Empty, most = "This process holds nothing, and waits for nothing.", manyEntries
 		found = withAddress(found, q.process)

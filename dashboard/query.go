@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/dibslock/dibs/driver"
@@ -40,16 +39,18 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 		q.name = values.Get("n")
 		return q, h.checkName(q.name)
 	case viewList:
-		q.glob, q.sort = values.Get("glob"), values.Get("sort")
+		q.sort = values.Get("sort")
 		if q.sort == "" {
 			q.sort = view.Sortings()[0].By
 		}
-		if !slices.ContainsFunc(view.Sortings(), func(s view.Sorting) bool { return s.By == q.sort }) {
-			return q, fmt.Errorf("%w: sort %q: want worst, name, ttl or waiting", driver.ErrInvalid, q.sort)
+		if _, known := view.SortingBy(view.Sortings(), q.sort); !known {
+			return q, fmt.Errorf("%w: sort %q: want worst, name, ttl, waiting or held", driver.ErrInvalid, q.sort)
 		}
-		if _, err := parseGlob(q.glob); err != nil {
-			return q, err
+		glob := values.Get("glob")
+		if _, err := parseGlob(glob); err != nil {
+			return q, filterError{err, glob}
 		}
+		q.glob = glob
 	case viewProcesses:
 		q.process = values.Get("process")
 	case viewWaits, viewDoctor:
@@ -65,6 +66,14 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 	}
 	return q, nil
 }
+
+// A filterError is why a filter is not used. The page then shows all names.
+type filterError struct {
+	error
+	typed string
+}
+
+func (e filterError) Unwrap() error { return e.error }
 
 // hiddenError means that Config.Glob does not match a name.
 type hiddenError struct{ name string }

@@ -146,16 +146,54 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, name, err)
 		return
 	}
+	h.hub.Revoked(revocation.change())
 	if h.config.Revoked != nil {
 		h.config.Revoked(r, revocation)
 	}
-	done := "revoked"
-	if revocation.Did != "" {
-		done = "foreign"
-	}
 	// The location is relative, because the prefix of the dashboard is not known.
-	w.Header().Set("Location", "name?"+url.Values{"n": {name}, "done": {done}}.Encode())
+	w.Header().Set("Location", "name?"+url.Values{"n": {name}, "done": {h.doneMark(revocation)}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// change returns the revocation as an event of its name.
+func (r Revocation) change() view.Change {
+	return view.Change{Time: r.At, Name: r.Name, Holder: &r.ended, User: r.User, Reason: r.Reason}
+}
+
+// The words of a link to the page that follows a revocation. doneTime is how long the link
+// shows the message.
+const (
+	doneLease   = "revoked"
+	doneForeign = "foreign"
+	doneTime    = time.Minute
+)
+
+// doneMark returns what the page that follows a revocation gets: a word, the time, and their
+// keyed hash. So a link by somebody else does not show the message.
+func (h *handler) doneMark(r Revocation) string {
+	word := doneLease
+	if r.Did != "" {
+		word = doneForeign
+	}
+	at := strconv.FormatInt(r.At.Unix(), 10)
+	return word + "." + at + "." + h.secrets.hash("done", r.Name, word, at)
+}
+
+// doneNotes returns the message after a revocation of a name.
+func (h *handler) doneNotes(name, mark string) []note {
+	parts := strings.Split(mark, ".")
+	const fields = 3
+	if len(parts) != fields || !equal(parts[2], h.secrets.hash("done", name, parts[0], parts[1])) {
+		return nil
+	}
+	at, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || time.Since(time.Unix(at, 0)) > doneTime {
+		return nil
+	}
+	if parts[0] == doneForeign {
+		return []note{{"good", "The foreign lock was ended. The work of its holder may go on."}}
+	}
+	return []note{{"good", "The lease was revoked. The work of its holder may go on until the holder notices."}}
 }
 
 func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string, done Revocation, err error) {
@@ -187,7 +225,10 @@ func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string
 		return name, done, errEnded
 	}
 	now := time.Now()
-	return name, Revocation{Name: name, Holder: view.HolderOf(t.holder, now).String(), Fence: t.holder.Fence, Reason: reason, Did: did, At: now}, nil
+	holder := view.HolderOf(t.holder, now)
+	return name, Revocation{
+		Name: name, Holder: holder.String(), Fence: t.holder.Fence, User: h.config.User(r), Reason: reason, Did: did, At: now, ended: holder,
+	}, nil
 }
 
 var errEnded = refusal{http.StatusConflict, titleRefused, "That lease has ended. Another one may hold the name by now."}

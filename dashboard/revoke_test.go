@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ func TestRevoke(t *testing.T) {
 		f := formOf(t, h, "order:42")
 		w := f.send(t, h)
 		location := w.Header().Get("Location")
-		if w.Code != http.StatusSeeOther || location != "name?done=revoked&n=order%3A42" {
+		if w.Code != http.StatusSeeOther || !strings.HasPrefix(location, "name?done=revoked.") || !strings.HasSuffix(location, "&n=order%3A42") {
 			t.Fatalf("status %d, location %q\n%s", w.Code, location, w.Body)
 		}
 		wantText(t, body(t, h, location), "The lease was revoked.", "web-9:88")
@@ -33,13 +34,53 @@ func TestRevoke(t *testing.T) {
 		if len(s.revoked) != 1 || s.revoked[0].Fence == 0 || s.revoked[0].Token != "" || s.revoked[0].Reason != "host is gone" {
 			t.Errorf("requests to the store: %+v", s.revoked)
 		}
-		if len(audit) != 1 || audit[0].Name != "order:42" || audit[0].Holder != "web-7:211 (cron)" || audit[0].Fence != s.revoked[0].Fence || audit[0].Reason != "host is gone" || audit[0].At.IsZero() {
+		if len(audit) != 1 || audit[0].Name != "order:42" || audit[0].Holder != "web-7:211 (cron)" || audit[0].Fence != s.revoked[0].Fence || audit[0].Reason != "host is gone" || audit[0].User != "192.0.2.1:1234" || audit[0].At.IsZero() {
 			t.Errorf("audit: %+v", audit)
 		}
 		wantStatus(t, f.send(t, h), http.StatusConflict, "That lease has ended", `href="name?n=order%3A42"`) // and not the waiter's
 		if len(audit) != 1 || len(holding(t, s, "order:42")) != 1 {
 			t.Error("the form was used twice")
 		}
+	})
+}
+
+// The message after a revocation is not shown for a link that somebody else has made, nor for
+// another name, nor later.
+func TestLinkToAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held(t, "a")
+		h := New(s, Config{Allow: anybody})
+		location := formOf(t, h, "a").send(t, h).Header().Get("Location")
+		const message = "The lease was revoked."
+		wantText(t, body(t, h, location), message)
+		at := fmt.Sprint(time.Now().Unix())
+		for _, link := range []string{
+			"name?n=a&done=revoked", "name?n=a&done=foreign", "name?n=a&done=revoked." + at + ".", "name?n=a&done=revoked." + at + "." + strings.Repeat("0", 32),
+			strings.Replace(location, "n=a", "n=b", 1), strings.Replace(location, "revoked", "foreign", 1),
+		} {
+			wantNoText(t, body(t, h, link), message, "was ended")
+		}
+		time.Sleep(doneTime + time.Second)
+		wantNoText(t, body(t, h, location), message)
+	})
+}
+
+// The events of a name say that a lease was revoked, by whom and why, and not that it was
+// released.
+func TestEventOfARevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(held(t, "a"), Config{Allow: anybody, User: func(*http.Request) string { return "alice\x1b" }})
+		ctx, cancel := context.WithCancel(t.Context())
+		_, wait := open(ctx, h, "events?view=list") // the store is polled
+		synctest.Wait()
+		formOf(t, h, "a").send(t, h)
+		time.Sleep(2500 * time.Millisecond)
+		page := body(t, h, "name?n=a")
+		wantText(t, page, "<b>revoked</b>", `by alice\x1b: host is gone`)
+		wantNoText(t, page, "<b>released</b>")
+		wantText(t, body(t, h, "api/name?n=a"), `"event":"revoked"`, `"reason":"host is gone"`)
+		cancel()
+		wait()
 	})
 }
 

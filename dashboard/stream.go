@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,8 +10,10 @@ import (
 const (
 	maxStreams  = 1000
 	writeTime   = 10 * time.Second // limit of one event
+	sameEvery   = 15 * time.Second // without a change, an event shows that the stream works
 	eventUpdate = "event: update\n"
-	eventSame   = "event: same\ndata: .\n\n"
+	eventDelta  = "event: delta\n"
+	eventSame   = "event: same\n"
 )
 
 // events sends the fragment of a view as a server-sent event whenever it has changed, until
@@ -29,7 +30,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, "", refusal{http.StatusServiceUnavailable, "Too many streams", "Too many pages are open."})
 		return
 	}
-	s := stream{writer: w, control: http.NewResponseController(w)}
+	s := stream{writer: w, control: http.NewResponseController(w), zip: acceptsGzip(r)}
 	if err := s.begin(); errors.Is(err, http.ErrNotSupported) {
 		h.refuse(w, r, "", refusal{http.StatusNotImplemented, "No streams", "The server cannot send events."})
 		return
@@ -44,12 +45,18 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		}
 		fragment, err := h.rendered(r.Context(), f, q, h.checkup.latest())
 		if err != nil {
-			fragment, err = h.execute(headOf(f, nil, q.view), "failed", refusalOf(err).text)
+			fragment, err = h.failed(f, q, err)
 		}
 		if err != nil || s.send(fragment) != nil {
 			return
 		}
 	}
+}
+
+// failed returns the fragment of a query that cannot be shown.
+func (h *handler) failed(f *frame, q query, err error) (*fragment, error) {
+	html, err := h.execute(headOf(f, nil, q.view), "failed", refusalOf(err).text)
+	return newFragment(html), err
 }
 
 // afterOf returns the time of the states in the page that follows the events, or zero.
@@ -75,14 +82,17 @@ func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(fragment) // the client has gone
+	_, _ = w.Write(fragment.html) // the client has gone
 }
 
-// A stream writes server-sent events. A client that does not read ends it.
+// A stream writes server-sent events, the first one with a whole fragment, and the others with
+// what has changed. A client that does not read ends it.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
-	last    []byte
+	zip     bool
+	last    *fragment
+	sent    time.Time // the last event
 }
 
 // begin sends the header of the stream. It returns an error if the writer cannot flush.
@@ -93,43 +103,56 @@ func (s *stream) begin() error {
 	header := s.writer.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // of nginx
-	return s.control.Flush()
+	header.Set("Vary", "Accept-Encoding")
+	if !s.zip {
+		return s.flush()
+	}
+	header.Set("Content-Encoding", "gzip")
+	if _, err := s.writer.Write([]byte(gzipHeader)); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// flush sends what was written, within the deadline. Until the next event there is none: with
+// HTTP/2, it would end a stream that waits for a slow poll.
+func (s *stream) flush() error {
+	if err := s.control.Flush(); err != nil {
+		return err
+	}
+	return s.limit(time.Time{})
 }
 
 // extend sets the deadline of the next write. Without it, that of the server would end the
-// stream. A writer may have no deadlines.
-func (s *stream) extend() error {
-	err := s.control.SetWriteDeadline(time.Now().Add(writeTime))
+// stream.
+func (s *stream) extend() error { return s.limit(time.Now().Add(writeTime)) }
+
+// limit sets a deadline. A writer may have none.
+func (s *stream) limit(at time.Time) error {
+	err := s.control.SetWriteDeadline(at)
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}
 	return err
 }
 
-// send sends a fragment, or that it is the same as the last one.
-func (s *stream) send(fragment []byte) error {
+// send sends what has changed since the last fragment. If nothing has, it sends that, but not
+// each time.
+func (s *stream) send(f *fragment) error {
+	event := f.event(s.last, s.zip)
+	s.last = f
+	if event == nil {
+		if time.Since(s.sent) < sameEvery {
+			return nil
+		}
+		event = encoded(eventSame, []byte("."), s.zip)
+	}
 	if err := s.extend(); err != nil {
 		return err
 	}
-	event := []byte(eventSame)
-	if !bytes.Equal(fragment, s.last) {
-		event, s.last = encodeEvent(fragment), fragment
-	}
+	s.sent = time.Now()
 	if _, err := s.writer.Write(event); err != nil {
 		return err
 	}
-	return s.control.Flush()
-}
-
-// encodeEvent returns a fragment as an event. Each of its lines is one of the event.
-func encodeEvent(fragment []byte) []byte {
-	var out bytes.Buffer
-	out.WriteString(eventUpdate)
-	for line := range bytes.SplitSeq(bytes.ReplaceAll(fragment, []byte("\r"), nil), []byte("\n")) {
-		out.WriteString("data: ")
-		out.Write(line)
-		out.WriteByte('\n')
-	}
-	out.WriteByte('\n')
-	return out.Bytes()
+	return s.flush()
 }

@@ -26,6 +26,7 @@ type sink struct {
 	status    int
 	written   bytes.Buffer
 	deadlines int
+	deadline  time.Time
 	err       error // of Write
 }
 
@@ -47,6 +48,10 @@ func (s *sink) Write(text []byte) (int, error) {
 func (s *sink) Flush() {}
 
 func (s *sink) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	if at.IsZero() {
+		return nil
+	}
 	if time.Until(at) != writeTime {
 		return errors.New("want a deadline of " + writeTime.String())
 	}
@@ -86,13 +91,16 @@ func TestEvents(t *testing.T) {
 		synctest.Wait()
 		wantText(t, s.text(), "event: update\ndata: <div class=\"counts\">\n", "web-7:211")
 		wantNoText(t, s.text(), "web-9:88")
+		if !s.deadline.IsZero() {
+			t.Errorf("between two events there is a deadline, %v", s.deadline)
+		}
 		if s.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("header %v", s.header)
 		}
 		acquire(t, store, "b", tokenOf("web-9", 88, driver.KindMutex, 1, ""))
 		time.Sleep(1500 * time.Millisecond)
 		wantText(t, s.text(), "web-9:88")
-		if n := strings.Count(s.text(), "event: update"); n != 2 || s.deadlines != n+1 {
+		if n := strings.Count(s.text(), "event: "); n != 2 || s.deadlines != n+1 {
 			t.Errorf("%d updates, %d deadlines", n, s.deadlines)
 		}
 		cancel()
@@ -118,16 +126,22 @@ func TestEventsOfEachView(t *testing.T) {
 	})
 }
 
-// A fragment that has not changed is not sent again.
+// What has not changed is not sent again. Without any change, an event
+// shows from time to time that the stream works.
 func TestEventOfNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stream{writer: newSink(), control: http.NewResponseController(newSink())}
-		for _, fragment := range []string{"a\nb", "a\nb", "c\r\r\nd"} {
-			if err := s.send([]byte(fragment)); err != nil {
+		for _, html := range []string{"<p>a long line</p>\n<p>b</p>\n", "<p>a long line</p>\n<p>b</p>\n", "<p>a long line</p>\r\n<p>c</p>\n", "c\r\r\nd"} {
+			if err := s.send(newFragment([]byte(html))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		const want = "event: update\ndata: a\ndata: b\n\nevent: same\ndata: .\n\nevent: update\ndata: c\ndata: d\n\n"
+		time.Sleep(sameEvery)
+		if err := s.send(s.last); err != nil {
+			t.Fatal(err)
+		}
+		const want = "event: update\ndata: <p>a long line</p>\ndata: <p>b</p>\ndata: \n\n" +
+			"event: delta\ndata: [0,19,\"<p>c</p>\\n\"]\n\n" + "event: update\ndata: c\ndata: d\n\n" + "event: same\ndata: .\n\n"
 		if have := s.writer.(*sink).text(); have != want {
 			t.Errorf("want %q, have %q", want, have)
 		}

@@ -31,9 +31,10 @@ type waitRow struct {
 
 func waitViewOf(f *frame) waitView {
 	const most, mostCycles = 500, 20
-	g := f.graph()
+	g := f.graph
 	v := waitView{Diagram: diagramOf(g), Partial: g.Partial}
-	for _, c := range g.Cycles[:min(len(g.Cycles), mostCycles)] {
+	cycles := f.cycles
+	for _, c := range cycles[:min(len(cycles), mostCycles)] {
 		v.Cycles = append(v.Cycles, cycleViewOf(g, c))
 	}
 	for _, w := range g.Waits[:min(len(g.Waits), most)] {

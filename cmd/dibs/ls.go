@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"slices"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
@@ -27,14 +27,14 @@ terminal, long names are shortened and columns that do not fit are omitted.`,
   dibs ls --json | jq -r 'select(.waiting > 10).name'`,
 		Args: argCount(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			order, ok := view.Orders[by]
+			order, ok := view.SortingBy(view.Orders, by)
 			if !ok {
-				return usage("--sort %q: want name, ttl or waiting", by)
+				return usage("--sort %q: want name, ttl, waiting or held", by)
 			}
 			return a.withStore(func(ctx context.Context, s *opened) error { return ls(ctx, a.con, s, globOf(args), order) })
 		},
 	}
-	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first) or waiting (most waiters first)")
+	c.Flags().StringVar(&by, "sort", "name", "sort by name, ttl (first to expire first), waiting (most waiters first) or held (longest held first)")
 	return c
 }
 
@@ -46,14 +46,13 @@ func globOf(args []string) string {
 	return args[0]
 }
 
-func ls(ctx context.Context, con *console, s *opened, glob string, order func(x, y view.State) int) error {
+func ls(ctx context.Context, con *console, s *opened, glob string, order view.Sorting) error {
 	seen, err := s.poller().Matching(ctx, glob)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	names := view.StatesOf(seen, now)
-	slices.SortStableFunc(names, order)
+	names := sortedStates(seen, order, now)
 	switch {
 	case con.json:
 		return printEachJSON(con, names)
@@ -62,6 +61,21 @@ func ls(ctx context.Context, con *console, s *opened, glob string, order func(x,
 		return nil
 	}
 	return con.print(view.List(names, now, con.width()).String())
+}
+
+// sortedStates returns states that are sorted by name in another order.
+func sortedStates(seen []driver.State, order view.Sorting, now time.Time) []view.State {
+	index := make(map[string]int, len(seen))
+	for i, s := range seen {
+		index[s.Name] = i
+	}
+	sorted := view.SummariesOf(seen)
+	order.Sort(sorted)
+	names := make([]view.State, len(seen))
+	for i, s := range sorted {
+		names[i] = view.StateOf(seen[index[s.Name]], now)
+	}
+	return names
 }
 
 func printEachJSON(con *console, names []view.State) error {

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
+	"os"
+	"os/user"
+	"strconv"
 	"time"
 
 	"github.com/dibslock/dibs/dashboard"
@@ -24,6 +26,8 @@ type serveRequest struct {
 	listen string
 	every  durationFlag
 	revoke bool
+	hosts  []string // --allow-host
+	key    serveKey // of --revoke; else empty
 }
 
 // pageCmds returns the subcommands that serve a page. The build tag noserve leaves them out: the
@@ -39,9 +43,12 @@ func serveCmd(a *app) *cobra.Command {
 wait queues, processes, which process waits for which, and findings of doctor.
 GLOB is as in "dibs ls".
 
-There is no login. By default only this host can connect. For others, put a
-proxy that authenticates in front, or use ssh -L. With --revoke, the pages can
-revoke leases; that needs a loopback address.
+There is no login. By default only this host can connect. For others, use
+ssh -L, or put a proxy that authenticates in front: --allow-host is its name.
+
+With --revoke, the pages can revoke leases in a browser that has opened the
+printed URL. It contains a random key: whoever reads it can revoke. The other
+browsers can only read. --revoke needs a loopback address.
 
 The store is polled only while somebody watches. It runs until a signal ends it.
 
@@ -49,11 +56,15 @@ Exit codes: 130 or 143 ended by a signal; 64 invalid command line; 125 the
 address cannot be used.`,
 		Example: `  dibs serve
   dibs serve 'order:*' --listen 127.0.0.1:8000 --revoke
+  dibs serve --allow-host locks.example.com
   ssh -L 7007:127.0.0.1:7007 ops@web-1 dibs serve`,
 		Args:              argCount(0, 1),
 		ValidArgsFunction: a.stores.completeName,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := q.every.check(); err != nil {
+				return err
+			}
+			if err := checkHosts(q.hosts); err != nil {
 				return err
 			}
 			q.glob = globOf(args)
@@ -62,6 +73,7 @@ address cannot be used.`,
 	}
 	c.Flags().StringVar(&q.listen, "listen", "127.0.0.1:7007", "address to listen on; port 0 chooses one")
 	c.Flags().BoolVar(&q.revoke, "revoke", false, "let the pages revoke leases (default: read only)")
+	c.Flags().StringArrayVar(&q.hosts, "allow-host", nil, "host name of a proxy in front, as browsers send it; repeatable")
 	q.every = durationFlag(time.Second)
 	c.Flags().Var(&q.every, "every", "pause between two polls of the store")
 	return c
@@ -77,17 +89,32 @@ func (q serveRequest) serve(ctx context.Context, con *console, s *opened) error 
 	local := isLoopback(at)
 	if q.revoke && !local {
 		_ = listener.Close()
-		return usage("--revoke needs a loopback address, because there is no login: --listen 127.0.0.1:7007")
+		return usage("--revoke needs a loopback address, because the connection is not encrypted: --listen 127.0.0.1:7007")
 	}
-	handler := dashboard.New(s.Store, q.config(con, s))
-	if local {
-		handler = onlyLocalNames(handler)
-	} else {
+	address := "http://" + at + "/"
+	if q.revoke {
+		q.key = newServeKey()
+		address += "?" + keyParameter + "=" + string(q.key)
+	}
+	handler := q.handler(con, s, local)
+	if !local {
 		con.logf("everybody who can reach %s can see the names and the holders of all locks", at)
 	}
-	con.logf("the locks of %s are on http://%s/", s.location, at)
-	con.event(view.ServingEvent{Stamp: stamp("serving"), Store: s.location, URL: "http://" + at + "/"})
+	con.logf("the locks of %s are on %s", s.location, address)
+	con.event(view.ServingEvent{Stamp: stamp("serving"), Store: s.location, URL: address})
 	return serveUntil(ctx, listener, handler)
+}
+
+// handler returns the dashboard behind the checks of key and host.
+func (q serveRequest) handler(con *console, s *opened, local bool) http.Handler {
+	handler := dashboard.New(s.Store, q.config(con, s))
+	if q.revoke {
+		handler = q.key.exchange(handler)
+	}
+	if local || len(q.hosts) > 0 {
+		handler = onlyHosts(q.hosts, handler)
+	}
+	return handler
 }
 
 func (q serveRequest) open(ctx context.Context) (net.Listener, error) {
@@ -105,13 +132,22 @@ func (q serveRequest) open(ctx context.Context) (net.Listener, error) {
 func (q serveRequest) config(con *console, s *opened) dashboard.Config {
 	return dashboard.Config{
 		Title: s.location, Glob: q.glob, Every: time.Duration(q.every), Timeout: s.timeout,
-		Allow:  func(*http.Request) bool { return q.revoke },
+		Allow:  func(r *http.Request) bool { return q.revoke && q.key.allows(r) },
 		Doctor: func(ctx context.Context) (driver.Findings, error) { return findings(ctx, s) },
+		User:   func(r *http.Request) string { return userName() + " from " + r.RemoteAddr },
 		Revoked: func(_ *http.Request, r dashboard.Revocation) {
-			con.logf("%s: revoked the lease of %s, reason: %s", view.Safe(r.Name), r.Holder, view.Safe(r.Reason))
-			con.event(view.RevokedEvent{Stamp: stamp("revoked"), Name: r.Name, Holder: r.Holder, Fence: r.Fence, Reason: r.Reason})
+			con.logf("%s: revoked the lease of %s, by %s, reason: %s", view.Safe(r.Name), r.Holder, view.Safe(r.User), view.Safe(r.Reason))
+			con.event(view.RevokedEvent{Stamp: stamp("revoked"), Name: r.Name, Holder: r.Holder, Fence: r.Fence, User: r.User, Reason: r.Reason})
 		},
 	}
+}
+
+// userName returns the user of this process.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "user " + strconv.Itoa(os.Getuid())
 }
 
 // findings returns what doctor finds on all nodes.
@@ -130,16 +166,22 @@ func findings(ctx context.Context, s *opened) (all driver.Findings, err error) {
 	return all, err
 }
 
+// The time limits of a connection. A page waits for the store and the doctor, 20 s at most,
+// before it is written. The stream of a page extends the limits for each of its events.
+const (
+	headerTime = 5 * time.Second
+	readTime   = 15 * time.Second // of a request with its body
+	writeTime  = 40 * time.Second // from the end of the header to the end of the answer
+	idleTime   = 2 * time.Minute
+)
+
 // serveUntil serves requests until ctx ends. Requests that follow the store end then, too.
 func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	const (
-		headerTime = 5 * time.Second
-		idleTime   = 2 * time.Minute
-		endTime    = 3 * time.Second
-	)
+	const endTime = 3 * time.Second
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: 64 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -160,25 +202,4 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 func isLoopback(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	return err == nil && at.Addr().Unmap().IsLoopback()
-}
-
-// onlyLocalNames rejects requests for another host. A page of another site could otherwise
-// read the locks: its own host name may resolve to this host.
-func onlyLocalNames(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLocalName(r.Host) {
-			http.Error(w, "use the address 127.0.0.1, [::1] or localhost", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isLocalName(hostPort string) bool {
-	host := (&url.URL{Host: hostPort}).Hostname()
-	if host == "localhost" {
-		return true
-	}
-	at, err := netip.ParseAddr(host)
-	return err == nil && at.Unmap().IsLoopback()
 }

@@ -4,14 +4,18 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -29,7 +33,7 @@ func newJar(t *testing.T) http.CookieJar {
 	return jar
 }
 
-var servedAt = regexp.MustCompile(`are on (http://\S+/)`)
+var servedAt = regexp.MustCompile(`are on (http://\S+)`)
 
 // startServe runs dibs serve until the test ends, and returns the URL of the pages.
 func startServe(t *testing.T, store string, args ...string) (*program, string) {
@@ -41,6 +45,16 @@ func startServe(t *testing.T, store string, args ...string) (*program, string) {
 		return at != nil
 	})
 	return p, at[1]
+}
+
+// withKey divides the URL that serve --revoke prints: into that of the pages, and the key.
+func withKey(t *testing.T, printed string) (address, key string) {
+	t.Helper()
+	address, key, found := strings.Cut(printed, "?key=")
+	if !found || len(key) < 20 {
+		t.Fatalf("no key in %s", printed)
+	}
+	return address, key
 }
 
 // get returns the status and the body of an answer to a request with this Host.
@@ -127,19 +141,35 @@ func TestServeRevokes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, address := startServe(t, server.URL(), "--revoke")
+	p, printed := startServe(t, server.URL(), "--revoke")
+	address, key := withKey(t, printed)
 	page := address + "name?n=" + url.QueryEscape("order:42")
-	_, body := get(t, "", page)
+	if status, body := get(t, "", page); status != http.StatusOK || !strings.Contains(body, "read-only") || strings.Contains(body, `class="action"`) {
+		t.Errorf("without the key: status %d, want a page that is read-only:\n%s", status, body)
+	}
+	if status, _ := get(t, "", page+"&key=wrong"); status != http.StatusForbidden {
+		t.Errorf("with a wrong key: status %d", status)
+	}
+	browser := &http.Client{Jar: newJar(t)}
+	opened, err := browser.Get(page + "&key=" + key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(opened.Body)
+	opened.Body.Close()
+	if err != nil || opened.Request.URL.String() != page {
+		t.Fatalf("with the key: %s, want %s, %v", opened.Request.URL, page, err)
+	}
+	body := string(text)
 	form := regexp.MustCompile(`class="action" href="([^"]+)"`).FindStringSubmatch(body)
 	if form == nil {
 		t.Fatalf("no link to revoke:\n%s", body)
 	}
-	browser := &http.Client{Jar: newJar(t)}
 	answer, err := browser.Get(address + strings.ReplaceAll(form[1], "&amp;", "&"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(answer.Body)
+	text, err = io.ReadAll(answer.Body)
 	answer.Body.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -149,13 +179,145 @@ func TestServeRevokes(t *testing.T) {
 	if action == nil || secret == nil {
 		t.Fatalf("no form:\n%s", text)
 	}
-	answer, err = browser.PostForm(address+strings.ReplaceAll(string(action[1]), "&amp;", "&"), url.Values{
-		"csrf": {string(secret[1])}, "typed": {"order:42"}, "reason": {"host is gone"},
-	})
+	post := func(jar http.CookieJar) int {
+		answer, err := (&http.Client{Jar: jar}).PostForm(address+strings.ReplaceAll(string(action[1]), "&amp;", "&"), url.Values{
+			"csrf": {string(secret[1])}, "typed": {"order:42"}, "reason": {"host is gone"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	withoutKey := newJar(t)
+	at, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
+	for _, c := range browser.Jar.Cookies(at) {
+		if !strings.HasPrefix(c.Name, "dibs-key") {
+			withoutKey.SetCookies(at, []*http.Cookie{c})
+		}
+	}
+	if status := post(withoutKey); status != http.StatusForbidden || lease.Context().Err() != nil {
+		t.Fatalf("a request without the key: status %d, %v", status, lease.Context().Err())
+	}
+	post(browser.Jar)
 	<-lease.Context().Done()
 	eventually(t, "the revocation is printed", func() bool { return strings.Contains(p.stderr.String(), "host is gone") })
+	if log := p.stderr.String(); !strings.Contains(log, ", by "+userName()+" from 127.0.0.1:") {
+		t.Errorf("the log does not say who has revoked:\n%s", log)
+	}
+}
+
+// A proxy in front sends the Host that the browser has sent.
+func TestServeBehindAProxy(t *testing.T) {
+	server := redistest.Start(t)
+	_, address := startServe(t, server.URL(), "--allow-host", "locks.example.com", "--allow-host", "10.0.0.1")
+	for host, want := range map[string]int{
+		"locks.example.com": http.StatusOK, "Locks.Example.com:8443": http.StatusOK, "10.0.0.1:80": http.StatusOK, "localhost": http.StatusOK,
+		"example.com": http.StatusMisdirectedRequest, "locks.example.com.evil.example": http.StatusMisdirectedRequest,
+	} {
+		if status, _ := get(t, host, address); status != want {
+			t.Errorf("host %s: status %d, want %d", host, status, want)
+		}
+	}
+	for _, host := range []string{"", "https://locks.example.com", "locks.example.com:8443", "*.example.com"} {
+		if err := checkHosts([]string{host}); err == nil {
+			t.Errorf("--allow-host %q is accepted", host)
+		}
+	}
+}
+
+// The redirect to the page without the key stays in the directory of the page.
+func TestRedirectWithoutTheKey(t *testing.T) {
+	for link, want := range map[string]string{"/": "./", "/name?n=a%2Fb": "./name?n=a%2Fb", "//evil.example": "./evil.example", "/x/%2F%2Fevil": "./%2F%2Fevil"} {
+		u, err := url.ParseRequestURI(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := withoutPath(u, u.Query()); have != want {
+			t.Errorf("%s: have %s, want %s", link, have, want)
+		}
+	}
+}
+
+// pipes is a listener whose connections are in memory, as virtual time requires.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A client that sends half a request, or does not read its answer, loses its connection.
+func TestServeDropsSlowClients(t *testing.T) {
+	for what, c := range map[string]struct {
+		request string
+		limit   time.Duration
+	}{
+		"half a header":    {"GET / HTTP/1.1\r\nHost:", headerTime},
+		"half a body":      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf", readTime},
+		"does not read":    {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", writeTime},
+		"no other request": {"", headerTime},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := pipes{make(chan net.Conn), make(chan struct{})}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := io.Copy(io.Discard, r.Body); err == nil {
+						w.Write(make([]byte, 1<<20))
+					}
+				})
+				go func() { ended <- serveUntil(ctx, listener, handler) }()
+				client, conn := net.Pipe()
+				watched := &closing{Conn: conn, closed: make(chan struct{})}
+				listener.conns <- watched
+				began := time.Now()
+				if _, err := io.WriteString(client, c.request); err != nil {
+					t.Fatal(err)
+				}
+				if c.limit != writeTime {
+					go io.Copy(io.Discard, client)
+				}
+				<-watched.closed
+				if took := time.Since(began); took < c.limit || took > c.limit+time.Second {
+					t.Errorf("closed after %v, want %v", took, c.limit)
+				}
+				client.Close()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A closing is a connection that says when it is closed.
+type closing struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *closing) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,8 +115,11 @@ func (v *screen) show(board view.Board, poller watch.Poller, glob string) error 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	polls, keys, panics := make(chan watch.Poll), make(chan string), make(chan string, 2)
+	var visible atomic.Pointer[[]string]
+	visible.Store(&[]string{})
+	shown := func() []string { return slices.Clone(*visible.Load()) }
 	go watch.CatchPanic(panics, func() {
-		for poll := range poller.Polls(ctx, glob, board.Every) {
+		for poll := range poller.Sparse(ctx, glob, board.Every, shown) {
 			send(ctx, polls, poll)
 		}
 	})
@@ -123,12 +128,13 @@ func (v *screen) show(board view.Board, poller watch.Poller, glob string) error 
 		if err := v.draw(&board); err != nil {
 			return err
 		}
+		visible.Store(new(board.Visible()))
 		select {
 		case poll := <-polls:
 			if errors.Is(poll.Err, driver.ErrInvalid) {
 				return poll.Err
 			}
-			board.Update(poll.States, poll.Err, time.Now())
+			board.UpdateMany(poll.Names(), poll.States, poll.Err, time.Now())
 		case key := <-keys:
 			switch key {
 			case "q":

@@ -101,8 +101,10 @@ func (s *display) interpret(parameters, command string) {
 	}
 }
 
+// clear erases a line from a column on. Behind a full line, the cursor is on its last
+// character.
 func (s *display) clear(row, from int) {
-	for col := from; col < len(s.cells[row]); col++ {
+	for col := min(from, len(s.cells[row])-1); col < len(s.cells[row]); col++ {
 		s.cells[row][col] = ' '
 	}
 }
@@ -289,6 +291,8 @@ func TestTop(t *testing.T) {
 	v.press(t, "s")
 	v.await(t, `sorted by ttl$`)
 	v.press(t, "ss")
+	v.await(t, `sorted by held$`)
+	v.press(t, "s")
 	v.await(t, `sorted by worst$`)
 
 	v.size(t, 40, 8)
@@ -334,6 +338,11 @@ func TestLongNames(t *testing.T) {
 	v.await(t, `^  NAME +HOLDER +TTL +(HELD +)?WAIT +LONGEST$`)
 	v.await(t, `^> beginx+…x+end +\S+:\d+ \(l+….*l\) +\d+s +(\S+ +)?1 +\S+s`)
 	v.await(t, `^  short +\S.*l\) +\d+s +(\S+ +)?0 +-`)
+	const full = `^> beginx+…x+end +\S+:\d+ \(l+….*l\) +\d+s +(\S+ +)?1 +\S+s$`
+	for _, width := range []int{79, 80, 81, 82} { // some of these lines end at the edge of the screen
+		v.size(t, width, 24)
+		v.await(t, full)
+	}
 	v.size(t, 40, 24)
 	v.await(t, `^> begi[^ ]*…x+end +\d+s +1 +\S+s$`)
 	v.await(t, `^  short +\d+s +0 +-$`)

@@ -1,7 +1,7 @@
 // Keeps a page of the dashboard up to date. Without this script the page is complete.
 //
-// The server renders the fragment of the page, and sends it when it has changed. This script
-// replaces the old one, and keeps focus, scroll position, open details and selected text.
+// The server renders the fragment of the page, and sends what has changed. This script replaces
+// the old one, and keeps focus, scroll position, open details and selected text.
 (() => {
   "use strict";
 
@@ -68,6 +68,18 @@
     if (again) again.focus({ preventScroll: true });
   }
 
+  // patched returns the text that a delta makes from an old one: each step says how much of that
+  // to skip, how much to copy, and what to append.
+  function patched(old, steps) {
+    let text = "", at = 0;
+    for (let i = 0; i < steps.length; i += 3) {
+      at += steps[i];
+      text += old.slice(at, at + steps[i + 1]) + steps[i + 2];
+      at += steps[i + 1];
+    }
+    return text;
+  }
+
   function stop() {
     run++;
     clearTimeout(timer);
@@ -101,6 +113,7 @@
 
   function stream() {
     const mine = run;
+    let latest = ""; // the last fragment of this stream
     source = new EventSource(live.dataset.events);
     const on = (fragmentOf) => (e) => {
       if (mine !== run) return;
@@ -108,7 +121,8 @@
       received(fragmentOf(e));
       later(silence, retry);
     };
-    source.addEventListener("update", on((e) => e.data));
+    source.addEventListener("update", on((e) => (latest = e.data)));
+    source.addEventListener("delta", on((e) => (latest = patched(latest, JSON.parse(e.data)))));
     source.addEventListener("same", on(() => null));
     source.addEventListener("error", () => {
       if (mine === run) retry();

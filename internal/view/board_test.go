@@ -123,12 +123,96 @@ func TestBoardDetails(t *testing.T) {
 	}
 }
 
+// On a terminal, the cursor stays on the last character of a full line, so nothing behind that
+// may erase. The fence keeps its last digit.
+func TestFullLines(t *testing.T) {
+	now := time.Now()
+	var b Board
+	one := locked("name", time.Minute, 0)
+	one.Holders[0].Fence = 1763788260123456
+	b.Update([]driver.State{one}, nil, now)
+	for width := 60; width < 80; width++ {
+		frame := b.Draw(now, width, 7)
+		for line := range strings.SplitSeq(strings.TrimPrefix(frame, home), "\r\n") {
+			if strings.LastIndex(line, "\x1b[K") > 0 || strings.Contains(line, endScreen) {
+				t.Fatalf("%d columns: %q is erased at its end", width, line)
+			}
+		}
+		if fence := regexp.MustCompile(`\d{10,}`).FindString(frame); strings.Contains(frame, "FENCE") && fence != "1763788260123456" {
+			t.Errorf("%d columns: fence %s", width, fence)
+		}
+	}
+}
+
 func TestBoardColours(t *testing.T) {
 	for _, colours := range []bool{false, true} {
 		b := Board{Colours: colours}
 		b.Update(nil, errors.New("away"), time.Now())
 		if frame := b.Draw(time.Now(), 80, 24); strings.Contains(frame, red) != colours || !strings.Contains(frame, reverse) {
 			t.Errorf("colours %v: have %q", colours, frame)
+		}
+	}
+}
+
+// Of many names, the rows on the screen are read. One that was not read yet shows what was
+// counted.
+func TestBoardOfManyNames(t *testing.T) {
+	now := time.Now()
+	var b Board
+	var states []driver.State
+	for _, name := range strings.Split("abcdefghij", "") {
+		states = append(states, locked(name, time.Minute, 0))
+	}
+	b.UpdateMany(SummariesOf(states), states[:2], nil, now)
+	text := drawn(&b, now, 80, 8)
+	for _, want := range []string{"held 10 ", "\n> a     mutex  t       1m00s", "\n  c     -      …       -      -     0 "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	if have := strings.Join(b.Visible(), ""); have != "abc" {
+		t.Errorf("on display: %s", have)
+	}
+	b.Press("G")
+	drawn(&b, now, 80, 8)
+	if have := strings.Join(b.Visible(), ""); have != "hij" {
+		t.Errorf("on display at the end: %s", have)
+	}
+}
+
+// Several cycles are shown, those that are sure first and in red. One that is not sure must
+// persist.
+func TestBoardShowsEachCycle(t *testing.T) {
+	now := time.Now()
+	token := func(pid string) string { return "web:" + pid + ":AAAAclient0000" + pid + ":m-random" }
+	held := func(name, waiter string, holders ...string) driver.State {
+		s := driver.State{Name: name, Holding: len(holders), Waiters: []driver.Waiter{driver.NewWaiter(token(waiter), 1, 1)}}
+		for _, h := range holders {
+			s.Holders = append(s.Holders, driver.Holder{Token: token(h)})
+		}
+		return s
+	}
+	permits := held("a", "102", "101", "109")
+	permits.Waiters[0].Weight, permits.Waiters[0].Limit = 1, 2
+	states := []driver.State{
+		permits, held("b", "101", "102"),
+		held("c", "104", "103"), held("d", "103", "104"), held("e", "106", "105"), held("f", "105", "106"),
+	}
+	b := &Board{Colours: true}
+	shown := func() string {
+		b.Update(states, nil, now)
+		var cycles []string
+		for line := range strings.SplitSeq(b.Draw(now, 200, 12), "\r\n") {
+			if m := regexp.MustCompile(`(\x1b\[31m)?2 processes( may)? wait for each other.* for (\w) of`).FindStringSubmatch(line); m != nil {
+				cycles = append(cycles, m[1]+m[2]+m[3])
+			}
+		}
+		return strings.Join(cycles, "|")
+	}
+	const sure = red + "c|" + red + "e"
+	for i, want := range []string{sure, sure, sure + "| maya"} {
+		if have := shown(); have != want {
+			t.Errorf("poll %d: want %q, have %q", i, want, have)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The values of Change.Event. Changes are found by polling the store, so states that are
@@ -16,7 +15,8 @@ const (
 	EventAcquired  = "acquired"   // acquired by a holder that was not seen waiting
 	EventHandedOff = "handed_off" // acquired by a waiter
 	EventReserved  = "reserved"   // released, but unavailable until MinHold ends
-	EventReleased  = "released"   // released, or revoked
+	EventReleased  = "released"   // released, or revoked elsewhere
+	EventRevoked   = "revoked"    // revoked by a request to this program
 	EventExpired   = "expired"    // gone at its expiry time
 	EventChanged   = "changed"    // a count has changed, and the lists are incomplete
 	EventAway      = "away"       // the store does not answer
@@ -36,6 +36,8 @@ type Change struct {
 	Held    int64     `json:"held_ms,omitempty"`
 	Holding int       `json:"holding"` // current numbers of holders and waiters
 	Waiting int       `json:"waiting"`
+	User    string    `json:"user,omitempty"` // of revoked: who, and why
+	Reason  string    `json:"reason,omitempty"`
 	Error   string    `json:"error,omitempty"`
 }
 
@@ -48,8 +50,8 @@ func (s Change) Text(width int) string {
 		line := []string{s.Time.Local().Format("15:04:05.000"), fmt.Sprintf("%-10s", strings.ReplaceAll(s.Event, "_", " ")), name, who, more}
 		return strings.TrimRight(strings.Join(line, "  "), " ")
 	}
-	if over := utf8.RuneCountInString(text()) - width; width > 0 && over > 0 {
-		name = Shorten(name, max(utf8.RuneCountInString(name)-over, Shortest))
+	if over := Cells(text()) - width; width > 0 && over > 0 {
+		name = Shorten(name, max(Cells(name)-over, Shortest))
 	}
 	return text() + "\n"
 }
@@ -58,6 +60,8 @@ func (s Change) Text(width int) string {
 func (s Change) Columns() (who, more string) {
 	waited := "waited " + Brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {
+	case s.Event == EventRevoked && s.Holder != nil:
+		return s.Holder.String(), Safe("by " + s.User + ": " + s.Reason)
 	case s.Waiter != nil && s.Event == EventWaiting:
 		return s.Waiter.String(), fmt.Sprintf("position %d", s.Waiter.Position)
 	case s.Waiter != nil:

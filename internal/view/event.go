@@ -93,7 +93,7 @@ type LeaderEvent struct {
 type ServingEvent struct {
 	Stamp
 	Store string `json:"store,omitempty"` // without credentials
-	URL   string `json:"url,omitempty"`
+	URL   string `json:"url,omitempty"`   // with the key of serve --revoke
 }
 
 // A RevokedEvent reports that a user of the dashboard has revoked a lease, or ended a
@@ -103,5 +103,6 @@ type RevokedEvent struct {
 	Name   string `json:"name,omitempty"`
 	Holder string `json:"holder,omitempty"` // the public part of its token, and its label
 	Fence  uint64 `json:"fence,omitempty"`
+	User   string `json:"user,omitempty"` // who revoked: user and address
 	Reason string `json:"reason,omitempty"`
 }

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,12 +54,13 @@ func TestChangeFits(t *testing.T) {
 
 func TestList(t *testing.T) {
 	now := time.UnixMicro(1763788260123456)
-	names := StatesOf([]driver.State{
+	states := []driver.State{
 		{Name: "a\n", Holding: 2, Holders: []driver.Holder{
 			{Token: "h", Weight: 1, Remaining: 20 * time.Second}, {Token: "i", Weight: 1, Remaining: 5 * time.Second}}},
 		{Name: "b", Holding: 1, Waiting: 4, Holders: []driver.Holder{{Token: "h", Fence: uint64(now.Add(-90 * time.Second).UnixMicro()), Remaining: -1}}},
 		{Name: "c", Waiting: 1},
-	}, now)
+	}
+	names := StatesOf(states, now)
 	const want = `NAME   KIND    HOLDER        TTL    HELD   WAIT  FENCE
 "a\n"  shared  h and 1 more  5.0s   -      0     -
 b      mutex   h             never  1m30s  4     1763788170123456
@@ -70,12 +70,13 @@ c      -       -             -      -      1     -
 		t.Errorf("want\n%s\nhave\n%s", want, have)
 	}
 	for by, want := range map[string]string{"name": "abc", "ttl": "cab", "waiting": "bca"} {
-		sorted := slices.SortedStableFunc(slices.Values(names), Orders[by])
-		have := ""
+		order, known := SortingBy(Orders, by)
+		sorted, have := SummariesOf(states), ""
+		order.Sort(sorted)
 		for _, n := range sorted {
 			have += n.Name[:1]
 		}
-		if have != want {
+		if !known || have != want {
 			t.Errorf("by %s: want %s, have %s", by, want, have)
 		}
 	}
@@ -85,8 +86,9 @@ c      -       -             -      -      1     -
 func TestLeft(t *testing.T) {
 	states := []driver.State{{Holding: 3, Holders: []driver.Holder{{Remaining: -1}, {Remaining: 5 * time.Second}, {Remaining: 9 * time.Second}}}}
 	n := StatesOf(states, time.Now())[0]
-	if n.left() != 5*time.Second || !n.neverExpires() {
-		t.Errorf("have %v, %v", n.left(), n.neverExpires())
+	one := SummaryOf(states[0])
+	if n.left() != 5*time.Second || one.Left != 5*time.Second || !one.Never {
+		t.Errorf("have %v, %+v", n.left(), one)
 	}
 }
 

@@ -20,31 +20,43 @@ func List(names []State, now time.Time, width int) Table {
 }
 
 // optional returns the columns of a list that are omitted if there is no room, in this
-// order. What a foreign lock is matters more than the holder of a name.
+// order.
 func optional(names []State) []string {
-	if slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }) {
+	return optionalIf(slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }))
+}
+
+// optionalIf returns them: what a foreign lock is matters more than the holder of a name.
+func optionalIf(foreign bool) []string {
+	if foreign {
 		return []string{"FENCE", "HELD", "HOLDER", "KIND"}
 	}
 	return []string{"FENCE", "KIND", "HELD", "HOLDER"}
 }
 
-// Orders are the orders of names that ls offers. They compare two states of a list that is
-// sorted by name.
-var Orders = map[string]func(x, y State) int{
-	"name":    func(x, y State) int { return cmp.Compare(x.Name, y.Name) },
-	"ttl":     func(x, y State) int { return cmp.Compare(neverLast(x.left()), neverLast(y.left())) },
-	"waiting": func(x, y State) int { return cmp.Compare(y.Waiting, x.Waiting) },
-}
-
 // A Sorting is an order of names by its word.
 type Sorting struct {
 	By    string
-	Order func(x, y State) int // as in Orders
+	order func(x, y Summary) int
+}
+
+// Orders are the orders of names that ls offers, the default first.
+var Orders = []Sorting{
+	{"name", func(x, y Summary) int { return cmp.Compare(x.Name, y.Name) }},
+	{"ttl", func(x, y Summary) int { return cmp.Compare(neverLast(x.Left), neverLast(y.Left)) }},
+	{"waiting", func(x, y Summary) int { return cmp.Compare(y.Waiting, x.Waiting) }},
+	{"held", func(x, y Summary) int { return cmp.Compare(x.Fence-1, y.Fence-1) }}, // zero, not known, is last
 }
 
 // Sortings returns the orders of top and of the dashboard, the default first.
-func Sortings() []Sorting {
-	return []Sorting{{"worst", byWorst}, {"name", Orders["name"]}, {"ttl", Orders["ttl"]}, {"waiting", Orders["waiting"]}}
+func Sortings() []Sorting { return append([]Sorting{{"worst", byWorst}}, Orders...) }
+
+// SortingBy returns the order with a word.
+func SortingBy(all []Sorting, word string) (s Sorting, found bool) {
+	i := slices.IndexFunc(all, func(s Sorting) bool { return s.By == word })
+	if i < 0 {
+		return s, false
+	}
+	return all[i], true
 }
 
 // neverLast maps -1, which means never, to a value that sorts last.
@@ -57,12 +69,12 @@ func neverLast(d time.Duration) time.Duration {
 
 // byWorst sorts by the longest wait, then by the number of waiters, then names that never
 // expire.
-func byWorst(x, y State) int {
-	never := func(n State) int {
-		if n.neverExpires() {
+func byWorst(x, y Summary) int {
+	never := func(n Summary) int {
+		if n.Never {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(y.longestWait(), x.longestWait()), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
+	return cmp.Or(cmp.Compare(y.Longest, x.Longest), cmp.Compare(y.Waiting, x.Waiting), cmp.Compare(never(y), never(x)))
 }

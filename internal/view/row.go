@@ -29,30 +29,3 @@ func (n State) Row(now time.Time) Row {
 	}
 	return r
 }
-
-// A Counts is what many states have in common.
-type Counts struct {
-	Held    int // names with a holder
-	Waiting int // waiters of all names
-	Longest time.Duration
-	Never   int // names with a lease, or a value that dibs did not write, that never expires
-	Foreign int // names whose key holds a value that dibs did not write
-}
-
-// CountsOf counts states.
-func CountsOf(names []State) (c Counts) {
-	for _, n := range names {
-		if len(n.Holders) > 0 {
-			c.Held++
-		}
-		if n.neverExpires() {
-			c.Never++
-		}
-		if n.Foreign != nil {
-			c.Foreign++
-		}
-		c.Waiting += n.Waiting
-		c.Longest = max(c.Longest, n.longestWait())
-	}
-	return c
-}

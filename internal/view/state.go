@@ -10,7 +10,6 @@ package view
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -163,9 +162,4 @@ func (n State) longestWait() (d time.Duration) {
 		d = max(d, w.waited())
 	}
 	return d
-}
-
-// neverExpires reports whether one of the leases, or a value that dibs did not write, never expires.
-func (n State) neverExpires() bool {
-	return n.Foreign != nil && n.Foreign.TTL == nil || slices.ContainsFunc(n.Holders, func(h Holder) bool { return h.TTL == nil })
 }

@@ -1,12 +1,8 @@
 package view
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"unicode/utf8"
 )
 
 // A Table is a list of rows of cells. The first row is the header.
@@ -15,20 +11,30 @@ type Table [][]string
 // Row adds a row.
 func (t *Table) Row(cells ...string) { *t = append(*t, cells) }
 
+// The space between columns, and the width up to which all rows of a column are padded. A
+// longer cell moves only the cells behind it.
+const gap, widestPadded = 2, 60
+
 // Lines returns the rows with aligned columns.
 func (t Table) Lines() []string {
 	if len(t) == 0 {
 		return nil
 	}
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	widths := make([]int, len(t[0]))
 	for _, cells := range t {
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		for j, cell := range cells {
+			if n := Cells(cell); n <= widestPadded {
+				widths[j] = max(widths[j], n)
+			}
+		}
 	}
-	w.Flush()
-	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+	lines := make([]string, len(t))
+	for i, cells := range t {
+		var line strings.Builder
+		for j, cell := range cells {
+			line.WriteString(padded(cell, widths[j]) + strings.Repeat(" ", gap))
+		}
+		lines[i] = strings.TrimRight(line.String(), " ")
 	}
 	return lines
 }
@@ -81,11 +87,10 @@ const Shortest, readable = 12, 24
 
 // width returns the width of the table if no elastic column is wider than limit.
 func (t Table) width(limit int) (sum int) {
-	const gap = 2
 	for j, head := range t[0] {
 		widest := 0
 		for _, cells := range t {
-			widest = max(widest, utf8.RuneCountInString(cells[j]))
+			widest = max(widest, Cells(cells[j]))
 		}
 		if elastic(head) {
 			widest = min(widest, limit)
@@ -118,12 +123,12 @@ func (t Table) without(head string) Table {
 	return less
 }
 
-// shorten removes characters from the middle of a text: names often differ at the end.
+// Shorten removes characters from the middle of a text: names often differ at the end. The
+// result has at most limit cells.
 func Shorten(text string, limit int) string {
-	r := []rune(text)
-	if len(r) <= limit || limit < 2 {
+	if limit < 2 || Cells(text) <= limit {
 		return text
 	}
 	front := (limit - 1) / 2
-	return string(r[:front]) + "…" + string(r[len(r)-(limit-1-front):])
+	return prefix(text, front) + "…" + suffix(text, limit-1-front)
 }

@@ -270,15 +270,35 @@ func TestFit(t *testing.T) {
 
 func TestShorten(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "",
-		"ab":            "ab",
-		"abcdefgh":      "abcdefgh",
-		"abcdefghi":     "abc…fghi",
-		"世世世世世世世世世世1":   "世世世…世世世1",
-		"order:0000042": "ord…0042",
+		"":                      "",
+		"ab":                    "ab",
+		"abcdefgh":              "abcdefgh",
+		"abcdefghi":             "abc…fghi",
+		"世世世世世世世世世世1":           "世…世1",
+		"abcde世fgh":             "abc…fgh",
+		"e\u0301e\u0301e\u0301": "e\u0301e\u0301e\u0301",
+		"order:0000042":         "ord…0042",
 	} {
 		if have := Shorten(text, 8); have != want {
 			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
+	}
+}
+
+// Columns are aligned by cells of the terminal. A very long cell moves only what is behind it.
+func TestTableIsAlignedByCells(t *testing.T) {
+	long := strings.Repeat("n", widestPadded+1)
+	table := Table{{"NAME", "TTL"}, {"世界", "1s"}, {"e\u0301te\u0301", "2s"}, {"한국어", "3s"}, {"🔒x", "4s"}, {long, "5s"}}
+	want := []string{"NAME    TTL", "世界    1s", "e\u0301te\u0301     2s", "한국어  3s", "🔒x     4s", long + "  5s"}
+	if have := table.Lines(); !slices.Equal(have, want) {
+		t.Errorf("want\n%s\nhave\n%s", strings.Join(want, "\n"), strings.Join(have, "\n"))
+	}
+}
+
+func TestCut(t *testing.T) {
+	for width, want := range map[int]string{-1: "", 0: "", 1: "a", 2: "a", 3: "a世", 4: "a世e\u0301", 9: "a世e\u0301b"} {
+		if have := Cut("a世e\u0301b", width); have != want {
+			t.Errorf("%d cells: want %q, have %q", width, want, have)
 		}
 	}
 }
@@ -345,12 +365,33 @@ func TestBinaryToken(t *testing.T) {
 }
 
 func TestCountsOf(t *testing.T) {
-	now := time.Now()
 	foreign := driver.State{Name: "f", Foreign: &driver.Foreign{Key: "f", Lock: true, Remaining: -1}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	free := driver.State{Name: "w", Waiting: 2, Waiters: []driver.Waiter{{Token: "a", Waited: time.Minute}, {Token: "b", Waited: time.Second}}}
-	have := CountsOf(StatesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}, now))
+	have := CountsOf(SummariesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}))
 	if want := (Counts{Held: 2, Waiting: 3, Longest: time.Minute, Never: 1, Foreign: 1}); have != want {
 		t.Errorf("want %+v, have %+v", want, have)
+	}
+}
+
+// A summary says what the state says.
+func TestSummaryOf(t *testing.T) {
+	data := driver.State{Name: "d", Foreign: &driver.Foreign{Key: "d", Remaining: time.Second}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
+	busy := locked("b", time.Minute, 3*time.Second)
+	busy.Holders = append(busy.Holders, driver.Holder{Remaining: -1}, driver.Holder{Remaining: time.Second})
+	for _, c := range []struct {
+		state driver.State
+		want  Summary
+	}{
+		{driver.State{Name: "f"}, Summary{Name: "f"}},
+		{data, Summary{Name: "d", Foreign: true}},
+		{locked("n", -1, 0), Summary{Name: "n", Held: true, Never: true, Left: -1}},
+		{busy, Summary{Name: "b", Held: true, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second}},
+	} {
+		have := SummaryOf(c.state)
+		shown := StateOf(c.state, time.Now())
+		if have != c.want || have.Held != (shown.State == Held) || have.Held && have.Left > 0 && have.Left != shown.left() {
+			t.Errorf("want %+v, have %+v of %+v", c.want, have, shown)
+		}
 	}
 }
 

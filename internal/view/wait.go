@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -48,8 +47,8 @@ func (w Wait) Line(waited time.Duration, width int) string {
 	rest := fmt.Sprintf(", %v", waited.Round(time.Second))
 	name := Quoted(w.Names)
 	line := "dibs: " + w.text(name) + rest
-	if over := utf8.RuneCountInString(line) - width + 1; over > 0 {
-		name = Shorten(name, max(utf8.RuneCountInString(name)-over, Shortest))
+	if over := Cells(line) - width + 1; over > 0 {
+		name = Shorten(name, max(Cells(name)-over, Shortest))
 		line = "dibs: " + w.text(name) + rest
 	}
 	return Cut(line, width-1)

@@ -82,10 +82,5 @@ func ErrorText(err error) string {
 	return strings.NewReplacer(": dibs: ", ": ", "\ndibs: ", "\n").Replace(text)
 }
 
-// Cut returns at most the first width characters of a text.
-func Cut(text string, width int) string {
-	if r := []rune(text); len(r) > width {
-		return string(r[:width])
-	}
-	return text
-}
+// Cut returns the beginning of a text that fits into width cells.
+func Cut(text string, width int) string { return prefix(text, max(width, 0)) }

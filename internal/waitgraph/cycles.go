@@ -6,40 +6,73 @@ import (
 )
 
 // markCycles finds the groups of processes that wait for each other, marks their waits, and
-// adds one short cycle of each group.
+// adds one short cycle of each group. First come the cycles that are sure: a group may have one
+// beside others.
 func (b *builder) markCycles() {
 	slices.SortStableFunc(b.Waits, func(x, y Wait) int { return cmp.Compare(x.Name, y.Name) })
-	out := make([][]int, len(b.Processes)) // indices of Waits, by waiter
-	for i, w := range b.Waits {
-		out[w.Waiter] = append(out[w.Waiter], i)
+	sure := b.groupsBy(func(w Wait) bool { return !b.permits[w.Name] })
+	all := b.groupsBy(func(Wait) bool { return true })
+	shown := make(map[int]bool) // groups of all waits
+	for _, p := range sure.firsts(b.Waits) {
+		b.Cycles = append(b.Cycles, b.shortest(p, sure))
+		shown[all.group[p]] = true
 	}
-	group := groups(len(b.Processes), func(p int) []int {
-		next := make([]int, len(out[p]))
-		for i, w := range out[p] {
+	for _, p := range all.firsts(b.Waits) {
+		if !shown[all.group[p]] {
+			b.Cycles = append(b.Cycles, b.shortest(p, all))
+		}
+	}
+	for i := range b.Waits {
+		w := &b.Waits[i]
+		w.InCycle = all.group[w.Waiter] == all.group[w.Holder]
+	}
+}
+
+// A grouping is the groups of processes that some waits make.
+type grouping struct {
+	out   [][]int // indices of these waits, by waiter
+	group []int   // of each process
+}
+
+func (b *builder) groupsBy(counts func(Wait) bool) grouping {
+	g := grouping{out: make([][]int, len(b.Processes))}
+	for i, w := range b.Waits {
+		if counts(w) {
+			g.out[w.Waiter] = append(g.out[w.Waiter], i)
+		}
+	}
+	g.group = groups(len(b.Processes), func(p int) []int {
+		next := make([]int, len(g.out[p]))
+		for i, w := range g.out[p] {
 			next[i] = b.Waits[w].Holder
 		}
 		return next
 	})
-	shown := make(map[int]bool)
-	for i := range b.Waits {
-		w := &b.Waits[i]
-		w.InCycle = group[w.Waiter] == group[w.Holder]
-	}
-	for p := range b.Processes {
-		if g := group[p]; !shown[g] && slices.ContainsFunc(out[p], func(w int) bool { return b.Waits[w].InCycle }) {
-			shown[g] = true
-			b.Cycles = append(b.Cycles, b.shortest(p, out))
+	return g
+}
+
+// inCycle reports whether a wait is part of a cycle.
+func (g grouping) inCycle(w Wait) bool { return g.group[w.Waiter] == g.group[w.Holder] }
+
+// firsts returns the first process of each group with a cycle.
+func (g grouping) firsts(waits []Wait) (all []int) {
+	seen := make(map[int]bool)
+	for p, out := range g.out {
+		if !seen[g.group[p]] && slices.ContainsFunc(out, func(w int) bool { return g.inCycle(waits[w]) }) {
+			seen[g.group[p]] = true
+			all = append(all, p)
 		}
 	}
+	return all
 }
 
 // shortest returns a shortest cycle through a process that is part of one.
-func (b *builder) shortest(from int, out [][]int) Cycle {
+func (b *builder) shortest(from int, g grouping) Cycle {
 	by := map[int]int{} // the wait by which a process was reached
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
-		for _, i := range out[queue[0]] {
+		for _, i := range g.out[queue[0]] {
 			w := b.Waits[i]
-			if _, seen := by[w.Holder]; seen || !w.InCycle {
+			if _, seen := by[w.Holder]; seen || !g.inCycle(w) {
 				continue
 			}
 			if by[w.Holder] = i; w.Holder == from {

@@ -12,7 +12,7 @@ import (
 type Graph struct {
 	Processes []Process // those in cycles first, then by the longest wait, then by how much they hold
 	Waits     []Wait    // by name
-	Cycles    []Cycle   // one of each group of processes that wait for each other
+	Cycles    []Cycle   // one of each group of processes that wait for each other, those that are sure first
 	Partial   bool      // there are more waits: cycles may be missing
 }
 

@@ -117,6 +117,42 @@ func TestCycleThroughPermits(t *testing.T) {
 	}
 }
 
+// A cycle that is sure is found beside others of the same processes, and comes first.
+func TestSureCyclesFirst(t *testing.T) {
+	permit := func(s *driver.State) { s.Waiters[0].Weight, s.Waiters[0].Limit = 1, 2 }
+	all := states(t, "a: 1 9 < 2", "b: 2 < 1", "c: 5 8 < 6", "d: 6 < 5", "e: 2 < 3", "f: 3 < 4", "g: 4 < 2")
+	permit(&all[0])
+	permit(&all[2])
+	g := Of(all)
+	const want = "cycle 3-e-2 2-g-4 4-f-3; cycle 5-d-6 6-c-5 perhaps"
+	_, cycles, _ := strings.Cut(text(g), "cycle")
+	if !sameCycles("cycle"+cycles, want) || len(g.Cycles) != 2 || !g.Cycles[0].Sure || g.Cycles[1].Sure {
+		t.Errorf("want %s\nhave cycle%s", want, cycles)
+	}
+}
+
+// A cycle that is not sure is shown if it persists, and a sure one at once.
+func TestSuspects(t *testing.T) {
+	sure := Of(states(t, "a: 1 < 2", "b: 2 < 1"))
+	all := states(t, "a: 1 3 < 2", "b: 2 < 1")
+	all[0].Waiters[0].Weight, all[0].Waiters[0].Limit = 1, 2
+	perhaps, none := Of(all), Of(nil)
+	all[1].Name = "c"
+	other := Of(all)
+	var s Suspects
+	for i, step := range []struct {
+		graph Graph
+		shown int
+	}{
+		{sure, 1}, {none, 0}, {perhaps, 0}, {perhaps, 0}, {none, 0}, {perhaps, 0}, {perhaps, 0}, {perhaps, 1}, {perhaps, 1},
+		{other, 0}, {other, 0}, {other, 1}, {none, 0},
+	} {
+		if have := len(s.Shown(step.graph)); have != step.shown {
+			t.Errorf("graph %d: %d cycles are shown, want %d", i, have, step.shown)
+		}
+	}
+}
+
 func TestProcesses(t *testing.T) {
 	all := states(t, "b: 1 < 2", "a: 1", "c: 2 < 1")
 	all[0].Holders[0].Fence, all[0].Holders[0].Label = 7, "job"

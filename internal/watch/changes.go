@@ -27,12 +27,29 @@ func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 		c.watcher, c.began, c.kept = Watcher{}, poll.Ended, nil
 	}
 	c.last = poll.Ended
-	found = c.watcher.Update(poll)
+	found = slices.DeleteFunc(c.watcher.Update(poll), c.isRevocation)
 	c.kept = append(c.kept, found...)
 	if over := len(c.kept) - maxKept; over > maxKept/2 {
 		c.kept = slices.Clone(c.kept[over:])
 	}
 	return found, c.began
+}
+
+// revoked adds a revocation that this program has made.
+func (c *changes) revoked(one view.Change) {
+	one.Event = view.EventRevoked
+	c.kept = append(c.kept, stamped([]view.Change{one}, one.Time)...)
+}
+
+// isRevocation reports whether the end of a lease is that of a revocation in kept.
+func (c *changes) isRevocation(end view.Change) bool {
+	if end.Event != view.EventReleased && end.Event != view.EventExpired || end.Holder == nil {
+		return false
+	}
+	return slices.ContainsFunc(c.kept, func(one view.Change) bool {
+		return one.Event == view.EventRevoked && one.Name == end.Name && one.Holder != nil &&
+			one.Holder.Token == end.Holder.Token && (one.Holder.Fence == end.Holder.Fence || one.Holder.Fence == 0)
+	})
 }
 
 // of returns the last changes of a name, the newest first.

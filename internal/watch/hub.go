@@ -14,7 +14,7 @@ import (
 // somebody does. All methods are safe for concurrent use.
 type Hub struct {
 	every  time.Duration
-	series series // used by the goroutine that polls
+	series *series // used by the goroutine that polls
 
 	mu        sync.Mutex
 	followers int
@@ -23,6 +23,7 @@ type Hub struct {
 	current   *Snapshot          // nil before the first poll
 	changed   chan struct{}      // closed when there is another snapshot
 	changes   changes
+	displayed map[string]uint64 // names on display, with the number of the snapshot that shows them
 }
 
 // A Snapshot is the result of a poll. It does not change.
@@ -34,14 +35,67 @@ type Snapshot struct {
 	States  []driver.State // sorted by name, without free names
 	Changes []view.Change  // since the poll before
 	Began   time.Time      // since when changes are seen
+	Rest    *Rest          // of many names; nil: States has all of them
+}
+
+// Names returns the summaries of all names, sorted by name.
+func (s *Snapshot) Names() []view.Summary {
+	if s.Rest != nil {
+		return s.Rest.Names
+	}
+	return view.SummariesOf(s.States)
+}
+
+// State returns the state of a name, if the snapshot has it.
+func (s *Snapshot) State(name string) (driver.State, bool) {
+	i, found := find(s.States, name)
+	if !found {
+		return driver.State{}, false
+	}
+	return s.States[i], true
 }
 
 // NewHub returns a Hub that pauses for every between two polls.
 func NewHub(p Poller, glob string, every time.Duration) *Hub {
-	return &Hub{
-		every: every, series: series{poller: p, list: lister{poller: p, glob: glob}},
-		changed: make(chan struct{}), changes: changes{gap: max(10*time.Second, 3*every)},
+	h := &Hub{
+		every: every, changed: make(chan struct{}), changes: changes{gap: max(10*time.Second, 3*every)},
+		displayed: make(map[string]uint64),
 	}
+	h.series = newSeries(p, glob, h.onDisplay)
+	return h
+}
+
+// Limits of the names that are read because they are on display: how many there are, and for
+// how many polls after they were shown.
+const (
+	maxDisplayed   = 4000
+	displayedPolls = 3
+)
+
+// Display says that a page shows these names of a snapshot. The next polls read them, also if
+// there are many others.
+func (h *Hub) Display(s *Snapshot, names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		if _, known := h.displayed[name]; known || len(h.displayed) < maxDisplayed {
+			h.displayed[name] = s.Number
+		}
+	}
+}
+
+// onDisplay returns the names that pages show, and forgets those that they no longer show.
+func (h *Hub) onDisplay() (names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, number := range h.displayed {
+		if h.current != nil && number+displayedPolls < h.current.Number {
+			delete(h.displayed, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // Latest returns the current snapshot, or that of a new poll if nobody follows the Hub and
@@ -93,6 +147,14 @@ func (h *Hub) Recent(name string) []view.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.changes.of(name)
+}
+
+// Revoked adds a revocation to the changes. The next poll will find that its holder is gone,
+// which is then not a release.
+func (h *Hub) Revoked(one view.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes.revoked(one)
 }
 
 func (h *Hub) join() {
@@ -148,11 +210,11 @@ func (h *Hub) sinceLast() time.Duration {
 func (h *Hub) publish(poll Poll) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &Snapshot{Number: 1, At: poll.Ended, Took: poll.Ended.Sub(poll.Began), Err: poll.Err, States: poll.States}
+	s := &Snapshot{Number: 1, At: poll.Ended, Took: poll.Ended.Sub(poll.Began), Err: poll.Err, States: poll.States, Rest: poll.Rest}
 	if h.current != nil {
 		s.Number = h.current.Number + 1
 		if poll.Err != nil {
-			s.States = h.current.States
+			s.States, s.Rest = h.current.States, h.current.Rest
 		}
 	}
 	s.Changes, s.Began = h.changes.add(poll)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 )
 
 // A Poller reads the states of names in a store. All methods are safe for concurrent use.
@@ -20,11 +21,20 @@ type Poller struct {
 	Timeout time.Duration // of one request for states
 }
 
-// A Poll is the result of reading all names that match a glob.
+// A Poll is the result of reading the names that match a glob.
 type Poll struct {
 	Began, Ended time.Time
 	States       []driver.State // sorted by name, without free names
 	Err          error          // why there are no states
+	Rest         *Rest          // of a glob with many names; nil: States has all of them
+}
+
+// Names returns the summaries of all names, sorted by name.
+func (p Poll) Names() []view.Summary {
+	if p.Rest != nil {
+		return p.Rest.Names
+	}
+	return view.SummariesOf(p.States)
 }
 
 // Polls polls a glob again and again, and pauses for every between two polls. It goes on
@@ -34,34 +44,32 @@ type Poll struct {
 // still lists it.
 func (p Poller) Polls(ctx context.Context, glob string, every time.Duration) iter.Seq[Poll] {
 	return func(yield func(Poll) bool) {
-		s := series{poller: p, list: lister{poller: p, glob: glob}}
-		for ctx.Err() == nil {
-			poll := s.next(ctx)
-			if ctx.Err() != nil || !yield(poll) {
-				return
-			}
-			sleep(ctx, every)
+		p.run(ctx, newSeries(p, glob, nil), every, yield)
+	}
+}
+
+// Sparse is like Polls, but of many names it reads only those that have waiters and those that
+// shown returns, because they are on display. It counts the others less often.
+func (p Poller) Sparse(ctx context.Context, glob string, every time.Duration, shown func() []string) iter.Seq[Poll] {
+	return func(yield func(Poll) bool) {
+		p.run(ctx, newSeries(p, glob, shown), every, yield)
+	}
+}
+
+func (p Poller) run(ctx context.Context, s *series, every time.Duration, yield func(Poll) bool) {
+	for ctx.Err() == nil {
+		poll := s.next(ctx)
+		if ctx.Err() != nil || !yield(poll) {
+			return
 		}
+		sleep(ctx, every)
 	}
 }
 
-// A series is the polls of one glob.
-type series struct {
-	poller Poller
-	list   lister
-	known  []string // the names of the last poll that succeeded
-}
-
-func (s *series) next(ctx context.Context) Poll {
-	poll := Poll{Began: time.Now()}
-	names, err := s.list.names(ctx)
-	if err == nil {
-		poll.States, err = s.poller.states(ctx, slices.Concat(names, s.known))
-	}
-	if poll.Ended, poll.Err = time.Now(), err; err == nil {
-		s.known = namesOf(poll.States)
-	}
-	return poll
+// All reads the states of names, sorted by name. It leaves out free names and keys that are
+// not locks.
+func (p Poller) All(ctx context.Context, names []string) ([]driver.State, error) {
+	return p.states(ctx, slices.Clone(names))
 }
 
 func namesOf(states []driver.State) []string {

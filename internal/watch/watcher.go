@@ -14,6 +14,7 @@ import (
 type Watcher struct {
 	known map[string]view.State // with whole tokens; nil before the first successful poll
 	began time.Time             // when the last successful poll began
+	read  map[string]bool       // the names that the last successful poll has read; nil: all
 	away  bool
 }
 
@@ -33,8 +34,13 @@ func (w *Watcher) Update(p Poll) (news []view.Change) {
 	for _, s := range p.States {
 		seen[s.Name] = view.StateWithTokens(s, p.Ended)
 	}
+	read := readBy(p)
+	if read != nil { // the others may be held
+		maps.DeleteFunc(w.known, func(name string, _ view.State) bool { return !read[name] })
+	}
 	for _, name := range slices.Sorted(maps.Keys(union(w.known, seen))) {
-		c := comparison{old: w.known[name], now: seen[name], at: p.Ended, passed: p.Ended.Sub(w.began), first: w.known == nil}
+		first := w.known == nil || w.read != nil && !w.read[name]
+		c := comparison{old: w.known[name], now: seen[name], at: p.Ended, passed: p.Ended.Sub(w.began), first: first}
 		if _, held := seen[name]; held {
 			c.carrySince()
 			seen[name] = c.now
@@ -44,8 +50,20 @@ func (w *Watcher) Update(p Poll) (news []view.Change) {
 			news = append(news, one)
 		}
 	}
-	w.known, w.began, w.away = seen, p.Began, false
+	w.known, w.began, w.read, w.away = seen, p.Began, read, false
 	return stamped(news, p.Ended)
+}
+
+// readBy returns the names that a poll has read, or nil if it has read all.
+func readBy(p Poll) map[string]bool {
+	if p.Rest == nil {
+		return nil
+	}
+	read := make(map[string]bool, len(p.Rest.Read))
+	for _, name := range p.Rest.Read {
+		read[name] = true
+	}
+	return read
 }
 
 func union(a, b map[string]view.State) map[string]view.State {

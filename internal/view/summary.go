@@ -1,0 +1,83 @@
+package view
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A Summary is what lists need of each name, to count and to sort: a store may have many.
+type Summary struct {
+	Name    string
+	Held    bool
+	Foreign bool   // the key holds a value that dibs did not write
+	Never   bool   // a lease, or a value that dibs did not write, never expires
+	Waiting int    // number of waiters
+	Fence   uint64 // of the first holder; zero if not known. Fences are times
+	Longest time.Duration
+	Left    time.Duration // until the first lease expires; -1: never; zero without a holder
+}
+
+// SummaryOf returns the summary of a state.
+func SummaryOf(s driver.State) Summary {
+	one := Summary{Name: s.Name, Waiting: s.Waiting}
+	if s.Foreign != nil {
+		one.Foreign, one.Never = true, s.Foreign.Remaining < 0
+		if !s.Foreign.Lock {
+			s.Holders = nil
+		}
+	}
+	one.Held = len(s.Holders) > 0
+	for i, h := range s.Holders {
+		one.Never = one.Never || h.Remaining < 0
+		if i == 0 || h.Remaining >= 0 && (one.Left < 0 || h.Remaining < one.Left) {
+			one.Left = max(h.Remaining, -1)
+		}
+	}
+	if one.Held {
+		one.Fence = s.Holders[0].Fence
+	}
+	for _, w := range s.Waiters {
+		one.Longest = max(one.Longest, w.Waited)
+	}
+	return one
+}
+
+// SummariesOf returns SummaryOf of each state.
+func SummariesOf(states []driver.State) []Summary {
+	all := make([]Summary, len(states))
+	for i, s := range states {
+		all[i] = SummaryOf(s)
+	}
+	return all
+}
+
+// A Counts is what many names have in common.
+type Counts struct {
+	Held    int // names with a holder
+	Waiting int // waiters of all names
+	Longest time.Duration
+	Never   int // names with a lease, or a value that dibs did not write, that never expires
+	Foreign int // names whose key holds a value that dibs did not write
+}
+
+// CountsOf counts names.
+func CountsOf(names []Summary) (c Counts) {
+	count := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	for _, n := range names {
+		count(&c.Held, n.Held)
+		count(&c.Never, n.Never)
+		count(&c.Foreign, n.Foreign)
+		c.Waiting += n.Waiting
+		c.Longest = max(c.Longest, n.Longest)
+	}
+	return c
+}
+
+// Sort sorts names that are sorted by name.
+func (s Sorting) Sort(names []Summary) { slices.SortStableFunc(names, s.order) }

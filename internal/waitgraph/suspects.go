@@ -1,0 +1,42 @@
+package waitgraph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Suspects decides which cycles are shown. Processes that share permits often seem to wait for
+// each other for a moment, so a cycle that is not sure is shown only if it persists. The zero
+// value has seen no graph.
+type Suspects struct {
+	seen map[string]int // number of graphs in a row that had the cycle
+}
+
+// persists is the number of graphs in a row that have a cycle before it is shown.
+const persists = 3
+
+// Shown returns the cycles of the next graph that are to be shown.
+func (s *Suspects) Shown(g Graph) (cycles []Cycle) {
+	seen := make(map[string]int)
+	for _, c := range g.Cycles {
+		key := g.keyOf(c)
+		seen[key] = min(s.seen[key]+1, persists)
+		if c.Sure || seen[key] == persists {
+			cycles = append(cycles, c)
+		}
+	}
+	s.seen = seen
+	return cycles
+}
+
+// keyOf returns the same text for the same cycle of another graph.
+func (g Graph) keyOf(c Cycle) string {
+	waits := make([]string, len(c.Waits))
+	for i, w := range c.Waits {
+		p, q := g.Processes[w.Waiter], g.Processes[w.Holder]
+		waits[i] = fmt.Sprintf("%q %d %s %q %q %d %s", p.Host, p.PID, p.ID, w.Name, q.Host, q.PID, q.ID)
+	}
+	slices.Sort(waits)
+	return strings.Join(waits, "\n")
+}
