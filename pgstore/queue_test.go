@@ -3,12 +3,14 @@ package pgstore_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 )
 
@@ -54,4 +56,13 @@ func TestQueueIsCounted(t *testing.T) {
 	if err != nil || different != 0 {
 		t.Errorf("the count of waiters is wrong: %v", err)
 	}
+}
+
+// Many callers of one process are all served.
+func TestManyCallersOfOneName(t *testing.T) {
+	callers := 200
+	if os.Getenv("DIBS_LONG") == "1" {
+		callers = 1000
+	}
+	sqldrill.ServesCallers(t, newStore(t), callers)
 }
