@@ -16,6 +16,10 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	const past = -1
 	const name = ""
 	var batch pgx.Batch
+	if !s.poll {
+		batch.Queue(notCompiled) // otherwise these statements alone may take seconds
+	}
+	batch.Queue(isUnsuitable)
 	batch.Queue(s.text.acquireOne, name, "", "", 0, 1, 1, false, 0, past)
 	batch.Queue(s.text.acquireQuiet, name, "", "", 0, 1, past)
 	batch.Queue(s.text.releaseQuiet, name, "", past)
@@ -23,7 +27,19 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	batch.Queue(s.text.extend, []string{}, []string{}, []string{}, []int64{})
 	sent := time.Now()
 	results := conn.SendBatch(ctx, &batch)
-	defer results.Close()
+	if !s.poll {
+		_, _ = results.Exec()
+	}
+	changes := true // if the session does not let this statement end
+	_ = results.QueryRow().Scan(&changes)
+	s.learn(sent, results)
+	if err := results.Close(); changes || err != nil { // an error undoes what the batch has set
+		_ = s.makeSuitable(ctx, conn)
+	}
+}
+
+// learn learns from the reply to a request that does nothing.
+func (s *Store) learn(sent time.Time, results pgx.BatchResults) {
 	var none driver.AcquireReply
 	at, _, err := scanReply(&none)(results.QueryRow())
 	switch {

@@ -9,6 +9,7 @@
 
 -- Functions that clients call have a search path of their own, so that nobody who may create
 -- functions and operators in another schema has them executed. Those without one have exact types.
+-- Those that run in a transaction of the user are not compiled each time, whatever its settings are.
 
 -- now is exact to a microsecond. extract would return a numeric, which is slow.
 CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
@@ -83,7 +84,7 @@ END $$;
 -- guard prevents the end of a lease until the transaction of the user ends. It reports whether the
 -- lease is held, with a fence unless that is 0. Each statement sees what was committed before it,
 -- unless the transaction has one snapshot.
-CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   PERFORM dibs.check_guard();
   PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
@@ -666,7 +667,7 @@ END $$;
 -- release_in guards a lease, and ends it when this transaction commits: then its name stays
 -- unavailable for what is left of a time. Until then the name is not locked. The result is the
 -- number of the transaction, or null if the lease is not held.
-CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   PERFORM dibs.check_isolation();
   IF current_setting('session_replication_role') = 'replica' THEN
@@ -681,7 +682,7 @@ END $$;
 
 -- release_at_commit also comes with PREPARE TRANSACTION, after which the name would be locked for
 -- all, and no waiter could be notified.
-CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   IF current_query() ~* 'prepare[[:space:]]+transaction' THEN
     RAISE EXCEPTION 'a transaction that releases a lease of dibs cannot be prepared: call Guard, and Unlock after COMMIT PREPARED' USING ERRCODE = 'feature_not_supported';
