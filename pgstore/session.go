@@ -11,7 +11,7 @@ import (
 const unsuitable = `FROM pg_settings WHERE setting <> boot_val AND (name LIKE 'enable\_%' OR name IN
 	('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout', 'plan_cache_mode', 'jit_above_cost'))`
 
-const notCompiled = "SET jit = off"
+const notCompiled = "SET JIT = off"
 
 const isUnsuitable = "SELECT EXISTS (SELECT " + unsuitable + ")"
 
