@@ -1,11 +1,5 @@
 package pgstore
 
-import (
-	"context"
-
-	"github.com/jackc/pgx/v5"
-)
-
 // unsuitable are settings of a session that differ from those of an installed server. With them
 // requests are cancelled, connections end, or statements have slow plans and are compiled each time.
 const unsuitable = `FROM pg_settings WHERE setting <> boot_val AND (name LIKE 'enable\_%' OR name IN
@@ -15,12 +9,6 @@ const notCompiled = "SET JIT = off"
 
 const isUnsuitable = "SELECT EXISTS (SELECT " + unsuitable + ")"
 
-// makeSuitable changes the settings of a connection of the store. Behind a pooler the session belongs
-// to others, too.
-func (s *Store) makeSuitable(ctx context.Context, conn *pgx.Conn) error {
-	if s.poll {
-		return nil
-	}
-	_, err := conn.Exec(ctx, "SET statement_timeout = 0; "+notCompiled+"; SELECT set_config(name, boot_val, false) "+unsuitable, pgx.QueryExecModeSimpleProtocol)
-	return err
-}
+// makeSuitable changes the settings of a connection of the store, in one round trip. Behind a pooler
+// the session belongs to others, too.
+const makeSuitable = "SET statement_timeout = 0; " + notCompiled + "; SELECT set_config(name, boot_val, false) " + unsuitable + "; "

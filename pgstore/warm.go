@@ -18,8 +18,8 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	var batch pgx.Batch
 	if !s.poll {
 		batch.Queue(notCompiled) // otherwise these statements alone may take seconds
+		batch.Queue(isUnsuitable)
 	}
-	batch.Queue(isUnsuitable)
 	batch.Queue(s.text.acquireOne, name, "", "", 0, 1, 1, false, 0, past)
 	batch.Queue(s.text.acquireQuiet, name, "", "", 0, 1, past)
 	batch.Queue(s.text.releaseQuiet, name, "", past)
@@ -27,14 +27,15 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	batch.Queue(s.text.extend, []string{}, []string{}, []string{}, []int64{})
 	sent := time.Now()
 	results := conn.SendBatch(ctx, &batch)
+	changes := true // if the session does not let the statement end
 	if !s.poll {
 		_, _ = results.Exec()
+		_ = results.QueryRow().Scan(&changes)
 	}
-	changes := true // if the session does not let this statement end
-	_ = results.QueryRow().Scan(&changes)
 	s.learn(sent, results)
-	if err := results.Close(); changes || err != nil { // an error undoes what the batch has set
-		_ = s.makeSuitable(ctx, conn)
+	err := results.Close()
+	if !s.poll && (changes || err != nil) { // an error undoes what the batch has set
+		_, _ = conn.Exec(ctx, makeSuitable)
 	}
 }
 
