@@ -98,14 +98,19 @@ func (q Queue) HeartbeatDoesNotRevive(t *testing.T) {
 	q.acquire(t, "first", 0)
 	before := q.acquire(t, "waiter", 0)
 	tx := q.begin(t, "UPDATE "+q.table("names")+" SET waiting = 0 WHERE name = 'n'", "DELETE FROM "+q.table("waiters")+" WHERE name = 'n'")
-	done := make(chan driver.AcquireReply, 1)
-	go func() { done <- q.acquire(t, "waiter", before.Ticket) }()
+	var reply driver.AcquireReply
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		reply, err = q.Store.Acquire(t.Context(), q.request("waiter", before.Ticket))
+		done <- err
+	}()
 	q.awaitBlocked(t)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if reply := <-done; reply.Held || reply.Ticket <= before.Ticket || reply.Position != 1 {
-		t.Errorf("%+v, want a ticket after %d", reply, before.Ticket)
+	if err := <-done; err != nil || reply.Held || reply.Ticket <= before.Ticket || reply.Position != 1 {
+		t.Errorf("%+v, %v, want a ticket after %d", reply, err, before.Ticket)
 	}
 	if state, err := q.Store.Inspect(t.Context(), "n"); err != nil || state.Waiting != 1 {
 		t.Errorf("%+v, %v, want one waiter", state, err)
