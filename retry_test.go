@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dibslock/dibs/internal/load"
 )
 
 func TestRetry(t *testing.T) {
@@ -63,6 +65,30 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 		})
 		if took := time.Since(begin); took != 100*time.Millisecond || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%v after %v, want ErrUnavailable after 100ms", err, took)
+		}
+	})
+}
+
+// A retry that waited for room for longer than it has left is not sent: its answer would be late.
+func TestRetryThatWaitedTooLongIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, tries := New(alwaysGrants{}), 0
+		sent, units := c.gate.Try(load.Retry, 1<<20, 0) // all that there may be
+		if units == 0 {
+			t.Fatal("no room")
+		}
+		time.AfterFunc(240*time.Millisecond, func() { c.gate.End(&sent, load.Answered) })
+		cause := &UnavailableError{Op: "acquire", Unsent: true, Cause: errors.New("others were in front")}
+		begin := time.Now()
+		err := c.retry(t.Context(), begin.Add(400*time.Millisecond), func(attempt) error {
+			tries++
+			return cause
+		})
+		if tries != 1 || !errors.Is(err, cause) {
+			t.Errorf("%d tries, %v; want 1", tries, err)
+		}
+		if _, units := c.gate.Try(load.Retry, 1, 0); units == 0 {
+			t.Error("the retry that was not sent takes room")
 		}
 	})
 }

@@ -23,19 +23,37 @@ func poolOf(db *sql.DB) *sqlstore.Pool {
 const maxAtOnce = 8
 
 // use calls do with a connection of the pool.
-func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) (err error) {
+func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) error {
+	err := s.useInTurn(ctx, do)
+	if err == errTooLate { //nolint:errorlint // it is not wrapped
+		<-ctx.Done() // a retry would have even less time; the turn is for the next request
+		return sqlstore.InFront(ctx.Err())
+	}
+	return err
+}
+
+// errTooLate means that a request had its turn too late to be sent.
+var errTooLate = errors.New("too late")
+
+func (s *Store) useInTurn(ctx context.Context, do func(*sql.Conn) error) error {
 	begin := time.Now()
 	select {
 	case s.turns <- struct{}{}:
 		defer func() { <-s.turns }()
 	case <-ctx.Done():
-		return sqlstore.InFront(ctx.Err())
+		return errTooLate
 	}
 	if ctx.Err() != nil || sqlstore.WaitedTooLong(ctx, begin) {
-		<-ctx.Done() // a retry would have even less time
-		return sqlstore.InFront(ctx.Err())
+		return errTooLate
 	}
-	return s.usePool(ctx, s.withSettings(ctx, do))
+	waits := s.conns.IsFull() // who waits for a connection to open stands in no line
+	send := s.withSettings(ctx, do)
+	return s.usePool(ctx, func(conn *sql.Conn) error {
+		if waits && sqlstore.WaitedTooLong(ctx, begin) {
+			return errTooLate
+		}
+		return send(conn)
+	})
 }
 
 // withSettings returns do, with a check of the connection before it.

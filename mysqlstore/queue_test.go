@@ -3,81 +3,53 @@ package mysqlstore_test
 import (
 	"fmt"
 	"os"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A heartbeat does not wait for the name, which others have locked.
-func TestHeartbeatDoesNotLockTheName(t *testing.T) {
-	t.Parallel()
+// newQueue returns the queue of a new store.
+func newQueue(t *testing.T) sqldrill.Queue {
+	t.Helper()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	prefix := fmt.Sprintf("beats_%d_", prefixes.Add(1))
+	prefix := fmt.Sprintf("queue_%d_", prefixes.Add(1))
 	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	request := func(token string, ticket uint64) driver.AcquireReply {
-		t.Helper()
-		reply, err := s.Acquire(t.Context(), driver.AcquireRequest{
-			Name: "n", Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true, Ticket: ticket, Until: time.Now().Add(5 * time.Second),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
-	first := request("first", 0)
-	var waits []driver.AcquireReply
-	for i := range 120 {
-		waits = append(waits, request(fmt.Sprint("waiter", i), 0))
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	var fence uint64
-	if err := tx.QueryRowContext(t.Context(), "SELECT fence FROM "+prefix+"names WHERE name = 'n' FOR UPDATE").Scan(&fence); err != nil || fence != first.Fence {
-		t.Fatalf("fence %d, %v; want %d", fence, err, first.Fence)
-	}
-	for _, i := range []int{0, 1, 50, 99, 119} {
-		reply := request(fmt.Sprint("waiter", i), waits[i].Ticket)
-		if want := min(i+1, 101); reply.Held || reply.Ticket != waits[i].Ticket || reply.Position != want || reply.Holder != "first" || reply.Fence != fence || reply.Remaining <= 0 {
-			t.Errorf("waiter %d: %+v, want position %d and ticket %d", i, reply, want, waits[i].Ticket)
-		}
+	return sqldrill.Queue{
+		Store: s, DB: db, Tables: prefix, Now: "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+		Blocked: "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%" + prefix + "%'",
 	}
 }
 
-// A thousand callers of one process are all served.
+// A heartbeat does not wait for the name, which others have locked.
+func TestHeartbeatDoesNotLockTheName(t *testing.T) {
+	t.Parallel()
+	newQueue(t).HeartbeatsLockNothing(t)
+}
+
+func TestHeartbeatDoesNotReviveAWaiter(t *testing.T) {
+	newQueue(t).HeartbeatDoesNotRevive(t)
+}
+
+func TestHeartbeatKeepsAnEntry(t *testing.T) {
+	newQueue(t).HeartbeatKeepsAnEntry(t)
+}
+
+func TestHandoffBeginsWithItsEntry(t *testing.T) {
+	newQueue(t).HandoffBeginsWithItsEntry(t)
+}
+
+// Many callers of one process are all served.
 func TestManyCallersOfOneName(t *testing.T) {
-	if os.Getenv("DIBS_LONG") != "1" {
-		t.Skip("it needs a machine that is not busy: DIBS_LONG=1 enables it")
+	callers := 200
+	if os.Getenv("DIBS_LONG") == "1" {
+		callers = 1000
 	}
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	db.SetMaxOpenConns(20)
 	db.SetMaxIdleConns(20)
-	locks := dibs.New(newStoreOn(t, db), dibs.Timeout(20*time.Second))
-	begin := time.Now()
-	var all sync.WaitGroup
-	for range 1000 {
-		all.Go(func() {
-			l, err := locks.Mutex("hot").Lock(t.Context())
-			if err == nil {
-				err = l.Unlock()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	t.Logf("FIGURE 1,000 callers in %v", time.Since(begin).Round(time.Millisecond))
-	if err := locks.Close(); err != nil {
-		t.Error(err)
-	}
+	sqldrill.ServesCallers(t, newStoreOn(t, db), callers)
 }

@@ -25,6 +25,9 @@ var (
 	holderGuards = flag.Bool("holder-guards", false, "guard the transactions")
 )
 
+// stopsFor is how long each way runs with guards. Without it, the long form takes about a minute for each.
+var stopsFor = flag.Duration("stops-for", 0, "run each way of TestStoppedHolders for this long, with DIBS_LONG=1")
+
 func textsOf(prefix string) sqldrill.Texts {
 	return sqldrill.Texts{
 		Create: []string{
@@ -75,7 +78,7 @@ func TestStoppedHolders(t *testing.T) {
 	}
 	ways := []sqldrill.Way{sqldrill.WayOf("read committed"), sqldrill.WayOf("serializable savepoint")}
 	if os.Getenv("DIBS_LONG") == "1" {
-		stops.Number = 1000
+		stops.Number, stops.For = 1000, *stopsFor
 		ways = slices.DeleteFunc(slices.Clone(sqldrill.Ways), func(w sqldrill.Way) bool { return w.ReleaseIn || w.Native })
 	}
 	for _, way := range ways {

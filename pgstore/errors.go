@@ -22,6 +22,8 @@ const (
 	codeSavepoint = "DIBS4" // the transaction has an open savepoint
 	codeReplica   = "DIBS5" // session_replication_role is replica
 
+	codeReadOnlySession = "25006"
+
 	codeConflict    = "40001" // a conflict with another transaction
 	codeLockTimeout = "55P03" // a lock was not free in time
 )
@@ -76,8 +78,7 @@ func explainTLS(err error) error {
 // transient reports whether an error may pass: a conflict, a server that starts or stops or has
 // no resources, a lock that was not free in time, or a standby.
 func transient(code string) bool {
-	const readOnly = "25006"
-	if code == readOnly || code == codeGuarded {
+	if code == codeReadOnlySession || code == codeGuarded {
 		return true
 	}
 	for _, class := range []string{"08", "40", "53", "55", "57", "58", "XX"} {
@@ -96,6 +97,9 @@ func explained(err error) error {
 	}
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("%w: %w", driver.ErrDisconnected, err)
+	}
+	if isCode(err, codeReadOnlySession) {
+		return fmt.Errorf("default_transaction_read_only is on, or the server is a standby: %w", err)
 	}
 	const preparedTwice, notPrepared = "42P05", "26000"
 	if isCode(err, preparedTwice) || isCode(err, notPrepared) {

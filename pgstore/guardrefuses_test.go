@@ -214,21 +214,23 @@ func TestPreparedTransactions(t *testing.T) {
 	}
 	ctx := l.Context()
 	next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-	for range 2 { // without a waiter, and with one
-		tx := beginAt(t, pool, pgx.ReadCommitted, false)
-		if err := s.ReleaseIn(ctx, tx); err != nil {
-			t.Fatal(err)
+	for _, text := range []string{"PREPARE TRANSACTION 'released'", "PREPARE/**/TRANSACTION 'released'", "PREPARE -- it\nTRANSACTION 'released'"} {
+		for range 2 { // without a waiter, and with one
+			tx := beginAt(t, pool, pgx.ReadCommitted, false)
+			if err := s.ReleaseIn(ctx, tx); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), text); codeOf(err) != "0A000" {
+				t.Errorf("%q after ReleaseIn: %v, want the SQLSTATE 0A000", text, err)
+			}
+			_ = tx.Rollback(t.Context())
+			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Held {
+				t.Errorf("%+v, %v after a transaction that was rolled back, want it queued", reply, err)
+			}
 		}
-		if _, err := tx.Exec(t.Context(), "PREPARE TRANSACTION 'released'"); codeOf(err) != "0A000" {
-			t.Errorf("prepare after ReleaseIn: %v, want the SQLSTATE 0A000", err)
+		if err := s.Cancel(t.Context(), next); err != nil {
+			t.Error(err)
 		}
-		_ = tx.Rollback(t.Context())
-		if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Held {
-			t.Errorf("%+v, %v after a transaction that was rolled back, want it queued", reply, err)
-		}
-	}
-	if err := s.Cancel(t.Context(), next); err != nil {
-		t.Error(err)
 	}
 	tx := beginGuarded(ctx, t, s, pool)
 	if _, err := tx.Exec(t.Context(), "PREPARE TRANSACTION 'guarded'"); err != nil {

@@ -2,13 +2,17 @@ package pgstore_test
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 )
 
@@ -54,4 +58,49 @@ func TestQueueIsCounted(t *testing.T) {
 	if err != nil || different != 0 {
 		t.Errorf("the count of waiters is wrong: %v", err)
 	}
+}
+
+// newQueue returns the queue of a new store.
+func newQueue(t *testing.T) sqldrill.Queue {
+	t.Helper()
+	schema := fmt.Sprintf("queue_%d", schemas.Add(1))
+	db, err := sql.Open("pgx", sharedServer(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return sqldrill.Queue{
+		Store: newStore(t, pgstore.Schema(schema)), DB: db, Tables: schema + ".", Now: schema + ".now_v1()",
+		Blocked: "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%" + schema + "%'",
+	}
+}
+
+// A heartbeat does not wait for the name, which others have locked.
+func TestHeartbeatDoesNotLockTheName(t *testing.T) {
+	t.Parallel()
+	newQueue(t).HeartbeatsLockNothing(t)
+}
+
+func TestHeartbeatDoesNotReviveAWaiter(t *testing.T) {
+	t.Parallel()
+	newQueue(t).HeartbeatDoesNotRevive(t)
+}
+
+func TestHeartbeatKeepsAnEntry(t *testing.T) {
+	t.Parallel()
+	newQueue(t).HeartbeatKeepsAnEntry(t)
+}
+
+func TestHandoffBeginsWithItsEntry(t *testing.T) {
+	t.Parallel()
+	newQueue(t).HandoffBeginsWithItsEntry(t)
+}
+
+// Many callers of one process are all served.
+func TestManyCallersOfOneName(t *testing.T) {
+	callers := 200
+	if os.Getenv("DIBS_LONG") == "1" {
+		callers = 1000
+	}
+	sqldrill.ServesCallers(t, newStore(t), callers)
 }

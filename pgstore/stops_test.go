@@ -26,6 +26,9 @@ var (
 	holderGuards = flag.Bool("holder-guards", false, "guard the transactions")
 )
 
+// stopsFor is how long each way runs with guards. Without it, the long form takes about a minute for each.
+var stopsFor = flag.Duration("stops-for", 0, "run each way of TestStoppedHolders for this long, with DIBS_LONG=1")
+
 func textsOf(schema string) sqldrill.Texts {
 	return sqldrill.Texts{
 		Create: []string{
@@ -111,7 +114,7 @@ func TestStoppedHolders(t *testing.T) {
 	}
 	ways := []sqldrill.Way{sqldrill.WayOf("read committed"), sqldrill.WayOf("native savepoint")}
 	if os.Getenv("DIBS_LONG") == "1" {
-		stops.Number, ways = 1000, sqldrill.Ways
+		stops.Number, stops.For, ways = 1000, *stopsFor, sqldrill.Ways
 	}
 	for _, way := range ways {
 		t.Run(way.Name, func(t *testing.T) { stops.Run(t, way) })

@@ -16,6 +16,10 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	const past = -1
 	const name = ""
 	var batch pgx.Batch
+	if !s.poll {
+		batch.Queue(notCompiled) // otherwise these statements alone may take seconds
+		batch.Queue(isUnsuitable)
+	}
 	batch.Queue(s.text.acquireOne, name, "", "", 0, 1, 1, false, 0, past)
 	batch.Queue(s.text.acquireQuiet, name, "", "", 0, 1, past)
 	batch.Queue(s.text.releaseQuiet, name, "", past)
@@ -23,7 +27,20 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	batch.Queue(s.text.extend, []string{}, []string{}, []string{}, []int64{})
 	sent := time.Now()
 	results := conn.SendBatch(ctx, &batch)
-	defer results.Close()
+	changes := true // if the session does not let the statement end
+	if !s.poll {
+		_, _ = results.Exec()
+		_ = results.QueryRow().Scan(&changes)
+	}
+	s.learn(sent, results)
+	err := results.Close()
+	if !s.poll && (changes || err != nil) { // an error undoes what the batch has set
+		_, _ = conn.Exec(ctx, makeSuitable)
+	}
+}
+
+// learn learns from the reply to a request that does nothing.
+func (s *Store) learn(sent time.Time, results pgx.BatchResults) {
 	var none driver.AcquireReply
 	at, _, err := scanReply(&none)(results.QueryRow())
 	switch {

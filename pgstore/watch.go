@@ -74,7 +74,7 @@ func (s *Store) listen(ctx context.Context, channel string, connected func(), on
 		_ = conn.Close(closing)
 	}()
 	limited, cancel := context.WithTimeout(ctx, answer)
-	_, err = conn.Exec(limited, "LISTEN "+quote(channel))
+	_, err = conn.Exec(limited, makeSuitable+"LISTEN "+quote(channel))
 	cancel()
 	if err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 
 // Stops stop holders in the middle of their transactions, in each of the ways that a process stops.
 type Stops struct {
-	Number int // with a guard
+	Number int           // with a guard
+	For    time.Duration // with a guard, instead of Number; zero means Number
 	Server string
 	Admin  *sql.DB
 	Texts  Texts
@@ -35,7 +36,11 @@ type Stops struct {
 // database itself refuses nearly all stale changes.
 func (s Stops) Run(t *testing.T, way Way) {
 	t.Run("guarded", func(t *testing.T) {
-		if all := s.staleOf(t, way, "guarded", s.Number); len(all) > 0 {
+		var end time.Time
+		if s.For > 0 {
+			end = time.Now().Add(s.For)
+		}
+		if all := s.staleOf(t, way, "guarded", s.Number, end); len(all) > 0 {
 			t.Errorf("stale transactions were committed: %v", all)
 		}
 	})
@@ -45,7 +50,7 @@ func (s Stops) Run(t *testing.T, way Way) {
 	t.Run("unguarded", func(t *testing.T) {
 		const few, rounds = 20, 10
 		for round := range rounds {
-			if len(s.staleOf(t, way, fmt.Sprint("unguarded", round), few)) > 0 {
+			if len(s.staleOf(t, way, fmt.Sprint("unguarded", round), few, time.Time{})) > 0 {
 				return
 			}
 		}
@@ -53,15 +58,16 @@ func (s Stops) Run(t *testing.T, way Way) {
 	})
 }
 
-// staleOf returns an error for each stale change that was committed.
-func (s Stops) staleOf(t *testing.T, way Way, kind string, number int) (all []error) {
+// staleOf returns an error for each stale change that was committed in a number of stops, or until an
+// end that is not zero.
+func (s Stops) staleOf(t *testing.T, way Way, kind string, number int, end time.Time) (all []error) {
 	t.Helper()
 	var accounts []string
 	for i := range 6 {
 		accounts = append(accounts, fmt.Sprint(way.Name, " ", kind, i))
 		mustExec(t, s.Admin, s.Texts.Add, accounts[i])
 	}
-	d := &stopDrill{t: t, number: int64(number), kill: s.Kill}
+	d := &stopDrill{t: t, number: int64(number), end: end, kill: s.Kill}
 	d.runAll(s.Server, accounts, func(addr, account string) *exec.Cmd { return s.Start(addr, account, way, kind == "guarded") })
 	for _, account := range accounts {
 		all = append(all, stale(changesOf(t, s.Admin, s.Texts.Changes, account))...)
@@ -120,6 +126,7 @@ func stale(changes []change) (errs []error) {
 type stopDrill struct {
 	t      *testing.T
 	number int64
+	end    time.Time // instead of number, unless it is zero
 	kill   func() error
 
 	signals, pauses, partitions, crashes, cuts, kills atomic.Int64
@@ -128,6 +135,14 @@ type stopDrill struct {
 
 func (d *stopDrill) stops() int64 {
 	return d.signals.Load() + d.pauses.Load() + d.partitions.Load() + d.crashes.Load() + d.cuts.Load() + d.kills.Load()
+}
+
+// isDone reports whether there were enough stops.
+func (d *stopDrill) isDone() bool {
+	if d.end.IsZero() {
+		return d.stops() >= d.number
+	}
+	return time.Now().After(d.end)
 }
 
 func (d *stopDrill) String() string {
@@ -171,7 +186,7 @@ func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) (killed bool) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch lines.Text() {
 		case "stop":
-			if d.stops() >= d.number {
+			if d.isDone() {
 				_ = in.Close() // the process ends
 				continue
 			}

@@ -318,7 +318,7 @@ CREATE PROCEDURE dibs_serve(IN n VARBINARY(512), IN at BIGINT, IN changed BOOLEA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE whose, its_client, r_token VARBINARY(512);
-  DECLARE its_ticket, its_ttl, r_used, r_fence BIGINT;
+  DECLARE its_ticket, its_ttl, r_used, r_fence, began BIGINT;
   DECLARE its_weight, its_most, r_waiting INT;
   DECLARE its_several, its_silence, gone BOOLEAN;
   DECLARE fits BOOLEAN DEFAULT TRUE;
@@ -344,9 +344,10 @@ BEGIN
       LEAVE waiters;
     END IF;
     CALL dibs_leave(n, whose, gone);
+    SET began = now_us();
     SET r_fence = GREATEST(r_fence + 1, at);
-    CALL dibs_hold(n, whose, its_client, its_weight, its_most, r_fence, at + its_ttl);
-    CALL dibs_notify(its_client, CONCAT('g ', r_fence, ' ', its_ticket, ' ', at, ' ', whose));
+    CALL dibs_hold(n, whose, its_client, its_weight, its_most, r_fence, began + its_ttl);
+    CALL dibs_notify(its_client, CONCAT('g ', r_fence, ' ', its_ticket, ' ', began, ' ', whose));
     SET changed = TRUE;
   END LOOP;
 END;

@@ -9,6 +9,7 @@
 
 -- Functions that clients call have a search path of their own, so that nobody who may create
 -- functions and operators in another schema has them executed. Those without one have exact types.
+-- Those that run in a transaction of the user are not compiled each time, whatever its settings are.
 
 -- now is exact to a microsecond. extract would return a numeric, which is slow.
 CREATE FUNCTION dibs.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
@@ -83,7 +84,7 @@ END $$;
 -- guard prevents the end of a lease until the transaction of the user ends. It reports whether the
 -- lease is held, with a fence unless that is 0. Each statement sees what was committed before it,
 -- unless the transaction has one snapshot.
-CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.guard(n text, whose text, its_fence bigint) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   PERFORM dibs.check_guard();
   PERFORM pg_advisory_xact_lock_shared(dibs.guard_key(n, whose));
@@ -295,12 +296,12 @@ BEGIN
       CONTINUE;
     END IF;
     EXIT WHEN w.missed = 0 OR dibs.drop_at(w.heartbeat, w.missed) > at;
-    PERFORM dibs.leave(n, w.token);
+    PERFORM dibs.remove_dead(n, at);
   END LOOP;
   RETURN w;
 END $$;
 
--- remove_dead removes all dead waiters of a locked name.
+-- remove_dead removes all dead waiters of a locked name, but none that sends a heartbeat meanwhile.
 CREATE FUNCTION dibs.remove_dead(n text, at bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   gone integer;
@@ -379,12 +380,14 @@ END $$;
 
 -- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
 -- behind it. So does a silent one, until it is dead, and one for several names: they are told to
--- retry if something has changed.
+-- retry if something has changed. A lease begins when its queue entry is gone: a client counts it
+-- from its last heartbeat, which locks the entry and not the name.
 CREATE FUNCTION dibs.serve(n text, at bigint, changed boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   r dibs.names;
   w dibs.waiters;
   new_fence bigint;
+  began bigint;
 BEGIN
   LOOP
     SELECT * INTO r FROM dibs.names WHERE name = n;
@@ -398,9 +401,10 @@ BEGIN
       EXIT;
     END IF;
     PERFORM dibs.leave(n, w.token);
+    began := dibs.now();
     new_fence := greatest(r.fence + 1, at);
-    PERFORM dibs.hold(n, w.token, w.client, w.weight, w.most, new_fence, at + w.ttl);
-    PERFORM dibs.notify(w.client, 'g ' || new_fence || ' ' || w.ticket || ' ' || at || ' ' || w.token);
+    PERFORM dibs.hold(n, w.token, w.client, w.weight, w.most, new_fence, began + w.ttl);
+    PERFORM dibs.notify(w.client, 'g ' || new_fence || ' ' || w.ticket || ' ' || began || ' ' || w.token);
     changed := true;
   END LOOP;
 END $$;
@@ -429,6 +433,51 @@ BEGIN
   kept := coalesce(kept, false);
 END $$;
 
+-- has_silent reports whether one of those just before a waiter is silent. Each waiter so checks
+-- some, and not all: a thousand heartbeats that each looked at the whole queue would take all the time.
+CREATE FUNCTION dibs.has_silent(n text, whose text, its_ticket bigint, at bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT coalesce(bool_or(dibs.is_odd(heartbeat, missed, at) OR missed > 0 AND dibs.drop_at(heartbeat, missed) <= at), false) FROM (
+    SELECT heartbeat, missed FROM dibs.waiters WHERE name = n AND (ticket, token) < (its_ticket, whose)
+    ORDER BY ticket DESC, token DESC LIMIT 16
+  ) AS before_it
+$$;
+
+-- place_of returns the position of a waiter. It counts up to 100 waiters before it.
+CREATE FUNCTION dibs.place_of(n text, whose text, its_ticket bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT count(*) + 1 FROM (
+    SELECT FROM dibs.waiters WHERE name = n AND (ticket, token) < (its_ticket, whose) ORDER BY ticket, token LIMIT 100
+  ) AS before_it
+$$;
+
+-- beat is the heartbeat of a waiter while somebody else holds the name alone. It does not lock the
+-- name: with a thousand waiters, nobody else would have a turn. place is null, and nothing is changed
+-- or locked, if more than a heartbeat may be needed. The row of the waiter decides: whoever ends the
+-- wait deletes it. A heartbeat that a crash of the server loses is as one that a stall delays, so
+-- its commit does not wait for the disk.
+CREATE FUNCTION dibs.beat(
+  n text, whose text, at bigint,
+  OUT last_fence bigint, OUT holder text, OUT kept boolean, OUT remaining bigint, OUT its_ticket bigint, OUT place bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM dibs.check_isolation();
+  SELECT fence, token, reserved, expires - at INTO last_fence, holder, kept, remaining
+  FROM dibs.names WHERE name = n AND token NOT IN ('', whose) AND NOT asked AND expires > at;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  SELECT ticket INTO its_ticket FROM dibs.waiters WHERE name = n AND token = whose;
+  IF NOT FOUND OR dibs.has_silent(n, whose, its_ticket, at) THEN
+    RETURN;
+  END IF;
+  UPDATE dibs.waiters w SET heartbeat = at, missed = 0
+  FROM (SELECT FROM dibs.waiters WHERE name = n AND token = whose AND ticket = its_ticket FOR NO KEY UPDATE SKIP LOCKED) AS mine
+  WHERE w.name = n AND w.token = whose;
+  IF FOUND THEN
+    place := dibs.place_of(n, whose, its_ticket);
+    PERFORM set_config('synchronous_commit', 'off', true);
+  END IF;
+END $$;
+
 -- acquire acquires all wanted names or none. Without room, it adds a queue entry to each if
 -- queue is set, and no earlier grant has a larger fence than new_fence. A null held means that the
 -- request came after its time.
@@ -443,6 +492,15 @@ DECLARE
   w dibs.waiters;
   b record;
 BEGIN
+  at := dibs.now();
+  IF at <= until AND queue AND its_ticket > 0 AND cardinality(wanted) = 1 THEN
+    SELECT * INTO new_fence, holder, kept, remaining, new_ticket, place FROM dibs.beat(wanted[1], whose, at);
+    IF place IS NOT NULL THEN
+      held := false;
+      busy_name := wanted[1];
+      RETURN;
+    END IF;
+  END IF;
   at := dibs.lock(wanted, until);
   IF at > until THEN
     RETURN;
@@ -459,7 +517,7 @@ BEGIN
         IF r.asked THEN
           PERFORM dibs.notify_wanted(r.name);
         END IF;
-        place := r.waiting + 1;
+        place := least(r.waiting, 100) + 1;
         held := false;
         new_fence := r.fence;
         busy_name := r.name;
@@ -544,8 +602,6 @@ DECLARE
   n text;
   joins boolean;
   notifies boolean;
-  silent boolean;
-  ahead bigint;
 BEGIN
   SELECT max(ticket) INTO new_ticket FROM dibs.waiters WHERE name = ANY (wanted) AND token = whose;
   IF new_ticket IS NULL THEN
@@ -565,14 +621,10 @@ BEGIN
     IF notifies THEN
       PERFORM dibs.notify_wanted(n);
     END IF;
-    LOOP
-      SELECT count(*) FILTER (WHERE (ticket, token) < (new_ticket, whose)),
-        bool_or(dibs.is_odd(heartbeat, missed, at) OR missed > 0 AND dibs.drop_at(heartbeat, missed) <= at)
-      INTO ahead, silent FROM dibs.waiters WHERE name = n;
-      EXIT WHEN NOT silent;
+    WHILE dibs.has_silent(n, whose, new_ticket, at) LOOP
       PERFORM dibs.remove_dead(n, at);
     END LOOP;
-    place := greatest(place, ahead + 1);
+    place := greatest(place, dibs.place_of(n, whose, new_ticket));
   END LOOP;
 END $$;
 
@@ -615,7 +667,7 @@ END $$;
 -- release_in guards a lease, and ends it when this transaction commits: then its name stays
 -- unavailable for what is left of a time. Until then the name is not locked. The result is the
 -- number of the transaction, or null if the lease is not held.
-CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.release_in(n text, whose text, its_fence bigint, reserve bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
   PERFORM dibs.check_isolation();
   IF current_setting('session_replication_role') = 'replica' THEN
@@ -629,12 +681,11 @@ BEGIN
 END $$;
 
 -- release_at_commit also comes with PREPARE TRANSACTION, after which the name would be locked for
--- all, and no waiter could be notified.
-CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- all, and no waiter could be notified. The server refuses to prepare a transaction that has
+-- notified, so each does. Nobody listens.
+CREATE FUNCTION dibs.release_at_commit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
-  IF current_query() ~* 'prepare[[:space:]]+transaction' THEN
-    RAISE EXCEPTION 'a transaction that releases a lease of dibs cannot be prepared: call Guard, and Unlock after COMMIT PREPARED' USING ERRCODE = 'feature_not_supported';
-  END IF;
+  PERFORM pg_notify('dibs', '');
   DELETE FROM dibs.releases WHERE name = NEW.name AND token = NEW.token;
   PERFORM dibs.release(NEW.name, NEW.token, greatest(NEW.reserved - dibs.now(), 0), false, 9223372036854775807);
   RETURN NULL;
@@ -820,7 +871,7 @@ CREATE FUNCTION dibs.acquire_one(
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   at := dibs.now();
-  IF at <= until THEN
+  IF at <= until AND NOT (queue AND its_ticket > 0) THEN
     IF current_setting('synchronous_commit') = 'off' THEN
       PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -870,6 +921,7 @@ BEGIN
       SELECT * INTO w FROM dibs.waiters WHERE name = n ORDER BY ticket, token LIMIT 1;
       IF w.weight = w.most AND NOT w.several AND NOT dibs.is_silent(w, at) THEN
         DELETE FROM dibs.waiters WHERE name = n AND token = w.token;
+        at := dibs.now(); -- see serve
         r.fence := greatest(r.fence + 1, at);
         UPDATE dibs.names SET token = w.token, client = w.client, weight = w.weight, expires = at + w.ttl, fence = r.fence, waiting = waiting - 1
         WHERE name = n;
