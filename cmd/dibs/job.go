@@ -16,6 +16,8 @@ type job struct {
 	maxHold    durationFlag
 	onLost     lossFlag
 	statusFile string
+
+	leaveDaemons bool
 }
 
 // commandFlags adds the flags of the command that runs under the lock to f.
@@ -25,6 +27,7 @@ func (j *job) commandFlags(f *pflag.FlagSet) {
 	f.Var(&j.killAfter, "kill-after", "time from the signal that asks COMMAND to end to SIGKILL (default 5s, or a quarter of --ttl if shorter)")
 	f.Var(&j.maxHold, "max-hold", "longest run time; then COMMAND is asked to end and the exit code is 124 (default: no limit)")
 	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; warn only prints a warning")
+	f.BoolVar(&j.leaveDaemons, "leave-daemons", false, "when COMMAND has ended, wait for its process group only")
 	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` at the end, as JSON")
 }
 
@@ -40,7 +43,7 @@ func (j *job) rules() (supervise.Rules, error) {
 	if j.maxHold > 0 && j.maxHold < j.minHold {
 		return supervise.Rules{}, usage("--max-hold %v: want at least --min-hold %v", time.Duration(j.maxHold), time.Duration(j.minHold))
 	}
-	return supervise.Rules{KillAfter: killAfter, OnLost: supervise.LossAction(j.onLost), MaxHold: time.Duration(j.maxHold), TTL: ttl}, nil
+	return supervise.Rules{KillAfter: killAfter, OnLost: supervise.LossAction(j.onLost), MaxHold: time.Duration(j.maxHold), TTL: ttl, LeaveDaemons: j.leaveDaemons}, nil
 }
 
 // command returns the command to run. It fails if the command does not exist, so that no

@@ -25,8 +25,8 @@ runs with the same NAME wait in order of arrival.
 
 The lock is renewed while COMMAND runs. If renewals fail, or if dibs itself is
 killed or stopped, COMMAND and all its descendants are killed before anyone else
-can acquire the lock. dibs waits for processes that COMMAND leaves in its
-process group, but not for daemons, which leave the group.
+can acquire the lock. dibs waits for all processes that COMMAND has started, but
+not for daemons: those have left the process group and closed their files.
 
 When the store becomes unreachable, dibs prints one line on stderr, and another
 one when the store answers again.
@@ -165,6 +165,9 @@ type runReporter struct {
 // Started implements supervise.Reporter.
 func (r runReporter) Started(pid int) {
 	r.con.event(view.StartedEvent{Stamp: stamp("started"), Name: r.lease, PID: pid})
+	if limits := supervise.Limits(); limits != "" {
+		r.logVerbose("%s", limits)
+	}
 }
 
 // Forwarded implements supervise.Reporter.
@@ -183,7 +186,12 @@ func (r runReporter) Lost(reason error) {
 
 // Leftover implements supervise.Reporter.
 func (r runReporter) Leftover(group int) {
-	r.con.logf("the command has ended, but its process group %d has running processes: waiting for them", group)
+	r.con.logf("the command has ended, but processes of its group %d or processes with its files are running: waiting for them; see --leave-daemons", group)
+}
+
+// Refused implements supervise.Reporter.
+func (r runReporter) Refused(pid int) {
+	r.con.logf("process %d of the command must end, and this user may not kill it: waiting for it", pid)
 }
 
 // withFlag adds the flag that is about the reason for the end of a command.

@@ -30,7 +30,22 @@ import (
 // TestMain makes the test binary run as dibs, for scripts and for tests that start, stop
 // and kill it. With -race, that dibs has the race detector, too.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"dibs": main})
+	testscript.Main(m, map[string]func(){"dibs": main, "as-root": waitAsRoot})
+}
+
+// waitAsRoot is the main function of a program that becomes root, which its file must
+// permit, and then waits for a file.
+func waitAsRoot() {
+	if err := syscall.Setreuid(0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for {
+		if _, err := os.Stat(os.Args[1]); err == nil {
+			os.Exit(0)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // TestScripts runs testdata/*.txtar. All scripts share one server, where each has its own

@@ -74,6 +74,7 @@ type testRun struct {
 	forwarded []syscall.Signal
 	lost      []error
 	leftover  []int
+	refused   []int
 }
 
 func newTestRun(t *testing.T) *testRun {
@@ -95,6 +96,7 @@ func (r *testRun) Started(pid int) {
 }
 
 func (r *testRun) Forwarded(s syscall.Signal) { r.forwarded = append(r.forwarded, s) }
+func (r *testRun) Refused(pid int)            { r.refused = append(r.refused, pid) }
 func (r *testRun) Lost(reason error)          { r.lost = append(r.lost, reason) }
 
 func (r *testRun) Leftover(group int) {
