@@ -99,6 +99,7 @@ type run struct {
 	outcome      outcome
 	acquired     time.Time // zero: not acquired
 	endForwarded bool      // a termination signal was forwarded to the command
+	end          supervise.End
 }
 
 func newRun(s *session, j *job, command supervise.Command, rules supervise.Rules) *run {
@@ -141,7 +142,7 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	case err != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
 	}
-	return exitWith(code, nil)
+	return endOf(r.end, r.endForwarded)
 }
 
 // supervise runs the command and returns its exit code. err is the reason why dibs has
@@ -174,6 +175,9 @@ func (r runReporter) Started(pid int) {
 func (r runReporter) Forwarded(s syscall.Signal) {
 	r.endForwarded = r.endForwarded || supervise.IsTermination(s)
 }
+
+// Ended implements supervise.Reporter.
+func (r runReporter) Ended(end supervise.End) { r.end = end }
 
 // Lost implements supervise.Reporter.
 func (r runReporter) Lost(reason error) {

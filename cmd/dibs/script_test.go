@@ -231,7 +231,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	code, err := 0, ts.Exec(args[1], args[2:]...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		code, err = exit.ExitCode(), nil
+		code, err = supervise.ExitCode(exit.Sys().(syscall.WaitStatus)), nil
 	}
 	ts.Check(err)
 	if neg != (code != want) {

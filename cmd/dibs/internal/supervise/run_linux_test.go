@@ -75,6 +75,7 @@ type testRun struct {
 	lost      []error
 	leftover  []int
 	refused   []int
+	ended     []End
 }
 
 func newTestRun(t *testing.T) *testRun {
@@ -96,6 +97,7 @@ func (r *testRun) Started(pid int) {
 }
 
 func (r *testRun) Forwarded(s syscall.Signal) { r.forwarded = append(r.forwarded, s) }
+func (r *testRun) Ended(end End)              { r.ended = append(r.ended, end) }
 func (r *testRun) Refused(pid int)            { r.refused = append(r.refused, pid) }
 func (r *testRun) Lost(reason error)          { r.lost = append(r.lost, reason) }
 

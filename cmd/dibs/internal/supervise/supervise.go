@@ -57,8 +57,22 @@ type Reporter interface {
 	Started(pid int)            // the command runs
 	Forwarded(s syscall.Signal) // a signal is forwarded to the command
 	Lost(reason error)          // the lease is lost, or about to be lost
+	Ended(end End)              // the command's own process has ended
 	Leftover(group int)         // the command has ended, and processes that do its work run on
 	Refused(pid int)            // a process must end, and this one may not kill it
+}
+
+// An End is the end of the command's own process.
+type End struct {
+	Status     syscall.WaitStatus
+	Foreground bool // the command had the foreground of the terminal
+}
+
+// Interrupted reports whether ^C or ^\ has ended the command: it died of the signal, or
+// returned the code of a shell whose command did.
+func (e End) Interrupted() bool {
+	code := ExitCode(e.Status)
+	return e.Foreground && (code == CodeSignal+int(syscall.SIGINT) || code == CodeSignal+int(syscall.SIGQUIT))
 }
 
 // ErrMaxHold reports that Run has ended a command after Rules.MaxHold.
@@ -79,17 +93,14 @@ var errWatchdogKilled = fmt.Errorf("%w: the watchdog process was killed", dibs.E
 // has ended the command, such as [ErrMaxHold] or a [dibs.ErrLost], or why the command did
 // not start. With LossAction.Warn it is a loss that was only reported.
 func Run(lease Lease, command Command, rules Rules, caller Caller) (code int, err error) {
-	t := foreground()
-	if t != nil {
-		defer t.close() // also if the start fails: the command may have had the foreground
-	}
-	watchdog, child, err := start(lease, command, rules, caller.Watchdog, t != nil && !t.inPipeline())
+	t := openTerminal()
+	defer t.close() // also if the start fails: the command may have had the foreground
+	t.lent = t.isForeground(t.own) && !t.inPipeline()
+	watchdog, child, err := start(lease, command, rules, caller.Watchdog, t.lent)
 	if err != nil {
 		return 0, err
 	}
-	if t != nil {
-		t.command = child.pid
-	}
+	t.command = child.pid
 	caller.Reporter.Started(child.pid)
 	s := &supervisor{
 		lease: lease, rules: rules, signals: caller.Signals, report: caller.Reporter, notRenewed: caller.NotRenewed,

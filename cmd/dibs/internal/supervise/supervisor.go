@@ -23,7 +23,7 @@ type supervisor struct {
 
 	child    *child
 	watchdog *handle
-	tty      *tty // or nil
+	tty      *tty
 	end      ending
 	exit     exit
 
@@ -113,12 +113,11 @@ func (s *supervisor) handleReply(line string) {
 // childChanged handles a new state of the child: stopped or exited.
 func (s *supervisor) childChanged(status syscall.WaitStatus) {
 	if status.Stopped() {
-		if !s.lendTerminal(status.StopSignal()) {
-			s.suspend()
-		}
+		s.childStopped(status.StopSignal())
 		return
 	}
 	s.exit.status, s.exit.at = status, time.Now()
+	s.report.Ended(End{status, s.tty.isForeground(s.child.pid)})
 	if s.end.reason == nil && status.Signaled() && status.Signal() == syscall.SIGKILL && s.watchdog.expired() {
 		s.stop(ErrLate, s.exit.at)
 	}
@@ -161,34 +160,37 @@ func (s *supervisor) kill() {
 	}
 }
 
-// lendTerminal gives the foreground to a command that was stopped because it used the
-// terminal in the background. It reports whether it did. See tty.inPipeline.
-func (s *supervisor) lendTerminal(stop syscall.Signal) bool {
-	if stop != syscall.SIGTTIN && stop != syscall.SIGTTOU || s.tty == nil || !s.tty.isForeground(s.tty.own) {
-		return false
+// childStopped handles a stop of the child. There are three cases:
+//
+//   - It used the terminal in the background, and dibs is in the foreground: it gets the
+//     foreground and is continued. See tty.inPipeline.
+//   - The terminal has stopped it, as after ^Z or in a job of the background: dibs stops as
+//     well, so that the shell continues.
+//   - Somebody has stopped it in the background with SIGSTOP: nothing is done.
+func (s *supervisor) childStopped(stop syscall.Signal) {
+	usesTerminal := stop == syscall.SIGTTIN || stop == syscall.SIGTTOU
+	had, own := s.tty.isForeground(s.child.pid), s.tty.isForeground(s.tty.own)
+	switch {
+	case usesTerminal && own:
+		s.tty.lend()
+		s.child.signal(syscall.SIGCONT)
+	case s.tty.file != nil && (had || own || stop != syscall.SIGSTOP):
+		s.suspend()
+		if s.tty.isForeground(s.tty.own) && (had || usesTerminal || !s.tty.inPipeline()) {
+			s.tty.lend()
+		}
+		s.child.signal(syscall.SIGCONT)
 	}
-	s.tty.setForeground(s.child.pid)
-	s.child.signal(syscall.SIGCONT)
-	return true
 }
 
-// suspend stops dibs after ^Z has stopped the command, so that the shell continues. The
-// lease is not renewed meanwhile: when it expires, the watchdog kills the command.
+// suspend stops dibs until the shell continues it, in the foreground or in the background.
+// The lease is not renewed meanwhile: when it expires, the watchdog kills the command.
 func (s *supervisor) suspend() {
-	if s.tty == nil {
-		return
-	}
-	foreground := s.tty.isForeground(s.child.pid)
-	if foreground {
+	if s.tty.isForeground(s.child.pid) {
 		s.tty.setForeground(s.tty.own)
 	}
 	_ = syscall.Kill(0, syscall.SIGSTOP) // always permitted
 	s.waitUntilContinued()
-	// The shell may have continued dibs in the background.
-	if foreground && s.tty.isForeground(s.tty.own) {
-		s.tty.setForeground(s.child.pid)
-	}
-	s.child.signal(syscall.SIGCONT)
 }
 
 // waitUntilContinued waits until the shell has continued dibs, for 1 s at most. SIGSTOP
@@ -214,6 +216,9 @@ func (s *supervisor) waitUntilContinued() {
 func (s *supervisor) forward(sig os.Signal) {
 	n, _ := sig.(syscall.Signal)
 	s.report.Forwarded(n)
+	if n == syscall.SIGCONT && s.tty.isForeground(s.tty.own) && !s.tty.inPipeline() {
+		s.tty.lend() // the shell has moved dibs into the foreground
+	}
 	s.child.signal(n)
 }
 
