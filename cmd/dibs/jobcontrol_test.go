@@ -36,7 +36,9 @@ type jobTest struct {
 	pid    string // of dibs, once it was found
 }
 
-func (j *jobTest) run(command string) string { return "dibs run --ttl 10m " + j.name + " -- " + command }
+func (j *jobTest) run(command string) string {
+	return "dibs run --ttl 10m " + j.name + " -- " + command
+}
 
 // enter types a line. It does not wait: the terminal keeps the line for whoever reads next.
 func (j *jobTest) enter(line string) { j.typeText(j.screen, line+"\n") }
