@@ -55,7 +55,7 @@ func (j *jobTest) wantLast(code int) {
 
 // dibs returns the process ID of dibs, or "".
 func (j *jobTest) dibs() string {
-	if alive(j.pid) {
+	if j.pid != "" && alive(j.pid) {
 		return j.pid
 	}
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
