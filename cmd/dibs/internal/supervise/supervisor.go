@@ -216,10 +216,11 @@ func (s *supervisor) waitUntilContinued() {
 func (s *supervisor) forward(sig os.Signal) {
 	n, _ := sig.(syscall.Signal)
 	s.report.Forwarded(n)
-	if n == syscall.SIGCONT && s.tty.isForeground(s.tty.own) && !s.tty.inPipeline() {
-		s.tty.lend() // the shell has moved dibs into the foreground
-	}
 	s.child.signal(n)
+	// The shell has moved dibs into the foreground. A later SIGCONT would discard a ^Z.
+	if n == syscall.SIGCONT && s.tty.isForeground(s.tty.own) && !s.tty.inPipeline() {
+		s.tty.lend()
+	}
 }
 
 // enforce asks the command to end, or kills it, when that is due. The reasons are a loss
