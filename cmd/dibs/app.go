@@ -23,7 +23,8 @@ func newApp(con *console, caught signals) *app {
 	return &app{con: con, env: con.env, stores: storeFlags{env: con.env}, signals: caught}
 }
 
-// run executes a command line and returns the exit code.
+// run executes a command line and returns the exit code. It does not return if dibs ends
+// by a signal.
 func (a *app) run(args []string) int {
 	redis.SetLogger(discardLogger{})
 	root := a.root()
@@ -31,7 +32,10 @@ func (a *app) run(args []string) int {
 	root.SetIn(a.con.in)
 	root.SetOut(a.con.out)
 	root.SetErr(a.con.err)
-	return a.con.finish(root.Execute())
+	err := root.Execute()
+	code := a.con.finish(err)
+	dieOf(err)
+	return code
 }
 
 // discardLogger is the logger of go-redis. It drops all lines: failures are returned as

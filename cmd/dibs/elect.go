@@ -84,7 +84,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 		err = r.under(lease, watchdog)
 		watchdog.Stop()
 		lost := errors.Is(err, dibs.ErrLost)
-		if r.endForwarded || !lost && !restart {
+		if r.endForwarded || r.end.Interrupted() || !lost && !restart {
 			return err
 		}
 		a.con.logf("no longer leading %q%s", name, reasonSuffix(err))

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -222,13 +223,15 @@ func lines(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// A daemon that a command leaves behind lives on after a normal end. It dies with a
-// command that dibs or the watchdog kills.
+// A daemon has left the group and closed its files. It lives on after a normal end, and
+// dies with a command that dibs or the watchdog kills.
 func TestDaemon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
-		const daemon = `(setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"); sleep 0.2; `
-		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", daemon+`exit 4`)
+		gate := filepath.Join(t.TempDir(), "gate")
+		const daemon = `(setsid bash -c 'for fd in /proc/self/fd/*; do n=${fd##*/}; [ $n -lt 3 ] || eval "exec $n>&-"; done; echo "pids $$"; exec sleep 1000 >/dev/null 2>&1' &); `
+		p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", daemon+`until [ -e "$0" ]; do sleep 0.02; done; exit 4`, gate)
 		pids := p.pids()
+		writeFile(t, gate)
 		p.wantCode(4)
 		if !anyAlive(pids) || s.held("job") {
 			t.Error("the daemon is dead, or its lock is still held")
@@ -261,4 +264,84 @@ func TestInheritedChild(t *testing.T) {
 		t.Error("a process that does not belong to the command is dead")
 	}
 	syscall.Kill(pidOf(t, other), syscall.SIGKILL)
+}
+
+// Without /proc, dibs cannot find processes outside the group. It waits for them.
+func TestWithoutProc(t *testing.T) {
+	const hide = "umount -l /proc && "
+	if err := exec.Command("unshare", "-m", "sh", "-c", hide+"true").Run(); err != nil {
+		t.Skip("no mount namespaces here:", err)
+	}
+	t.Parallel()
+	s := openTestStore(t, redistest.Start(t).URL()) // a local file needs /proc
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := prepare(t, s.URL(), "-m", "sh", "-c", hide+`exec dibs run -v job -- sh -c 'setsid sh -c "until [ -e $0 ]; do sleep 0.02; done" & echo begun; exit 5' "$0"`, gate)
+	path, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Path = path
+	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
+	p.begin()
+	p.awaitLine("begun")
+	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "waiting for them") })
+	if !s.held("job") {
+		t.Error("the lock is free")
+	}
+	writeFile(t, gate)
+	p.wantCode(5)
+	if !strings.Contains(p.stderr.String(), "/proc is missing") {
+		t.Errorf("stderr is %q", &p.stderr)
+	}
+}
+
+// A command that is stopped is continued with a termination signal. It would not handle
+// the signal before.
+func TestStoppedCommandIsTerminated(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for how := range escapes {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p, pids := beginEscape(t, s.URL(), how, parentAndChild, "--prefix", how)
+			for _, pid := range pids {
+				syscall.Kill(pidOf(t, pid), syscall.SIGSTOP)
+			}
+			p.Process.Signal(syscall.SIGTERM)
+			p.code()
+			if anyAlive(pids) {
+				t.Error("alive after dibs has exited")
+			}
+		})
+	}
+}
+
+// dibs waits for a process that it may not kill, and says so.
+func TestProcessOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can run a command as another user")
+	}
+	const nobody = 65534
+	s := redistest.Start(t)
+	dir := t.TempDir()
+	dibs, asRoot, gate := filepath.Join(dir, "dibs"), filepath.Join(dir, "as-root"), filepath.Join(dir, "gate")
+	program, err := os.ReadFile(self(t))
+	if err := errors.Join(
+		err, os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755),
+		os.WriteFile(dibs, program, 0o600), os.Chmod(dibs, 0o755),
+		os.WriteFile(asRoot, program, 0o600), os.Chmod(asRoot, 0o755|os.ModeSetuid),
+	); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(gate, nil, 0o600) }) // nobody else ends the process
+	p := prepare(t, s.URL(), "run", "--max-hold", "1s", "--kill-after", "100ms", "job", "--", asRoot, gate)
+	p.Path, p.Dir = dibs, dir
+	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	p.begin()
+	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "may not kill it") })
+	if s.MustCmd(t, "EXISTS", "lock:job") != int64(1) {
+		t.Error("the lock was released")
+	}
+	writeFile(t, gate)
+	p.wantCode(exitMaxHold)
 }

@@ -95,8 +95,11 @@ func (s signals) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) erro
 		case <-lease.Context().Done():
 			return lease.Err()
 		case caught := <-s:
-			if n, _ := caught.(syscall.Signal); supervise.IsTermination(n) {
-				return exitWith(supervise.CodeSignal+int(n), nil)
+			switch n, _ := caught.(syscall.Signal); {
+			case supervise.IsTermination(n):
+				return signalError{n}
+			case n == syscall.SIGTSTP:
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 			}
 		}
 	}

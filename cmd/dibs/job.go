@@ -11,12 +11,13 @@ import (
 // A job holds the flags of run and elect: a lock and a command that runs under it.
 type job struct {
 	lockRequest
-	shell      string
-	killAfter  durationFlag
-	maxHold    durationFlag
-	onLost     lossFlag
-	statusFile string
-	keepEnv    bool
+	shell        string
+	killAfter    durationFlag
+	maxHold      durationFlag
+	onLost       lossFlag
+	statusFile   string
+	keepEnv      bool
+	leaveDaemons bool
 }
 
 // commandFlags adds the flags of the command that runs under the lock to f.
@@ -27,6 +28,7 @@ func (j *job) commandFlags(f *pflag.FlagSet) {
 	f.Var(&j.maxHold, "max-hold", "longest run time; then COMMAND is asked to end and the exit code is 124 (default: no limit)")
 	f.Var(&j.onLost, "on-lost", "signal that asks COMMAND to end when the lock is about to be lost: TERM, KILL, …; warn only prints a warning")
 	f.BoolVar(&j.keepEnv, "keep-env", false, "let COMMAND inherit the password of the store, too; for a COMMAND that uses dibs itself")
+	f.BoolVar(&j.leaveDaemons, "leave-daemons", false, "when COMMAND has ended, wait for its process group only")
 	f.StringVar(&j.statusFile, "status-file", "", "write the result to `FILE` at the end, as JSON")
 }
 
@@ -42,7 +44,7 @@ func (j *job) rules() (supervise.Rules, error) {
 	if j.maxHold > 0 && j.maxHold < j.minHold {
 		return supervise.Rules{}, usage("--max-hold %v: want at least --min-hold %v", time.Duration(j.maxHold), time.Duration(j.minHold))
 	}
-	return supervise.Rules{KillAfter: killAfter, OnLost: supervise.LossAction(j.onLost), MaxHold: time.Duration(j.maxHold), TTL: ttl}, nil
+	return supervise.Rules{KillAfter: killAfter, OnLost: supervise.LossAction(j.onLost), MaxHold: time.Duration(j.maxHold), TTL: ttl, LeaveDaemons: j.leaveDaemons}, nil
 }
 
 // command returns the command to run. It fails if the command does not exist, so that no

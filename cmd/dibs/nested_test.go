@@ -58,7 +58,7 @@ func TestNestedRunWouldDeadlock(t *testing.T) {
 func TestDaemonOfARunMayWait(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate")
-		p := prepare(t, s.URL(), "run", "job", "--", "sh", "-c", `setsid sh -c 'echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exec dibs run job -- echo entered' "$0" & sleep 0.2`, gate)
+		p := prepare(t, s.URL(), "run", "--leave-daemons", "job", "--", "sh", "-c", `setsid sh -c 'echo "pids $$"; until [ -e "$0" ]; do sleep 0.02; done; exec dibs run job -- echo entered' "$0" & sleep 0.2`, gate)
 		p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
 		p.begin()
 		p.pids()

@@ -665,14 +665,14 @@ func self(t *testing.T) string {
 	return path
 }
 
-// dibs holds the lock while processes of the command's group run. A daemon, which has
-// left the group, does not count.
+// dibs holds the lock while processes of the command run that have their files open or
+// are in its group. With --leave-daemons only the group counts.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := begin(t, s.URL(), "run", "job", "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo "pids $!"; exit 3`)
 	pids := p.pids()
-	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "has running processes") })
+	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "waiting for them") })
 	if s.MustCmd(t, "EXISTS", "lock:job") != int64(1) || !anyAlive(pids) {
 		t.Error("the lock was released, or the process is dead")
 	}
@@ -682,12 +682,73 @@ func TestLeftBehind(t *testing.T) {
 		t.Error("alive after dibs has exited")
 	}
 
-	p = begin(t, s.URL(), "run", "job", "--", "sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 & echo "pids $!"; sleep 0.2; exit 4`)
+	const session = `setsid sh -c 'echo "pids $$"; exec sleep 1000 >/dev/null 2>&1' & until [ -e "$0" ]; do sleep 0.02; done; exit 4`
+	gate := filepath.Join(t.TempDir(), "gate")
+	p = begin(t, s.URL(), "run", "job", "--", "sh", "-c", session, gate)
+	pids = p.pids()
+	writeFile(t, gate)
+	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "waiting for them") })
+	p.Process.Signal(syscall.SIGTERM)
+	p.wantCode(4)
+	if anyAlive(pids) {
+		t.Error("alive after dibs has exited")
+	}
+
+	p = begin(t, s.URL(), "run", "--leave-daemons", "job", "--", "sh", "-c", session, gate)
 	pids = p.pids()
 	p.wantCode(4)
 	if !anyAlive(pids) || s.MustCmd(t, "EXISTS", "lock:job") != int64(0) {
 		t.Error("the daemon is dead, or its lock is still held")
 	}
+}
+
+// writeFile creates a file that a script waits for.
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The command's own process is killed, as by the kernel when memory is short. dibs holds
+// the lock until the processes that it has started have ended, wherever they are.
+func TestCommandIsKilled(t *testing.T) {
+	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
+		gate := filepath.Join(t.TempDir(), "gate")
+		p, pids := beginEscape(t, s.URL(), how, fmt.Sprintf(`trap '' HUP; echo "pids $$"; until [ -e %s ]; do sleep 0.02; done`, gate))
+		syscall.Kill(pidOf(t, commandOf(t, p)), syscall.SIGKILL)
+		next := begin(t, s.URL(), "run", "job", "--", "true")
+		eventually(t, "the next run queues, or the process is dead", func() bool { return s.waiting("job") == 1 || !anyAlive(pids) || exited(next) })
+		for range 20 {
+			lives := anyAlive(pids)
+			if lives && exited(next) {
+				t.Fatal("the next run has ended while a process of the command is alive")
+			}
+			time.Sleep(10 * time.Millisecond) // in which it must not be released
+		}
+		writeFile(t, gate)
+		p.wantCode(supervise.CodeSignal + int(syscall.SIGKILL))
+		next.wantCode(0)
+	})
+}
+
+func exited(p *program) bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// commandOf returns the process ID of the command of a run.
+func commandOf(t *testing.T, p *program) string {
+	t.Helper()
+	command := first(childrenOf(pidOf(t, watchdogOf(t, p, ""))))
+	if command == 0 {
+		t.Fatal("no command")
+	}
+	return strconv.Itoa(command)
 }
 
 // If the watchdog is killed, dibs ends the command and reports it: nothing would end the

@@ -25,8 +25,8 @@ or none.
 
 The lock is renewed while COMMAND runs. If renewals fail, or if dibs itself is
 killed or stopped, COMMAND and all its descendants are killed before anyone else
-can acquire the lock. dibs waits for processes that COMMAND leaves in its
-process group, but not for daemons, which leave the group.
+can acquire the lock. dibs waits for all processes that COMMAND has started, but
+not for daemons: those have left the process group and closed their files.
 
 When the store becomes unreachable, dibs prints one line on stderr, and another
 one when the store answers again.
@@ -83,6 +83,7 @@ type run struct {
 	acquired     time.Time // zero: not acquired
 	started      bool      // the command ran
 	endForwarded bool      // a termination signal was forwarded to the command
+	end          supervise.End
 }
 
 func newRun(a *app, j *job, names []string) *run {
@@ -160,7 +161,7 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	case err != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
 	}
-	return exitWith(code, nil)
+	return endOf(r.end, r.endForwarded)
 }
 
 // supervise runs the command and returns its exit code. err is the reason why dibs has
@@ -185,12 +186,18 @@ type runReporter struct {
 func (r runReporter) Started(pid int) {
 	r.started = true
 	r.con.event(view.StartedEvent{Stamp: stamp("started"), Name: r.lease, PID: pid})
+	if limits := supervise.Limits(); limits != "" {
+		r.logVerbose("%s", limits)
+	}
 }
 
 // Forwarded implements supervise.Reporter.
 func (r runReporter) Forwarded(s syscall.Signal) {
 	r.endForwarded = r.endForwarded || supervise.IsTermination(s)
 }
+
+// Ended implements supervise.Reporter.
+func (r runReporter) Ended(end supervise.End) { r.end = end }
 
 // Lost implements supervise.Reporter.
 func (r runReporter) Lost(reason error) {
@@ -203,7 +210,12 @@ func (r runReporter) Lost(reason error) {
 
 // Leftover implements supervise.Reporter.
 func (r runReporter) Leftover(group int) {
-	r.con.logf("the command has ended, but its process group %d has running processes: waiting for them", group)
+	r.con.logf("the command has ended, but processes of its group %d or processes with its files are running: waiting for them; see --leave-daemons", group)
+}
+
+// Refused implements supervise.Reporter.
+func (r runReporter) Refused(pid int) {
+	r.con.logf("process %d of the command must end, and this user may not kill it: waiting for it", pid)
 }
 
 // withFlag adds the flag that is about the reason for the end of a command.

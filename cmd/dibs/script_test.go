@@ -30,7 +30,22 @@ import (
 // TestMain makes the test binary run as dibs, for scripts and for tests that start, stop
 // and kill it. With -race, that dibs has the race detector, too.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"dibs": main})
+	testscript.Main(m, map[string]func(){"dibs": main, "as-root": waitAsRoot})
+}
+
+// waitAsRoot is the main function of a program that becomes root, which its file must
+// permit, and then waits for a file.
+func waitAsRoot() {
+	if err := syscall.Setreuid(0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for {
+		if _, err := os.Stat(os.Args[1]); err == nil {
+			os.Exit(0)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // TestScripts runs testdata/*.txtar. All scripts share one server, where each has its own
@@ -216,7 +231,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	code, err := 0, ts.Exec(args[1], args[2:]...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		code, err = exit.ExitCode(), nil
+		code, err = supervise.ExitCode(exit.Sys().(syscall.WaitStatus)), nil
 	}
 	ts.Check(err)
 	if neg != (code != want) {

@@ -86,6 +86,9 @@ func (a *endRequest) repeated(s syscall.Signal) bool {
 	if a.first == nil || !supervise.IsTermination(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {
 		return false
 	}
-	time.AfterFunc(soon, func() { os.Exit(supervise.CodeSignal + int(s)) })
+	time.AfterFunc(soon, func() {
+		die(s)
+		os.Exit(supervise.CodeSignal + int(s))
+	})
 	return true
 }

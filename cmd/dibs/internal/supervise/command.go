@@ -94,22 +94,6 @@ func (c Command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
 	return 0, &StartError{code, &os.PathError{Op: "run", Path: c.Path, Err: err}}
 }
 
-// waitOrphan waits for a command whose watchdog is dead. This process is its parent then,
-// if the system supports subreapers. Otherwise the result is SIGKILL.
-func waitOrphan(pid int) syscall.WaitStatus {
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(pid, &status, 0, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return syscall.WaitStatus(syscall.SIGKILL)
-		default:
-			return status
-		}
-	}
-}
-
 // ExitCode returns the exit code of a process as shells do: 128+N for signal N.
 func ExitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {

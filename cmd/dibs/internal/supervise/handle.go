@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,10 +21,12 @@ type handle struct {
 	pid           int
 	pipe          *os.File
 	in            *os.File       // the watchdog's end, to find what a killed watchdog has not read
+	files         *os.File       // see reaper
 	replies       <-chan string  // closed when the watchdog has exited
 	otherChildren map[int]uint64 // children that this process had before
 	killAt        time.Time      // when the watchdog kills the command; zero: never
 	late          bool           // an extension was sent after killAt, which is too late
+	killOrdered   bool
 	reaped        chan struct{}
 	stopOnce      sync.Once
 }
@@ -46,10 +48,15 @@ func startWatchdog() (*handle, error) {
 		return nil, errors.Join(err, pipe.Close(), in.Close())
 	}
 	defer out.Close()
-	g := &handle{pipe: pipe, in: in, otherChildren: ownChildren(), reaped: make(chan struct{})}
+	files, inherited, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, pipe.Close(), in.Close(), answers.Close())
+	}
+	defer inherited.Close()
+	g := &handle{pipe: pipe, in: in, files: files, otherChildren: ownChildren(), reaped: make(chan struct{})}
 	setSubreaper(true)
-	if g.pid, err = forkWatchdog(in, out); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the watchdog process: %w", err), pipe.Close(), in.Close(), answers.Close())
+	if g.pid, err = forkWatchdog(in, out, files, inherited); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the watchdog process: %w", err), pipe.Close(), in.Close(), answers.Close(), files.Close())
 	}
 	g.replies = linesOf(answers)
 	go g.reap()
@@ -66,14 +73,12 @@ func startWatchdog() (*handle, error) {
 	return nil, fmt.Errorf("start the watchdog process: %w", err)
 }
 
-// forkWatchdog starts the watchdog process. The two files get high numbers, because the
-// caller may have opened low numbers for the command.
-func forkWatchdog(in, out *os.File) (pid int, err error) {
-	self := "/proc/self/exe" // valid even if an upgrade has replaced the file
-	if runtime.GOOS != "linux" {
-		if self, err = os.Executable(); err != nil {
-			return 0, err
-		}
+// forkWatchdog starts the watchdog process. The files get high numbers, because the caller
+// may have opened low numbers for the command.
+func forkWatchdog(files ...*os.File) (pid int, err error) {
+	self, err := program()
+	if err != nil {
+		return 0, err
 	}
 	args := []string{"dibs", WatchdogArg}
 	var fds []int
@@ -82,7 +87,7 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 			_ = syscall.Close(fd)
 		}
 	}()
-	for _, f := range []*os.File{in, out} {
+	for _, f := range files {
 		fd, err := Inherit(f)
 		if err != nil {
 			return 0, err
@@ -95,6 +100,17 @@ func forkWatchdog(in, out *os.File) (pid int, err error) {
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	})
+}
+
+// program returns the path of this program.
+func program() (string, error) {
+	if procMounted() {
+		return "/proc/self/exe", nil // valid even if an upgrade has replaced the file
+	}
+	if path, err := os.Executable(); err == nil { // on Linux it needs /proc
+		return path, nil
+	}
+	return exec.LookPath(os.Args[0])
 }
 
 // Inherit duplicates a file without close-on-exec, so that child processes inherit it,
@@ -144,8 +160,8 @@ var errWatchdogGone = errors.New("the watchdog process is dead")
 // start makes the watchdog start a command. If terminal is true, the command gets the
 // foreground of the terminal. errWatchdogGone means that the command was not started and
 // that another watchdog can start it.
-func (g *handle) start(c Command, terminal bool) (*child, error) {
-	text, err := json.Marshal(startRequest{c.Path, rawTexts(c.Argv), rawTexts(c.Env), terminal})
+func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
+	text, err := json.Marshal(startRequest{c.Path, rawTexts(c.Argv), rawTexts(c.Env), terminal, leaveDaemons})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +171,7 @@ func (g *handle) start(c Command, terminal bool) (*child, error) {
 		<-g.reaped
 		return nil, errWatchdogGone
 	}
-	tree := tree{root: g.pid}
+	tree := tree{root: g.pid, file: fileName(g.files), leaveDaemons: leaveDaemons}
 	for overdue := g.killTimer(); ; {
 		select {
 		case <-overdue: // starting takes too long, as on a file system that hangs: give up
@@ -181,18 +197,7 @@ func (g *handle) start(c Command, terminal bool) (*child, error) {
 }
 
 // unread reports whether the pipe still holds input that the watchdog has not read.
-func (g *handle) unread() (unread bool) {
-	raw, err := g.in.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		unread = err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
-	})
-	return unread
-}
+func (g *handle) unread() bool { return poll(g.in, unix.POLLIN)&unix.POLLIN != 0 }
 
 // killTimer returns a channel that receives at killAt, or nil if there is no kill time.
 func (g *handle) killTimer() <-chan time.Time {
@@ -212,9 +217,17 @@ func (g *handle) extend(until time.Time, ttl time.Duration) {
 	}
 	g.late = g.expired()
 	g.killAt = until
-	// Do not block if the watchdog does not read.
+	_ = g.order(fmt.Sprintf("until %d", sinceBoot()+time.Until(until)))
+}
+
+// kill makes the watchdog kill all descendants of the command.
+func (g *handle) kill() { g.killOrdered = g.killOrdered || g.order("kill") == nil }
+
+// order sends a line. It does not block if the watchdog does not read.
+func (g *handle) order(line string) error {
 	_ = g.pipe.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // pipes support it
-	fmt.Fprintf(g.pipe, "until %d\n", sinceBoot()+time.Until(until))
+	_, err := fmt.Fprintln(g.pipe, line)
+	return err
 }
 
 // expired reports whether the kill time has passed without an extension: then the
@@ -242,6 +255,7 @@ func (g *handle) stop() {
 		fmt.Fprintln(g.pipe, "done")
 		g.pipe.Close()
 		g.in.Close()
+		g.files.Close()
 		if g.alive() {
 			_ = syscall.Kill(g.pid, syscall.SIGKILL) // it may not read the line
 		}

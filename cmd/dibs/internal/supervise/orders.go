@@ -11,6 +11,8 @@ type startRequest struct {
 	Argv     [][]byte `json:"argv"` // bytes, since Linux arguments need not be UTF-8
 	Env      [][]byte `json:"env"`
 	Terminal bool     `json:"terminal"` // put the command into the foreground
+
+	LeaveDaemons bool `json:"leave_daemons"` // see Rules
 }
 
 // A startFailure is a StartError on its way from the watchdog process to the supervisor.

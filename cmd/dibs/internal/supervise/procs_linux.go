@@ -3,6 +3,8 @@ package supervise
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"syscall"
@@ -25,6 +27,17 @@ func setSubreaper(on bool) {
 		value = 1
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
+}
+
+// adoptsOrphans reports whether a subreaper adopts all orphans of a command.
+const adoptsOrphans = true
+
+// Limits describes what Run cannot do on this system. It returns "" if it can do all.
+func Limits() string {
+	if procMounted() {
+		return ""
+	}
+	return "/proc is missing: dibs signals the process group of the command only, and waits for its other processes"
 }
 
 // procMounted reports whether /proc is mounted and belongs to this PID namespace.
@@ -74,7 +87,8 @@ func processOf(pid string) (p process, ok bool) {
 	number := func(b []byte) int { n, _ := strconv.Atoi(string(b)); return n }
 	p = process{
 		pid: number([]byte(pid)), parent: number(fields[1]), group: number(fields[2]),
-		dead: fields[0][0] == 'Z' || fields[0][0] == 'X', // its parent may never reap it
+		dead:    fields[0][0] == 'Z' || fields[0][0] == 'X', // its parent may never reap it
+		stopped: fields[0][0] == 'T',
 	}
 	p.start, _ = strconv.ParseUint(string(fields[start]), 10, 64)
 	return p, p.pid > 0
@@ -123,6 +137,25 @@ func isWatchdog(pid int) bool {
 	return bytes.HasPrefix(line, []byte("dibs\x00"+WatchdogArg+"\x00"))
 }
 
+// fileName returns the name of an open file in /proc/PID/fd.
+func fileName(f *os.File) string {
+	name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	return name
+}
+
+// hasFile reports whether a process has an open file. If the files of the process cannot
+// be read, as those of another user, hasFile returns true.
+func hasFile(pid int, name string) bool {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
+	files, err := os.ReadDir(dir)
+	for _, file := range files {
+		if have, _ := os.Readlink(dir + file.Name()); have == name {
+			return true
+		}
+	}
+	return errors.Is(err, fs.ErrPermission)
+}
+
 // sinceBoot returns the boot clock. All processes share it, and it includes the time for
 // which the machine was suspended.
 func sinceBoot() time.Duration {
@@ -152,11 +185,4 @@ func (a alarm) set(at time.Duration) {
 	if a >= 0 {
 		_ = unix.TimerfdSettime(int(a), unix.TFD_TIMER_ABSTIME, &spec, nil)
 	}
-}
-
-// hasChildren reports whether this process has children. The watchdog process adopts all
-// orphans, so without children nothing of the command is left. A list of processes is not
-// enough: a process that starts another one and ends at once may never be in a list.
-func hasChildren() bool {
-	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
 }

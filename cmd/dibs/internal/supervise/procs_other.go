@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"os"
 	"syscall"
 	"time"
 
@@ -12,6 +13,14 @@ import (
 func childAttributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
 func setSubreaper(bool) {}
+
+// adoptsOrphans reports whether a subreaper adopts all orphans of a command.
+const adoptsOrphans = false
+
+// Limits describes what Run cannot do on this system. It returns "" if it can do all.
+func Limits() string {
+	return "on this system dibs signals the process group of the command only, and waits for its other processes while they keep its files open"
+}
 
 // procMounted returns false: this system has no /proc as on Linux.
 func procMounted() bool { return false }
@@ -24,8 +33,9 @@ func ownChildren() map[int]uint64 { return nil }
 
 func isWatchdog(int) bool { return false }
 
-// hasChildren returns false where the watchdog process adopts no orphans.
-func hasChildren() bool { return false }
+func fileName(*os.File) string { return "" }
+
+func hasFile(int, string) bool { return false }
 
 // sinceBoot returns a monotonic clock that all processes share.
 func sinceBoot() time.Duration {

@@ -74,6 +74,8 @@ type testRun struct {
 	forwarded []syscall.Signal
 	lost      []error
 	leftover  []int
+	refused   []int
+	ended     []End
 }
 
 func newTestRun(t *testing.T) *testRun {
@@ -95,6 +97,8 @@ func (r *testRun) Started(pid int) {
 }
 
 func (r *testRun) Forwarded(s syscall.Signal) { r.forwarded = append(r.forwarded, s) }
+func (r *testRun) Ended(end End)              { r.ended = append(r.ended, end) }
+func (r *testRun) Refused(pid int)            { r.refused = append(r.refused, pid) }
 func (r *testRun) Lost(reason error)          { r.lost = append(r.lost, reason) }
 
 func (r *testRun) Leftover(group int) {

@@ -36,7 +36,7 @@ func forwarded(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE,
 		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPROF, syscall.SIGVTALRM,
-		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS:
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGSYS:
 		return false
 	}
 	return s < 32 || s > 34 // the C library uses 32 to 34
@@ -45,7 +45,7 @@ func forwarded(s syscall.Signal) bool {
 // IsTermination reports whether a signal asks a process to end.
 func IsTermination(s syscall.Signal) bool {
 	switch s {
-	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGABRT:
 		return true
 	}
 	return false

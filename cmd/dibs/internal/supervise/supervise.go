@@ -31,6 +31,10 @@ type Rules struct {
 	OnLost    LossAction
 	MaxHold   time.Duration // zero: no limit
 	TTL       time.Duration // of the lease
+
+	// LeaveDaemons makes Run wait for the command's process group only. Without it, Run also
+	// waits for processes outside the group that have the inherited files open.
+	LeaveDaemons bool
 }
 
 // A LossAction says how a command ends whose lock is lost.
@@ -53,7 +57,22 @@ type Reporter interface {
 	Started(pid int)            // the command runs
 	Forwarded(s syscall.Signal) // a signal is forwarded to the command
 	Lost(reason error)          // the lease is lost, or about to be lost
-	Leftover(group int)         // the command has ended, and processes of its group run on
+	Ended(end End)              // the command's own process has ended
+	Leftover(group int)         // the command has ended, and processes that do its work run on
+	Refused(pid int)            // a process must end, and this one may not kill it
+}
+
+// An End is the end of the command's own process.
+type End struct {
+	Status     syscall.WaitStatus
+	Foreground bool // the command had the foreground of the terminal
+}
+
+// Interrupted reports whether ^C or ^\ has ended the command: it died of the signal, or
+// returned the code of a shell whose command did.
+func (e End) Interrupted() bool {
+	code := ExitCode(e.Status)
+	return e.Foreground && (code == CodeSignal+int(syscall.SIGINT) || code == CodeSignal+int(syscall.SIGQUIT))
 }
 
 // ErrMaxHold reports that Run has ended a command after Rules.MaxHold.
@@ -65,25 +84,23 @@ var ErrLate = fmt.Errorf("%w: the renewal reached the watchdog process too late:
 
 var errWatchdogKilled = fmt.Errorf("%w: the watchdog process was killed", dibs.ErrLost)
 
-// Run runs a command under a lease. It returns when no process of the command's process
-// group is left, with the command's exit code as [ExitCode] has it. If the lease is about
-// to be lost, all descendants of the command are dead before that.
+// Run runs a command under a lease. It returns when no descendant of the command is left
+// but daemons, with the command's exit code as [ExitCode] has it. A daemon has left the
+// process group and closed the files that it has inherited. If the lease is about to be
+// lost, all descendants are dead before that.
 //
 // The error is nil if the command has ended by itself. Otherwise it is the reason why Run
 // has ended the command, such as [ErrMaxHold] or a [dibs.ErrLost], or why the command did
 // not start. With LossAction.Warn it is a loss that was only reported.
 func Run(lease Lease, command Command, rules Rules, caller Caller) (code int, err error) {
-	t := foreground()
-	if t != nil {
-		defer t.close() // also if the start fails: the command may have had the foreground
-	}
-	watchdog, child, err := start(lease, command, rules, caller.Watchdog, t != nil && !t.inPipeline())
+	t := openTerminal()
+	defer t.close() // also if the start fails: the command may have had the foreground
+	t.lent = t.isForeground(t.own) && !t.inPipeline()
+	watchdog, child, err := start(lease, command, rules, caller.Watchdog, t.lent)
 	if err != nil {
 		return 0, err
 	}
-	if t != nil {
-		t.command = child.pid
-	}
+	t.command = child.pid
 	caller.Reporter.Started(child.pid)
 	s := &supervisor{
 		lease: lease, rules: rules, signals: caller.Signals, report: caller.Reporter, notRenewed: caller.NotRenewed,
@@ -106,7 +123,7 @@ func start(lease Lease, command Command, rules Rules, w *Watchdog, terminal bool
 		if !rules.OnLost.Warn {
 			watchdog.extend(lease.Deadline(), rules.TTL)
 		}
-		child, err := watchdog.start(command, terminal)
+		child, err := watchdog.start(command, terminal, rules.LeaveDaemons)
 		if !errors.Is(err, errWatchdogGone) || try == tries {
 			return watchdog, child, err
 		}

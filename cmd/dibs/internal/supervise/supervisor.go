@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,12 +23,16 @@ type supervisor struct {
 
 	child    *child
 	watchdog *handle
-	tty      *tty // or nil
+	tty      *tty
 	end      ending
 	exit     exit
 
-	replies  <-chan string           // of the watchdog
-	orphaned chan syscall.WaitStatus // of a command whose watchdog is dead
+	replies <-chan string // of the watchdog
+	left    remains       // what is left of the command
+
+	// If the watchdog is dead, this process is the reaper:
+	reaper   *reaper
+	children chan os.Signal // SIGCHLD
 }
 
 // A child is the running command. It is a child of the watchdog and leads a process
@@ -35,7 +40,7 @@ type supervisor struct {
 type child struct {
 	tree
 	begun           time.Time
-	killDescendants bool // all descendants must end, not only the process group
+	killDescendants bool // all descendants must end, also daemons
 }
 
 // An ending is the end of a command by the supervisor.
@@ -44,7 +49,7 @@ type ending struct {
 	killAt time.Time // zero: not asked to end
 }
 
-// An exit is the end of the child. Processes of its group may go on.
+// An exit is the end of the child. Its descendants may go on.
 type exit struct {
 	status           syscall.WaitStatus
 	at               time.Time // zero: it runs
@@ -54,11 +59,10 @@ type exit struct {
 func (s *supervisor) loop() {
 	const least, most = 5 * time.Millisecond, 250 * time.Millisecond
 	slowest := min(max(s.rules.TTL/20, least), most)
-	every := slowest
-	ticks := time.NewTicker(every)
+	ticks := time.NewTicker(slowest)
 	defer ticks.Stop()
 	lost := s.lease.Context().Done()
-	for s.exit.at.IsZero() || !s.child.gone(s.child.killDescendants) {
+	for !s.over() {
 		s.enforce()
 		select {
 		case sig := <-s.signals:
@@ -68,33 +72,52 @@ func (s *supervisor) loop() {
 				s.watchdogDied()
 				continue
 			}
-			if n, err := strconv.Atoi(strings.TrimPrefix(answer, "changed ")); err == nil {
-				s.childChanged(syscall.WaitStatus(n))
-				every = least // check often for processes that are left
-				ticks.Reset(every)
-			}
-		case status := <-s.orphaned:
-			s.childChanged(status)
+			s.handleReply(answer)
+		case <-s.children:
+			s.reap()
 		case <-lost:
 			lost = nil
 		case <-ticks.C:
-			if every < slowest { // they may run for hours, and each check takes milliseconds
-				every = min(2*every, slowest)
-				ticks.Reset(every)
+			if s.reaper != nil {
+				s.reap()
 			}
 		}
+	}
+}
+
+// over reports whether nothing is left of the command, or nothing that Run waits for.
+func (s *supervisor) over() bool {
+	switch s.left {
+	case leftNothing:
+		return true
+	case leftDaemons:
+		return !s.child.killDescendants && !s.child.askedLeft()
+	}
+	return false
+}
+
+// handleReply handles a line of the watchdog.
+func (s *supervisor) handleReply(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	n, _ := strconv.Atoi(rest)
+	switch word {
+	case "changed":
+		s.childChanged(syscall.WaitStatus(n))
+	case "left":
+		s.left = remains(n)
+	case "refused":
+		s.report.Refused(n)
 	}
 }
 
 // childChanged handles a new state of the child: stopped or exited.
 func (s *supervisor) childChanged(status syscall.WaitStatus) {
 	if status.Stopped() {
-		if !s.lendTerminal(status.StopSignal()) {
-			s.suspend()
-		}
+		s.childStopped(status.StopSignal())
 		return
 	}
 	s.exit.status, s.exit.at = status, time.Now()
+	s.report.Ended(End{status, s.tty.isForeground(s.child.pid)})
 	if s.end.reason == nil && status.Signaled() && status.Signal() == syscall.SIGKILL && s.watchdog.expired() {
 		s.stop(ErrLate, s.exit.at)
 	}
@@ -104,48 +127,70 @@ func (s *supervisor) childChanged(status syscall.WaitStatus) {
 // nothing would end the command. This process is now the subreaper of the descendants, so
 // it can find them.
 func (s *supervisor) watchdogDied() {
+	<-s.watchdog.reaped // its children have a new parent then
 	s.replies = nil
 	s.child.root, s.child.otherChildren = os.Getpid(), s.watchdog.otherChildren
-	if s.exit.at.IsZero() {
-		s.orphaned = make(chan syscall.WaitStatus, 1)
-		go func() {
-			<-s.watchdog.reaped
-			s.orphaned <- waitOrphan(s.child.pid)
-		}()
-	}
+	s.reaper = &reaper{tree: &s.child.tree, files: s.watchdog.files, ended: !s.exit.at.IsZero()}
+	s.children = make(chan os.Signal, 1)
+	signal.Notify(s.children, syscall.SIGCHLD)
 	if s.end.reason == nil {
 		s.stop(errWatchdogKilled, time.Now())
 	}
+	s.reap()
 }
 
-// lendTerminal gives the foreground to a command that was stopped because it used the
-// terminal in the background. It reports whether it did. See tty.inPipeline.
-func (s *supervisor) lendTerminal(stop syscall.Signal) bool {
-	if stop != syscall.SIGTTIN && stop != syscall.SIGTTOU || s.tty == nil || !s.tty.isForeground(s.tty.own) {
-		return false
+// reap is the work of the watchdog when that is dead.
+func (s *supervisor) reap() {
+	r := s.reaper
+	r.reap(s.childChanged)
+	if !r.ended && (r.noChild || errors.Is(syscall.Kill(s.child.pid, 0), syscall.ESRCH)) {
+		r.ended = true // the watchdog has reaped it, or this system has no subreapers
+		s.childChanged(syscall.WaitStatus(syscall.SIGKILL))
 	}
-	s.tty.setForeground(s.child.pid)
-	s.child.signal(syscall.SIGCONT)
-	return true
+	r.sweep(s.report.Refused)
+	s.left = r.left()
 }
 
-// suspend stops dibs after ^Z has stopped the command, so that the shell continues. The
-// lease is not renewed meanwhile: when it expires, the watchdog kills the command.
+// kill kills all descendants of the command.
+func (s *supervisor) kill() {
+	if s.reaper != nil {
+		s.reaper.killing = true
+	} else {
+		s.watchdog.kill()
+	}
+}
+
+// childStopped handles a stop of the child. There are three cases:
+//
+//   - It used the terminal in the background, and dibs is in the foreground: it gets the
+//     foreground and is continued. See tty.inPipeline.
+//   - The terminal has stopped it, as after ^Z or in a job of the background: dibs stops as
+//     well, so that the shell continues.
+//   - Somebody has stopped it in the background with SIGSTOP: nothing is done.
+func (s *supervisor) childStopped(stop syscall.Signal) {
+	usesTerminal := stop == syscall.SIGTTIN || stop == syscall.SIGTTOU
+	had, own := s.tty.isForeground(s.child.pid), s.tty.isForeground(s.tty.own)
+	switch {
+	case usesTerminal && own:
+		s.tty.lend()
+		s.child.signal(syscall.SIGCONT)
+	case s.tty.file != nil && (had || own || stop != syscall.SIGSTOP):
+		s.suspend()
+		if s.tty.isForeground(s.tty.own) && (had || usesTerminal || !s.tty.inPipeline()) {
+			s.tty.lend()
+		}
+		s.child.signal(syscall.SIGCONT)
+	}
+}
+
+// suspend stops dibs until the shell continues it, in the foreground or in the background.
+// The lease is not renewed meanwhile: when it expires, the watchdog kills the command.
 func (s *supervisor) suspend() {
-	if s.tty == nil {
-		return
-	}
-	foreground := s.tty.isForeground(s.child.pid)
-	if foreground {
+	if s.tty.isForeground(s.child.pid) {
 		s.tty.setForeground(s.tty.own)
 	}
 	_ = syscall.Kill(0, syscall.SIGSTOP) // always permitted
 	s.waitUntilContinued()
-	// The shell may have continued dibs in the background.
-	if foreground && s.tty.isForeground(s.tty.own) {
-		s.tty.setForeground(s.child.pid)
-	}
-	s.child.signal(syscall.SIGCONT)
 }
 
 // waitUntilContinued waits until the shell has continued dibs, for 1 s at most. SIGSTOP
@@ -172,6 +217,10 @@ func (s *supervisor) forward(sig os.Signal) {
 	n, _ := sig.(syscall.Signal)
 	s.report.Forwarded(n)
 	s.child.signal(n)
+	// The shell has moved dibs into the foreground. A later SIGCONT would discard a ^Z.
+	if n == syscall.SIGCONT && s.tty.isForeground(s.tty.own) && !s.tty.inPipeline() {
+		s.tty.lend()
+	}
 }
 
 // enforce asks the command to end, or kills it, when that is due. The reasons are a loss
@@ -190,7 +239,7 @@ func (s *supervisor) enforce() {
 	switch {
 	case s.end.reason != nil && (s.end.killAt.IsZero() || now.Before(s.end.killAt)):
 	case s.end.reason != nil:
-		s.child.kill()
+		s.kill()
 	case lost != nil:
 		s.stop(lost, killTime(lost, now, s.rules.KillAfter))
 	case s.rules.MaxHold > 0 && now.Sub(s.child.begun) >= s.rules.MaxHold:

@@ -12,6 +12,7 @@ type process struct {
 	pid, parent, group int
 	start              uint64 // start time; pid and start are unique together
 	dead               bool   // a zombie
+	stopped            bool
 }
 
 // A tree is a command and all its descendants. The watchdog is the parent of the command
@@ -23,27 +24,38 @@ type tree struct {
 	otherChildren map[int]uint64 // children of the root that do not belong to the command
 	pid           int            // of the command, which leads its process group
 	askedToEnd    map[int]uint64 // processes outside that group that received a termination signal
+	file          string         // name of the pipe that all descendants inherit: see fileName
+	leaveDaemons  bool           // see Rules
 }
 
 // descendants returns all living descendants of the root among the processes in all.
 func (t *tree) descendants(all []process) []process {
-	return t.collect(all, func(p process) bool {
-		start, apart := t.otherChildren[p.pid]
-		return p.parent == t.root && p.pid != t.root && (!apart || start != p.start)
-	}, func(process) bool { return true })
+	return t.collect(all, t.isChild, func(process) bool { return true })
+}
+
+// isChild reports whether a process is the command or one of its orphans.
+func (t *tree) isChild(p process) bool {
+	start, apart := t.otherChildren[p.pid]
+	return p.parent == t.root && p.pid != t.root && (!apart || start != p.start)
+}
+
+// isWorking reports whether an orphan is no daemon.
+func (t *tree) isWorking(p process) bool {
+	return !t.leaveDaemons && t.file != "" && !p.dead && hasFile(p.pid, t.file)
 }
 
 // members returns the processes that do the work of the command:
 //   - the command and its process group,
 //   - the descendants of these whose parents are alive, in any group,
+//   - orphans that have the inherited pipe open, unless all orphans may be left,
 //   - processes that were asked to end before.
 //
-// A process that has left the group and whose parent is dead is a daemon. It is left out.
-// So is the watchdog of a nested dibs: that dibs forwards signals to its own command.
+// Other orphans are daemons: they have left the group and closed the files. They are left
+// out. So is the watchdog of a nested dibs: that dibs forwards signals to its own command.
 func (t *tree) members(all []process) []process {
 	return t.collect(all, func(p process) bool {
 		start, asked := t.askedToEnd[p.pid]
-		return p.pid == t.pid || t.inGroup(p) || asked && start == p.start
+		return t.inGroup(p) || asked && start == p.start || t.isChild(p) && (p.pid == t.pid || t.isWorking(p))
 	}, func(p process) bool { return t.inGroup(p) || !isWatchdog(p.pid) })
 }
 
@@ -112,6 +124,22 @@ func (t *tree) signal(s syscall.Signal) {
 		}
 	}
 	t.signalMovedGroup(s)
+	if IsTermination(s) {
+		t.continueStopped()
+	}
+}
+
+// continueStopped continues the members that are stopped: they handle no signal before.
+func (t *tree) continueStopped() {
+	all := processes()
+	if all == nil {
+		_ = t.signalGroup(syscall.SIGCONT)
+	}
+	for _, p := range t.members(all) {
+		if p.stopped {
+			_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		}
+	}
 }
 
 // signalMovedGroup signals the group of a command that has left its first group. It is
@@ -144,63 +172,52 @@ func (t *tree) signalDescendants(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// kill kills all descendants of the command. It reports whether a process may be left:
-// one of the killed processes may have started another one. Processes that this one may
-// not kill do not count.
-func (t *tree) kill() (left bool) {
-	left = !errors.Is(t.signalGroup(syscall.SIGKILL), syscall.ESRCH)
-	if len(t.otherChildren) == 0 && procMounted() { // a fast first pass for most processes
-		for _, pid := range listDescendants(t.root) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	all := processes()
-	if all == nil {
-		t.signalMovedGroup(syscall.SIGKILL)
-		return left
-	}
-	left = false
-	ours := t.descendants(all)
+// kill kills the descendants of the command that it finds. It returns those that this
+// process may not kill.
+func (t *tree) kill() (refused []int) {
+	_ = t.signalGroup(syscall.SIGKILL)
+	t.signalMovedGroup(syscall.SIGKILL)
+	all := t.findDescendants()
 	own := make(map[int]bool)
-	for _, p := range ours {
-		own[p.pid] = true
+	for _, pid := range all {
+		own[pid] = true
 	}
-	for _, p := range ours {
-		if own[p.group] { // in one step: no member of the group can start another process in between
-			_ = syscall.Kill(-p.group, syscall.SIGKILL)
+	for _, pid := range all {
+		if group, err := unix.Getpgid(pid); err == nil && own[group] {
+			_ = syscall.Kill(-group, syscall.SIGKILL) // in one step: no member can start another one in between
 		}
-		if err := syscall.Kill(p.pid, syscall.SIGKILL); err == nil {
-			left = true
+		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
+			refused = append(refused, pid)
 		}
 	}
-	return left
+	return refused
 }
 
-// gone reports whether dibs need not wait for the command any longer: no process is left
-// of its group and of those that were asked to end. If all is true, no descendant may be
-// left.
-func (t *tree) gone(all bool) bool {
-	if !all && len(t.askedToEnd) == 0 && errors.Is(t.signalGroup(0), syscall.ESRCH) {
-		return true
+// findDescendants returns the descendants of the root, also dead ones.
+func (t *tree) findDescendants() (pids []int) {
+	if !procMounted() {
+		return nil
 	}
-	every := processes()
-	switch {
-	case every == nil:
-		return errors.Is(t.signalGroup(0), syscall.ESRCH)
-	case all:
-		return len(t.descendants(every)) == 0
-	}
-	left := false
-	for _, p := range every {
-		left = left || p.group == t.pid && !p.dead
-	}
-	if len(t.askedToEnd) == 0 {
-		return !left
-	}
-	for _, p := range t.members(every) {
-		if left = true; p.group != t.pid {
-			t.markAsked(p) // wait for its descendants as well
+	if len(t.otherChildren) == 0 {
+		if pids = listDescendants(t.root); len(pids) > 0 {
+			return pids
 		}
 	}
-	return !left
+	for _, p := range t.descendants(processes()) {
+		pids = append(pids, p.pid)
+	}
+	return pids
+}
+
+// askedLeft reports whether a process that was asked to end is left, or a process that
+// such a process has started.
+func (t *tree) askedLeft() bool {
+	if len(t.askedToEnd) == 0 {
+		return false
+	}
+	members := t.members(processes())
+	for _, p := range members {
+		t.markAsked(p)
+	}
+	return len(members) > 0
 }

@@ -16,7 +16,7 @@ func TestTreeWithoutACommand(t *testing.T) {
 	tree.kill()
 	tree.signal(syscall.SIGTERM)
 	tree.signalDescendants(syscall.SIGTERM)
-	if !tree.gone(false) || !tree.gone(true) {
-		t.Error("gone = false for a command that was not started")
+	if r := (reaper{tree: &tree}); r.left() != leftNothing {
+		t.Error("something is left of a command that was not started")
 	}
 }

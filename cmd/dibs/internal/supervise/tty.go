@@ -10,35 +10,40 @@ import (
 	"golang.org/x/term"
 )
 
-// A tty is the terminal in whose foreground dibs runs. dibs gives the foreground to the
-// command, so that the command can read and receives ^C and ^Z, and takes it back at the
-// end.
+// A tty is the terminal of dibs. Each time that dibs is in the foreground, it gives the
+// foreground to the command, so that the command can read and receives ^C and ^Z. dibs
+// takes it back at the end. The shell may move dibs at any time, so nothing is stored of
+// who is in the foreground.
 type tty struct {
-	file    *os.File
-	own     int // process group of dibs
-	command int // process group of the command
+	file    *os.File // nil: there is no terminal
+	own     int      // process group of dibs
+	command int      // process group of the command
+	lent    bool     // the command was put into the foreground at least once
 }
 
-// foreground returns the terminal, or nil if dibs is not in its foreground.
-func foreground() *tty {
-	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return nil
-	}
-	t := &tty{file: file, own: unix.Getpgrp()}
-	if !t.isForeground(t.own) {
-		file.Close()
-		return nil
-	}
-	return t
+func openTerminal() *tty {
+	file, _ := os.OpenFile("/dev/tty", os.O_RDWR, 0) // nil if it fails
+	return &tty{file: file, own: unix.Getpgrp()}
 }
 
 func (t *tty) fd() int { return int(t.file.Fd()) }
 
+// foreground returns the process group in the foreground, or 0.
+func (t *tty) foreground() int {
+	if t.file == nil {
+		return 0
+	}
+	group, _ := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	return group
+}
+
 // isForeground reports whether a process group is in the foreground.
-func (t *tty) isForeground(group int) bool {
-	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	return err == nil && now == group
+func (t *tty) isForeground(group int) bool { return group > 0 && t.foreground() == group }
+
+// lend puts the command into the foreground.
+func (t *tty) lend() {
+	t.lent = true
+	t.setForeground(t.command)
 }
 
 // inPipeline reports whether dibs may be in a pipeline: stdin or stdout is no terminal.
@@ -59,8 +64,11 @@ func (t *tty) setForeground(group int) {
 // close takes the foreground back from the command, or from a group that no longer
 // exists.
 func (t *tty) close() {
-	now, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	if err == nil && now != t.own && (now == t.command || errors.Is(syscall.Kill(-now, 0), syscall.ESRCH)) {
+	if t.file == nil {
+		return
+	}
+	now := t.foreground()
+	if t.lent && now > 0 && now != t.own && (now == t.command || errors.Is(syscall.Kill(-now, 0), syscall.ESRCH)) {
 		t.setForeground(t.own)
 	}
 	t.file.Close()

@@ -31,29 +31,41 @@ import (
 //	start {…}  start this command: see startRequest
 //	until NS   kill everything at that time of the boot clock, unless another such line
 //	           arrives before
+//	kill       kill everything now
 //	done       exit without killing anything
 //
-// The watchdog answers with lines: ready, started PID, failed {…}, and changed STATUS
-// each time that the command is stopped, or when it has ended.
+// The watchdog answers with lines:
+//
+//	ready           it is ready to start a command
+//	started PID     the command runs
+//	failed {…}      it does not run: see startFailure
+//	changed STATUS  the command was stopped or has ended
+//	left N          what is left of the command: see remains
+//	refused PID     a process must be killed, and the watchdog may not do it
+//
+// All descendants of the command inherit a pipe. A process that has left the process group
+// and closed the pipe is a daemon.
 //
 // If the watchdog is killed, the kernel kills the command (on Linux), and the supervisor
 // kills the descendants of the command.
 
 // WatchdogArg is the hidden first argument that makes the program a watchdog process: it
-// then calls [RunWatchdog] with the arguments after it. Those are the numbers of two open
-// files: the one to read from and the one to answer on.
+// then calls [RunWatchdog] with the arguments after it. Those are the numbers of four open
+// files: the one to read from, the one to answer on, and the two ends of the pipe that the
+// command inherits.
 const WatchdogArg = "watchdog"
 
 // A watchdogProcess is the state of the watchdog process.
 type watchdogProcess struct {
+	reaper
 	in, out    int
+	inherited  int      // write end of the pipe that the command inherits
 	events     *os.File // readable when a child has changed state
 	alarm      alarm
 	unread     []byte // input without a complete line
 	killAt     time.Duration
-	tree       tree
-	killing    killing
-	parentDead bool // the supervisor is dead
+	reported   remains // what is left, as the supervisor knows it
+	parentDead bool    // the supervisor is dead
 	done       bool
 }
 
@@ -64,14 +76,14 @@ const never time.Duration = math.MaxInt64
 func RunWatchdog(args []string) int {
 	const usage, trouble = 64, 125
 	runtime.LockOSThread() // for the kernel, this thread is the parent of the command
-	w := &watchdogProcess{alarm: newAlarm(), killAt: never, tree: tree{root: os.Getpid()}}
-	if len(args) != 2 {
+	if len(args) != 4 {
 		return usage
 	}
-	w.in, _ = strconv.Atoi(args[0])
-	w.out, _ = strconv.Atoi(args[1])
-	syscall.CloseOnExec(w.in)
-	syscall.CloseOnExec(w.out)
+	var fds [4]int
+	for i, arg := range args {
+		fds[i], _ = strconv.Atoi(arg)
+	}
+	w := newWatchdogProcess(fds[0], fds[1], fds[2], fds[3])
 	dropSignals()
 	if err := w.listen(); err != nil {
 		return trouble
@@ -82,6 +94,16 @@ func RunWatchdog(args []string) int {
 		w.step()
 	}
 	return 0
+}
+
+func newWatchdogProcess(in, out, files, inherited int) *watchdogProcess {
+	for _, fd := range []int{in, out, files} {
+		syscall.CloseOnExec(fd)
+	}
+	return &watchdogProcess{
+		reaper: reaper{tree: &tree{root: os.Getpid()}, files: os.NewFile(uintptr(files), "files")},
+		in:     in, out: out, inherited: inherited, alarm: newAlarm(), killAt: never,
+	}
 }
 
 // listen makes w.events readable when a child changes state.
@@ -109,9 +131,13 @@ func (w *watchdogProcess) step() {
 		{Fd: int32(w.in), Events: unix.POLLIN},
 		{Fd: int32(w.events.Fd()), Events: unix.POLLIN},
 		{Fd: int32(w.alarm), Events: unix.POLLIN},
+		{Fd: int32(w.files.Fd())}, // POLLHUP
 	}
 	if w.parentDead {
 		fds[0].Fd = -1
+	}
+	if w.filesClosed {
+		fds[3].Fd = -1
 	}
 	_, err := unix.Poll(fds, int((w.pollTimeout()+time.Millisecond-1)/time.Millisecond))
 	if err != nil && !errors.Is(err, unix.EINTR) {
@@ -119,23 +145,34 @@ func (w *watchdogProcess) step() {
 	}
 	if fds[1].Revents != 0 {
 		_, _ = unix.Read(int(fds[1].Fd), make([]byte, 64))
-		w.reap()
+		w.reap(func(status syscall.WaitStatus) { w.reply(fmt.Sprint("changed ", int(status))) })
 	}
-	if fds[0].Revents != 0 {
+	w.filesClosed = w.filesClosed || fds[3].Revents&unix.POLLHUP != 0
+	switch {
+	case fds[0].Revents != 0:
 		w.readOrders()
-		return
-	}
-	if w.killAt <= sinceBoot() {
-		w.setKillAt(never)
+	case w.killAt <= sinceBoot():
 		w.kill()
 	}
-	w.sweep()
+	w.sweep(func(pid int) { w.reply(fmt.Sprint("refused ", pid)) })
+	w.reportLeft()
 }
 
 // pollTimeout returns the time until the next sweep or the kill time, 1 min at most.
 func (w *watchdogProcess) pollTimeout() time.Duration {
 	const most = time.Minute // the timeout of poll is an int
-	return max(0, min(most, w.killing.pause(), w.killAt-sinceBoot()))
+	return max(0, min(most, w.pause(), w.killAt-sinceBoot()))
+}
+
+// reportLeft reports what is left of the command when that has changed. Without a
+// supervisor, the watchdog exits when nothing is left.
+func (w *watchdogProcess) reportLeft() {
+	left := w.left()
+	if left != w.reported && w.tree.pid != 0 {
+		w.reported = left
+		w.reply(fmt.Sprint("left ", int(left)))
+	}
+	w.done = w.done || w.parentDead && left == leftNothing
 }
 
 // readOrders reads input from the supervisor and executes the complete lines.
@@ -168,6 +205,8 @@ func (w *watchdogProcess) execute(word string, rest []byte) {
 	case "until":
 		n, _ := strconv.ParseInt(string(rest), 10, 64)
 		w.setKillAt(time.Duration(n))
+	case "kill":
+		w.kill()
 	case "start":
 		w.start(rest)
 	}
@@ -182,15 +221,18 @@ func (w *watchdogProcess) setKillAt(at time.Duration) {
 func (w *watchdogProcess) start(text []byte) {
 	var o startRequest
 	err := json.Unmarshal(text, &o)
+	pid := 0
 	if err == nil {
-		w.tree.pid, err = o.start()
+		pid, err = o.start()
 	}
+	_ = syscall.Close(w.inherited)
 	if err != nil {
-		w.tree.pid = 0
 		w.reply("failed " + startFailureOf(err).text())
 		return
 	}
-	w.reply(fmt.Sprint("started ", w.tree.pid))
+	w.tree.pid, w.tree.leaveDaemons = pid, o.LeaveDaemons
+	w.noChild, w.reported = false, leftWork
+	w.reply(fmt.Sprint("started ", pid))
 }
 
 func (o startRequest) start() (pid int, err error) {
@@ -205,21 +247,6 @@ func (o startRequest) start() (pid int, err error) {
 	return Command{Path: o.Path, Argv: texts(o.Argv), Env: texts(o.Env)}.spawn(sys)
 }
 
-// reap reports state changes of the command and reaps dead descendants.
-func (w *watchdogProcess) reap() {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil || pid <= 0:
-			return
-		case pid == w.tree.pid:
-			w.reply(fmt.Sprint("changed ", int(status)))
-		}
-	}
-}
-
 // parentDied records that the supervisor is dead, and starts to kill.
 func (w *watchdogProcess) parentDied() {
 	w.parentDead = true
@@ -229,18 +256,7 @@ func (w *watchdogProcess) parentDied() {
 // kill starts to kill everything.
 func (w *watchdogProcess) kill() {
 	w.setKillAt(never)
-	w.killing.begin()
-	w.sweep()
-}
-
-// sweep kills all processes that it finds, if a kill is in progress. It sets done when
-// the supervisor is dead and nothing is left.
-func (w *watchdogProcess) sweep() {
-	if w.tree.pid == 0 {
-		w.killing.stop()
-	}
-	w.killing.sweep(w.tree.kill, hasChildren)
-	w.done = w.done || w.parentDead && !w.killing.inProgress()
+	w.killing = true
 }
 
 // reply sends a line to the supervisor. A failure is ignored: that process is dead

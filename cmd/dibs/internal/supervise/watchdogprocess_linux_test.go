@@ -28,13 +28,19 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	p := exec.Command("unshare", append(unshare, os.Args[0], WatchdogArg, "3", "4")...)
-	p.ExtraFiles = []*os.File{in, out}
+	files, inherited, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	p := exec.Command("unshare", append(unshare, os.Args[0], WatchdogArg, "3", "4", "5", "6")...)
+	p.ExtraFiles = []*os.File{in, out, files, inherited}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	in.Close()
 	out.Close()
+	inherited.Close()
 	defer func() {
 		pipe.Close() // which ends the watchdog
 		_ = p.Wait()
@@ -64,9 +70,8 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	}
 }
 
-// A watchdog process whose supervisor is dead exits after the killing, and not before it
-// has found nothing twice. This test kills all its children, so it runs in a process of its
-// own.
+// A watchdog process whose supervisor is dead exits when its last child is dead, and not
+// before. This test kills all its children, so it runs in a process of its own.
 func TestWatchdogKillsBeforeItExits(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {
 		return
@@ -76,20 +81,24 @@ func TestWatchdogKillsBeforeItExits(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := &watchdogProcess{alarm: -1, killAt: never, tree: tree{root: os.Getpid(), pid: c.Process.Pid}}
+	files, inherited, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited.Close()
+	w := &watchdogProcess{reaper: reaper{tree: &tree{root: os.Getpid(), pid: c.Process.Pid}, files: files}, out: -1, alarm: -1, killAt: never}
 	w.parentDied()
+	w.sweep(func(int) {})
+	w.reportLeft()
 	if w.done {
 		t.Error("the watchdog process exits while it kills")
 	}
-	if err := c.Wait(); err == nil {
-		t.Error("the command was not killed")
+	for end := time.Now().Add(testTimeout); !w.done && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		w.reap(func(syscall.WaitStatus) {})
+		w.reportLeft()
 	}
-	sweeps := 0
-	for ; !w.done && sweeps < 10; sweeps++ {
-		w.sweep()
-	}
-	if sweeps != 2 {
-		t.Errorf("%d sweeps after the command had ended, want 2", sweeps)
+	if !w.done || !w.noChild {
+		t.Errorf("done %v, no child %v after the kill", w.done, w.noChild)
 	}
 }
 

@@ -1,0 +1,166 @@
+package supervise
+
+import (
+	"errors"
+	"math"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A reaper waits for a command and all its descendants. It runs in the process that adopts
+// the orphans of the command: in the watchdog process or, when that is dead, in the
+// supervisor.
+//
+// The kernel decides when the command is over: wait4 returns ECHILD when no child is left,
+// and a descendant whose parent has died is a child. A list of processes cannot decide it.
+// A process that starts another one and exits meanwhile may be in no list.
+type reaper struct {
+	tree         *tree
+	files        *os.File // read end of the pipe whose write end all descendants inherit
+	ended        bool     // the command itself was reaped
+	noChild      bool     // wait4 has returned ECHILD
+	filesClosed  bool     // no process has the write end
+	groupGone    bool     // no process is in the group of the command
+	daemonsSince time.Time
+	checks       int  // of what is left, since the end of the command
+	killing      bool // all descendants must end
+	sweeps       int
+	refused      map[int]bool
+}
+
+// remains is what is left of a command.
+type remains int
+
+const (
+	leftWork    remains = iota // the command, or processes that do its work
+	leftDaemons                // daemons only: they have left the group and closed the files
+	leftNothing
+)
+
+// reap reaps dead descendants. It calls changed when the command is stopped or has ended.
+func (r *reaper) reap(changed func(syscall.WaitStatus)) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			r.noChild = true
+			return
+		case pid <= 0:
+			return
+		case pid == r.tree.pid && !r.ended:
+			r.ended = !status.Stopped()
+			changed(status)
+		}
+	}
+}
+
+// left returns what is left of the command.
+func (r *reaper) left() remains {
+	// A process closes its files shortly before it has exited, and must not pass for a daemon
+	// meanwhile.
+	const exiting = 50 * time.Millisecond
+	switch {
+	case r.nothingLeft():
+		return leftNothing
+	case !r.ended || !r.tree.leaveDaemons && !r.closed() || r.groupLeft():
+		r.daemonsSince = time.Time{}
+		return leftWork
+	case r.daemonsSince.IsZero():
+		r.daemonsSince = time.Now()
+	}
+	if time.Since(r.daemonsSince) < exiting {
+		return leftWork
+	}
+	return leftDaemons
+}
+
+// nothingLeft reports whether the command and all its descendants are dead. Where orphans
+// are not adopted, it sees only the command, its group, and the processes that have its
+// files open.
+func (r *reaper) nothingLeft() bool {
+	switch {
+	case r.tree.pid == 0: // not started
+		return true
+	case len(r.tree.otherChildren) > 0 && !r.noChild:
+		return r.ended && r.closed() && !r.groupLeft() && len(r.tree.descendants(processes())) == 0
+	case adoptsOrphans:
+		return r.noChild
+	}
+	return r.noChild && !r.groupLeft() && r.closed()
+}
+
+// closed reports whether no process has the inherited pipe open.
+func (r *reaper) closed() bool {
+	r.filesClosed = r.filesClosed || poll(r.files, 0)&unix.POLLHUP != 0
+	return r.filesClosed
+}
+
+// groupLeft reports whether the process group of the command has a process that has not
+// ended. A daemon may have children in the group that it never reaps.
+func (r *reaper) groupLeft() bool {
+	r.groupGone = r.groupGone || errors.Is(r.tree.signalGroup(0), syscall.ESRCH)
+	if r.groupGone {
+		return false
+	}
+	all := processes()
+	for _, p := range all {
+		if r.tree.inGroup(p) && !p.dead {
+			return true
+		}
+	}
+	return all == nil
+}
+
+// sweep kills the descendants that it finds, if a killing is in progress. A killing ends
+// when nothing is left. sweep calls refused, once each, with the processes that this one
+// may not kill.
+func (r *reaper) sweep(refused func(pid int)) {
+	if !r.killing || r.nothingLeft() {
+		return
+	}
+	r.sweeps++
+	for _, pid := range r.tree.kill() {
+		if r.refused == nil {
+			r.refused = make(map[int]bool)
+		}
+		if !r.refused[pid] {
+			r.refused[pid] = true
+			refused(pid)
+		}
+	}
+}
+
+// pause returns the time until the next sweep or the next check of what is left, without
+// an event before. The pauses grow: a process may need long to exit, or run for hours.
+func (r *reaper) pause() time.Duration {
+	const step, longest = time.Millisecond, 200 * time.Millisecond
+	switch {
+	case r.tree.pid == 0 || r.noChild && adoptsOrphans:
+	case r.killing:
+		return min(time.Duration(r.sweeps)*step, longest)
+	case r.ended:
+		r.checks++
+		return min(time.Duration(r.checks)*step, longest)
+	}
+	return math.MaxInt64
+}
+
+// poll returns the events that are pending on a file, of those in events, and POLLHUP.
+func poll(f *os.File, events int16) (pending int16) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		if n, err := unix.Poll(fds, 0); err == nil && n == 1 {
+			pending = fds[0].Revents
+		}
+	})
+	return pending
+}

@@ -1,0 +1,326 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dibslock/dibs/internal/redistest"
+	"golang.org/x/sys/unix"
+)
+
+// The keys of a terminal.
+const (
+	ctrlC         = "\x03"
+	ctrlD         = "\x04"
+	ctrlZ         = "\x1a"
+	ctrlBackslash = "\x1c"
+)
+
+// A jobTest is an interactive shell on a terminal, in which dibs runs with a name of its
+// own.
+type jobTest struct {
+	*program
+	screen *os.File
+	name   string
+	shell  string
+	store  *testStore
+	marks  int
+	pid    string // of dibs, once it was found
+}
+
+func (j *jobTest) run(command string) string {
+	return "dibs run --ttl 10m " + j.name + " -- " + command
+}
+
+// enter types a line. It does not wait: the terminal keeps the line for whoever reads next.
+func (j *jobTest) enter(line string) { j.typeText(j.screen, line+"\n") }
+
+// wantCode checks the exit code of the last command of the shell.
+func (j *jobTest) wantLast(code int) {
+	j.t.Helper()
+	j.marks++
+	j.enter(fmt.Sprintf(`printf "\nmark%d $?\n"`, j.marks))
+	if have := j.awaitLine(fmt.Sprintf("mark%d ", j.marks)); have != strconv.Itoa(code) {
+		j.t.Errorf("code %s, want %d", have, code)
+	}
+}
+
+// dibs returns the process ID of dibs, or "".
+func (j *jobTest) dibs() string {
+	if j.pid != "" && alive(j.pid) {
+		return j.pid
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		if pid := strings.Split(file, "/")[2]; strings.HasPrefix(string(text), "dibs\x00") && strings.Contains(string(text), "\x00"+j.name+"\x00") && alive(pid) {
+			j.pid = pid
+			return pid
+		}
+	}
+	return ""
+}
+
+// command returns the process ID of the command, or 0.
+func (j *jobTest) command() int {
+	pid, _ := strconv.Atoi(j.dibs())
+	if pid == 0 {
+		return 0
+	}
+	return first(childrenOf(first(childrenOf(pid))))
+}
+
+// awaitForeground waits until the command has the foreground.
+func (j *jobTest) awaitForeground() {
+	j.t.Helper()
+	eventually(j.t, "the command is in the foreground", func() bool {
+		group := j.foreground()
+		return group > 0 && group == j.command()
+	})
+}
+
+// foreground returns the process group in the foreground, or 0.
+func (j *jobTest) foreground() (group int) {
+	raw, err := j.screen.SyscallConn() // Fd would make its reads block for ever
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	}
+	return group
+}
+
+// awaitStopped waits until dibs and the command are stopped.
+func (j *jobTest) awaitStopped() {
+	j.t.Helper()
+	eventually(j.t, "dibs and the command are stopped", func() bool {
+		return processState(j.dibs()) == "T" && processState(strconv.Itoa(j.command())) == "T"
+	})
+}
+
+// awaitRunning waits until neither of them is stopped.
+func (j *jobTest) awaitRunning() {
+	j.t.Helper()
+	eventually(j.t, "dibs and the command run", func() bool {
+		dibs, command := processState(j.dibs()), processState(strconv.Itoa(j.command()))
+		return dibs != "T" && command != "T" && dibs != "" && command != ""
+	})
+}
+
+// awaitJob waits until dibs or the command has the foreground. A shell may not continue a
+// job that runs: then dibs keeps the foreground and forwards ^C and ^Z.
+func (j *jobTest) awaitJob() {
+	j.t.Helper()
+	if j.shell == "dash" { // it continues the job later, and SIGCONT discards a ^Z before
+		j.awaitForeground()
+		return
+	}
+	eventually(j.t, "the job is in the foreground", func() bool {
+		pid, _ := strconv.Atoi(j.dibs())
+		own, err := unix.Getpgid(pid)
+		group := j.foreground()
+		return err == nil && pid > 0 && (group == own || group == j.command())
+	})
+}
+
+func (j *jobTest) wantFree() {
+	j.t.Helper()
+	eventually(j.t, "the lock is free", func() bool { return !j.store.held(j.name) })
+}
+
+const sleeps = `sh -c 'echo up; exec sleep 1000'`
+
+// jobTests are what a user of a terminal does, and what a shell script's author expects.
+var jobTests = map[string]func(j *jobTest){
+	"foreground": func(j *jobTest) {
+		j.enter(j.run(sleeps))
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"quit": func(j *jobTest) {
+		j.enter("ulimit -c 0; " + j.run(sleeps))
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlBackslash)
+		j.wantLast(131)
+		if strings.Contains(j.stdout.String(), "goroutine") {
+			j.t.Error("goroutines were dumped")
+		}
+	},
+	"waiting": func(j *jobTest) {
+		holder := begin(j.t, j.store.URL(), "hold", "--no-stdin", j.name)
+		holder.awaitLine("held")
+		j.enter(j.shell + " -c '" + j.run("true; echo NEXT'"))
+		eventually(j.t, "it queues", func() bool { return j.store.waiting(j.name) == 1 })
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+		holder.Process.Signal(syscall.SIGTERM)
+	},
+	"script": func(j *jobTest) {
+		j.enter(j.shell + ` -c "` + j.run(sleeps) + `; echo NEXT"`)
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"loop": func(j *jobTest) {
+		j.enter(j.shell + ` -c "while :; do ` + j.run(sleeps) + `; echo NEXT; done"`)
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"make": func(j *jobTest) {
+		if _, err := exec.LookPath("make"); err != nil {
+			j.t.Skip(err)
+		}
+		rule := "all:\n\t@" + j.run(sleeps) + "\n\t@echo NEXT\n"
+		if err := os.WriteFile(filepath.Join(j.Dir, "Makefile"), []byte(rule), 0o600); err != nil {
+			j.t.Fatal(err)
+		}
+		j.enter("make")
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"pipeline": func(j *jobTest) {
+		j.enter(j.run(`sh -c 'echo up >/dev/tty; exec sleep 1000' | cat`))
+		j.awaitLine("up")
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"elect": func(j *jobTest) {
+		j.enter("dibs elect --restart " + j.name + " -- " + sleeps)
+		j.awaitLine("up")
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"hold": func(j *jobTest) {
+		j.enter(j.shell + ` -c "dibs hold --no-stdin ` + j.name + `; echo NEXT"`)
+		j.awaitLine("held")
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"stop and fg": func(j *jobTest) {
+		j.enter(j.run("cat"))
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlZ)
+		j.awaitStopped()
+		j.enter("fg")
+		j.awaitForeground()
+		j.enter("typed")
+		j.awaitLine("typed")
+		j.typeText(j.screen, ctrlD)
+		j.wantLast(0)
+	},
+	"stop and bg": func(j *jobTest) {
+		j.enter(j.run(sleeps))
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlZ)
+		j.awaitStopped()
+		j.enter("bg")
+		j.awaitRunning()
+		j.enter("fg")
+		j.awaitJob()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"background, fg and stop": func(j *jobTest) {
+		j.enter(j.run(sleeps) + " &")
+		j.awaitLine("up")
+		j.enter("fg")
+		j.awaitJob()
+		j.typeText(j.screen, ctrlZ)
+		j.awaitStopped()
+		j.enter("fg")
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlC)
+		j.wantLast(130)
+	},
+	"cat in background": func(j *jobTest) {
+		j.enter(j.run("cat &"))
+		j.awaitStopped()
+		j.enter("fg")
+		j.awaitForeground()
+		j.enter("typed")
+		j.awaitLine("typed")
+		j.typeText(j.screen, ctrlZ)
+		j.awaitStopped()
+		j.enter("fg")
+		j.awaitForeground()
+		j.typeText(j.screen, ctrlD)
+		j.wantLast(0)
+	},
+	"vi":   func(j *jobTest) { j.editor("vi", ":q!\r") },
+	"less": func(j *jobTest) { j.editor("less", "q") },
+	"hangup": func(j *jobTest) {
+		j.enter(j.run(sleeps))
+		j.awaitForeground()
+		j.Process.Kill() // the kernel hangs up the terminal when the leader of its session exits
+	},
+}
+
+// editor starts a program that uses the whole screen, in the background.
+func (j *jobTest) editor(command, quit string) {
+	if _, err := exec.LookPath(strings.Fields(command)[0]); err != nil {
+		j.t.Skip(err)
+	}
+	text := filepath.Join(j.Dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("line\n", 1000)), 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+	j.enter(j.run(command + " text &"))
+	j.awaitStopped()
+	for range 2 {
+		shown := len(j.stdout.String())
+		j.enter("fg")
+		j.awaitForeground()
+		eventually(j.t, "it draws", func() bool { return strings.Contains(j.stdout.String()[shown:], "line") })
+		j.typeText(j.screen, ctrlZ)
+		j.awaitStopped()
+	}
+	j.enter("fg")
+	j.awaitForeground()
+	j.typeText(j.screen, quit)
+	j.wantFree()
+	j.wantLast(0)
+}
+
+// On a terminal dibs behaves as flock(1) does. Keys reach the command, and a script or a
+// loop around it ends with it. The shell can stop it and move it.
+func TestJobControl(t *testing.T) {
+	t.Parallel()
+	s := openTestStore(t, redistest.Start(t).URL())
+	for _, shell := range []string{"bash", "dash"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		for what, test := range jobTests {
+			t.Run(shell+" "+what, func(t *testing.T) {
+				t.Parallel()
+				p := prepare(t, s.URL(), "-i")
+				if shell == "bash" {
+					p.Args = append(p.Args[:1], "--norc", "--noprofile", "--noediting", "-i")
+				}
+				p.Path, p.Args[0] = path, shell
+				p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
+				p.Env = append(p.Env, "PS1=", "TERM=vt100")
+				j := &jobTest{program: p, shell: shell, name: strings.NewReplacer(" ", "-", ",", "").Replace(shell + " " + what), store: s}
+				j.screen = onTerminal(t, p)
+				j.enter("stty -echo; echo ready")
+				j.awaitLine("ready")
+				test(j)
+				j.wantFree()
+				if strings.Contains(j.stdout.String(), "NEXT") {
+					t.Error("the script goes on")
+				}
+			})
+		}
+	}
+}
