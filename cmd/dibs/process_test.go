@@ -763,7 +763,7 @@ func TestWatchdogIsKilled(t *testing.T) {
 			if anyAlive(pids) {
 				t.Error("alive after dibs has exited")
 			}
-			if s.held(how) || !strings.Contains(p.stderr.String(), "watchdog process was killed") {
+			if s.held(how) || !strings.Contains(p.stderr.String(), fmt.Sprintf("lease on %q lost: the watchdog process was killed", how)) {
 				t.Errorf("the lock is still held, or stderr is %q", &p.stderr)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -153,11 +154,11 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	}
 	switch {
 	case errors.Is(reason, supervise.ErrMaxHold):
-		return exitWith(exitMaxHold, fmt.Errorf("%s: %w and was ended", view.Quoted(o.Names), withFlag(reason)))
+		return exitWith(exitMaxHold, fmt.Errorf("%s: %w and was ended", view.Quoted(o.Names), r.explainEnd(reason)))
 	case reason != nil && !errors.Is(reason, dibs.ErrLost):
 		return errors.Join(reason, ignoreLost(err)) // the command did not start
 	case reason != nil:
-		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", withFlag(reason), code))
+		return exitWith(exitLost, fmt.Errorf("%w; the command ended with code %d", r.explainEnd(reason), code))
 	case err != nil:
 		return exitWith(exitLost, fmt.Errorf("%w; the command had ended with code %d", err, code))
 	}
@@ -201,7 +202,7 @@ func (r runReporter) Ended(end supervise.End) { r.end = end }
 
 // Lost implements supervise.Reporter.
 func (r runReporter) Lost(reason error) {
-	text := view.ErrorText(withFlag(reason))
+	text := view.ErrorText(r.explainEnd(reason))
 	r.con.event(view.LostEvent{Stamp: stamp("lost"), Name: r.lease, Store: r.store.location, Error: text})
 	if r.rules.OnLost.Warn {
 		r.con.logf("%s; the command goes on", text)
@@ -218,15 +219,24 @@ func (r runReporter) Refused(pid int) {
 	r.con.logf("process %d of the command must end, and this user may not kill it: waiting for it", pid)
 }
 
-// withFlag adds the flag that is about the reason for the end of a command.
-func withFlag(reason error) error {
+// explainEnd adds to the reason for the end of a command the flag that it is about, and the names if
+// they are missing.
+func (r *run) explainEnd(reason error) error {
 	switch {
 	case errors.Is(reason, supervise.ErrMaxHold):
 		return rephrased{reason, "the command ran longer than --max-hold"}
 	case errors.Is(reason, supervise.ErrLate):
-		return fmt.Errorf("%w; use a longer --ttl", reason)
+		return rephrased{reason, r.lossText(reason) + "; use a longer --ttl"}
+	case errors.Is(reason, dibs.ErrLost) && !errors.As(reason, new(*dibs.LostError)):
+		return rephrased{reason, r.lossText(reason)}
 	}
 	return reason
+}
+
+// lossText returns the text of a loss that only package supervise knows of, with the names.
+func (r *run) lossText(reason error) string {
+	why := strings.TrimPrefix(reason.Error(), dibs.ErrLost.Error()+": ")
+	return fmt.Sprintf("lease on %s lost: %s", view.Quoted(r.outcome.Names), why)
 }
 
 // releaseLease releases a lease. If the command was ended for a reason, it waits for the
