@@ -20,7 +20,7 @@ func TestNestedRunWouldDeadlock(t *testing.T) {
 			code         int
 		}{
 			{"run X", "run X -- true", exitUsage},
-			{"run W,X", "run Y,X -- true", exitUsage},
+			{"run W X", "run Y X -- true", exitUsage},
 			{"run X -- dibs run Y", "run X -- true", exitUsage},
 			{"run X", "hold X", exitUsage},
 			{"run X", "acquire X", exitUsage},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
@@ -226,7 +227,7 @@ func (v *ttySession) ends(t *testing.T, code int) {
 	timer := time.AfterFunc(testTimeout, func() { _ = v.cmd.Process.Kill() })
 	defer timer.Stop()
 	_ = v.cmd.Wait() // the process state has the exit code
-	if have := v.cmd.ProcessState.ExitCode(); have != code {
+	if have := supervise.ExitCode(v.cmd.ProcessState.Sys().(syscall.WaitStatus)); have != code {
 		t.Errorf("exit code %d, want %d\n%s", have, code, v.display)
 	}
 	after, err := term.GetState(int(v.tty.Fd()))
