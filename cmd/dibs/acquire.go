@@ -61,7 +61,8 @@ func (s *session) retryWhileAway(ctx context.Context, until time.Time, acquire f
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		lease, err := acquire()
-		if !monitor.IsAway(err) && !(errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()) {
+		away := monitor.IsAway(err) || errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()
+		if !away {
 			return lease, err
 		}
 		left := time.Until(until)
