@@ -22,6 +22,7 @@ func (s *session) waitForLock(c *lockRequest) (*dibs.Lease, error) {
 	p := s.progress(c.names)
 	defer p.end()
 	lease, err := s.retryWhileAway(ctx, p.begun.Add(c.patience(s.store.timeout)), func() (*dibs.Lease, error) {
+		p.end() // of an earlier attempt, with another client
 		options := append(c.options(time.Since(p.begun)), dibs.Observe(p.hooks()))
 		return tryAcquire(ctx, s.locks, c, options)
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -74,7 +75,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 	name := j.names[0]
 	for {
 		watchdog := supervise.StartWatchdog()
-		r.waiting, r.acquired = time.Now(), time.Time{}
+		r.beginTerm()
 		lease, err := r.campaign(j, name)
 		if err != nil {
 			watchdog.Stop()
@@ -84,11 +85,19 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 		err = r.under(lease, watchdog)
 		watchdog.Stop()
 		lost := errors.Is(err, dibs.ErrLost)
-		if r.endForwarded || r.end.Interrupted() || !lost && !restart {
+		notStarted := errors.As(err, new(*supervise.StartError))
+		if r.endForwarded || r.end.Interrupted() || notStarted || !lost && !restart {
 			return err
 		}
 		a.con.logf("no longer leading %q%s", name, reasonSuffix(err))
 	}
+}
+
+// beginTerm forgets the last term: the outcome is about the current one.
+func (r *run) beginTerm() {
+	o := &r.outcome
+	r.waiting, r.acquired, r.started, r.end = time.Now(), time.Time{}, false, supervise.End{}
+	o.Code, o.Fence, o.Held = nil, 0, 0
 }
 
 func reasonSuffix(err error) string {
@@ -104,10 +113,15 @@ func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
 	if err := s.refuseDeadlock(&j.lockRequest); err != nil {
 		return nil, err
 	}
+	const pause = 100 * time.Millisecond // a command that fails at once must not use all of the processor
 	ctx, stop := s.signals.context()
 	s.monitor.SetWaiting(j.names, true)
 	p := s.progress(j.names)
 	lease, err := s.retryWhileAway(ctx, time.Now().Add(maxDuration), func() (*dibs.Lease, error) {
+		p.end() // of an earlier attempt, with another client
+		if !sleep(ctx, pause) {
+			return nil, context.Cause(ctx)
+		}
 		return s.locks.Election(name, append(j.options(0), dibs.Observe(p.hooks()))...).Campaign(ctx)
 	})
 	signalled := stop()

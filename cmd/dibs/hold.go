@@ -98,7 +98,7 @@ func (s signals) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) erro
 			switch n, _ := caught.(syscall.Signal); {
 			case supervise.IsTermination(n):
 				return signalError{n}
-			case n == syscall.SIGTSTP:
+			case n == syscall.SIGTSTP && supervise.HasJobControl():
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 			}
 		}

@@ -187,6 +187,17 @@ var jobTests = map[string]func(j *jobTest){
 		j.typeText(j.screen, ctrlC)
 		j.wantLast(130)
 	},
+	"work outside the group": func(j *jobTest) {
+		j.enter(j.run(`sh -c 'setsid --fork sleep 1000; echo up'`))
+		j.awaitLine("up")
+		eventually(j.t, "dibs is in the foreground again", func() bool {
+			pid, _ := strconv.Atoi(j.dibs())
+			own, err := unix.Getpgid(pid)
+			return err == nil && pid > 0 && j.foreground() == own
+		})
+		j.typeText(j.screen, ctrlC)
+		j.wantFree()
+	},
 	"pipeline": func(j *jobTest) {
 		j.enter(j.run(`sh -c 'echo up >/dev/tty; exec sleep 1000' | cat`))
 		j.awaitLine("up")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -59,7 +60,7 @@ func (r *run) finish(err error) error {
 		failed = errors.Join(view.WriteLine(f, o), f.Close())
 	}
 	if failed != nil {
-		r.con.logf("status file: %v", failed)
+		r.con.printError(fmt.Errorf("status file: %w", failed), o.Exit)
 	}
 	return err
 }

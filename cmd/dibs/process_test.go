@@ -445,6 +445,21 @@ func TestOnLostWarn(t *testing.T) {
 	p.wantCode(exitLost)
 }
 
+// A loss that is only reported does not end the limit of the run time.
+func TestMaxHoldAfterAReportedLoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := begin(t, s.URL(), "run", "--ttl", "3s", "--kill-after", "300ms", "--on-lost", "warn", "--max-hold", "5s", "--json", "job", "--",
+		"sh", "-c", `echo "pids $$"; exec sleep 1000`)
+	pids := p.pids()
+	s.MustCmd(t, "DEL", "lock:job")
+	eventually(t, "the loss is reported", func() bool { return strings.Contains(p.stderr.String(), `"event":"lost"`) })
+	p.wantCode(exitMaxHold)
+	if anyAlive(pids) {
+		t.Error("the command is alive")
+	}
+}
+
 func TestOnLostSignal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -62,5 +62,6 @@ func (p *progress) end() {
 	if p.stop != nil {
 		p.stop()
 		p.done.Wait()
+		p.stop = nil
 	}
 }

@@ -74,7 +74,7 @@ func (e environment) withoutSecrets() environment {
 }
 
 // hasPassword reports whether a text with URLs has a password, behind the user or as a parameter.
-var hasPassword = regexp.MustCompile(`://[^/@\s]*:[^/@\s]+@|[?&][a-z_]*password=`).MatchString
+var hasPassword = regexp.MustCompile(`://\S*:\S+@|[?&][a-z_]*password=`).MatchString
 
 func (e environment) without(names ...string) environment {
 	return slices.DeleteFunc(slices.Clone(e), func(v string) bool {

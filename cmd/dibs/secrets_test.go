@@ -62,6 +62,8 @@ func TestCommandsDoNotInheritPasswords(t *testing.T) {
 		"redis+sentinel://a,b/m?sentinel_password=x":     false,
 		"postgres://db/app?user=ann&password=x":          false,
 		"mysql://ann:p:q@db/app":                         false,
+		"redis://ann@corp:secret@cache":                  false,
+		"redis://:@secret@cache":                         false,
 	} {
 		env := environment{"PATH=/bin", "DIBS_URL=" + url, "DIBS_PASSWORD=p", "DIBS_SENTINEL_PASSWORD=p", "DIBS_PASSWORD_FILE=/f"}
 		want := environment{"PATH=/bin", "DIBS_PASSWORD_FILE=/f"}

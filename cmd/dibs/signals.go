@@ -45,7 +45,7 @@ func (s signals) context() (ctx context.Context, stop func() error) {
 				case asked.first == nil && supervise.IsTermination(n):
 					asked.first, asked.at = signalError{n}, time.Now()
 					time.AfterFunc(grace, func() { cancel(asked.first) })
-				case n == syscall.SIGTSTP:
+				case n == syscall.SIGTSTP && supervise.HasJobControl():
 					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 				}
 			}

@@ -184,6 +184,7 @@ func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 				return nil, errWatchdogGone
 			}
 			if !ok {
+				g.killOrphans()
 				return nil, errors.New("the watchdog process was killed while it started the command")
 			}
 			word, rest, _ := strings.Cut(line, " ")
@@ -192,6 +193,25 @@ func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 			}
 			tree.pid, err = strconv.Atoi(rest)
 			return &child{tree: tree, begun: time.Now()}, err
+		}
+	}
+}
+
+// killOrphans kills what a dead watchdog has started, and waits until nothing of it is left.
+func (g *handle) killOrphans() {
+	<-g.reaped // its children have a new parent then: this process
+	t := tree{root: os.Getpid(), otherChildren: g.otherChildren}
+	for {
+		t.kill()
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case err != nil && !errors.Is(err, syscall.EINTR):
+			return
+		case pid > 0:
+		case len(g.otherChildren) > 0 && len(t.descendants(processes())) == 0:
+			return
+		default:
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -23,7 +23,6 @@ type reaper struct {
 	ended        bool     // the command itself was reaped
 	noChild      bool     // wait4 has returned ECHILD
 	filesClosed  bool     // no process has the write end
-	groupGone    bool     // no process is in the group of the command
 	daemonsSince time.Time
 	checks       int  // of what is left, since the end of the command
 	killing      bool // all descendants must end
@@ -103,8 +102,7 @@ func (r *reaper) closed() bool {
 // groupLeft reports whether the process group of the command has a process that has not
 // ended. A daemon may have children in the group that it never reaps.
 func (r *reaper) groupLeft() bool {
-	r.groupGone = r.groupGone || errors.Is(r.tree.signalGroup(0), syscall.ESRCH)
-	if r.groupGone {
+	if r.tree.groupEnded() {
 		return false
 	}
 	all := processes()

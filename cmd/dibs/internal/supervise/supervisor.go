@@ -184,8 +184,12 @@ func (s *supervisor) childStopped(stop syscall.Signal) {
 }
 
 // suspend stops dibs until the shell continues it, in the foreground or in the background.
-// The lease is not renewed meanwhile: when it expires, the watchdog kills the command.
+// The lease is not renewed meanwhile: when it expires, the watchdog kills the command. Without a
+// shell that would continue dibs, it does nothing.
 func (s *supervisor) suspend() {
+	if !HasJobControl() {
+		return
+	}
 	if s.tty.isForeground(s.child.pid) {
 		s.tty.setForeground(s.tty.own)
 	}
@@ -232,18 +236,23 @@ func (s *supervisor) enforce() {
 	if !s.rules.OnLost.Warn {
 		s.watchdog.extend(deadline, s.rules.TTL)
 	}
+	if !s.exit.at.IsZero() && s.child.groupEnded() && s.tty.isForeground(s.child.pid) {
+		s.tty.setForeground(s.tty.own) // or ^C would reach nobody while dibs waits for the rest
+	}
 	if !s.exit.at.IsZero() && !s.exit.leftoverReported && now.Sub(s.exit.at) >= leftoverDelay {
 		s.exit.leftoverReported = true
 		s.report.Leftover(s.child.pid)
 	}
 	switch {
-	case s.end.reason != nil && (s.end.killAt.IsZero() || now.Before(s.end.killAt)):
-	case s.end.reason != nil:
-		s.kill()
-	case lost != nil:
+	case !s.end.killAt.IsZero():
+		if !now.Before(s.end.killAt) {
+			s.kill()
+		}
+	case lost != nil && s.end.reason == nil:
 		s.stop(lost, killTime(lost, now, s.rules.KillAfter))
 	case s.rules.MaxHold > 0 && now.Sub(s.child.begun) >= s.rules.MaxHold:
 		s.stop(ErrMaxHold, now.Add(s.rules.KillAfter))
+	case s.end.reason != nil: // a loss that was only reported
 	case !s.rules.OnLost.Warn && deadline.Sub(now) <= s.rules.KillAfter:
 		s.stop(s.notRenewed(), deadline)
 	}

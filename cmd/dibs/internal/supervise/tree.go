@@ -26,6 +26,7 @@ type tree struct {
 	askedToEnd    map[int]uint64 // processes outside that group that received a termination signal
 	file          string         // name of the pipe that all descendants inherit: see fileName
 	leaveDaemons  bool           // see Rules
+	groupGone     bool           // no process is in the group: its number may be that of another group now
 }
 
 // descendants returns all living descendants of the root among the processes in all.
@@ -88,13 +89,19 @@ func (t *tree) collect(all []process, first, with func(process) bool) (found []p
 }
 
 // inGroup reports whether a process is in the command's group.
-func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid }
+func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid && !t.groupGone }
+
+// groupEnded reports whether no process is in the group. Call it when the command has ended.
+func (t *tree) groupEnded() bool {
+	t.groupGone = t.groupGone || errors.Is(t.signalGroup(0), syscall.ESRCH)
+	return t.groupGone
+}
 
 // signalGroup signals the command's process group. Before the start of the command there
 // is none: the number 0 would mean this process's own group, which includes the callers
 // of dibs.
 func (t *tree) signalGroup(s syscall.Signal) error {
-	if t.pid <= 1 {
+	if t.pid <= 1 || t.groupGone {
 		return syscall.ESRCH
 	}
 	return syscall.Kill(-t.pid, s)
@@ -113,9 +120,9 @@ func (t *tree) signal(s syscall.Signal) {
 			if signalled[p.pid] || p.group == t.pid {
 				continue
 			}
-			_ = syscall.Kill(p.pid, s)
+			err := syscall.Kill(p.pid, s)
 			signalled[p.pid], more = true, true
-			if IsTermination(s) {
+			if IsTermination(s) && !errors.Is(err, syscall.EPERM) {
 				t.markAsked(p)
 			}
 		}

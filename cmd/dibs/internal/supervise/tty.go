@@ -52,12 +52,23 @@ func (t *tty) lend() {
 // terminal.
 func (t *tty) inPipeline() bool { return !isTerminal(os.Stdin) || !isTerminal(os.Stdout) }
 
+// HasJobControl reports whether somebody may continue this process after a stop. As the leader of a
+// session, for instance started by ssh -t, it has no shell that would: the kernel does not stop such a
+// process at ^Z either.
+func HasJobControl() bool {
+	session, err := unix.Getsid(0)
+	return err != nil || session != unix.Getpgrp()
+}
+
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // setForeground puts a process group into the foreground. From the background, this needs
 // SIGTTOU to be ignored.
 func (t *tty) setForeground(group int) {
-	signal.Ignore(syscall.SIGTTOU)
+	if !signal.Ignored(syscall.SIGTTOU) {
+		signal.Ignore(syscall.SIGTTOU)
+		defer signal.Reset(syscall.SIGTTOU) // the command of a later term would inherit it
+	}
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // fails only if the terminal is gone
 }
 
