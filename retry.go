@@ -61,6 +61,7 @@ var errNoRoom = &UnavailableError{Op: "send", Unsent: true, Cause: errors.New("n
 // tryInTurn makes one attempt when the budget has room for it. One that is repeated leaves time for
 // another one.
 func (c *Client) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, do func(attempt) error) error {
+	const short = 100 * time.Millisecond
 	begin := time.Now()
 	within, cancel := context.WithDeadline(ctx, end)
 	on, err := c.gate.Wait(within, kind)
@@ -68,7 +69,7 @@ func (c *Client) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, d
 	if err != nil {
 		return errNoRoom
 	}
-	if time.Until(end) < time.Since(begin) { // the answer would be late, though the store is at work
+	if left := time.Until(end); left < min(short, time.Since(begin)) { // the answer would be late, though the store is at work
 		c.gate.End(&on, load.Dropped)
 		return errNoRoom
 	}

@@ -68,6 +68,12 @@ func (f *frame) once(key fragmentKey, render func() (*fragment, error)) func() (
 // began returns when the poll began: what happened before is part of the snapshot.
 func (f *frame) began() time.Time { return f.snapshot.At.Add(-f.snapshot.Took) }
 
+// sameStates reports whether two snapshots share their states: one of an outage has those of the
+// snapshot before, which the page may not have shown.
+func sameStates(a, b *watch.Snapshot) bool {
+	return len(a.States) == len(b.States) && (len(a.States) == 0 || &a.States[0] == &b.States[0])
+}
+
 // frames keeps the frame of the newest snapshot.
 type frames struct {
 	mu       sync.Mutex
@@ -88,8 +94,8 @@ func (f *frames) of(s *watch.Snapshot) *frame {
 	}
 	if s.Err == nil {
 		one.cycles = f.suspects.Shown(one.graph)
-	} else if f.current != nil {
-		one.cycles = f.current.cycles // of the same states
+	} else if f.current != nil && sameStates(f.current.snapshot, s) {
+		one.cycles = f.current.cycles
 	}
 	f.current = one
 	return one

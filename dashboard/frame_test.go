@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -41,6 +43,35 @@ func TestFrames(t *testing.T) {
 	second := all.of(two)
 	if all.of(one).snapshot != one || all.of(two) != second {
 		t.Error("a late reader has replaced the frame")
+	}
+}
+
+// The page may skip snapshots. So that of an outage may have other states than the last that was shown,
+// and the cycles of those are not about its processes.
+func TestCyclesOfAnOutage(t *testing.T) {
+	var all frames
+	cycle := []driver.State{waitedFor("a", "one", "two"), waitedFor("b", "two", "one")}
+	before := &watch.Snapshot{Number: 1, States: cycle}
+	if got := all.of(before).cycles; len(got) != 1 {
+		t.Fatalf("%d cycles, want 1", len(got))
+	}
+	away := errors.New("no route")
+	if got := all.of(&watch.Snapshot{Number: 2, States: cycle, Err: away}).cycles; len(got) != 1 {
+		t.Errorf("%d cycles of the same states, want 1", len(got))
+	}
+	others := []driver.State{waitedFor("c", "three", "four")}
+	if got := all.of(&watch.Snapshot{Number: 4, States: others, Err: away}).cycles; len(got) != 0 {
+		t.Errorf("%d cycles of other states, want 0", len(got))
+	}
+}
+
+// waitedFor returns the state of a mutex that one process holds and another waits for.
+func waitedFor(name, holder, waiter string) driver.State {
+	token := func(process string) string { return process + ":1:client0000000001:m-random" }
+	return driver.State{
+		Name: name, Holding: 1, Waiting: 1,
+		Holders: []driver.Holder{{Token: token(holder)}},
+		Waiters: []driver.Waiter{{Token: token(waiter)}},
 	}
 }
 

@@ -108,10 +108,12 @@ func (s *stream) begin() error {
 		return s.flush()
 	}
 	header.Set("Content-Encoding", "gzip")
-	if _, err := s.writer.Write([]byte(gzipHeader)); err != nil {
+	if err := s.flush(); err != nil {
+		header.Del("Content-Encoding") // an answer in words follows
 		return err
 	}
-	return s.flush()
+	_, err := s.writer.Write([]byte(gzipHeader)) // is sent with the first event
+	return err
 }
 
 // flush sends what was written, within the deadline. Until the next event there is none: with

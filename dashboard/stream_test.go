@@ -287,10 +287,13 @@ func (p plain) Write(text []byte) (int, error) { return p.w.Write(text) }
 func (p plain) WriteHeader(status int)         { p.w.WriteHeader(status) }
 
 func TestEventsNeedAFlusher(t *testing.T) {
-	w := httptest.NewRecorder()
-	New(held(t, "a"), Config{}).ServeHTTP(plain{w}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?view=list", nil))
-	wantStatus(t, w, http.StatusNotImplemented, "cannot send events")
-	wantText(t, w.Header().Get("Content-Type"), "text/html")
+	for _, encoding := range []string{"", "gzip"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?view=list", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		New(held(t, "a"), Config{}).ServeHTTP(plain{w}, r)
+		wantStatus(t, w, http.StatusNotImplemented, "cannot send events")
+		wantText(t, w.Header().Get("Content-Type"), "text/html")
+	}
 }
 
 // A pipeListener accepts one connection, which is in memory, as virtual time requires.

@@ -219,24 +219,20 @@ func (r runReporter) Refused(pid int) {
 	r.con.logf("process %d of the command must end, and this user may not kill it: waiting for it", pid)
 }
 
-// explainEnd adds to the reason for the end of a command the flag that it is about, and the names if
-// they are missing.
+// explainEnd adds to the reason for the end of a command the flag that it is about, and the names
+// of a loss that only package supervise knows of.
 func (r *run) explainEnd(reason error) error {
-	switch {
-	case errors.Is(reason, supervise.ErrMaxHold):
+	if errors.Is(reason, supervise.ErrMaxHold) {
 		return rephrased{reason, "the command ran longer than --max-hold"}
-	case errors.Is(reason, supervise.ErrLate):
-		return rephrased{reason, r.lossText(reason) + "; use a longer --ttl"}
-	case errors.Is(reason, dibs.ErrLost) && !errors.As(reason, new(*dibs.LostError)):
-		return rephrased{reason, r.lossText(reason)}
 	}
-	return reason
-}
-
-// lossText returns the text of a loss that only package supervise knows of, with the names.
-func (r *run) lossText(reason error) string {
-	why := strings.TrimPrefix(reason.Error(), dibs.ErrLost.Error()+": ")
-	return fmt.Sprintf("lease on %s lost: %s", view.Quoted(r.outcome.Names), why)
+	why, nameless := strings.CutPrefix(reason.Error(), dibs.ErrLost.Error()+": ")
+	if !nameless {
+		return reason
+	}
+	if errors.Is(reason, supervise.ErrLate) {
+		why += "; use a longer --ttl"
+	}
+	return rephrased{reason, fmt.Sprintf("lease on %s lost: %s", view.Quoted(r.outcome.Names), why)}
 }
 
 // releaseLease releases a lease. If the command was ended for a reason, it waits for the

@@ -24,7 +24,11 @@ const (
 // add returns what has changed since the poll before, and since when changes are seen.
 func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 	if poll.Began.Sub(c.last) > c.gap {
-		c.watcher, c.began, c.kept = Watcher{}, poll.Ended, nil
+		last := c.last
+		c.watcher, c.began = Watcher{}, poll.Ended
+		c.kept = slices.DeleteFunc(c.kept, func(one view.Change) bool { // a revocation was made here meanwhile
+			return one.Event != view.EventRevoked || !one.Time.After(last)
+		})
 	}
 	c.last = poll.Ended
 	found = slices.DeleteFunc(c.watcher.Update(poll), c.isRevocation)

@@ -46,6 +46,10 @@ func (s *series) next(ctx context.Context) Poll {
 	if s.names == nil || !poll.Began.Before(s.due) {
 		poll.States, poll.Err = s.readAll(ctx)
 	}
+	if poll.Err != nil && s.names != nil {
+		// Those on display can be read, or readSome reports the error.
+		s.due, poll.Err = time.Now().Add(countShare*time.Since(poll.Began)), nil
+	}
 	if poll.Err == nil && s.names != nil {
 		poll.States, poll.Rest, poll.Err = s.readSome(ctx)
 	}

@@ -1,6 +1,9 @@
 package monitor
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // answers is the history of a store: when it answered, and when it did not.
 type answers struct {
@@ -24,7 +27,9 @@ func (a *answers) succeeded(now time.Time) (recovered bool) {
 
 // failed records a failure. It reports whether that begins a run of failures.
 func (a *answers) failed(sent time.Time, err error) (first bool) {
-	a.err = err
+	if a.err == nil || !errors.Is(err, errNoAnswer) { // another failure says more
+		a.err = err
+	}
 	if first = !a.failing(); first {
 		a.failingSince = sent
 	}
