@@ -228,6 +228,16 @@ var jobTests = map[string]func(j *jobTest){
 		j.typeText(j.screen, ctrlD)
 		j.wantLast(0)
 	},
+	"stop for longer than the TTL": func(j *jobTest) {
+		j.enter("dibs run --ttl 4s " + j.name + " -- " + sleeps)
+		j.awaitForeground()
+		command := strconv.Itoa(j.command())
+		j.typeText(j.screen, ctrlZ)
+		eventually(j.t, "dibs is stopped", func() bool { return processState(j.dibs()) == "T" })
+		eventually(j.t, "the command is dead", func() bool { return !alive(command) })
+		j.enter("fg")
+		j.wantLast(exitLost)
+	},
 	"stop and bg": func(j *jobTest) {
 		j.enter(j.run(sleeps))
 		j.awaitForeground()

@@ -5,14 +5,11 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
-	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 )
 
@@ -124,37 +121,6 @@ func TestPipeline(t *testing.T) {
 			p.code()
 		})
 	}
-}
-
-// ^Z stops the command and dibs, and SIGCONT continues both. If they are stopped for
-// longer than the TTL, the lock is lost and the command is killed.
-func TestStoppedFromTheTerminal(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := prepare(t, s.URL(), "run", "--ttl", "2s", "job", "--", "sh", "-c", `echo "pids $$"; read line; echo "read $line"; read line`)
-	screen := onTerminal(t, p)
-	pids := p.pids()
-	stopped := func() bool { return processState(strconv.Itoa(p.Process.Pid)) == "T" }
-	p.typeText(screen, "\x1a")
-	eventually(t, "dibs is stopped", stopped)
-	if state := processState(pids[0]); state != "T" {
-		t.Errorf("the command is not stopped: state %s", state)
-	}
-	p.Process.Signal(syscall.SIGCONT)
-	p.typeText(screen, "hello\n")
-	if have := p.awaitLine("read"); have != "hello" {
-		t.Errorf("the command reads %q", have)
-	}
-	p.typeText(screen, "\x1a")
-	eventually(t, "dibs is stopped", stopped)
-	machine := drill.WatchMachine(t.Context(), s.Addr())
-	began := time.Now()
-	eventually(t, "the command is dead", func() bool { return !anyAlive(pids) })
-	if took, late := time.Since(began), machine.Late(); took > 2*time.Second+late {
-		t.Errorf("alive for %v, want dead before the TTL of 2s (control %v)", took, late)
-	}
-	p.Process.Signal(syscall.SIGCONT)
-	p.wantCode(exitLost)
 }
 
 // A waiter on a terminal shows the holder.
