@@ -122,10 +122,10 @@ func TestPaths(t *testing.T) {
 			},
 			[]string{acquire(mutex, "unavailable")},
 		},
-		"no store later": {
+		"closed connections": {
 			func(s *scene) {
 				time.AfterFunc(time.Second, func() {
-					s.store.Fail(&dibs.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: errors.New("no")}, "acquire")
+					s.store.Fail(&dibs.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: driver.ErrDisconnected}, "acquire")
 				})
 				hold(s.locks.Mutex(taken).Lock(background))
 			},
