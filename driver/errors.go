@@ -22,7 +22,8 @@ var (
 	// the cause of an *UnavailableError.
 	ErrNoTables = errors.New("the tables of dibs are missing or of another version: run Migrate of the store, or the command dibs migrate")
 	// ErrDisconnected means that the program has closed the client or the pool that the store
-	// uses, so that no later request can succeed. It is the cause of an *UnavailableError.
+	// uses, or that its file was replaced, so that no later request can succeed. It is the cause
+	// of an *UnavailableError.
 	ErrDisconnected = errors.New("the program has closed the connections of the store")
 )
 

@@ -120,6 +120,9 @@ func corrupt(t *testing.T, path string) {
 func wantRefused(t *testing.T, err error, path, want string) {
 	t.Helper()
 	var u *dibs.UnavailableError
+	if final := want == "restart this program" || want == "closed" || want == "corrupt"; errors.Is(err, driver.ErrDisconnected) != final {
+		t.Errorf("%v: want ErrDisconnected: %t", err, final)
+	}
 	if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v: want Refused, the file name and %q", err, want)
 	}

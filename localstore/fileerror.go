@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/dibslock/dibs/driver"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -26,6 +27,12 @@ func (f *fileError) Error() string {
 }
 
 func (f *fileError) Unwrap() error { return f.cause }
+
+// Is makes errors.Is find driver.ErrDisconnected if this process cannot use the file any more: then
+// nobody waits for it.
+func (f *fileError) Is(target error) bool {
+	return target == driver.ErrDisconnected && (f.what == moved || f.what == storeClosed || f.what == damaged)
+}
 
 // The problems of a file, each with advice.
 const (
