@@ -21,7 +21,11 @@ func (s *session) waitForLock(c *lockRequest) (*dibs.Lease, error) {
 	s.monitor.SetWaiting(c.names, c.waits())
 	p := s.progress(c.names)
 	defer p.end()
-	lease, err := s.retryWhileAway(ctx, p.begun.Add(c.patience(s.store.timeout)), func() (*dibs.Lease, error) {
+	away := monitor.IsUnreached // any other failure says what is wrong
+	if c.waits() {
+		away = s.isAway
+	}
+	lease, err := s.retryWhile(ctx, away, p.begun.Add(c.patience(s.store.timeout)), func() (*dibs.Lease, error) {
 		p.end() // of an earlier attempt, with another client
 		options := append(c.options(time.Since(p.begun)), dibs.Observe(p.hooks()))
 		return tryAcquire(ctx, s.locks, c, options)
@@ -56,14 +60,19 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// retryWhileAway calls acquire until the store answers, until a time, or until ctx ends. Between two
+// isAway reports whether the store may answer a later attempt. What was rejected may succeed if the
+// store has answered before: somebody has changed something.
+func (s *session) isAway(err error) bool {
+	return monitor.IsAway(err) || errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()
+}
+
+// retryWhile calls acquire while the store is away, until a time, or until ctx ends. Between two
 // attempts it keeps no connection: the server may be full, and others wait for one.
-func (s *session) retryWhileAway(ctx context.Context, until time.Time, acquire func() (*dibs.Lease, error)) (*dibs.Lease, error) {
+func (s *session) retryWhile(ctx context.Context, away func(error) bool, until time.Time, acquire func() (*dibs.Lease, error)) (*dibs.Lease, error) {
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		lease, err := acquire()
-		away := monitor.IsAway(err) || errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()
-		if !away {
+		if !away(err) {
 			return lease, err
 		}
 		left := time.Until(until)

@@ -117,7 +117,7 @@ func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
 	ctx, stop := s.signals.context()
 	s.monitor.SetWaiting(j.names, true)
 	p := s.progress(j.names)
-	lease, err := s.retryWhileAway(ctx, time.Now().Add(maxDuration), func() (*dibs.Lease, error) {
+	lease, err := s.retryWhile(ctx, s.isAway, time.Now().Add(maxDuration), func() (*dibs.Lease, error) {
 		p.end() // of an earlier attempt, with another client
 		if !sleep(ctx, pause) {
 			return nil, context.Cause(ctx)

@@ -103,6 +103,9 @@ func IsAway(err error) bool {
 	return errors.As(err, &u) && (!u.Refused || errors.As(err, new(noConnection)))
 }
 
+// IsUnreached reports whether no connection to the store could be opened.
+func IsUnreached(err error) bool { return unsent(err) || errors.As(err, new(noConnection)) }
+
 // unsent reports whether an operation failed only because no connection could be opened, and
 // another attempt may succeed.
 func unsent(err error) bool {
