@@ -117,7 +117,7 @@ func (d *delta) change(old line, now string) {
 			d.copy(at, length)
 		case same:
 			d.added.WriteString(piece)
-		default: // what follows is elsewhere in the old line
+		default: // the lines have different pieces from here on, so the rest is sent
 			d.added.WriteString(strings.Join(to[i:], ""))
 			return
 		}

@@ -6,22 +6,19 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"weak"
 )
 
 // A fragment is what a page shows of a frame, as HTML, with the events that send it. It is
 // rendered once, and each event is encoded once, for all streams.
 type fragment struct {
-	id   uint64
-	html []byte
-
-	mu     sync.Mutex
-	events map[eventKey]func() []byte
+	html   []byte
+	events memo[eventKey, func() []byte]
 }
 
 // An eventKey says what an event depends on beside its fragment.
 type eventKey struct {
-	from uint64 // id of the fragment that the client has; zero: none
+	from weak.Pointer[fragment] // what the client has; zero: nothing
 	zip  bool
 }
 
@@ -29,22 +26,16 @@ type eventKey struct {
 // fragments, and their events are encoded for each.
 const maxEvents = 8
 
-var lastFragment atomic.Uint64
-
 // newFragment returns a fragment. Browsers read no carriage return in an event, and replace
 // what is not UTF-8.
 func newFragment(html []byte) *fragment {
 	html = bytes.ToValidUTF8(bytes.ReplaceAll(html, []byte("\r"), nil), []byte("\uFFFD"))
-	return &fragment{id: lastFragment.Add(1), html: html, events: make(map[eventKey]func() []byte)}
+	return &fragment{html: html}
 }
 
 // event returns the event that makes a page with an older fragment show this one, or nil if
 // that is the same. old may be nil.
 func (f *fragment) event(old *fragment, zip bool) []byte {
-	key := eventKey{zip: zip}
-	if old != nil {
-		key.from = old.id
-	}
 	encode := func() []byte {
 		switch {
 		case old == nil:
@@ -57,20 +48,7 @@ func (f *fragment) event(old *fragment, zip bool) []byte {
 		}
 		return encoded(eventUpdate, f.html, zip)
 	}
-	return f.once(key, encode)()
-}
-
-func (f *fragment) once(key eventKey, encode func() []byte) func() []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kept := f.events[key]; kept != nil {
-		return kept
-	}
-	if len(f.events) >= maxEvents {
-		return encode
-	}
-	f.events[key] = sync.OnceValue(encode)
-	return f.events[key]
+	return f.events.of(eventKey{weak.Make(old), zip}, maxEvents, encode, sync.OnceValue[[]byte])()
 }
 
 // encoded returns an event. Each line of its data is one of the event.

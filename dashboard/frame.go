@@ -18,8 +18,7 @@ type frame struct {
 	graph  waitgraph.Graph   // of the states
 	cycles []waitgraph.Cycle // of the graph: those that are shown
 
-	mu        sync.Mutex
-	fragments map[fragmentKey]func() (*fragment, error)
+	fragments memo[fragmentKey, func() (*fragment, error)]
 }
 
 // A fragmentKey says what a fragment shows of a frame.
@@ -33,7 +32,7 @@ type fragmentKey struct {
 const maxFragments = 256
 
 func newFrame(s *watch.Snapshot) *frame {
-	f := &frame{snapshot: s, fragments: make(map[fragmentKey]func() (*fragment, error))}
+	f := &frame{snapshot: s}
 	f.names = sync.OnceValue(s.Names)
 	f.counts = sync.OnceValue(func() view.Counts { return view.CountsOf(f.names()) })
 	f.graph = waitgraph.Of(s.States)
@@ -43,26 +42,14 @@ func newFrame(s *watch.Snapshot) *frame {
 
 // fragment returns what render has returned for a key, and calls it once only.
 func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) (*fragment, error) {
-	return f.once(key, func() (*fragment, error) {
+	compute := func() (*fragment, error) {
 		html, err := render()
 		if err != nil {
 			return nil, err
 		}
 		return newFragment(html), nil
-	})()
-}
-
-func (f *frame) once(key fragmentKey, render func() (*fragment, error)) func() (*fragment, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if kept := f.fragments[key]; kept != nil {
-		return kept
 	}
-	if len(f.fragments) >= maxFragments {
-		return render
-	}
-	f.fragments[key] = sync.OnceValues(render)
-	return f.fragments[key]
+	return f.fragments.of(key, maxFragments, compute, sync.OnceValues[*fragment, error])()
 }
 
 // began returns when the poll began: what happened before is part of the snapshot.

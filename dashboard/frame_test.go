@@ -27,8 +27,8 @@ func TestFragmentsOfAFrame(t *testing.T) {
 			}
 		}
 	}
-	if want := maxFragments + 2*10; rendered != want || len(f.fragments) != maxFragments {
-		t.Errorf("%d rendered, want %d; %d kept", rendered, want, len(f.fragments))
+	if want := maxFragments + 2*10; rendered != want || len(f.fragments.kept) != maxFragments {
+		t.Errorf("%d rendered, want %d; %d kept", rendered, want, len(f.fragments.kept))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/servicetest"
 )
 
 // A sink is the writer of a stream.
@@ -296,36 +297,14 @@ func TestEventsNeedAFlusher(t *testing.T) {
 	}
 }
 
-// A pipeListener accepts one connection, which is in memory, as virtual time requires.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l pipeListener) Close() error {
-	close(l.closed)
-	return nil
-}
-
-func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
-
 // startStream starts a server until the test ends, and requests the events of the list.
-func startStream(t *testing.T, server *http.Server) (client net.Conn) {
+func startStream(t *testing.T, server *http.Server) net.Conn {
 	t.Helper()
-	l := pipeListener{make(chan net.Conn), make(chan struct{})}
+	l := servicetest.NewPipes()
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	client, conn := net.Pipe()
-	l.conns <- conn
+	l.Give(conn)
 	if _, err := io.WriteString(client, "GET /events?view=list HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}

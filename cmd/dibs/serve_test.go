@@ -21,6 +21,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -242,28 +243,6 @@ func TestRedirectWithoutTheKey(t *testing.T) {
 	}
 }
 
-// pipes is a listener whose connections are in memory, as virtual time requires.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
-
 // A client that sends half a request, or does not read its answer, loses its connection.
 func TestServeDropsSlowClients(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -277,7 +256,7 @@ func TestServeDropsSlowClients(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				listener := pipes{make(chan net.Conn), make(chan struct{})}
+				listener := servicetest.NewPipes()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -288,7 +267,7 @@ func TestServeDropsSlowClients(t *testing.T) {
 				go func() { ended <- serveUntil(ctx, listener, handler) }()
 				client, conn := net.Pipe()
 				watched := &closing{Conn: conn, closed: make(chan struct{})}
-				listener.conns <- watched
+				listener.Give(watched)
 				began := time.Now()
 				if _, err := io.WriteString(client, c.request); err != nil {
 					t.Fatal(err)
