@@ -25,7 +25,7 @@ const maxAtOnce = 8
 // use calls do with a connection of the pool.
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) error {
 	err := s.useInTurn(ctx, do)
-	if err == errTooLate { //nolint:errorlint // it is not wrapped
+	if errors.Is(err, errTooLate) {
 		<-ctx.Done() // a retry would have even less time; the turn is for the next request
 		return sqlstore.InFront(ctx.Err())
 	}

@@ -96,7 +96,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 // beginTerm forgets the last term: the outcome is about the current one.
 func (r *run) beginTerm() {
 	o := &r.outcome
-	r.waiting, r.acquired, r.started, r.end = time.Now(), time.Time{}, false, supervise.End{}
+	r.waiting, r.acquired, r.end = time.Now(), time.Time{}, supervise.End{}
 	o.Code, o.Fence, o.Held = nil, 0, 0
 }
 

@@ -275,13 +275,7 @@ func TestWithoutProc(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, redistest.Start(t).URL()) // a local file needs /proc
 	gate := filepath.Join(t.TempDir(), "gate")
-	p := prepare(t, s.URL(), "-m", "sh", "-c", hide+`exec dibs run -v job -- sh -c 'setsid sh -c "until [ -e $0 ]; do sleep 0.02; done" & echo begun; exit 5' "$0"`, gate)
-	path, err := exec.LookPath("unshare")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Path = path
-	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
+	p := prepareUnshared(t, s.URL(), "-m", "sh", "-c", hide+`exec dibs run -v job -- sh -c 'setsid sh -c "until [ -e $0 ]; do sleep 0.02; done" & echo begun; exit 5' "$0"`, gate)
 	p.begin()
 	p.awaitLine("begun")
 	eventually(t, "it is reported", func() bool { return strings.Contains(p.stderr.String(), "waiting for them") })

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func usageOf(c *cobra.Command) string {
 
 // subcommandsOf lists the subcommands by groups.
 func subcommandsOf(c *cobra.Command) (text string) {
-	groups := append([]*cobra.Group(nil), c.Groups()...)
+	groups := slices.Clone(c.Groups())
 	switch {
 	case len(groups) == 0:
 		groups = append(groups, &cobra.Group{Title: "Available Commands:"})

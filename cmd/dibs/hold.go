@@ -26,8 +26,8 @@ termination signal arrives, or the parent process of dibs exits. The lock is
 renewed until then. This is meant for scripts and programs in other languages:
 start dibs, read the line, do the work, close the pipe.
 
-The line is: held TOKEN FENCE. With --json it is an object, which has the names
-and all fences, too.
+The line is: held TOKEN FENCE. With --json it is an object, which also has the
+names, and the fence of each name.
 
 Exit codes:
 
@@ -98,8 +98,8 @@ func (s signals) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) erro
 			switch n, _ := caught.(syscall.Signal); {
 			case supervise.IsTermination(n):
 				return signalError{n}
-			case n == syscall.SIGTSTP && supervise.HasJobControl():
-				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
+			case n == syscall.SIGTSTP:
+				stopUnderShell()
 			}
 		}
 	}

@@ -134,9 +134,30 @@ func (j *jobTest) wantFree() {
 	eventually(j.t, "the lock is free", func() bool { return !j.store.held(j.name) })
 }
 
+// stop stops the job with ^Z.
+func (j *jobTest) stop() {
+	j.t.Helper()
+	j.typeText(j.screen, ctrlZ)
+	j.awaitStopped()
+}
+
+// resume continues the job in the foreground.
+func (j *jobTest) resume() {
+	j.t.Helper()
+	j.enter("fg")
+	j.awaitForeground()
+}
+
+// echo types a line, which cat prints.
+func (j *jobTest) echo() {
+	j.t.Helper()
+	j.enter("typed")
+	j.awaitLine("typed")
+}
+
 const sleeps = `sh -c 'echo up; exec sleep 1000'`
 
-// jobTests are what a user of a terminal does, and what a shell script's author expects.
+// jobTests are the tests of TestJobControl: each types what a user types, and checks what happens.
 var jobTests = map[string]func(j *jobTest){
 	"foreground": func(j *jobTest) {
 		j.enter(j.run(sleeps))
@@ -219,12 +240,9 @@ var jobTests = map[string]func(j *jobTest){
 	"stop and fg": func(j *jobTest) {
 		j.enter(j.run("cat"))
 		j.awaitForeground()
-		j.typeText(j.screen, ctrlZ)
-		j.awaitStopped()
-		j.enter("fg")
-		j.awaitForeground()
-		j.enter("typed")
-		j.awaitLine("typed")
+		j.stop()
+		j.resume()
+		j.echo()
 		j.typeText(j.screen, ctrlD)
 		j.wantLast(0)
 	},
@@ -241,8 +259,7 @@ var jobTests = map[string]func(j *jobTest){
 	"stop and bg": func(j *jobTest) {
 		j.enter(j.run(sleeps))
 		j.awaitForeground()
-		j.typeText(j.screen, ctrlZ)
-		j.awaitStopped()
+		j.stop()
 		j.enter("bg")
 		j.awaitRunning()
 		j.enter("fg")
@@ -255,24 +272,18 @@ var jobTests = map[string]func(j *jobTest){
 		j.awaitLine("up")
 		j.enter("fg")
 		j.awaitJob()
-		j.typeText(j.screen, ctrlZ)
-		j.awaitStopped()
-		j.enter("fg")
-		j.awaitForeground()
+		j.stop()
+		j.resume()
 		j.typeText(j.screen, ctrlC)
 		j.wantLast(130)
 	},
 	"cat in background": func(j *jobTest) {
 		j.enter(j.run("cat &"))
 		j.awaitStopped()
-		j.enter("fg")
-		j.awaitForeground()
-		j.enter("typed")
-		j.awaitLine("typed")
-		j.typeText(j.screen, ctrlZ)
-		j.awaitStopped()
-		j.enter("fg")
-		j.awaitForeground()
+		j.resume()
+		j.echo()
+		j.stop()
+		j.resume()
 		j.typeText(j.screen, ctrlD)
 		j.wantLast(0)
 	},
@@ -298,14 +309,11 @@ func (j *jobTest) editor(command, quit string) {
 	j.awaitStopped()
 	for range 2 {
 		shown := len(j.stdout.String())
-		j.enter("fg")
-		j.awaitForeground()
+		j.resume()
 		eventually(j.t, "it draws", func() bool { return strings.Contains(j.stdout.String()[shown:], "line") })
-		j.typeText(j.screen, ctrlZ)
-		j.awaitStopped()
+		j.stop()
 	}
-	j.enter("fg")
-	j.awaitForeground()
+	j.resume()
 	j.typeText(j.screen, quit)
 	j.wantFree()
 	j.wantLast(0)
@@ -339,7 +347,7 @@ func TestJobControl(t *testing.T) {
 				test(j)
 				j.wantFree()
 				if strings.Contains(j.stdout.String(), "NEXT") {
-					t.Error("the script goes on")
+					t.Error("the script has printed NEXT: it was not stopped")
 				}
 			})
 		}

@@ -55,7 +55,7 @@ func (c *lockRequest) leaseFlags(f *pflag.FlagSet, con *console) {
 	f.BoolVarP(&con.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
-// waits reports whether --wait lets the request wait for the store, too.
+// waits reports whether --wait has a time. During it dibs also waits for a store that does not answer.
 func (c *lockRequest) waits() bool { return !c.try && c.wait > 0 && c.wait != noLimit }
 
 // patience returns how long to try to reach a store that does not answer. Without --wait a store

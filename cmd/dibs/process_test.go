@@ -1040,15 +1040,22 @@ func TestNamespace(t *testing.T) {
 		t.Skip("no namespaces here:", err)
 	}
 	s := redistest.Start(t)
-	p := prepare(t, s.URL(), "-pf", "--kill-child", "--mount-proc", "dibs", "run", "job", "--", "sh", "-c", "exit 5")
+	p := prepareUnshared(t, s.URL(), "-pf", "--kill-child", "--mount-proc", "dibs", "run", "job", "--", "sh", "-c", "exit 5")
+	p.begin()
+	p.wantCode(5)
+}
+
+// prepareUnshared prepares unshare(1) with arguments, and a PATH with dibs.
+func prepareUnshared(t *testing.T, url string, args ...string) *program {
+	t.Helper()
 	path, err := exec.LookPath("unshare")
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := prepare(t, url, args...)
 	p.Path = path
 	p.Env[0] = "PATH=" + dirWithDibs(t) + ":" + os.Getenv("PATH")
-	p.begin()
-	p.wantCode(5)
+	return p
 }
 
 // A server that has room for few clients serves all processes that may wait: each tries again, and

@@ -82,7 +82,6 @@ type run struct {
 	outcome      outcome
 	waiting      time.Time // since when
 	acquired     time.Time // zero: not acquired
-	started      bool      // the command ran
 	endForwarded bool      // a termination signal was forwarded to the command
 	end          supervise.End
 }
@@ -139,9 +138,6 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 		return errors.Join(err, ignoreLost(lease.Unlock()))
 	}
 	code, reason := r.supervise(lease, watchdog)
-	if r.started {
-		o.Code = &code
-	}
 	released, err := releaseLease(lease, reason)
 	o.Held = time.Since(r.acquired).Milliseconds()
 	switch {
@@ -185,7 +181,6 @@ type runReporter struct {
 
 // Started implements supervise.Reporter.
 func (r runReporter) Started(pid int) {
-	r.started = true
 	r.con.event(view.StartedEvent{Stamp: stamp("started"), Name: r.lease, PID: pid})
 	if limits := supervise.Limits(); limits != "" {
 		r.logVerbose("%s", limits)
@@ -198,7 +193,10 @@ func (r runReporter) Forwarded(s syscall.Signal) {
 }
 
 // Ended implements supervise.Reporter.
-func (r runReporter) Ended(end supervise.End) { r.end = end }
+func (r runReporter) Ended(end supervise.End) {
+	code := supervise.ExitCode(end.Status)
+	r.end, r.outcome.Code = end, &code
+}
 
 // Lost implements supervise.Reporter.
 func (r runReporter) Lost(reason error) {

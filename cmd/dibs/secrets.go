@@ -32,7 +32,7 @@ func (e environment) withSecrets() (environment, error) {
 			return nil, err
 		}
 		if secret != "" {
-			e = append(slices.Clone(e.without(name)), name+"="+secret)
+			e = append(e.without(name), name+"="+secret)
 		}
 	}
 	return e, nil

@@ -45,8 +45,8 @@ func (s signals) context() (ctx context.Context, stop func() error) {
 				case asked.first == nil && supervise.IsTermination(n):
 					asked.first, asked.at = signalError{n}, time.Now()
 					time.AfterFunc(grace, func() { cancel(asked.first) })
-				case n == syscall.SIGTSTP && supervise.HasJobControl():
-					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
+				case n == syscall.SIGTSTP:
+					stopUnderShell()
 				}
 			}
 		}
@@ -59,6 +59,13 @@ func (s signals) context() (ctx context.Context, stop func() error) {
 			go s.exitOnSecond(asked)
 		}
 		return asked.first
+	}
+}
+
+// stopUnderShell stops this process, as ^Z does, if there is a shell that can continue it.
+func stopUnderShell() {
+	if supervise.HasJobControl() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
 	}
 }
 

@@ -24,7 +24,7 @@ func (b *builder) markCycles() {
 	}
 	for i := range b.Waits {
 		w := &b.Waits[i]
-		w.InCycle = all.group[w.Waiter] == all.group[w.Holder]
+		w.InCycle = all.inCycle(*w)
 	}
 }
 

@@ -200,19 +200,14 @@ func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 // killOrphans kills what a dead watchdog has started, and waits until nothing of it is left.
 func (g *handle) killOrphans() {
 	<-g.reaped // its children have a new parent then: this process
-	t := tree{root: os.Getpid(), otherChildren: g.otherChildren}
+	r := reaper{tree: &tree{root: os.Getpid(), otherChildren: g.otherChildren}}
 	for {
-		t.kill()
-		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		switch {
-		case err != nil && !errors.Is(err, syscall.EINTR):
+		r.tree.kill()
+		r.reap(func(syscall.WaitStatus) {})
+		if r.noChild || len(g.otherChildren) > 0 && len(r.tree.descendants(processes())) == 0 {
 			return
-		case pid > 0:
-		case len(g.otherChildren) > 0 && len(t.descendants(processes())) == 0:
-			return
-		default:
-			time.Sleep(time.Millisecond)
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -30,7 +30,7 @@ type reaper struct {
 	refused      map[int]bool
 }
 
-// remains is what is left of a command.
+// remains says which processes of a command are alive.
 type remains int
 
 const (
