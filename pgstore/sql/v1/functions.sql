@@ -460,12 +460,9 @@ CREATE FUNCTION dibs.beat(
 ) LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM dibs.check_isolation();
-  SELECT fence, token, reserved, expires - at INTO last_fence, holder, kept, remaining
-  FROM dibs.names WHERE name = n AND token NOT IN ('', whose) AND NOT asked AND expires > at;
-  IF NOT FOUND THEN
-    RETURN;
-  END IF;
-  SELECT ticket INTO its_ticket FROM dibs.waiters WHERE name = n AND token = whose;
+  SELECT m.fence, m.token, m.reserved, m.expires - at, w.ticket INTO last_fence, holder, kept, remaining, its_ticket
+  FROM dibs.names m JOIN dibs.waiters w ON w.name = m.name AND w.token = whose
+  WHERE m.name = n AND m.token NOT IN ('', whose) AND NOT m.asked AND m.expires > at;
   IF NOT FOUND OR dibs.has_silent(n, whose, its_ticket, at) THEN
     RETURN;
   END IF;
