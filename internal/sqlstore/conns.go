@@ -84,6 +84,9 @@ func (c *Conns[C]) await(ctx context.Context, urgent bool) taken[C] {
 		return taken[C]{err: InFront(ctx.Err())}
 	}
 	v := c.enter(urgent)
+	if len(v.got) > 0 {
+		return <-v.got // most requests: without a timer
+	}
 	again := time.NewTicker(patience)
 	defer again.Stop()
 	for {
@@ -137,6 +140,9 @@ func (c *Conns[C]) leave(v *visitor[C], err error) taken[C] {
 
 // serve gives idle connections to visitors, and opens others for those that are left.
 func (c *Conns[C]) serve() {
+	if len(c.waiting) == 0 {
+		return
+	}
 	now := time.Now()
 	for len(c.idle) > 0 && len(c.waiting) > 0 && c.lively(now) < c.room(c.waiting[0]) {
 		last := len(c.idle) - 1

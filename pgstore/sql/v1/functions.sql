@@ -849,14 +849,11 @@ BEGIN
   RETURN true;
 END $$;
 
--- in_time returns the fence of a grant, or undoes the grant if it is late. It may have waited for the
--- row of the name, and a condition is not checked again if the row is as it was before.
-CREATE FUNCTION dibs.in_time(fence bigint, until bigint) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- late undoes a grant that has waited for the row of the name until the request was late. Such a
+-- row is as it was before, so the condition of the statement is not checked again.
+CREATE FUNCTION dibs.late() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  IF dibs.now() > until THEN
-    RAISE EXCEPTION 'the name was locked until the request was late';
-  END IF;
-  RETURN fence;
+  RAISE EXCEPTION 'the name was locked until the request was late';
 END $$;
 
 -- acquire_one acquires one name exclusively: a free name in one small update, and a new one in
@@ -885,7 +882,9 @@ BEGIN
     END IF;
     held := FOUND;
     IF held THEN
-      new_fence := dibs.in_time(new_fence, until);
+      IF dibs.now() > until THEN
+        PERFORM dibs.late();
+      END IF;
       RETURN;
     END IF;
   END IF;
