@@ -3,6 +3,7 @@ package dibsgocron_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +15,16 @@ import (
 // A fleet is a number of instances of one program: schedulers with the same jobs. The clock
 // of each is ahead of the next one's. It counts the runs of each job at each due time.
 type fleet struct {
-	interval time.Duration // of each job
-	ahead    time.Duration // of each instance's clock before the next one's
-	jobs     int           // their due times are spread over the interval
-	ticks    int           // due times of each job
-	work     time.Duration // of each run
-	delay    func(instance, tick int) time.Duration
+	interval  time.Duration // of each job
+	ahead     time.Duration // of each instance's clock before the next one's
+	jobs      int           // their due times are spread over the interval
+	together  bool          // they are due at the same times instead
+	ticks     int           // due times of each job
+	more      int           // due times after those, which do not count
+	work      time.Duration // of each run
+	delay     func(instance, tick int) time.Duration
+	scheduler []gocron.SchedulerOption
+	job       []gocron.JobOption
 
 	firsts map[string]time.Time // the first due time of each job
 
@@ -86,7 +91,10 @@ func (f *fleet) run(t *testing.T, lockers []gocron.Locker) {
 	base := time.Now().Add(f.interval / 2)
 	f.firsts = make(map[string]time.Time)
 	for job := range f.jobs {
-		f.firsts[jobName(job)] = base.Add(f.interval * time.Duration(job) / time.Duration(f.jobs))
+		f.firsts[jobName(job)] = base
+		if !f.together {
+			f.firsts[jobName(job)] = base.Add(f.interval * time.Duration(job) / time.Duration(f.jobs))
+		}
 	}
 	for i, locker := range lockers {
 		s := f.instance(t, i, locker, skewed{clockwork.NewRealClock(), time.Duration(len(lockers)-i) * f.ahead})
@@ -97,7 +105,7 @@ func (f *fleet) run(t *testing.T, lockers []gocron.Locker) {
 			}
 		}()
 	}
-	end := base.Add(time.Duration(f.ticks)*f.interval + f.interval/2)
+	end := base.Add(time.Duration(f.ticks+f.more)*f.interval + f.interval/2)
 	time.Sleep(time.Until(end)) // all jobs have a stop time before
 	for f.busy() {
 		time.Sleep(10 * time.Millisecond) // between polls
@@ -112,20 +120,20 @@ func (f *fleet) busy() bool {
 
 func (f *fleet) instance(t *testing.T, i int, locker gocron.Locker, clock skewed) gocron.Scheduler {
 	t.Helper()
-	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(watched{locker, f, i, clock}))
+	s, err := gocron.NewScheduler(append(slices.Clone(f.scheduler), gocron.WithClock(clock), gocron.WithDistributedLocker(watched{locker, f, i, clock}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for job := range f.jobs {
 		name := jobName(job)
 		first := f.firsts[name]
-		stop := first.Add(time.Duration(f.ticks)*f.interval - f.interval/2)
+		stop := first.Add(time.Duration(f.ticks+f.more)*f.interval - f.interval/2)
 		_, err := s.NewJob(gocron.DurationJob(f.interval), gocron.NewTask(func() {
 			tick, _ := f.tick(clock, name)
 			f.count(i, due{job, tick})
 			time.Sleep(f.work)
 			f.add(-1)
-		}), gocron.WithName(name), gocron.WithStartAt(gocron.WithStartDateTime(first)), gocron.WithStopAt(gocron.WithStopDateTime(stop)))
+		}), append(slices.Clone(f.job), gocron.WithName(name), gocron.WithStartAt(gocron.WithStartDateTime(first)), gocron.WithStopAt(gocron.WithStopDateTime(stop)))...)
 		if err != nil {
 			t.Fatal(err)
 		}

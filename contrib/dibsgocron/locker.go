@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,8 @@ var _ gocron.Locker = (*Locker)(nil)
 //
 // The interval is the time between two due times of a job. The spread is how far apart the
 // instances request the lock of one due time. It adds up the differences between their
-// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// clocks, late timers, slow requests, and the time that a run waits in a queue of
+// [gocron.LimitModeWait]. A request takes at most one operation timeout.
 // Each due run happens exactly once if minHold is longer than the spread, and shorter than
 // the interval minus the spread. Half the interval tolerates the largest spread.
 //
@@ -61,15 +63,16 @@ func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option
 // run. The error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if
 // the store does not answer in time. gocron shows it to gocron.AfterLockError only.
 //
-// Lock returns dibs.ErrInvalid for a minHold that is not positive, and for the name that
-// gocron gives to a function literal or to a method value. Other jobs, or another build, can
-// have the same name for a different function. gocron.WithName names a job.
+// Lock returns dibs.ErrInvalid for a minHold that is not positive. It does so too for a name of the
+// form that the compiler gives to function literals, method values and generic functions. Other
+// jobs, or another build, can have the same name for a different function. gocron.WithName names a
+// job.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	switch {
 	case l.minHold <= 0:
 		return nil, fmt.Errorf("%w: minHold %v of job %q: must be longer than the instances are apart", dibs.ErrInvalid, l.minHold, name)
-	case generatedName.MatchString(name):
-		return nil, fmt.Errorf("%w: job %q has the generated name of its function, which may not be unique: use gocron.WithName", dibs.ErrInvalid, name)
+	case isGenerated(name):
+		return nil, fmt.Errorf("%w: job %q has a name as the compiler gives to functions, which another job may have: give it another one with gocron.WithName", dibs.ErrInvalid, name)
 	}
 	lease, err := l.locks.Mutex(name, l.options...).TryLock(ctx)
 	if err != nil {
@@ -82,9 +85,19 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return r, nil
 }
 
-// generatedName matches the names of function literals, which are numbered, of method values,
-// which are the same for all receivers, and of generic functions, the same for all types.
-var generatedName = regexp.MustCompile(`\.func\d+|-range\d+|-fm$|\[\.\.\.\]`)
+// isGenerated reports whether a name has the form that the compiler gives to some functions. Function
+// literals are numbered, method values have one name for all receivers, and generic functions one for
+// all types. The form is the path of a package, a dot, and the function, as in
+// example.com/shop/orders.(*Job).run-fm.
+func isGenerated(name string) bool {
+	_, function, found := strings.Cut(name[strings.LastIndex(name, "/")+1:], ".")
+	return found && wellFormed.MatchString(function) && !strings.ContainsAny(name, " \t") && generated.MatchString(function)
+}
+
+var (
+	wellFormed = regexp.MustCompile(`^[\pL_(]`)
+	generated  = regexp.MustCompile(`(^|\.)func\d+(\.|-|$)|-range\d+(\.|$)|-fm$|\[\.\.\.\]`)
+)
 
 // Task returns a task whose context ends when the lock of its run is lost, with cause
 // dibs.ErrLost, or when gocron ends the job. dibs.Fence returns the fence of the lock. After
