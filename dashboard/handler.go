@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"embed"
-	"html/template"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/internal/watch"
 )
 
-//go:embed templates static
+//go:embed static
 var files embed.FS
 
 // New returns a dashboard of a store. All its links are relative: mount it anywhere with
@@ -25,7 +24,6 @@ func New(store driver.Store, c Config) http.Handler {
 	h := &handler{
 		store: store, config: c, poller: poller, hub: watch.NewHub(poller, c.Glob, c.Every),
 		secrets: newSecrets(), checkup: &checkup{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
-		templates: template.Must(template.ParseFS(files, "templates/*.html")),
 	}
 	get := func(f http.HandlerFunc) route { return route{http.MethodGet, f} }
 	h.routes = map[string]route{
@@ -51,17 +49,16 @@ func New(store driver.Store, c Config) http.Handler {
 }
 
 type handler struct {
-	store     driver.Store
-	config    Config
-	poller    watch.Poller
-	hub       *watch.Hub
-	frames    frames
-	checkup   *checkup
-	secrets   secrets
-	origin    *http.CrossOriginProtection
-	templates *template.Template
-	routes    map[string]route
-	streams   atomic.Int64
+	store   driver.Store
+	config  Config
+	poller  watch.Poller
+	hub     *watch.Hub
+	frames  frames
+	checkup *checkup
+	secrets secrets
+	origin  *http.CrossOriginProtection
+	routes  map[string]route
+	streams atomic.Int64
 }
 
 type route struct {

@@ -113,7 +113,7 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		"nothing":                            {http.StatusNotFound, "No such page"},
 		"static/":                            {http.StatusNotFound, "No such page"},
-		"templates/page.html":                {http.StatusNotFound, "No such page"},
+		"static/missing.css":                 {http.StatusNotFound, "No such page"},
 		"?glob=%5Ba":                         {http.StatusBadRequest, "pattern"},
 		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl, waiting or held"},
 		"?page=0":                            {http.StatusBadRequest, "want a positive number"},

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"html/template"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
+	g "maragu.dev/gomponents"
 )
 
 // A page is everything around a fragment.
@@ -22,7 +22,7 @@ type page struct {
 	Self     string // link to the page itself
 	Events   string // link to its events; empty: the page is not live
 	Fragment string // link to its fragment
-	Live     template.HTML
+	Live     string // the fragment, as HTML
 	Filter   *listFilter
 	Notes    []note
 	Form     *revokeForm
@@ -99,7 +99,7 @@ func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page)
 	if err != nil {
 		return err
 	}
-	p.Live = template.HTML(live.html)
+	p.Live = string(live.html)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	if err != nil {
 		return err
 	}
-	p.Live = template.HTML(live)
+	p.Live = string(live)
 	p.Events += "&after=" + strconv.FormatInt(at.UnixMilli(), 10)
 	p.Notes = append(p.Notes, h.doneNotes(q.name, r.URL.Query().Get("done"))...)
 	mark := r.URL.Query().Get("revoke")
@@ -151,7 +151,7 @@ func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]b
 		if err != nil {
 			return nil, err
 		}
-		return h.execute(headOf(f, r, q.view), viewList, l)
+		return fragmentOf(headOf(f, r, q.view), l.node())
 	case viewName:
 		state, err := h.nameState(ctx, f, q.name)
 		if err != nil {
@@ -159,31 +159,28 @@ func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]b
 		}
 		return h.renderName(f, q, state, f.snapshot.At, r)
 	case viewProcesses:
-		return h.execute(headOf(f, r, q.view), viewProcesses, processListOf(f, q))
+		return fragmentOf(headOf(f, r, q.view), processListOf(f, q).node())
 	case viewWaits:
-		return h.execute(headOf(f, r, q.view), viewWaits, waitViewOf(f))
+		return fragmentOf(headOf(f, r, q.view), waitViewOf(f).node())
 	}
-	return h.execute(headOf(f, r, q.view), viewDoctor, h.findingsOf(r))
+	return fragmentOf(headOf(f, r, q.view), h.findingsOf(r).node())
 }
 
 func (h *handler) renderName(f *frame, q query, state driver.State, at time.Time, r *report) ([]byte, error) {
-	return h.execute(headOf(f, r, q.view), viewName, h.nameViewOf(f, q, state, at))
+	return fragmentOf(headOf(f, r, q.view), h.nameViewOf(f, q, state, at).node())
 }
 
-// execute renders the head of a fragment and the template of its view.
-func (h *handler) execute(top head, name string, data any) ([]byte, error) {
+// fragmentOf renders the head of a fragment and what is below it.
+func fragmentOf(top head, below g.Node) ([]byte, error) {
 	var out bytes.Buffer
-	if err := h.templates.ExecuteTemplate(&out, "head", top); err != nil {
-		return nil, err
-	}
-	err := h.templates.ExecuteTemplate(&out, name, data)
+	err := g.Group{top.node(), below}.Render(&out)
 	return out.Bytes(), err
 }
 
 // write sends a page. It renders all of it first: an answer of half a page has no status.
 func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	var out bytes.Buffer
-	if err := h.templates.ExecuteTemplate(&out, "page", p); err != nil {
+	if err := p.node().Render(&out); err != nil {
 		http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
 		return
 	}

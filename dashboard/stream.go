@@ -55,7 +55,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 
 // failed returns the fragment of a query that cannot be shown.
 func (h *handler) failed(f *frame, q query, err error) (*fragment, error) {
-	html, err := h.execute(headOf(f, nil, q.view), "failed", refusalOf(err).text)
+	html, err := fragmentOf(headOf(f, nil, q.view), failure(refusalOf(err).text))
 	return newFragment(html), err
 }
 

@@ -1,0 +1,61 @@
+package dashboard
+
+import (
+	"strconv"
+
+	"github.com/dibslock/dibs/internal/view"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+func (l listing) node() g.Node {
+	if len(l.Rows) == 0 {
+		return empty(l.Empty)
+	}
+	return lines(table("stack list", h.Caption(g.Text(l.Shown)), l.heads(), rows(l.Rows, listRow.node)), l.Pages.node())
+}
+
+func (l listing) heads() []g.Node {
+	sorting := func(class, by, text string) g.Node {
+		head := l.Heads[by]
+		return th(class, g.If(head.Current, h.Aria("sort", "other")), h.A(h.Href(head.Link), g.Text(text)))
+	}
+	return []g.Node{
+		sorting("", "name", "Name"), th("", g.Text("Kind")), th("", g.Text("Holder")), sorting("n", "held", "Held"), sorting("", "ttl", "TTL"),
+		sorting("n", "waiting", "Waiters"), sorting("n", "worst", "Oldest wait"), th("n fence", g.Text("Fence")),
+	}
+}
+
+func (r listRow) node() g.Node {
+	waiters := "n"
+	if r.Wait > 0 {
+		waiters = "n some"
+	}
+	return h.Tr(row(),
+		h.Td(h.Class(r.Class), linked(r.Link, r.Name)),
+		td("kind", "Kind", bdi(g.Text(orDash(r.Kind)))),
+		td("who", "Holder", bdi(h.Title(r.Holder), g.Text(orDash(r.Holder)))),
+		textCell("n", "Held", orDash(r.Held)),
+		ttlCell(r.TTL, r.Bar),
+		textCell(waiters, "Waiters", strconv.Itoa(r.Wait)),
+		textCell("n", "Oldest wait", orDash(r.Longest)),
+		textCell("n fence", "Fence", orDash(r.Fence)),
+	)
+}
+
+// node returns the form above the list.
+func (f *listFilter) node() g.Node {
+	return h.Form(h.Class("filter"), h.Method("get"), h.Action("./"), h.Role("search"), newline, lines(
+		h.Label(h.For("glob"), g.Text("Filter")),
+		h.Input(h.ID("glob"), h.Name("glob"), h.Value(f.Glob), h.Placeholder("order:*"), h.MaxLength("512"), h.AutoComplete("off"),
+			g.Attr("autocapitalize", "off"), g.Attr("spellcheck", "false"), h.Aria("describedby", "glob-help")),
+		h.Label(h.For("sort"), g.Text("Sort by")),
+		h.Select(h.ID("sort"), h.Name("sort"), g.Map(f.Sortings, func(s view.Sorting) g.Node {
+			return h.Option(g.If(s.By == f.Sort, h.Selected()), g.Text(s.By))
+		})),
+		h.Button(g.Text("Show")),
+		g.If(f.Glob != "", h.A(h.Href("./"), g.Text("Clear"))),
+		h.Span(h.ID("glob-help"), h.Class("hint"), g.Text("a part of the name, or a pattern of the whole: "),
+			h.Code(g.Text("*")), g.Text(" "), h.Code(g.Text("?")), g.Text(" "), h.Code(g.Text("[a-z]")), g.Text(", and "), h.Code(g.Text(`\`)), g.Text(" to quote")),
+	))
+}

@@ -1,0 +1,108 @@
+package dashboard
+
+import (
+	"strconv"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+func (n nameView) node() g.Node {
+	return lines(
+		h.P(h.Class("what"), h.Span(h.Class("badge "+n.State), g.Text(n.State)), g.Text(" This name "+n.What+".")),
+		g.Iff(n.Foreign != nil, func() g.Node { return n.Foreign.node() }),
+		g.If(len(n.Holders) > 0, section("Holders", n.Holding, n.holderTable())),
+		g.If(len(n.Waiters) > 0, section("Waiters", n.Waiting, n.waiterTable())),
+		g.If(len(n.Nodes) > 0, section("Nodes of the quorum", "", n.nodeTable())),
+		n.eventList(),
+	)
+}
+
+// section is a section with a heading, and a remark beside it.
+func section(heading, remark string, children ...g.Node) g.Node {
+	return h.Section(newline, lines(
+		h.H2(g.Text(heading), g.If(remark != "", g.Group{g.Text(" "), h.Small(g.Text(remark))})),
+		g.Group(children),
+	))
+}
+
+func (v *foreignView) node() g.Node {
+	pair := func(term string, description ...g.Node) g.Node {
+		return g.Group{h.Dt(g.Text(term)), h.Dd(description...)}
+	}
+	return section("Not a lock of dibs", "",
+		h.Dl(pair("Key", bdi(g.Text(v.Key))), pair("Type", g.Text(v.Type)), pair("What it looks like", g.Text(v.Kind)), pair("TTL", g.Text(v.TTL)),
+			pair("What to do", g.Map(v.Advice, func(text string) g.Node { return h.P(g.Text(text)) }))),
+		newline,
+		g.If(v.Revoke != "", h.P(h.A(h.Class("action"), h.Data("key", "revoke-foreign"), h.Href(v.Revoke), g.Text("End the foreign lock…")))),
+	)
+}
+
+func (n nameView) holderTable() g.Node {
+	columns := heads("", "Holder", "", "Kind", "n", "Weight", "n", "Held", "", "TTL", "n", "Fence")
+	if n.Revoke {
+		columns = append(columns, th(""))
+	}
+	return table("stack", nil, columns, rows(n.Holders, func(r holderRow) g.Node {
+		return h.Tr(row(),
+			h.Td(h.Class("who first"), linked(r.Process, r.Holder)),
+			textCell("kind", "Kind", orDash(r.Kind)),
+			textCell("n", "Weight", r.Weight),
+			textCell("n", "Held", orDash(r.Held)),
+			ttlCell(r.TTL, r.Bar),
+			textCell("n fence", "Fence", orDash(r.Fence)),
+			g.If(n.Revoke, h.Td(h.Class("do"), g.If(r.Revoke != "", h.A(h.Class("action"), h.Href(r.Revoke), g.Text("Revoke…"))))),
+		)
+	}))
+}
+
+func (n nameView) waiterTable() g.Node {
+	columns := heads("n pos", "Position", "", "Waiter", "", "Kind", "n", "Weight", "n", "Waited")
+	return table("stack", nil, columns, rows(n.Waiters, func(r waiterRow) g.Node {
+		return h.Tr(row(),
+			textCell("n", "Position", strconv.Itoa(r.Position)),
+			td("who", "Waiter", linked(r.Process, r.Waiter)),
+			textCell("kind", "Kind", orDash(r.Kind)),
+			textCell("n", "Weight", r.Weight),
+			textCell("n", "Waited", r.Waited),
+		)
+	}))
+}
+
+func (n nameView) nodeTable() g.Node {
+	columns := heads("n pos", "Node", "", "Holder", "", "TTL", "n", "Waiters", "n", "Fence")
+	return table("stack", nil, columns, rows(n.Nodes, func(r nodeRow) g.Node {
+		number := textCell("n", "Node", strconv.Itoa(r.Node))
+		if r.Err != "" {
+			return h.Tr(number, h.Td(h.Class("err"), h.ColSpan("4"), h.Data("label", "Error"), g.Text(r.Err)))
+		}
+		return h.Tr(number,
+			td("who", "Holder", bdi(h.Title(r.Holders), g.Text(orDash(r.Holders)))),
+			textCell("", "TTL", orDash(r.TTL)),
+			textCell("n", "Waiters", strconv.Itoa(r.Waiting)),
+			textCell("n", "Fence", orDash(r.Fence)),
+		)
+	}))
+}
+
+func (n nameView) eventList() g.Node {
+	since := ""
+	if n.Since != "" {
+		since = ", since " + n.Since
+	}
+	list := empty("None was seen.")
+	if len(n.Events) > 0 {
+		list = table("stack events", nil, heads("", "Time", "", "Event", "", "Who", "", ""), rows(n.Events, eventRow.node))
+	}
+	return section("Recent events", "", list, newline,
+		hint("Found by polling"+since+". What is shorter than the time between two polls may be missing."))
+}
+
+func (e eventRow) node() g.Node {
+	return h.Tr(
+		td("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),
+		td("", "Event", h.B(g.Text(e.Event))),
+		td("who", "Who", cutOff(e.Who)),
+		td("more", "More", bdi(g.Text(e.More))),
+	)
+}
