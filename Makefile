@@ -102,7 +102,6 @@ lint: prose ## check with gofmt, go mod tidy, go vet, dibsvet, golangci-lint, an
 	@# Only the root module: the others require versions of it that are not published yet.
 	@GOWORK=off go mod tidy -diff
 	@go vet work
-	@go vet -tags noserve ./cmd/dibs
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
 		go build -o "$$tool/dibsvet" ./cmd/dibsvet; go vet -vettool="$$tool/dibsvet" work
 	@$(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')

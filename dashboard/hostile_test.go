@@ -101,6 +101,34 @@ func TestLinksToHostileNames(t *testing.T) {
 	})
 }
 
+var (
+	anyLink = regexp.MustCompile(` (?:href|action|src|data-events|data-fragment)="([^"]*)"`)
+	ownLink = regexp.MustCompile(`^(\./|name|processes|waits|doctor|events|fragment|revoke|static/[a-z.]+|#content)$`)
+)
+
+// Each link of each page leads to a page of the dashboard. Whatever writes the HTML does not
+// check links: a name that begins a link could run a script, or lead to another site.
+func TestLinksOfHostileNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range hostileNames {
+			h := New(storeWith(t, name, "", strings.ReplaceAll(name, ":", "")), Config{Allow: anybody, Title: name})
+			form := linkIn(t, body(t, h, nameLink(name)), `name\?[^"]*revoke=[^"]*`)
+			for _, from := range append(viewsOf(name), form) {
+				links := anyLink.FindAllStringSubmatch(body(t, h, from), -1)
+				if len(links) == 0 {
+					t.Errorf("no links in %s", from)
+				}
+				for _, link := range links {
+					path, _, _ := strings.Cut(html.UnescapeString(link[1]), "?")
+					if !ownLink.MatchString(path) {
+						t.Errorf("%q in %s: link %q", name, from, link[1])
+					}
+				}
+			}
+		}
+	})
+}
+
 // linkTo returns the link to a name that a page has.
 func linkTo(t testing.TB, page, name string) string {
 	t.Helper()

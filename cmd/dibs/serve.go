@@ -1,5 +1,3 @@
-//go:build !noserve
-
 package main
 
 import (
@@ -29,10 +27,6 @@ type serveRequest struct {
 	hosts  []string // --allow-host
 	key    serveKey // of --revoke; else empty
 }
-
-// pageCmds returns the subcommands that serve a page. The build tag noserve leaves them out: the
-// templates of the page make the program 10 MB larger.
-func pageCmds(a *app) []*cobra.Command { return []*cobra.Command{serveCmd(a)} }
 
 func serveCmd(a *app) *cobra.Command {
 	var q serveRequest

@@ -1,4 +1,4 @@
-//go:build linux && !noserve
+//go:build linux
 
 package main
 
