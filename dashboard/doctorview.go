@@ -23,7 +23,7 @@ func (l findingList) node() g.Node {
 func (f findingRow) node() g.Node {
 	return h.Section(h.Class("finding "+f.Class), newline, lines(
 		h.H2(h.Span(h.Class("badge "+f.Class), g.Text(f.Severity)), g.Text(" "+f.Subject),
-			g.If(f.Node != "", g.Group{g.Text(" "), h.Small(g.Text("on "), bdi(g.Text(f.Node)))})),
+			g.If(f.Node != "", g.Group{g.Text(" "), h.Small(g.Text("on "), isolated(g.Text(f.Node)))})),
 		h.Dl(h.Dt(g.Text("found")), h.Dd(g.Text(f.What)), h.Dt(g.Text("so")), h.Dd(g.Text(f.Consequence)), h.Dt(g.Text("do")), h.Dd(g.Text(f.Remedy))),
 	))
 }

@@ -29,7 +29,7 @@ func (w warning) node() g.Node {
 
 func (p part) node() g.Node {
 	if p.Name {
-		return bdi(g.Text(p.Text))
+		return isolated(g.Text(p.Text))
 	}
 	return g.Text(p.Text)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // The views are written with gomponents, which escapes each text and each value of an
-// attribute. It does not check links: each href is made by a function of query.go or revoke.go,
+// attribute. It does not check links: each link is made by a function of query.go or revoke.go,
 // or is a constant. Names come from other programs, so nothing of theirs may be passed to g.Raw.
 
 // newline separates the lines of a fragment. A row is one line, because the changes of a
@@ -37,18 +37,18 @@ func number(name string, n int) g.Node { return g.Attr(name, strconv.Itoa(n)) }
 // row marks an element that the keys j and k go to.
 func row() g.Node { return g.Attr("data-row") }
 
-// bdi isolates a name from the text around it, because it may be written from right to left.
-func bdi(children ...g.Node) g.Node { return g.El("bdi", children...) }
+// isolated separates a name from the text around it, because it may be written from right to left.
+func isolated(children ...g.Node) g.Node { return g.El("bdi", children...) }
 
 // cutOff is a name that may be cut off on the screen: its title is whole.
-func cutOff(text string) g.Node { return bdi(h.Title(text), g.Text(text)) }
+func cutOff(text string) g.Node { return isolated(h.Title(text), g.Text(text)) }
 
 // linked is a name with a link. The link is optional.
 func linked(link, text string) g.Node {
 	if link == "" {
 		return cutOff(text)
 	}
-	return h.A(h.Href(link), h.Title(text), bdi(g.Text(text)))
+	return h.A(h.Href(link), h.Title(text), isolated(g.Text(text)))
 }
 
 // orDash returns a text for the cell of a value that may be missing.
@@ -75,36 +75,36 @@ func table(class string, caption g.Node, heads []g.Node, body g.Node) g.Node {
 		h.TBody(newline, body), newline)
 }
 
-// th is the head of a column.
-func th(class string, children ...g.Node) g.Node {
+// headCell is the head of a column.
+func headCell(class string, children ...g.Node) g.Node {
 	return h.Th(h.Scope("col"), g.If(class != "", h.Class(class)), g.Group(children))
 }
 
 // heads are the heads of columns: pairs of a class and a text.
 func heads(pairs ...string) (all []g.Node) {
 	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, th(pairs[i], g.If(pairs[i+1] != "", g.Text(pairs[i+1]))))
+		all = append(all, headCell(pairs[i], g.If(pairs[i+1] != "", g.Text(pairs[i+1]))))
 	}
 	return all
 }
 
-// td is a cell. On a narrow screen it has the label of its column beside it.
-func td(class, label string, children ...g.Node) g.Node {
+// cell is a cell. On a narrow screen it has the label of its column beside it.
+func cell(class, label string, children ...g.Node) g.Node {
 	return h.Td(g.If(class != "", h.Class(class)), g.Attr("data-label", label), g.Group(children))
 }
 
 // textCell is a cell with a text.
-func textCell(class, label, text string) g.Node { return td(class, label, g.Text(text)) }
+func textCell(class, label, text string) g.Node { return cell(class, label, g.Text(text)) }
 
 // ttlCell is the cell of a TTL, with a bar of a width.
 func ttlCell(ttl string, width int) g.Node {
 	switch ttl {
 	case "never":
-		return td("ttl", "TTL", h.B(h.Class("never"), g.Text(ttl)))
+		return cell("ttl", "TTL", h.B(h.Class("never"), g.Text(ttl)))
 	case "":
 		return textCell("ttl", "TTL", "–")
 	}
-	return td("ttl", "TTL", bar(width), g.Text(ttl))
+	return cell("ttl", "TTL", bar(width), g.Text(ttl))
 }
 
 func bar(width int) g.Node {

@@ -18,11 +18,11 @@ func (l listing) node() g.Node {
 func (l listing) heads() []g.Node {
 	sorting := func(class, by, text string) g.Node {
 		head := l.Heads[by]
-		return th(class, g.If(head.Current, h.Aria("sort", "other")), h.A(h.Href(head.Link), g.Text(text)))
+		return headCell(class, g.If(head.Current, h.Aria("sort", "other")), h.A(h.Href(head.Link), g.Text(text)))
 	}
 	return []g.Node{
-		sorting("", "name", "Name"), th("", g.Text("Kind")), th("", g.Text("Holder")), sorting("n", "held", "Held"), sorting("", "ttl", "TTL"),
-		sorting("n", "waiting", "Waiters"), sorting("n", "worst", "Oldest wait"), th("n fence", g.Text("Fence")),
+		sorting("", "name", "Name"), headCell("", g.Text("Kind")), headCell("", g.Text("Holder")), sorting("n", "held", "Held"), sorting("", "ttl", "TTL"),
+		sorting("n", "waiting", "Waiters"), sorting("n", "worst", "Oldest wait"), headCell("n fence", g.Text("Fence")),
 	}
 }
 
@@ -33,8 +33,8 @@ func (r listRow) node() g.Node {
 	}
 	return h.Tr(row(),
 		h.Td(h.Class(r.Class), linked(r.Link, r.Name)),
-		td("kind", "Kind", bdi(g.Text(orDash(r.Kind)))),
-		td("who", "Holder", bdi(h.Title(r.Holder), g.Text(orDash(r.Holder)))),
+		cell("kind", "Kind", isolated(g.Text(orDash(r.Kind)))),
+		cell("who", "Holder", isolated(h.Title(r.Holder), g.Text(orDash(r.Holder)))),
 		textCell("n", "Held", orDash(r.Held)),
 		ttlCell(r.TTL, r.Bar),
 		textCell(waiters, "Waiters", strconv.Itoa(r.Wait)),

@@ -31,7 +31,7 @@ func (v *foreignView) node() g.Node {
 		return g.Group{h.Dt(g.Text(term)), h.Dd(description...)}
 	}
 	return section("Not a lock of dibs", "",
-		h.Dl(pair("Key", bdi(g.Text(v.Key))), pair("Type", g.Text(v.Type)), pair("What it looks like", g.Text(v.Kind)), pair("TTL", g.Text(v.TTL)),
+		h.Dl(pair("Key", isolated(g.Text(v.Key))), pair("Type", g.Text(v.Type)), pair("What it looks like", g.Text(v.Kind)), pair("TTL", g.Text(v.TTL)),
 			pair("What to do", g.Map(v.Advice, func(text string) g.Node { return h.P(g.Text(text)) }))),
 		newline,
 		g.If(v.Revoke != "", h.P(h.A(h.Class("action"), h.Data("key", "revoke-foreign"), h.Href(v.Revoke), g.Text("End the foreign lock…")))),
@@ -41,7 +41,7 @@ func (v *foreignView) node() g.Node {
 func (n nameView) holderTable() g.Node {
 	columns := heads("", "Holder", "", "Kind", "n", "Weight", "n", "Held", "", "TTL", "n", "Fence")
 	if n.Revoke {
-		columns = append(columns, th(""))
+		columns = append(columns, headCell(""))
 	}
 	return table("stack", nil, columns, rows(n.Holders, func(r holderRow) g.Node {
 		return h.Tr(row(),
@@ -61,7 +61,7 @@ func (n nameView) waiterTable() g.Node {
 	return table("stack", nil, columns, rows(n.Waiters, func(r waiterRow) g.Node {
 		return h.Tr(row(),
 			textCell("n", "Position", strconv.Itoa(r.Position)),
-			td("who", "Waiter", linked(r.Process, r.Waiter)),
+			cell("who", "Waiter", linked(r.Process, r.Waiter)),
 			textCell("kind", "Kind", orDash(r.Kind)),
 			textCell("n", "Weight", r.Weight),
 			textCell("n", "Waited", r.Waited),
@@ -77,7 +77,7 @@ func (n nameView) nodeTable() g.Node {
 			return h.Tr(number, h.Td(h.Class("err"), h.ColSpan("4"), h.Data("label", "Error"), g.Text(r.Err)))
 		}
 		return h.Tr(number,
-			td("who", "Holder", bdi(h.Title(r.Holders), g.Text(orDash(r.Holders)))),
+			cell("who", "Holder", isolated(h.Title(r.Holders), g.Text(orDash(r.Holders)))),
 			textCell("", "TTL", orDash(r.TTL)),
 			textCell("n", "Waiters", strconv.Itoa(r.Waiting)),
 			textCell("n", "Fence", orDash(r.Fence)),
@@ -100,9 +100,9 @@ func (n nameView) eventList() g.Node {
 
 func (e eventRow) node() g.Node {
 	return h.Tr(
-		td("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),
-		td("", "Event", h.B(g.Text(e.Event))),
-		td("who", "Who", cutOff(e.Who)),
-		td("more", "More", bdi(g.Text(e.More))),
+		cell("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),
+		cell("", "Event", h.B(g.Text(e.Event))),
+		cell("who", "Who", cutOff(e.Who)),
+		cell("more", "More", isolated(g.Text(e.More))),
 	)
 }

@@ -9,7 +9,7 @@ import (
 
 func (l processList) node() g.Node {
 	return g.Group{
-		g.If(l.Only != "", h.P(h.Class("what"), g.Text("Only "), h.B(bdi(g.Text(l.Only))), g.Text(". "), h.A(h.Href(viewProcesses), g.Text("Show all")))),
+		g.If(l.Only != "", h.P(h.Class("what"), g.Text("Only "), h.B(isolated(g.Text(l.Only))), g.Text(". "), h.A(h.Href(viewProcesses), g.Text("Show all")))),
 		newline, hint(l.Part), newline,
 		rows(l.Processes, processView.node),
 		l.Pages.node(),
@@ -19,7 +19,7 @@ func (l processList) node() g.Node {
 
 func (p processView) node() g.Node {
 	return h.Section(h.Class("process"), row(), newline, lines(
-		h.H2(h.A(h.Href(p.Link), cutOff(p.Name)), g.Text(" "), h.Small(g.Text("client "), bdi(g.Text(p.ID)))),
+		h.H2(h.A(h.Href(p.Link), cutOff(p.Name)), g.Text(" "), h.Small(g.Text("client "), isolated(g.Text(p.ID)))),
 		h.Div(h.Class("pair"), newline, lines(
 			entryList("holds "+p.HoldsAll, p.Holds, p.HoldsMore),
 			entryList("waits for "+p.WaitsAll, p.Waits, p.WaitsMore),
@@ -44,7 +44,7 @@ func (e entryRow) node() g.Node {
 		reserved = " reserved"
 	}
 	return g.Group{
-		h.A(h.Class("name"), h.Href(e.Link), h.Title(e.Name), bdi(g.Text(e.Name))), g.Text(" "),
-		h.Span(g.Text(kind), g.If(e.Label != "", g.Group{g.Text(" ("), bdi(g.Text(e.Label)), g.Text(")")}), g.Text(reserved+" · "+e.More)),
+		h.A(h.Class("name"), h.Href(e.Link), h.Title(e.Name), isolated(g.Text(e.Name))), g.Text(" "),
+		h.Span(g.Text(kind), g.If(e.Label != "", g.Group{g.Text(" ("), isolated(g.Text(e.Label)), g.Text(")")}), g.Text(reserved+" · "+e.More)),
 	}
 }

@@ -16,7 +16,7 @@ func (f *revokeForm) node() g.Node {
 		f.effect(),
 		h.Form(h.Method("post"), h.Action(f.Action), h.AutoComplete("off"), newline, lines(
 			h.Input(h.Type("hidden"), h.Name("csrf"), h.Value(f.CSRF)),
-			h.Label(h.For("typed"), g.Text("Type the name "), h.Code(h.Class("typed"), bdi(g.Text(f.Name)))),
+			h.Label(h.For("typed"), g.Text("Type the name "), h.Code(h.Class("typed"), isolated(g.Text(f.Name)))),
 			h.Input(h.ID("typed"), h.Name("typed"), h.Required(), h.AutoFocus(), number("maxlength", f.MaxTyped), g.Attr("autocapitalize", "off"), g.Attr("spellcheck", "false")),
 			h.Label(h.For("reason"), g.Text("Reason, for the holder and the log")),
 			h.Input(h.ID("reason"), h.Name("reason"), h.Required(), number("maxlength", f.MaxReason)),
@@ -31,11 +31,11 @@ func (f *revokeForm) effect() g.Node {
 	warning := h.Strong(g.Text("The work of the holder may go on"))
 	if f.Foreign {
 		return h.P(
-			g.Text("The key "), h.Code(bdi(g.Text(f.Key))), g.Text(" is deleted if it still holds this lock"),
-			g.If(f.Holder != "", g.Group{g.Text(" of "), bdi(g.Text(f.Holder))}),
+			g.Text("The key "), h.Code(isolated(g.Text(f.Key))), g.Text(" is deleted if it still holds this lock"),
+			g.If(f.Holder != "", g.Group{g.Text(" of "), isolated(g.Text(f.Holder))}),
 			g.Text(". "+next), warning, g.Text(" beside that of the next one."))
 	}
 	return h.P(
-		g.Text("Ends the lease of "), bdi(g.Text(f.Holder)), g.Text(", fence "+f.Fence+", and no newer one. "+next),
+		g.Text("Ends the lease of "), isolated(g.Text(f.Holder)), g.Text(", fence "+f.Fence+", and no newer one. "+next),
 		warning, g.Text(" beside that of the next one: only a check of the fence stops its writes."))
 }

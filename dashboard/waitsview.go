@@ -32,10 +32,10 @@ func (r waitRow) node() g.Node {
 		cycle = h.B(h.Class("never"), g.Text("yes"))
 	}
 	return h.Tr(row(), g.If(r.InCycle, h.Class("cycle")),
-		td("who", "Process", linked(r.WaiterLink, r.Waiter)),
-		td("name", "waits for", linked(r.Link, r.Name)),
-		td("who", "held by", linked(r.HolderLink, r.Holder)),
-		td("", "Cycle", cycle),
+		cell("who", "Process", linked(r.WaiterLink, r.Waiter)),
+		cell("name", "waits for", linked(r.Link, r.Name)),
+		cell("who", "held by", linked(r.HolderLink, r.Holder)),
+		cell("", "Cycle", cycle),
 	)
 }
 
@@ -54,8 +54,8 @@ func (c cycleView) node() g.Node {
 // step is a wait of a cycle as a sentence.
 func (r waitRow) step() g.Node {
 	return h.Li(
-		h.A(h.Href(r.WaiterLink), bdi(g.Text(r.Waiter))), g.Text(" waits for "),
-		h.A(h.Class("name"), h.Href(r.Link), h.Title(r.Name), bdi(g.Text(r.Name))), g.Text(" of "),
-		h.A(h.Href(r.HolderLink), bdi(g.Text(r.Holder))),
+		h.A(h.Href(r.WaiterLink), isolated(g.Text(r.Waiter))), g.Text(" waits for "),
+		h.A(h.Class("name"), h.Href(r.Link), h.Title(r.Name), isolated(g.Text(r.Name))), g.Text(" of "),
+		h.A(h.Href(r.HolderLink), isolated(g.Text(r.Holder))),
 	)
 }
