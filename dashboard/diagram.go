@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/waitgraph"
@@ -15,6 +17,10 @@ type diagram struct {
 	Nodes         []diagramNode
 	Edges         []diagramEdge
 	More          string // how many processes are not part of it
+
+	column []int         // of each node, counted from the left
+	labels map[int][]int // the vertical positions of the labels in each gap between columns
+	lane   int           // the next line below the current band
 }
 
 type diagramNode struct {
@@ -23,13 +29,14 @@ type diagramNode struct {
 	Detail        string
 	Link          string
 	Class         string
+	Many          bool // several processes
 	TextX         int
 	TextY, SmallY int
 }
 
 type diagramEdge struct {
 	Path         string
-	Label, Title string
+	Label, Title string // an empty label is that of another edge of the same node
 	LabelX       int
 	LabelY       int
 	Class        string
@@ -43,81 +50,190 @@ const (
 	columnGap, rowGap     = 150, 30
 	diagramMargin         = 16
 	loopWidth             = 60  // of waits within a column
-	labelWidth            = 130 // room to the right of the last column
-	maxNodes              = 40
+	labelWidth            = 130 // of 18 characters
+	labelHeight           = 15
+	laneHeight            = 26
+	arrowGap              = 8 // between the lines to the left and to the right
 )
 
 // diagramOf returns nil if nobody waits.
 func diagramOf(g waitgraph.Graph) *diagram {
-	l := layoutOf(g)
+	l, omitted := layoutOf(g)
 	if len(l.nodes) == 0 {
 		return nil
 	}
-	d := &diagram{}
-	if l.omitted > 0 {
-		d.More = view.Plural(l.omitted, "more process is", "more processes are") + " in the table only."
+	d := &diagram{labels: make(map[int][]int), Height: diagramMargin}
+	if omitted > 0 {
+		d.More = view.Plural(omitted, "more process is", "more processes are") + " in the table only."
 	}
-	last := slices.Max(l.level)
-	columns := make([]int, last+1) // number of nodes
-	for _, level := range l.level {
-		columns[level]++
-	}
-	tallest := slices.Max(columns)
-	d.Width = 2*diagramMargin + (last+1)*nodeWidth + last*columnGap + labelWidth
-	d.Height = 2*diagramMargin + tallest*(nodeHeight+rowGap) - rowGap
-	used := make([]int, last+1)
-	for i, process := range l.nodes {
-		level := l.level[i]
-		offset := (tallest - columns[level]) * (nodeHeight + rowGap) / 2
-		n := diagramNode{
-			X: diagramMargin + (last-level)*(nodeWidth+columnGap), Y: diagramMargin + offset + used[level]*(nodeHeight+rowGap),
-			W: nodeWidth, H: nodeHeight, Class: "node",
-		}
-		used[level]++
-		n.TextX, n.TextY, n.SmallY = n.X+10, n.Y+20, n.Y+36
-		n.describe(g.Processes[process])
-		d.Nodes = append(d.Nodes, n)
-	}
-	for _, e := range l.edges {
-		if e.inCycle {
-			d.Nodes[e.from].Class, d.Nodes[e.to].Class = "node cycle", "node cycle"
-		}
-		d.Edges = append(d.Edges, edgeOf(e, d.Nodes[e.from], d.Nodes[e.to]))
+	d.placeNodes(l)
+	for i, n := range l.nodes {
+		d.Nodes[i].describe(g, n)
 	}
 	return d
 }
 
-func (n *diagramNode) describe(p waitgraph.Process) {
-	const characters = 21
+// placeNodes places a band below the other.
+func (d *diagram) placeNodes(l layout) {
+	d.Nodes, d.column = make([]diagramNode, len(l.nodes)), make([]int, len(l.nodes))
+	out := make([][]layoutEdge, len(l.nodes))
+	for _, e := range l.edges {
+		out[e.from] = append(out[e.from], e)
+	}
+	for first := 0; first < len(l.nodes); {
+		after := first
+		for after < len(l.nodes) && l.nodes[after].band == l.nodes[first].band {
+			after++
+		}
+		d.placeBand(l, out, first, after)
+		first = after
+	}
+	for _, n := range d.Nodes {
+		d.Width = max(d.Width, n.X+n.W+diagramMargin)
+	}
+	d.Height += diagramMargin - rowGap
+}
+
+// placeBand places the nodes of a band, and their edges. Each column is sorted by the height of
+// the nodes that it waits for, so that few lines cross.
+func (d *diagram) placeBand(l layout, out [][]layoutEdge, first, after int) {
+	var columns [][]int // from the right
+	for i := first; i < after; i++ {
+		for len(columns) <= l.nodes[i].level {
+			columns = append(columns, nil)
+		}
+		columns[l.nodes[i].level] = append(columns[l.nodes[i].level], i)
+	}
+	tallest := 0
+	for _, column := range columns {
+		tallest = max(tallest, len(column))
+	}
+	for level, column := range columns {
+		height := make(map[int]int) // of the nodes to the right that a node waits for
+		for _, i := range column {
+			sum, count := 0, 0
+			for _, e := range out[i] {
+				if l.nodes[e.to].level == level-1 {
+					sum, count = sum+d.Nodes[e.to].Y, count+1
+				}
+			}
+			height[i] = sum / max(count, 1)
+		}
+		slices.SortStableFunc(column, func(i, j int) int { return cmp.Compare(height[i], height[j]) })
+		offset := (tallest - len(column)) * (nodeHeight + rowGap) / 2
+		for row, i := range column {
+			d.column[i] = len(columns) - 1 - level
+			d.Nodes[i] = nodeAt(diagramMargin+d.column[i]*(nodeWidth+columnGap), d.Height+offset+row*(nodeHeight+rowGap))
+		}
+	}
+	d.Height += tallest * (nodeHeight + rowGap)
+	d.lane = d.Height - rowGap + laneHeight
+	for i := first; i < after; i++ {
+		d.placeEdges(out[i])
+	}
+	d.Height = max(d.Height, d.lane+rowGap-laneHeight)
+}
+
+func nodeAt(x, y int) diagramNode {
+	return diagramNode{X: x, Y: y, W: nodeWidth, H: nodeHeight, Class: "node", TextX: x + 10, TextY: y + 20, SmallY: y + 36}
+}
+
+func (n *diagramNode) describe(g waitgraph.Graph, l layoutNode) {
+	const characters, most = 21, 20
+	if l.inCycle {
+		n.Class = "node cycle"
+	}
+	p := g.Processes[l.processes[0]]
 	n.Title, n.Link = processText(p), processLink(addressOf(p.Host, p.PID))
-	n.Text = view.Shorten(n.Title, characters)
-	n.Detail = fmt.Sprintf("holds %d, waits for %d", len(p.Holds), len(p.Waits))
+	n.Text, n.Detail = view.Shorten(n.Title, characters), fmt.Sprintf("holds %d, waits for %d", len(p.Holds), len(p.Waits))
+	all := len(l.processes)
+	if all == 1 {
+		return
+	}
+	n.Many, n.Link = true, viewProcesses
+	n.Text, n.Detail = fmt.Sprintf("%d processes", all), n.Text+", …"
+	var titles []string
+	for _, one := range l.processes[:min(all, most)] {
+		titles = append(titles, processText(g.Processes[one]))
+	}
+	n.Title = strings.Join(titles, ", ")
+	if all > most {
+		n.Title += fmt.Sprintf(" and %d more", all-most)
+	}
+}
+
+// placeEdges draws the waits of a node. Those for the same name have one label.
+func (d *diagram) placeEdges(edges []layoutEdge) {
+	labelled := make(map[string]bool)
+	for _, e := range edges {
+		edge := d.edgeOf(e)
+		if edge.Label = ""; !labelled[edge.Title] {
+			labelled[edge.Title] = true
+			d.label(&edge, d.column[e.from])
+		}
+		d.Edges = append(d.Edges, edge)
+	}
+}
+
+// label gives an edge a label, below those of its gap that it would overlap.
+func (d *diagram) label(edge *diagramEdge, column int) {
+	const characters = 18
+	edge.Label = view.Shorten(edge.Title, characters)
+	left := edge.LabelX
+	if edge.Anchor == "end" {
+		column--
+		left -= labelWidth
+	}
+	for slices.ContainsFunc(d.labels[column], func(y int) bool { return max(y-edge.LabelY, edge.LabelY-y) < labelHeight }) {
+		edge.LabelY++
+	}
+	d.labels[column] = append(d.labels[column], edge.LabelY)
+	d.Width = max(d.Width, left+labelWidth+diagramMargin)
+	d.Height = max(d.Height, edge.LabelY+rowGap)
 }
 
 // edgeOf draws a wait. Waits to the left are lower than those to the right, so that both of
-// a pair can be seen.
-func edgeOf(e layoutEdge, from, to diagramNode) diagramEdge {
-	const characters, lower, bend, labelGap = 18, 8, columnGap / 2, 12
-	fromY, toY := from.Y+nodeHeight/2-lower, to.Y+nodeHeight/2-lower
-	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "start", Title: e.title(), Label: view.Shorten(e.title(), characters)}
+// a pair can be seen. Beside the waiter, labels of different waits overlap least. A straight line
+// is above or below its label.
+func (d *diagram) edgeOf(e layoutEdge) diagramEdge {
+	const bend, labelGap = columnGap / 2, 12
+	from, to := d.Nodes[e.from], d.Nodes[e.to]
+	fromY, toY := from.Y+nodeHeight/2-arrowGap, to.Y+nodeHeight/2-arrowGap
+	edge := diagramEdge{Class: "edge", Marker: "arrow", Anchor: "start", Title: e.title()}
 	if e.inCycle {
 		edge.Class, edge.Marker = "edge cycle", "arrow-cycle"
 	}
-	startX, endX, startBend, endBend := from.X+nodeWidth, to.X, bend, -bend
-	switch {
-	case to.X == from.X: // around the right side
-		endX, startBend, endBend = to.X+nodeWidth, loopWidth, loopWidth
-		toY += 2 * lower
-	case to.X < from.X:
-		startX, endX, startBend, endBend = from.X, to.X+nodeWidth, -bend, bend
-		fromY, toY = fromY+2*lower, toY+2*lower
-	}
-	edge.Path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", startX, fromY, startX+startBend, fromY, endX+endBend, toY, endX, toY)
-	// Beside the waiter, labels of different waits overlap least. A straight line is above or
-	// below its label.
-	edge.LabelX, edge.LabelY = startX+labelGap, fromY+(toY-fromY)/5-5
-	if to.X < from.X {
-		edge.LabelX, edge.LabelY, edge.Anchor = startX-labelGap, edge.LabelY+18, "end"
+	edge.LabelX, edge.LabelY = from.X+nodeWidth+labelGap, fromY+(toY-fromY)/5-5
+	right := from.X + nodeWidth
+	switch steps := d.column[e.from] - d.column[e.to]; {
+	case steps < 0:
+		edge.Path = curve(right, fromY, right+bend, to.X-bend, to.X, toY)
+	case steps == 0: // around the right side
+		toY += 2 * arrowGap
+		edge.Path = curve(right, fromY, right+loopWidth, right+loopWidth, right, toY)
+	case steps == 1:
+		fromY, toY = fromY+2*arrowGap, toY+2*arrowGap
+		edge.Path = curve(from.X, fromY, from.X-bend, to.X+nodeWidth+bend, to.X+nodeWidth, toY)
+		edge.LabelX, edge.LabelY, edge.Anchor = from.X-labelGap, edge.LabelY+2*arrowGap+18, "end"
+	default:
+		edge.Path = d.below(from, to)
+		edge.LabelX, edge.LabelY, edge.Anchor = from.X-labelGap-loopWidth/2, d.lane-5, "end"
+		d.lane += laneHeight
 	}
 	return edge
+}
+
+// below returns the way to a node further to the left: below the band, so that it crosses no node.
+func (d *diagram) below(from, to diagramNode) string {
+	const corner, away = 8, 20
+	fromX, toX := from.X-away, to.X+nodeWidth+away
+	fromY, toY := from.Y+nodeHeight/2+arrowGap, to.Y+nodeHeight/2+arrowGap
+	return fmt.Sprintf("M%d %dQ%d %d %d %dV%dQ%d %d %d %dH%dQ%d %d %d %dV%dQ%d %d %d %d",
+		from.X, fromY, fromX, fromY, fromX, fromY+corner, d.lane-corner, fromX, d.lane, fromX-corner, d.lane,
+		toX+corner, toX, d.lane, toX, d.lane-corner, toY+corner, toX, toY, to.X+nodeWidth, toY)
+}
+
+// curve returns a curve between two points with the horizontal positions of its bends.
+func curve(x, y, bend, endBend, endX, endY int) string {
+	return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, bend, y, endBend, endY, endX, endY)
 }

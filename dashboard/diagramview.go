@@ -34,13 +34,18 @@ func (e diagramEdge) node() g.Node {
 	return g.El("g", h.Class(e.Class),
 		g.El("title", g.Text(e.Title)),
 		g.El("path", g.Attr("d", e.Path), g.Attr("marker-end", "url(#"+e.Marker+")")),
-		g.El("text", number("x", e.LabelX), number("y", e.LabelY), g.Attr("text-anchor", e.Anchor), g.Text(e.Label)))
+		g.If(e.Label != "", g.El("text", number("x", e.LabelX), number("y", e.LabelY), g.Attr("text-anchor", e.Anchor), g.Text(e.Label))))
 }
 
 func (n diagramNode) node() g.Node {
 	return h.A(h.Href(n.Link), g.El("g", h.Class(n.Class),
 		g.El("title", g.Text(n.Title)),
-		g.El("rect", number("x", n.X), number("y", n.Y), number("width", n.W), number("height", n.H), number("rx", 6)),
+		g.If(n.Many, n.rect(4)), n.rect(0),
 		g.El("text", number("x", n.TextX), number("y", n.TextY), g.Text(n.Text)),
 		g.El("text", h.Class("small"), number("x", n.TextX), number("y", n.SmallY), g.Text(n.Detail))))
+}
+
+// rect is the box of a node. That of several processes has another one behind it.
+func (n diagramNode) rect(offset int) g.Node {
+	return g.El("rect", number("x", n.X+offset), number("y", n.Y+offset), number("width", n.W), number("height", n.H), number("rx", 6))
 }

@@ -1,18 +1,34 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/waitgraph"
 )
 
-// A layout says in which column of a diagram a process is.
+// The most that a diagram shows: processes one by one, columns without a chain as one node, and
+// nodes.
+const (
+	maxSingle  = 8
+	maxColumns = 4
+	maxNodes   = 24
+)
+
+// A layout says what a diagram shows of a graph, and in which column.
 type layout struct {
-	nodes   []int // indices of processes; those in cycles first
-	level   []int // of each node: the column, counted from the right
-	edges   []layoutEdge
-	omitted int // processes that are not part of it
+	nodes []layoutNode
+	edges []layoutEdge
+}
+
+// A layoutNode is a process, or several that are shown as one.
+type layoutNode struct {
+	processes []int // indices of the graph
+	inCycle   bool
+	band      int // nodes of different bands have no waits for each other; the first one is on top
+	level     int // the column within the band, counted from the right
 }
 
 // A layoutEdge is all waits of one node for another.
@@ -29,19 +45,38 @@ func (e layoutEdge) title() string {
 	return view.Safe(e.names[0])
 }
 
-func layoutOf(g waitgraph.Graph) (l layout) {
+// layoutOf returns the layout of a graph, and the number of processes that are not part of it.
+// Of many processes, those with the same waits are one node, such as the queue of a name, and
+// of a long chain all but its ends.
+func layoutOf(g waitgraph.Graph) (l layout, omitted int) {
+	l = layoutOfEach(g)
+	all := len(l.nodes)
+	if all > maxSingle {
+		l = l.merged(l.alike())
+	}
+	if l.arrange(); l.columns() > maxColumns {
+		l = l.merged(l.chains())
+		l.arrange()
+	}
+	if len(l.nodes) > maxNodes {
+		l = l.first(maxNodes)
+		l.arrange()
+	}
+	shown := 0
+	for _, n := range l.nodes {
+		shown += len(n.processes)
+	}
+	return l, all - shown
+}
+
+// layoutOfEach has a node for each process that waits, or is waited for: those in cycles first.
+func layoutOfEach(g waitgraph.Graph) (l layout) {
 	node := make(map[int]int) // from the index of a process
 	add := func(process int) {
-		if _, known := node[process]; known {
-			return
+		if _, known := node[process]; !known {
+			node[process] = len(l.nodes)
+			l.nodes = append(l.nodes, layoutNode{processes: []int{process}})
 		}
-		if len(l.nodes) == maxNodes {
-			node[process] = -1
-			l.omitted++
-			return
-		}
-		node[process] = len(l.nodes)
-		l.nodes = append(l.nodes, process)
 	}
 	for _, cycles := range []bool{true, false} {
 		for _, w := range g.Waits {
@@ -51,23 +86,238 @@ func layoutOf(g waitgraph.Graph) (l layout) {
 			}
 		}
 	}
-	edge := make(map[[2]int]int)
+	edges := newEdges()
 	for _, w := range g.Waits {
-		pair := [2]int{node[w.Waiter], node[w.Holder]}
-		if pair[0] < 0 || pair[1] < 0 {
+		edges.add(layoutEdge{node[w.Waiter], node[w.Holder], []string{w.Name}, w.InCycle})
+	}
+	l.edges = edges.all
+	l.markCycles()
+	return l
+}
+
+// edges collects edges: those between the same nodes are one.
+type edges struct {
+	all   []layoutEdge
+	index map[[2]int]int
+}
+
+func newEdges() *edges { return &edges{index: make(map[[2]int]int)} }
+
+func (s *edges) add(e layoutEdge) {
+	i, known := s.index[[2]int{e.from, e.to}]
+	if !known {
+		s.index[[2]int{e.from, e.to}] = len(s.all)
+		s.all = append(s.all, e)
+		return
+	}
+	one := &s.all[i]
+	one.inCycle = one.inCycle || e.inCycle
+	if !slices.Equal(one.names, e.names) { // else the edges of nodes that are alike
+		one.names = append(one.names, e.names...)
+	}
+}
+
+func (l layout) markCycles() {
+	for _, e := range l.edges {
+		if e.inCycle {
+			l.nodes[e.from].inCycle, l.nodes[e.to].inCycle = true, true
+		}
+	}
+}
+
+// merged returns a layout with one node for those with the same class: the index of one of them.
+func (l layout) merged(class []int) (m layout) {
+	node := make(map[int]int) // from a class
+	for i, n := range l.nodes {
+		at, known := node[class[i]]
+		if !known {
+			at = len(m.nodes)
+			node[class[i]] = at
+			m.nodes = append(m.nodes, layoutNode{})
+		}
+		m.nodes[at].processes = append(m.nodes[at].processes, n.processes...)
+	}
+	edges := newEdges()
+	for _, e := range l.edges {
+		if e.from == e.to || class[e.from] != class[e.to] {
+			edges.add(layoutEdge{node[class[e.from]], node[class[e.to]], slices.Clone(e.names), e.inCycle})
+		}
+	}
+	m.edges = edges.all
+	m.markCycles()
+	return m
+}
+
+// alike returns the classes of nodes that wait for the same names of the same nodes, and are
+// waited for in the same way. Those in cycles stay apart.
+func (l layout) alike() []int {
+	keys := make([]string, len(l.nodes)) // edges are in one order, so equal edges make equal keys
+	for _, e := range l.edges {
+		keys[e.from] += fmt.Sprintf("to %d %q,", e.to, e.names)
+		keys[e.to] += fmt.Sprintf("from %d %q,", e.from, e.names)
+	}
+	class, first := make([]int, len(l.nodes)), make(map[string]int)
+	for i := range class {
+		class[i] = i
+		if l.nodes[i].inCycle {
 			continue
 		}
-		i, known := edge[pair]
-		if !known {
-			i = len(l.edges)
-			edge[pair] = i
-			l.edges = append(l.edges, layoutEdge{from: pair[0], to: pair[1]})
+		if one, known := first[keys[i]]; known {
+			class[i] = one
+		} else {
+			first[keys[i]] = i
 		}
-		l.edges[i].names = append(l.edges[i].names, w.Name)
-		l.edges[i].inCycle = l.edges[i].inCycle || w.InCycle
 	}
-	l.level = levels(len(l.nodes), l.edges)
-	return l
+	return class
+}
+
+// chains returns classes in which the inner nodes of a chain are one: nodes that wait for one
+// node, and one waits for them. The last inner node stays alone, because it waits for the one
+// that delays them all.
+func (l layout) chains() []int {
+	const none = -1
+	class, next, before := make([]int, len(l.nodes)), make([]int, len(l.nodes)), make([]int, len(l.nodes))
+	out, in := make([]int, len(l.nodes)), make([]int, len(l.nodes))
+	for i := range class {
+		class[i], next[i], before[i] = i, none, none
+	}
+	for _, e := range l.edges {
+		next[e.from], before[e.to] = e.to, e.from
+		out[e.from]++
+		in[e.to]++
+	}
+	inner := func(n int) bool { return out[n] == 1 && in[n] == 1 && next[n] != n }
+	seen := make([]bool, len(l.nodes))
+	for start := range class {
+		if seen[start] || !inner(start) {
+			continue
+		}
+		first := start
+		for inner(before[first]) && before[first] != start {
+			first = before[first]
+		}
+		var chain []int
+		for n := first; inner(n) && !seen[n]; n = next[n] {
+			seen[n] = true
+			chain = append(chain, n)
+		}
+		if next[chain[len(chain)-1]] == first { // a cycle: its first node stays alone, too
+			chain = chain[1:]
+		}
+		for _, n := range chain[:len(chain)-1] {
+			class[n] = chain[0]
+		}
+	}
+	return class
+}
+
+// first returns at most this many nodes, in the order of arrange.
+func (l layout) first(most int) layout {
+	kept := layout{nodes: l.nodes[:most]}
+	linked := make(map[int]bool)
+	for _, e := range l.edges {
+		if e.from < most && e.to < most {
+			kept.edges = append(kept.edges, e)
+			linked[e.from], linked[e.to] = true, true
+		}
+	}
+	var order []int
+	for i := range kept.nodes {
+		if linked[i] {
+			order = append(order, i)
+		}
+	}
+	kept.reorder(order)
+	return kept
+}
+
+func (l layout) columns() int {
+	most := 0
+	for _, n := range l.nodes {
+		most = max(most, n.level+1)
+	}
+	return most
+}
+
+// arrange sorts the nodes by bands, and within a band by columns. Bands with a cycle come first,
+// then those with the longest chains, and those of most processes.
+func (l *layout) arrange() {
+	level, band := levels(len(l.nodes), l.edges), bands(len(l.nodes), l.edges)
+	type weight struct {
+		cycle            bool
+		depth, processes int
+	}
+	weights, order := make(map[int]weight), make([]int, len(l.nodes))
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		n.level, order[i] = level[i], i
+		w := weights[band[i]]
+		weights[band[i]] = weight{w.cycle || n.inCycle, max(w.depth, n.level), w.processes + len(n.processes)}
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		v, w := weights[band[i]], weights[band[j]]
+		return cmp.Or(
+			firstTrue(v.cycle, w.cycle), cmp.Compare(w.depth, v.depth), cmp.Compare(w.processes, v.processes), cmp.Compare(band[i], band[j]),
+			firstTrue(l.nodes[i].inCycle, l.nodes[j].inCycle), cmp.Compare(level[i], level[j]),
+		)
+	})
+	number := make(map[int]int)
+	for _, i := range order {
+		if _, known := number[band[i]]; !known {
+			number[band[i]] = len(number)
+		}
+		l.nodes[i].band = number[band[i]]
+	}
+	l.reorder(order)
+}
+
+// firstTrue compares two conditions: one that is true comes first.
+func firstTrue(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// reorder sorts the nodes in an order of their indices. Edges of nodes that are not part of it
+// must not exist.
+func (l *layout) reorder(order []int) {
+	nodes, index := make([]layoutNode, len(order)), make(map[int]int, len(order))
+	for at, i := range order {
+		nodes[at], index[i] = l.nodes[i], at
+	}
+	for i := range l.edges {
+		e := &l.edges[i]
+		e.from, e.to = index[e.from], index[e.to]
+	}
+	l.nodes = nodes
+}
+
+// bands returns a number for each node: the same for those with edges between them, perhaps
+// through others.
+func bands(nodes int, edges []layoutEdge) []int {
+	root := make([]int, nodes)
+	for i := range root {
+		root[i] = i
+	}
+	find := func(n int) int {
+		for root[n] != n {
+			root[n] = root[root[n]]
+			n = root[n]
+		}
+		return n
+	}
+	for _, e := range edges {
+		a, b := find(e.from), find(e.to)
+		root[max(a, b)] = min(a, b)
+	}
+	for i := range root {
+		root[i] = find(i)
+	}
+	return root
 }
 
 // levels returns the least number of waits from each node to one that waits for nobody. Of

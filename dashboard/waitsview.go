@@ -35,7 +35,7 @@ func (r waitRow) node() g.Node {
 		cell("who", "Process", linked(r.WaiterLink, r.Waiter)),
 		cell("name", "waits for", linked(r.Link, r.Name)),
 		cell("who", "held by", linked(r.HolderLink, r.Holder)),
-		cell("", "Cycle", cycle),
+		cell("wide", "Cycle", cycle),
 	)
 }
 
