@@ -47,7 +47,7 @@ func BenchmarkFrame(b *testing.B) {
 func BenchmarkFragment(b *testing.B) {
 	h := New(nil, Config{}).(*handler)
 	f := newFrame(manyStates())
-	for _, q := range []query{{view: viewList, sort: "worst", page: 1}, {view: viewList, sort: "name", glob: "order:0*", page: 3}} {
+	for _, q := range []query{{view: viewList, sort: "worst", page: 1}, {view: viewList, sort: "name", filter: filter{glob: "order:0*"}, page: 3}} {
 		b.Run(q.sort+q.glob, func(b *testing.B) {
 			var size int
 			for b.Loop() {

@@ -18,7 +18,7 @@ func TestFragmentsOfAFrame(t *testing.T) {
 	rendered := 0
 	for range 2 {
 		for i := range maxFragments + 10 {
-			text, err := f.fragment(fragmentKey{query: query{glob: fmt.Sprint(i)}}, func() ([]byte, error) {
+			text, err := f.fragment(fragmentKey{query: query{filter: filter{glob: fmt.Sprint(i)}}}, func() ([]byte, error) {
 				rendered++
 				return fmt.Append(nil, i), nil
 			})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,7 +49,7 @@ func TestPages(t *testing.T) {
 			"?glob=nothing":                {"No name matches the filter."},
 			"?glob=count":                  {"2 of 4 names", "account:2", `value="count"`},
 			"?sort=ttl&glob=count":         {`aria-sort="other"><a href="./?glob=count&amp;sort=ttl">TTL</a>`, `<a href="./?glob=count">Oldest wait</a>`},
-			"?sort=name":                   {"<option selected>name"},
+			"?sort=name":                   {`<option value="name" selected>name`},
 			"name?n=account:1":             {"This name is held: mutex, by one holder.", "web-7:211 (cron)", "web-9:88", ">mutex<", ">all<", "Recent events", "held"},
 			"name?n=api:partner":           {"3 of 4", "2 of 4", ">semaphore<", "worker-2:7 (sync)"},
 			"name?n=report":                {">reader<"},
@@ -89,7 +92,7 @@ func TestEmptyStore(t *testing.T) {
 // A filter that is not valid leaves the page as it is, with the reason and with what was typed.
 func TestInvalidFilter(t *testing.T) {
 	w := get(t, New(held(t, "order:42"), Config{}), "?glob=%5Ba&sort=name")
-	wantStatus(t, w, http.StatusBadRequest, "The filter is not used: ", `value="[a"`, "order:42", "<option selected>name</option>", `data-events="events?sort=name&amp;view=list"`)
+	wantStatus(t, w, http.StatusBadRequest, "The filter is not used: ", `value="[a"`, "order:42", `selected>name</option>`, `data-events="events?sort=name&amp;view=list"`)
 }
 
 // A node of a quorum that does not answer is named on each page.
@@ -116,6 +119,8 @@ func TestRefusedRequests(t *testing.T) {
 		"static/missing.css":                 {http.StatusNotFound, "No such page"},
 		"?glob=%5Ba":                         {http.StatusBadRequest, "pattern"},
 		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl, waiting or held"},
+		"?host=%5Ba":                         {http.StatusBadRequest, "pattern"},
+		"?kind=lock":                         {http.StatusBadRequest, "want mutex, reader"},
 		"?page=0":                            {http.StatusBadRequest, "want a positive number"},
 		"?page=x":                            {http.StatusBadRequest, "want a positive number"},
 		"name":                               {http.StatusBadRequest, "empty name"},
@@ -132,6 +137,58 @@ func TestRefusedRequests(t *testing.T) {
 	} {
 		t.Run(link, func(t *testing.T) { wantStatus(t, get(t, h, link), want.status, want.text) })
 	}
+}
+
+// The list is filtered by host and kind of all holders and waiters, also if a poll reads few of
+// its names. A stream has the same rows.
+func TestFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := busyStore(t)
+		for i := range 5000 {
+			acquire(t, s, fmt.Sprintf("many:%04d", i), tokenOf("web-1", 5, driver.KindOnce, 1, ""))
+		}
+		h := New(s, Config{})
+		for link, want := range map[string][]string{
+			"?host=web-9":                       {"account:1", "account:2"},
+			"?host=WORKER":                      nil,
+			"?host=worker-2":                    {"api:partner"},
+			"?host=wor*":                        {"api:partner"},
+			"?host=web-[27]":                    {"account:1", "account:2", "report"},
+			"?kind=semaphore":                   {"api:partner"},
+			"?kind=reader":                      {"report"},
+			"?kind=foreign":                     nil,
+			"?waiters=1":                        {"account:1", "account:2", "api:partner"},
+			"?waiters=1&kind=mutex&host=web-7":  {"account:1", "account:2"},
+			"?waiters=1&kind=mutex&glob=unt:1":  {"account:1"},
+			"?kind=once&glob=4999":              {"many:4999"},
+			"?kind=once&waiters=1&sort=waiting": nil,
+			"?kind=once&host=web-1&glob=*:499?": {"many:4990", "many:4991", "many:4992", "many:4993", "many:4994", "many:4995", "many:4996", "many:4997", "many:4998", "many:4999"},
+		} {
+			page := body(t, h, link)
+			if have := rowsOf(page); !slices.Equal(have, want) {
+				t.Errorf("%s: want %q, have %q", link, want, have)
+			}
+			var answer namesAnswer
+			if err := json.Unmarshal([]byte(body(t, h, "api/names"+link)), &answer); err != nil || answer.Matches != len(want) {
+				t.Errorf("%s: want %d names, have %d, %v", link, len(want), answer.Matches, err)
+			}
+			fragment := html.UnescapeString(regexp.MustCompile(`data-fragment="([^"]*)"`).FindStringSubmatch(page)[1])
+			if have := rowsOf(body(t, h, fragment)); !slices.Equal(have, want) {
+				t.Errorf("%s: want %q, have %q", fragment, want, have)
+			}
+		}
+		wantText(t, body(t, h, "?host=web-9&kind=mutex&waiters=1"), `name="host" value="web-9"`, `<option value="mutex" selected>`, `value="1" checked`, ">Clear<",
+			`href="./?host=web-9&amp;kind=mutex&amp;sort=ttl&amp;waiters=1"`)
+	})
+}
+
+// rowsOf returns the names of a list, sorted.
+func rowsOf(page string) (names []string) {
+	for _, found := range regexp.MustCompile(`<tr data-row><td class="name[^"]*"><a [^>]*><bdi>([^<]*)<`).FindAllStringSubmatch(page, -1) {
+		names = append(names, html.UnescapeString(found[1]))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // A GET changes nothing, and all other methods are refused.

@@ -3,8 +3,10 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
@@ -45,24 +47,40 @@ type listRow struct {
 	Class string
 }
 
-// filterOf returns what a filter selects: a text without wildcards selects the names with it.
-func filterOf(filter string) (func(name string) bool, error) {
-	if !strings.ContainsAny(filter, `*?[\`) {
-		return func(name string) bool { return strings.Contains(name, filter) }, nil
+// matcherOf returns what a pattern matches: one without wildcards matches the texts with it.
+func matcherOf(pattern string) (func(text string) bool, error) {
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		return func(text string) bool { return strings.Contains(text, pattern) }, nil
 	}
-	g, err := parseGlob(filter)
+	g, err := parseGlob(pattern)
 	return g.Matches, err
+}
+
+// matcher returns what the filter selects.
+func (f filter) matcher() (func(view.Summary) bool, error) {
+	name, err := matcherOf(f.glob)
+	if err != nil {
+		return nil, err
+	}
+	host, err := matcherOf(f.host)
+	if err != nil {
+		return nil, err
+	}
+	return func(n view.Summary) bool {
+		return name(n.Name) && (f.kind == "" || n.Kind == f.kind) && (!f.waiters || n.Waiting > 0) &&
+			(f.host == "" || slices.ContainsFunc(n.Hosts, func(h unique.Handle[string]) bool { return host(h.Value()) }))
+	}, nil
 }
 
 // selected returns the names that a query selects, in its order.
 func (q query) selected(names []view.Summary) ([]view.Summary, error) {
-	matches, err := filterOf(q.glob)
+	matches, err := q.matcher()
 	if err != nil {
 		return nil, err
 	}
 	found := make([]view.Summary, 0, len(names))
 	for _, n := range names {
-		if matches(n.Name) {
+		if matches(n) {
 			found = append(found, n)
 		}
 	}

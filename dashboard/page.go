@@ -31,8 +31,8 @@ type page struct {
 }
 
 type listFilter struct {
-	Glob, Sort string
-	Sortings   []view.Sorting
+	filter
+	Sort string
 }
 
 // A note is a message about the request.
@@ -49,7 +49,7 @@ func (h *handler) page(wanted string) http.HandlerFunc {
 		}
 		p, status := h.pageOf(q), http.StatusOK
 		if filter.error != nil {
-			p.Filter.Glob, status = filter.typed, http.StatusBadRequest
+			p.Filter.filter, status = filter.typed, http.StatusBadRequest
 			p.Notes = append(p.Notes, note{"bad", "The filter is not used: " + view.Safe(view.ErrorText(err)) + "."})
 		}
 		if err := h.fill(w, r, q, &p); err != nil {
@@ -69,7 +69,7 @@ func (h *handler) pageOf(q query) page {
 	switch q.view {
 	case viewList:
 		p.Heading = "Locks"
-		p.Filter = &listFilter{Glob: q.glob, Sort: q.sort, Sortings: view.Sortings()}
+		p.Filter = &listFilter{filter: q.filter, Sort: q.sort}
 	case viewName:
 		p.Heading = view.Safe(q.name)
 	case viewProcesses:

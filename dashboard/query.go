@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
@@ -23,11 +25,33 @@ const (
 type query struct {
 	view    string
 	name    string // of viewName
-	glob    string // of viewList; empty: all
+	filter         // of viewList
 	sort    string // of viewList: the word of a view.Sorting
 	process string // of viewProcesses: only this host:pid; empty: all
 	page    int    // of viewList and viewProcesses; the first is 1
 	allow   bool   // links to the form that revokes are part of the answer
+}
+
+// A filter selects names. An empty part of it selects all.
+type filter struct {
+	glob    string // a part of the name, or a pattern of the whole
+	host    string // the same, of the host of a holder or a waiter
+	kind    string // as view.Kinds
+	waiters bool   // only names with waiters
+}
+
+// parseFilter reads the filter of a request.
+func parseFilter(values url.Values) (filter, error) {
+	f := filter{glob: values.Get("glob"), host: values.Get("host"), kind: values.Get("kind"), waiters: values.Get("waiters") != ""}
+	if f.kind != "" && !slices.Contains(view.Kinds(), f.kind) {
+		return filter{}, fmt.Errorf("%w: kind %q: want %s", driver.ErrInvalid, f.kind, strings.Join(view.Kinds(), ", "))
+	}
+	for _, pattern := range []string{f.glob, f.host} {
+		if _, err := parseGlob(pattern); err != nil {
+			return filter{}, filterError{err, f}
+		}
+	}
+	return f, nil
 }
 
 // parseQuery reads the query of a request for a view.
@@ -46,11 +70,9 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 		if _, known := view.SortingBy(view.Sortings(), q.sort); !known {
 			return q, fmt.Errorf("%w: sort %q: want worst, name, ttl, waiting or held", driver.ErrInvalid, q.sort)
 		}
-		glob := values.Get("glob")
-		if _, err := parseGlob(glob); err != nil {
-			return q, filterError{err, glob}
+		if q.filter, err = parseFilter(values); err != nil {
+			return q, err
 		}
-		q.glob = glob
 	case viewProcesses:
 		q.process = values.Get("process")
 	case viewWaits, viewDoctor:
@@ -70,7 +92,7 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 // A filterError is why a filter is not used. The page then shows all names.
 type filterError struct {
 	error
-	typed string
+	typed filter
 }
 
 func (e filterError) Unwrap() error { return e.error }
@@ -100,6 +122,11 @@ func (q query) values() url.Values {
 	}
 	add("n", q.name)
 	add("glob", q.glob)
+	add("host", q.host)
+	add("kind", q.kind)
+	if q.waiters {
+		add("waiters", "1")
+	}
 	if q.sort != view.Sortings()[0].By {
 		add("sort", q.sort)
 	}

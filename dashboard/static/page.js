@@ -11,7 +11,7 @@
 
   keys();
   const form = document.querySelector("form.filter");
-  if (form) form.elements.sort.addEventListener("change", () => form.requestSubmit());
+  for (const name of ["sort", "kind", "waiters"]) form?.elements[name].addEventListener("change", () => form.requestSubmit());
   if (!live || !status || !button) return;
 
   const firstPause = 1000, longestPause = 30000; // between two attempts, in ms

@@ -46,16 +46,28 @@ func (n *State) setKind(holders []driver.Holder) {
 	if len(holders) == 0 {
 		return
 	}
-	first := holders[0]
-	for _, h := range holders {
-		if h.Kind != "" {
-			first = h
-			break
-		}
-	}
+	first := firstKnown(holders)
 	n.Kind = kindOf(first.Kind, first.Weight == 0)
 	if first.Kind == driver.KindSemaphore {
 		n.Limit = limitOf(first.Limit)
+	}
+}
+
+// firstKnown returns the first holder whose token says its kind, or the first one.
+func firstKnown(holders []driver.Holder) driver.Holder {
+	for _, h := range holders {
+		if h.Kind != "" {
+			return h
+		}
+	}
+	return holders[0]
+}
+
+// Kinds returns the kinds of names that are held, as in Summary.Kind.
+func Kinds() []string {
+	return []string{
+		string(driver.KindMutex), string(driver.KindReader), string(driver.KindWriter), string(driver.KindSemaphore), string(driver.KindMulti),
+		string(driver.KindElection), string(driver.KindOnce), string(driver.KindAttached), KindShared, KindForeign,
 	}
 }
 
@@ -70,8 +82,8 @@ func (n State) permits() (held int, known bool) {
 	return held, n.Limit > 0 && len(n.Holders) == n.Holding
 }
 
-// kindWord returns the word for a kind in texts.
-func kindWord(kind string) string {
+// KindWord returns the word for a kind in texts.
+func KindWord(kind string) string {
 	switch driver.Kind(kind) {
 	case driver.KindMulti:
 		return "multi-lock"
@@ -90,7 +102,7 @@ func (n State) kindText() string {
 	held, known := n.permits()
 	switch {
 	case n.Kind != string(driver.KindSemaphore) || n.Limit == 0:
-		return kindWord(n.Kind)
+		return KindWord(n.Kind)
 	case known:
 		return fmt.Sprintf("semaphore %d of %d", held, n.Limit)
 	}

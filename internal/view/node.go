@@ -89,7 +89,7 @@ func (n Node) description() string {
 	}
 	var holders []string
 	for _, h := range n.Holders {
-		holders = append(holders, h.String()+" as "+kindWord(h.Kind))
+		holders = append(holders, h.String()+" as "+KindWord(h.Kind))
 	}
 	return "held by " + strings.Join(holders, ", ")
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -16,7 +17,9 @@ type Summary struct {
 	Waiting int    // number of waiters
 	Fence   uint64 // of the first holder; zero if not known. Fences are times
 	Longest time.Duration
-	Left    time.Duration // until the first lease expires; -1: never; zero without a holder
+	Left    time.Duration           // until the first lease expires; -1: never; zero without a holder
+	Kind    string                  // of the first holder whose token says it, or KindForeign; empty without a holder
+	Hosts   []unique.Handle[string] // of holders and waiters, each once
 }
 
 // SummaryOf returns the summary of a state.
@@ -37,11 +40,34 @@ func SummaryOf(s driver.State) Summary {
 	}
 	if one.Held {
 		one.Fence = s.Holders[0].Fence
+		first := firstKnown(s.Holders)
+		one.Kind = kindOf(first.Kind, first.Weight == 0)
 	}
+	if one.Foreign {
+		one.Kind = KindForeign
+	}
+	one.addHosts(s)
 	for _, w := range s.Waiters {
 		one.Longest = max(one.Longest, w.Waited)
 	}
 	return one
+}
+
+// addHosts adds the hosts of a state. Many names have few hosts, so each is kept once.
+func (n *Summary) addHosts(s driver.State) {
+	add := func(token string) {
+		if c, ok := driver.ClientOf(token); ok {
+			if host := unique.Make(c.Host); !slices.Contains(n.Hosts, host) {
+				n.Hosts = append(n.Hosts, host)
+			}
+		}
+	}
+	for _, h := range s.Holders {
+		add(h.Token)
+	}
+	for _, w := range s.Waiters {
+		add(w.Token)
+	}
 }
 
 // SummariesOf returns SummaryOf of each state.

@@ -44,7 +44,7 @@ func (n State) Description() string {
 	case n.Kind == KindShared:
 		return fmt.Sprintf("is held: shared, by %s%s", Plural(n.Holding, "holder", "holders"), firstOf(len(n.Holders), n.Holding))
 	}
-	return fmt.Sprintf("is held: %s, by one holder", kindWord(n.Kind))
+	return fmt.Sprintf("is held: %s, by one holder", KindWord(n.Kind))
 }
 
 // firstOf returns a note if a list is incomplete.
@@ -75,7 +75,7 @@ func (n State) holderTable(now time.Time) (t Table) {
 func (n State) waiterTable() (t Table) {
 	t.Row("#", "WAITER", "KIND", "WEIGHT", "WAITED")
 	for _, w := range n.Waiters {
-		t.Row(strconv.Itoa(w.Position), w.String(), orDash(kindWord(w.Kind)), w.weightText(), Brief(w.waited()))
+		t.Row(strconv.Itoa(w.Position), w.String(), orDash(KindWord(w.Kind)), w.weightText(), Brief(w.waited()))
 	}
 	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")

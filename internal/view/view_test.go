@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -378,18 +380,23 @@ func TestSummaryOf(t *testing.T) {
 	data := driver.State{Name: "d", Foreign: &driver.Foreign{Key: "d", Remaining: time.Second}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	busy := locked("b", time.Minute, 3*time.Second)
 	busy.Holders = append(busy.Holders, driver.Holder{Remaining: -1}, driver.Holder{Remaining: time.Second})
+	const kind, client = string(driver.KindMutex), ":7:clientclientclient:secret"
+	hosts := locked("h", time.Second, 2*time.Second)
+	hosts.Holders = append(hosts.Holders, driver.Holder{Token: "web-2" + client, Kind: driver.KindReader, Weight: 1, Remaining: time.Minute})
+	hosts.Waiters = append(hosts.Waiters, driver.Waiter{Token: "web-1" + client}, driver.Waiter{Token: "web-2" + client})
 	for _, c := range []struct {
 		state driver.State
 		want  Summary
 	}{
+		{hosts, Summary{Name: "h", Held: true, Waiting: 1, Longest: 2 * time.Second, Left: time.Second, Kind: "reader", Hosts: []unique.Handle[string]{unique.Make("web-2"), unique.Make("web-1")}}},
 		{driver.State{Name: "f"}, Summary{Name: "f"}},
-		{data, Summary{Name: "d", Foreign: true}},
-		{locked("n", -1, 0), Summary{Name: "n", Held: true, Never: true, Left: -1}},
-		{busy, Summary{Name: "b", Held: true, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second}},
+		{data, Summary{Name: "d", Foreign: true, Kind: KindForeign}},
+		{locked("n", -1, 0), Summary{Name: "n", Held: true, Never: true, Left: -1, Kind: kind}},
+		{busy, Summary{Name: "b", Held: true, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second, Kind: kind}},
 	} {
 		have := SummaryOf(c.state)
 		shown := StateOf(c.state, time.Now())
-		if have != c.want || have.Held != (shown.State == Held) || have.Held && have.Left > 0 && have.Left != shown.left() {
+		if !reflect.DeepEqual(have, c.want) || have.Held && have.Kind != shown.Kind || have.Held != (shown.State == Held) || have.Held && have.Left > 0 && have.Left != shown.left() {
 			t.Errorf("want %+v, have %+v of %+v", c.want, have, shown)
 		}
 	}
