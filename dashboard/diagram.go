@@ -193,8 +193,7 @@ func (d *diagram) label(edge *diagramEdge, column int) {
 }
 
 // edgeOf draws a wait. Waits to the left are lower than those to the right, so that both of
-// a pair can be seen. Beside the waiter, labels of different waits overlap least. A straight line
-// is above or below its label.
+// a pair can be seen. A label is beside the waiter: below a line that goes up, else above it.
 func (d *diagram) edgeOf(e layoutEdge) diagramEdge {
 	const bend, labelGap = columnGap / 2, 12
 	from, to := d.Nodes[e.from], d.Nodes[e.to]
@@ -203,7 +202,10 @@ func (d *diagram) edgeOf(e layoutEdge) diagramEdge {
 	if e.inCycle {
 		edge.Class, edge.Marker = "edge cycle", "arrow-cycle"
 	}
-	edge.LabelX, edge.LabelY = from.X+nodeWidth+labelGap, fromY+(toY-fromY)/5-5
+	edge.LabelX, edge.LabelY = from.X+nodeWidth+labelGap, fromY-6
+	if toY < fromY {
+		edge.LabelY = fromY + 15
+	}
 	right := from.X + nodeWidth
 	switch steps := d.column[e.from] - d.column[e.to]; {
 	case steps < 0:
@@ -214,7 +216,7 @@ func (d *diagram) edgeOf(e layoutEdge) diagramEdge {
 	case steps == 1:
 		fromY, toY = fromY+2*arrowGap, toY+2*arrowGap
 		edge.Path = curve(from.X, fromY, from.X-bend, to.X+nodeWidth+bend, to.X+nodeWidth, toY)
-		edge.LabelX, edge.LabelY, edge.Anchor = from.X-labelGap, edge.LabelY+2*arrowGap+18, "end"
+		edge.LabelX, edge.LabelY, edge.Anchor = from.X-labelGap, fromY+14, "end"
 	default:
 		edge.Path = d.below(from, to)
 		edge.LabelX, edge.LabelY, edge.Anchor = from.X-labelGap-loopWidth/2, d.lane-5, "end"

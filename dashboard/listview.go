@@ -46,21 +46,23 @@ func (r listRow) node() g.Node {
 // node returns the form above the list.
 func (f *listFilter) node() g.Node {
 	return h.Form(h.Class("filter"), h.Method("get"), h.Action("./"), h.Role("search"), newline, lines(
-		h.Label(h.For("glob"), g.Text("Name")),
-		patternInput("glob", f.glob, "order:*"),
-		h.Label(h.For("host"), g.Text("Host")),
-		patternInput("host", f.host, "web-7"),
-		h.Label(h.For("kind"), g.Text("Kind")),
-		h.Select(h.ID("kind"), h.Name("kind"), option("", "any", f.kind),
-			g.Map(view.Kinds(), func(kind string) g.Node { return option(kind, view.KindWord(kind), f.kind) })),
-		h.Label(h.Class("check"), h.Input(h.ID("waiters"), h.Type("checkbox"), h.Name("waiters"), h.Value("1"), g.If(f.waiters, h.Checked())), g.Text(" has waiters")),
-		h.Label(h.For("sort"), g.Text("Sort by")),
-		h.Select(h.ID("sort"), h.Name("sort"), g.Map(view.Sortings(), func(s view.Sorting) g.Node { return option(s.By, s.By, f.Sort) })),
+		field("glob", "Name", patternInput("glob", f.glob, "order:*")),
+		field("host", "Host", patternInput("host", f.host, "web-7")),
+		field("kind", "Kind", h.Select(h.ID("kind"), h.Name("kind"), option("", "any", f.kind),
+			g.Map(view.Kinds(), func(kind string) g.Node { return option(kind, view.KindWord(kind), f.kind) }))),
+		h.Label(h.Input(h.ID("waiters"), h.Type("checkbox"), h.Name("waiters"), h.Value("1"), g.If(f.waiters, h.Checked())), g.Text(" has waiters")),
+		field("sort", "Sort by", h.Select(h.ID("sort"), h.Name("sort"),
+			g.Map(view.Sortings(), func(s view.Sorting) g.Node { return option(s.By, s.By, f.Sort) }))),
 		h.Button(g.Text("Show")),
 		g.If(f.filter != filter{}, h.A(h.Href("./"), g.Text("Clear"))),
 		h.Span(h.ID("glob-help"), h.Class("hint"), g.Text("a part of the name or host, or a pattern of the whole: "),
 			h.Code(g.Text("*")), g.Text(" "), h.Code(g.Text("?")), g.Text(" "), h.Code(g.Text("[a-z]")), g.Text(", and "), h.Code(g.Text(`\`)), g.Text(" to quote")),
 	))
+}
+
+// field is an input with its label, on one line.
+func field(id, label string, input g.Node) g.Node {
+	return h.Div(h.Label(h.For(id), g.Text(label)), input)
 }
 
 func patternInput(id, value, example string) g.Node {
