@@ -30,7 +30,7 @@ func manyStates() *watch.Snapshot {
 
 // BenchmarkFrame measures what a poll costs the dashboard: the first fragment of a view.
 func BenchmarkFrame(b *testing.B) {
-	h := New(nil, Config{}).(*handler)
+	h := New(nil, Config{}).handler
 	s := manyStates()
 	for _, name := range []string{viewList, viewProcesses, viewWaits} {
 		b.Run(name, func(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkFrame(b *testing.B) {
 
 // BenchmarkFragment measures another query of the same snapshot: a page of the list.
 func BenchmarkFragment(b *testing.B) {
-	h := New(nil, Config{}).(*handler)
+	h := New(nil, Config{}).handler
 	f := newFrame(manyStates())
 	for _, q := range []query{{view: viewList, sort: "worst", page: 1}, {view: viewList, sort: "name", filter: filter{glob: "order:0*"}, page: 3}} {
 		b.Run(q.sort+q.glob, func(b *testing.B) {
@@ -64,7 +64,7 @@ func BenchmarkFragment(b *testing.B) {
 
 // Only the rows of the page are rendered.
 func TestFragmentOfManyNames(t *testing.T) {
-	h := New(nil, Config{}).(*handler)
+	h := New(nil, Config{}).handler
 	text, err := h.render(t.Context(), newFrame(manyStates()), query{view: viewList, sort: "worst", page: 1}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,10 +11,12 @@ import (
 
 const (
 	doctorEvery = time.Minute
+	scrapeEvery = 10 * time.Minute // while only metrics are read
 	doctorTime  = 30 * time.Second // limit of one check
 )
 
-// A checkup calls a doctor once a minute, while somebody wants its findings.
+// A checkup calls a doctor once a minute, while somebody wants its findings. For metrics, which are
+// read all the time, it does so less often.
 type checkup struct {
 	doctor func(context.Context) (driver.Findings, error) // nil: there is none
 
@@ -33,13 +35,16 @@ type report struct {
 
 // latest returns the last report, or nil before the first one. If a check is due, latest
 // starts it and does not wait for its end.
-func (c *checkup) latest() *report {
+func (c *checkup) latest() *report { return c.within(doctorEvery) }
+
+// within does what latest does, but a check is due after another pause.
+func (c *checkup) within(pause time.Duration) *report {
 	if c.doctor == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running == nil && (c.began.IsZero() || time.Since(c.began) >= doctorEvery) {
+	if c.running == nil && (c.began.IsZero() || time.Since(c.began) >= pause) {
 		c.began, c.running = time.Now(), make(chan struct{})
 		go c.check(c.running)
 	}

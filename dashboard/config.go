@@ -22,7 +22,7 @@ type Config struct {
 	Glob string
 
 	// Every is the pause between two polls of the store. The default is 1s, and the least
-	// value 100ms. The store is polled only while somebody watches.
+	// value 100ms. The store is polled only while somebody watches, unless Record is called.
 	Every time.Duration
 
 	// Timeout is the limit of one request to the store. The default is 1s.

@@ -77,7 +77,7 @@ func waitedFor(name, holder, waiter string) driver.State {
 
 // A fragment is kept for others, so a request that has ended does not spoil it.
 func TestFragmentOfAnEndedRequest(t *testing.T) {
-	h := New(memstore.New(), Config{}).(*handler)
+	h := New(memstore.New(), Config{}).handler
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	text, err := h.rendered(ctx, newFrame(&watch.Snapshot{}), query{view: viewName, name: "free"}, nil)

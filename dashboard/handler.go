@@ -15,16 +15,20 @@ import (
 //go:embed static
 var files embed.FS
 
+// A Dashboard is an http.Handler of web pages about a store. It is safe for concurrent use.
+type Dashboard struct{ *handler }
+
 // New returns a dashboard of a store. All its links are relative: mount it anywhere with
-// http.StripPrefix, at a path that ends with a slash. The handler is safe for concurrent use.
-// It needs no Close: its goroutines end when no request follows the store.
-func New(store driver.Store, c Config) http.Handler {
+// http.StripPrefix, at a path that ends with a slash. It needs no Close: its goroutines end when
+// no request follows the store.
+func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
 	poller := watch.Poller{Store: store, Timeout: c.Timeout}
 	h := &handler{
-		store: store, config: c, poller: poller, hub: watch.NewHub(poller, c.Glob, c.Every),
+		store: store, config: c, poller: poller, metrics: newMetrics(),
 		secrets: newSecrets(), checkup: &checkup{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
 	}
+	h.hub = watch.NewHub(poller, c.Glob, c.Every, h.polled)
 	get := func(f http.HandlerFunc) route { return route{http.MethodGet, f} }
 	h.routes = map[string]route{
 		"/":                get(h.page(viewList)),
@@ -39,13 +43,17 @@ func New(store driver.Store, c Config) http.Handler {
 		"/api/processes":   get(h.apiProcesses),
 		"/api/waits":       get(h.apiWaits),
 		"/api/findings":    get(h.apiFindings),
+		"/api/history":     get(h.apiHistory),
+		"/api/events":      get(h.apiEvents),
+		"/api/revocations": get(h.apiRevocations),
+		"/metrics":         get(h.serveMetrics),
 		"/revoke":          {http.MethodPost, h.revoke},
 		"/healthz":         get(healthz),
 		"/static/page.css": get(static("page.css", "text/css; charset=utf-8")),
 		"/static/page.js":  get(static("page.js", "text/javascript; charset=utf-8")),
 		"/static/icon.svg": get(static("icon.svg", "image/svg+xml")),
 	}
-	return h
+	return &Dashboard{h}
 }
 
 type handler struct {
@@ -54,6 +62,8 @@ type handler struct {
 	poller  watch.Poller
 	hub     *watch.Hub
 	frames  frames
+	history history
+	metrics *metrics
 	checkup *checkup
 	secrets secrets
 	origin  *http.CrossOriginProtection
@@ -97,7 +107,11 @@ const firstPoll = 10 * time.Second
 
 // latest returns the current frame. If there is none in time, the frame has only the error.
 func (h *handler) latest(ctx context.Context) *frame {
-	ctx, cancel := context.WithTimeout(ctx, firstPoll)
+	return h.latestWithin(ctx, firstPoll)
+}
+
+func (h *handler) latestWithin(ctx context.Context, limit time.Duration) *frame {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s, err := h.hub.Latest(ctx)
 	if err != nil {

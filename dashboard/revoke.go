@@ -147,6 +147,7 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.hub.Revoked(revocation.change())
+	h.metrics.addRevocation(name)
 	if h.config.Revoked != nil {
 		h.config.Revoked(r, revocation)
 	}

@@ -334,7 +334,7 @@ func TestValueThatNeverExpires(t *testing.T) {
 // The marks of leases do not find a foreign lock.
 func TestMarkOfAForeignLock(t *testing.T) {
 	s := &foreignStore{Store: memstore.New(), owner: "client-secret:12", removable: true}
-	h := New(foreignRevoker{s}, Config{}).(*handler)
+	h := New(foreignRevoker{s}, Config{}).handler
 	state := s.state()
 	state.Holders[0].Fence = 7
 	for _, mark := range []string{h.leaseMark(state.Holders[0]), tokenMark + h.secrets.lease(state.Holders[0])} {

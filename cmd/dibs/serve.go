@@ -44,7 +44,9 @@ With --revoke, the pages can revoke leases in a browser that has opened the
 printed URL. It contains a random key: whoever reads it can revoke. The other
 browsers can only read. --revoke needs a loopback address.
 
-The store is polled only while somebody watches. It runs until a signal ends it.
+/metrics has figures for Prometheus. The store is polled every 10 s, for them
+and for the history, and more often while somebody watches. It runs until a
+signal ends it.
 
 Exit codes: 130 or 143 ended by a signal; 64 invalid command line; 125 the
 address cannot be used.`,
@@ -69,7 +71,7 @@ address cannot be used.`,
 	c.Flags().BoolVar(&q.revoke, "revoke", false, "let the pages revoke leases (default: read only)")
 	c.Flags().StringArrayVar(&q.hosts, "allow-host", nil, "host name of a proxy in front, as browsers send it; repeatable")
 	q.every = durationFlag(time.Second)
-	c.Flags().Var(&q.every, "every", "pause between two polls of the store")
+	c.Flags().Var(&q.every, "every", "pause between two polls of the store while somebody watches")
 	return c
 }
 
@@ -90,7 +92,7 @@ func (q serveRequest) serve(ctx context.Context, con *console, s *opened) error 
 		q.key = newServeKey()
 		address += "?" + keyParameter + "=" + string(q.key)
 	}
-	handler := q.handler(con, s, local)
+	handler := q.handler(ctx, con, s, local)
 	if !local {
 		con.logf("everybody who can reach %s can see the names and the holders of all locks", at)
 	}
@@ -99,9 +101,11 @@ func (q serveRequest) serve(ctx context.Context, con *console, s *opened) error 
 	return serveUntil(ctx, listener, handler)
 }
 
-// handler returns the dashboard behind the checks of key and host.
-func (q serveRequest) handler(con *console, s *opened, local bool) http.Handler {
-	handler := dashboard.New(s.Store, q.config(con, s))
+// handler returns the dashboard behind the checks of key and host. It records until ctx ends.
+func (q serveRequest) handler(ctx context.Context, con *console, s *opened, local bool) http.Handler {
+	board := dashboard.New(s.Store, q.config(con, s))
+	go board.Record(ctx)
+	handler := http.Handler(board)
 	if q.revoke {
 		handler = q.key.exchange(handler)
 	}

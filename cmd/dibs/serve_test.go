@@ -300,3 +300,24 @@ func (c *closing) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
+
+// Metrics are read by a program, from the same hosts as the pages. The store is polled also if nobody
+// asks.
+func TestServeMetrics(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	locks := dibs.New(goredisstore.New(rdb))
+	defer locks.Close()
+	if _, err := locks.Mutex("order:42").TryLock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, address := startServe(t, server.URL(), "--every", "1h")
+	if status, _ := get(t, "evil.example", address+"metrics"); status != http.StatusMisdirectedRequest {
+		t.Errorf("another host: status %d", status)
+	}
+	status, body := get(t, "", address+"metrics")
+	if status != http.StatusOK || !strings.Contains(body, "\ndibs_holding{class=\"order:*\"} 1\n") || !strings.Contains(body, "\ndibs_poll_seconds_count 1\n") {
+		t.Errorf("status %d:\n%s", status, body)
+	}
+}

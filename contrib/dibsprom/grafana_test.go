@@ -91,7 +91,7 @@ func TestMetricsOfFiles(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	use(newMetrics(t, reg, dibsprom.Config{}).Hooks(), "order:1")
 	exported := make(map[string]bool)
-	for line := range strings.Lines(exposition(t, reg)) {
+	for line := range strings.Lines(exposition(t, reg) + metricsOfServe(t, queued(t))) {
 		if !strings.HasPrefix(line, "#") {
 			exported[line[:strings.IndexAny(line, "{ ")]] = true
 		}

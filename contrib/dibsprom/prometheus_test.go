@@ -67,10 +67,36 @@ func TestPromtoolMetrics(t *testing.T) {
 }
 
 func TestPromtoolRules(t *testing.T) {
-	if out := promtool(t, "", "check", "rules", "alerts.yml"); !strings.Contains(out, "SUCCESS: 5 rules found") {
+	if out := promtool(t, "", "check", "rules", "alerts.yml"); !strings.Contains(out, "SUCCESS: 8 rules found") {
 		t.Error(out)
 	}
 	promtool(t, "", "test", "rules", "alerts_test.yml")
+}
+
+// Each rule has a time at which it fires, and one at which it does not.
+func TestEachRuleIsTested(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("alerts_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := make(map[string]bool), make(map[string]bool)
+	for _, one := range strings.Split(string(tests), "- alertname: ")[1:] {
+		name, rest, _ := strings.Cut(one, "\n")
+		if strings.Contains(rest, "exp_alerts:") {
+			fires[name] = true
+		} else {
+			silent[name] = true
+		}
+	}
+	for _, rule := range strings.Split(string(rules), "- alert: ")[1:] {
+		if name, _, _ := strings.Cut(rule, "\n"); !fires[name] || !silent[name] {
+			t.Errorf("%s: tested where it fires: %t, where it does not: %t", name, fires[name], silent[name])
+		}
+	}
 }
 
 // service is a process that holds a lock and serves its metrics. It prints its address. From
@@ -108,7 +134,7 @@ func TestPrometheus(t *testing.T) {
 	bin := program(t, "prometheus")
 	child := childtest.Start(t, "service")
 	target := child.Line()
-	server := startPrometheus(t, bin, target)
+	server := startPrometheus(t, bin, fmt.Sprintf("scrape_configs: [{job_name: service, static_configs: [{targets: [%q]}]}]\n", target))
 
 	server.wait(t, `dibs_holding{class="order:*"} == 1`)
 	server.wait(t, `dibs_renew_failed_total{class="order:*"} == 0`)
@@ -135,8 +161,8 @@ func TestPrometheus(t *testing.T) {
 // A prometheusServer is a server of a test.
 type prometheusServer struct{ addr string }
 
-// startPrometheus starts a server that scrapes one target. It ends with the test.
-func startPrometheus(t *testing.T, bin, target string) prometheusServer {
+// startPrometheus starts a server with a configuration of what it scrapes. It ends with the test.
+func startPrometheus(t *testing.T, bin, scrapes string) prometheusServer {
 	t.Helper()
 	dir := t.TempDir()
 	rules, err := filepath.Abs("alerts.yml")
@@ -146,8 +172,7 @@ func startPrometheus(t *testing.T, bin, target string) prometheusServer {
 	config := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf(`global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
 rule_files: [%q]
-scrape_configs: [{job_name: service, static_configs: [{targets: [%q]}]}]
-`, rules, target)
+%s`, rules, scrapes)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

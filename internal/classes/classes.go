@@ -3,6 +3,7 @@
 package classes
 
 import (
+	"iter"
 	"maps"
 	"strings"
 	"sync"
@@ -133,6 +134,9 @@ func NewSet[T any](class func(name string) string, limit int, value func(class s
 	s.values.Store(&map[string]T{Other: value(Other)})
 	return s
 }
+
+// All returns the values of all classes that a name had, and of Other.
+func (s *Set[T]) All() iter.Seq2[string, T] { return maps.All(*s.values.Load()) }
 
 // Of returns the value of the class of a name. A class for which there is no room has the
 // value of Other.

@@ -155,7 +155,7 @@ func layerOf(dir string) layer {
 	case "contrib":
 		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
 	case "dashboard":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/classes", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":

@@ -14,6 +14,7 @@ type Summary struct {
 	Held    bool
 	Foreign bool   // the key holds a value that dibs did not write
 	Never   bool   // a lease, or a value that dibs did not write, never expires
+	Holding int    // number of leases
 	Waiting int    // number of waiters
 	Fence   uint64 // of the first holder; zero if not known. Fences are times
 	Longest time.Duration
@@ -28,10 +29,10 @@ func SummaryOf(s driver.State) Summary {
 	if s.Foreign != nil {
 		one.Foreign, one.Never = true, s.Foreign.Remaining < 0
 		if !s.Foreign.Lock {
-			s.Holders = nil
+			s.Holders, s.Holding = nil, 0
 		}
 	}
-	one.Held = len(s.Holders) > 0
+	one.Held, one.Holding = len(s.Holders) > 0, max(s.Holding, len(s.Holders))
 	for i, h := range s.Holders {
 		one.Never = one.Never || h.Remaining < 0
 		if i == 0 || h.Remaining >= 0 && (one.Left < 0 || h.Remaining < one.Left) {
@@ -82,6 +83,8 @@ func SummariesOf(states []driver.State) []Summary {
 // A Counts is what many names have in common.
 type Counts struct {
 	Held    int // names with a holder
+	Holding int // leases of all names
+	Waited  int // names with waiters
 	Waiting int // waiters of all names
 	Longest time.Duration
 	Never   int // names with a lease, or a value that dibs did not write, that never expires
@@ -90,19 +93,26 @@ type Counts struct {
 
 // CountsOf counts names.
 func CountsOf(names []Summary) (c Counts) {
+	for _, n := range names {
+		c.Add(n)
+	}
+	return c
+}
+
+// Add counts one more name.
+func (c *Counts) Add(n Summary) {
 	count := func(n *int, is bool) {
 		if is {
 			*n++
 		}
 	}
-	for _, n := range names {
-		count(&c.Held, n.Held)
-		count(&c.Never, n.Never)
-		count(&c.Foreign, n.Foreign)
-		c.Waiting += n.Waiting
-		c.Longest = max(c.Longest, n.Longest)
-	}
-	return c
+	count(&c.Held, n.Held)
+	count(&c.Waited, n.Waiting > 0)
+	count(&c.Never, n.Never)
+	count(&c.Foreign, n.Foreign)
+	c.Holding += n.Holding
+	c.Waiting += n.Waiting
+	c.Longest = max(c.Longest, n.Longest)
 }
 
 // Sort sorts names that are sorted by name.

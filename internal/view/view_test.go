@@ -370,7 +370,7 @@ func TestCountsOf(t *testing.T) {
 	foreign := driver.State{Name: "f", Foreign: &driver.Foreign{Key: "f", Lock: true, Remaining: -1}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	free := driver.State{Name: "w", Waiting: 2, Waiters: []driver.Waiter{{Token: "a", Waited: time.Minute}, {Token: "b", Waited: time.Second}}}
 	have := CountsOf(SummariesOf([]driver.State{locked("a", time.Second, 3*time.Second), foreign, free}))
-	if want := (Counts{Held: 2, Waiting: 3, Longest: time.Minute, Never: 1, Foreign: 1}); have != want {
+	if want := (Counts{Held: 2, Holding: 2, Waited: 2, Waiting: 3, Longest: time.Minute, Never: 1, Foreign: 1}); have != want {
 		t.Errorf("want %+v, have %+v", want, have)
 	}
 }
@@ -388,11 +388,11 @@ func TestSummaryOf(t *testing.T) {
 		state driver.State
 		want  Summary
 	}{
-		{hosts, Summary{Name: "h", Held: true, Waiting: 1, Longest: 2 * time.Second, Left: time.Second, Kind: "reader", Hosts: []unique.Handle[string]{unique.Make("web-2"), unique.Make("web-1")}}},
+		{hosts, Summary{Name: "h", Held: true, Holding: 2, Waiting: 1, Longest: 2 * time.Second, Left: time.Second, Kind: "reader", Hosts: []unique.Handle[string]{unique.Make("web-2"), unique.Make("web-1")}}},
 		{driver.State{Name: "f"}, Summary{Name: "f"}},
 		{data, Summary{Name: "d", Foreign: true, Kind: KindForeign}},
-		{locked("n", -1, 0), Summary{Name: "n", Held: true, Never: true, Left: -1, Kind: kind}},
-		{busy, Summary{Name: "b", Held: true, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second, Kind: kind}},
+		{locked("n", -1, 0), Summary{Name: "n", Held: true, Holding: 1, Never: true, Left: -1, Kind: kind}},
+		{busy, Summary{Name: "b", Held: true, Holding: 3, Never: true, Waiting: 1, Longest: 3 * time.Second, Left: time.Second, Kind: kind}},
 	} {
 		have := SummaryOf(c.state)
 		shown := StateOf(c.state, time.Now())

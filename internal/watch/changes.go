@@ -14,11 +14,15 @@ type changes struct {
 	began   time.Time // when the watcher has seen its first poll
 	last    time.Time // when it has seen the last one
 	kept    []view.Change
+
+	revocations []view.Change // those of this program, also of older polls
 }
 
 const (
 	maxKept   = 10_000 // changes of all names, and half as many before the oldest are dropped
 	maxOfName = 50     // changes that are returned for a name
+
+	maxRevocations = 500
 )
 
 // add returns what has changed since the poll before, and since when changes are seen.
@@ -42,7 +46,10 @@ func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 // revoked adds a revocation that this program has made.
 func (c *changes) revoked(one view.Change) {
 	one.Event = view.EventRevoked
-	c.kept = append(c.kept, stamped([]view.Change{one}, one.Time)...)
+	one = stamped([]view.Change{one}, one.Time)[0]
+	c.kept = append(c.kept, one)
+	c.revocations = append(c.revocations, one)
+	c.revocations = c.revocations[max(len(c.revocations)-maxRevocations, 0):]
 }
 
 // isRevocation reports whether the end of a lease is that of a revocation in kept.
@@ -56,14 +63,15 @@ func (c *changes) isRevocation(end view.Change) bool {
 	})
 }
 
-// of returns the last changes of a name, the newest first.
-func (c *changes) of(name string) (found []view.Change) {
-	for _, one := range slices.Backward(c.kept) {
-		if one.Name != name {
-			continue
-		}
-		if found = append(found, one); len(found) == maxOfName {
+// selected returns the last changes that a function selects, the newest first. most limits
+// their number.
+func selected(all []view.Change, most int, selects func(view.Change) bool) (found []view.Change) {
+	for _, one := range slices.Backward(all) {
+		if len(found) == most {
 			break
+		}
+		if selects(one) {
+			found = append(found, one)
 		}
 	}
 	return found

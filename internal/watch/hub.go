@@ -14,7 +14,8 @@ import (
 // somebody does. All methods are safe for concurrent use.
 type Hub struct {
 	every  time.Duration
-	series *series // used by the goroutine that polls
+	series *series         // used by the goroutine that polls
+	onPoll func(*Snapshot) // called by that goroutine; nil: nothing
 
 	mu        sync.Mutex
 	followers int
@@ -36,12 +37,17 @@ type Snapshot struct {
 	Changes []view.Change  // since the poll before
 	Began   time.Time      // since when changes are seen
 	Rest    *Rest          // of many names; nil: States has all of them
+
+	names func() []view.Summary // computes Names once; nil: for each call
 }
 
 // Names returns the summaries of all names, sorted by name.
 func (s *Snapshot) Names() []view.Summary {
-	if s.Rest != nil {
+	switch {
+	case s.Rest != nil:
 		return s.Rest.Names
+	case s.names != nil:
+		return s.names()
 	}
 	return view.SummariesOf(s.States)
 }
@@ -55,10 +61,14 @@ func (s *Snapshot) State(name string) (driver.State, bool) {
 	return s.States[i], true
 }
 
-// NewHub returns a Hub that pauses for every between two polls.
-func NewHub(p Poller, glob string, every time.Duration) *Hub {
+// longestGap is the longest time between two polls that are compared, unless every is longer.
+const longestGap = 30 * time.Second
+
+// NewHub returns a Hub that pauses for every between two polls. It calls onPoll with each new
+// snapshot, before somebody else has it: one call after the other.
+func NewHub(p Poller, glob string, every time.Duration, onPoll func(*Snapshot)) *Hub {
 	h := &Hub{
-		every: every, changed: make(chan struct{}), changes: changes{gap: max(10*time.Second, 3*every)},
+		every: every, onPoll: onPoll, changed: make(chan struct{}), changes: changes{gap: max(longestGap, 3*every)},
 		displayed: make(map[string]uint64),
 	}
 	h.series = newSeries(p, glob, h.onDisplay)
@@ -144,9 +154,22 @@ func (h *Hub) next(last uint64) (*Snapshot, <-chan struct{}) {
 
 // Recent returns the last changes of a name that were seen, the newest first.
 func (h *Hub) Recent(name string) []view.Change {
+	return h.Changes(maxOfName, func(one view.Change) bool { return one.Name == name })
+}
+
+// Changes returns the last changes that a function selects, the newest first. most limits
+// their number.
+func (h *Hub) Changes(most int, selects func(view.Change) bool) []view.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.changes.of(name)
+	return selected(h.changes.kept, most, selects)
+}
+
+// Revocations returns the last revocations that this program has made, the newest first.
+func (h *Hub) Revocations() []view.Change {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return selected(h.changes.revocations, maxRevocations, func(view.Change) bool { return true })
 }
 
 // Revoked adds a revocation to the changes. The next poll will find that its holder is gone,
@@ -208,6 +231,19 @@ func (h *Hub) sinceLast() time.Duration {
 }
 
 func (h *Hub) publish(poll Poll) {
+	s := h.snapshotOf(poll)
+	if h.onPoll != nil {
+		h.onPoll(s)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.current = s
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// snapshotOf returns the snapshot that follows the current one.
+func (h *Hub) snapshotOf(poll Poll) *Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &Snapshot{Number: 1, At: poll.Ended, Took: poll.Ended.Sub(poll.Began), Err: poll.Err, States: poll.States, Rest: poll.Rest}
@@ -217,8 +253,7 @@ func (h *Hub) publish(poll Poll) {
 			s.States, s.Rest = h.current.States, h.current.Rest
 		}
 	}
+	s.names = sync.OnceValue(func() []view.Summary { return view.SummariesOf(s.States) })
 	s.Changes, s.Began = h.changes.add(poll)
-	h.current = s
-	close(h.changed)
-	h.changed = make(chan struct{})
+	return s
 }

@@ -35,7 +35,7 @@ func (s *counting) List(ctx context.Context, glob string) ([]string, error) {
 func newHub(t *testing.T, names ...string) (*Hub, *counting) {
 	s := &counting{Store: memstore.New()}
 	hold(t, s, names...)
-	return NewHub(Poller{s, time.Second}, "*", time.Second), s
+	return NewHub(Poller{s, time.Second}, "*", time.Second, nil), s
 }
 
 // Twenty followers cost what one costs, and nobody costs nothing.
@@ -181,7 +181,8 @@ func TestKeptChangesAreBounded(t *testing.T) {
 	if len(c.kept) > maxKept+maxKept/2+50 {
 		t.Errorf("%d changes are kept", len(c.kept))
 	}
-	if n := len(c.of("n7")); n != maxOfName {
+	ofName := func(one view.Change) bool { return one.Name == "n7" }
+	if n := len(selected(c.kept, maxOfName, ofName)); n != maxOfName {
 		t.Errorf("%d changes of a name, want %d", n, maxOfName)
 	}
 }

@@ -144,7 +144,7 @@ func TestEventsOfSparsePolls(t *testing.T) {
 // What a page shows is read until it is no longer shown.
 func TestDisplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hub := NewHub(Poller{crowd(t), time.Second}, "*", time.Second)
+		hub := NewHub(Poller{crowd(t), time.Second}, "*", time.Second, nil)
 		for s := range hub.Follow(t.Context()) {
 			if _, read := s.State("n00007"); read != (s.Number > 1 && s.Number <= 2+displayedPolls) {
 				t.Errorf("poll %d: the name was read: %v", s.Number, read)

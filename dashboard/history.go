@@ -1,0 +1,127 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/watch"
+)
+
+// The history has an hour, if the store is polled all the time.
+const (
+	maxPoints = 360
+	pointTime = 10 * time.Second // the least time of one point
+	pointGap  = 3 * pointTime    // after a longer time between two polls, nothing is known of it
+)
+
+// A history remembers the counts of the last polls, joined to points. The zero value is empty. It is
+// safe for concurrent use.
+type history struct {
+	mu     sync.Mutex
+	ring   [maxPoints]point
+	next   int       // where the next point is put
+	open   point     // the polls after the last point
+	polled time.Time // when the last poll has ended
+}
+
+// A point is what some polls have found.
+type point struct {
+	At      time.Time     // when the last of the polls has ended
+	Over    time.Duration // the time before At that it is about: of Grants
+	Held    int           // names, the most of one poll
+	Waiting int           // waiters, the most of one poll
+	Longest time.Duration // the longest wait
+	Grants  int           // leases that began, as far as polls have seen
+}
+
+// rate returns the leases that began in one second.
+func (p point) rate() float64 {
+	if p.Over <= 0 {
+		return 0
+	}
+	return float64(p.Grants) / p.Over.Seconds()
+}
+
+// add adds a poll that ended at some time.
+func (h *history) add(at time.Time, c view.Counts, grants int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	passed := at.Sub(h.polled)
+	if h.polled = at; passed > pointGap {
+		h.open = point{At: at, Held: c.Held, Waiting: c.Waiting, Longest: c.Longest}
+		return
+	}
+	h.open = point{
+		At: at, Over: h.open.Over + passed, Held: max(h.open.Held, c.Held), Waiting: max(h.open.Waiting, c.Waiting),
+		Longest: max(h.open.Longest, c.Longest), Grants: h.open.Grants + grants,
+	}
+	if h.open.Over < pointTime {
+		return
+	}
+	h.ring[h.next%maxPoints] = h.open
+	h.next++
+	h.open = point{}
+}
+
+// points returns the points of the last hour, the oldest first.
+func (h *history) points(now time.Time) (all []point) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := max(h.next-maxPoints, 0); i < h.next; i++ {
+		if p := h.ring[i%maxPoints]; now.Sub(p.At) < maxPoints*pointTime {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// polled records a snapshot.
+func (h *handler) polled(s *watch.Snapshot) {
+	h.metrics.add(s)
+	if s.Err == nil {
+		h.history.add(s.At, view.CountsOf(s.Names()), grantsOf(s.Changes))
+	}
+}
+
+// Record polls the store every 10 s until ctx ends, or at the pause of Config.Every if that is longer,
+// also while no page is open. Without it, the history, the events and the counters of /metrics have
+// only what happens while a page is open.
+func (d *Dashboard) Record(ctx context.Context) {
+	ticker := time.NewTicker(max(pointTime, d.config.Every))
+	defer ticker.Stop()
+	for {
+		_, _ = d.hub.Latest(ctx) // the snapshot of an outage has its error
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+type historyAnswer struct {
+	Schema int           `json:"schema"`
+	Points []pointAnswer `json:"points"`
+}
+
+type pointAnswer struct {
+	Time    time.Time `json:"time"`
+	Over    int64     `json:"over_ms"`
+	Held    int       `json:"held"`
+	Waiting int       `json:"waiting"`
+	Longest int64     `json:"longest_wait_ms"`
+	Grants  int       `json:"grants"`
+}
+
+func (h *handler) apiHistory(w http.ResponseWriter, _ *http.Request) {
+	answer := historyAnswer{Schema: view.Schema, Points: []pointAnswer{}}
+	for _, p := range h.history.points(time.Now()) {
+		answer.Points = append(answer.Points, pointAnswer{
+			p.At.UTC().Truncate(time.Millisecond), p.Over.Milliseconds(), p.Held, p.Waiting, p.Longest.Milliseconds(), p.Grants,
+		})
+	}
+	h.writeJSON(w, http.StatusOK, answer)
+}
