@@ -58,8 +58,15 @@ func linesOf(text string) (all []line) {
 	return all
 }
 
-// keyOf returns the first link in a line, or its first characters.
+// eventMark is an attribute of lines that never change, and move down when others come.
+const eventMark = "data-event"
+
+// keyOf returns the first link in a line, or its first characters. The key of an event is the whole
+// line.
 func keyOf(text string) string {
+	if strings.HasPrefix(text, "<tr "+eventMark) {
+		return text
+	}
 	const href, most = `href="`, 20
 	if _, rest, found := strings.Cut(text, href); found {
 		link, _, _ := strings.Cut(rest, `"`)

@@ -2,12 +2,57 @@ package dashboard
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/dibslock/dibs/internal/view"
 )
 
 // maxEventRows is how many events of all names are shown at most.
 const maxEventRows = 200
+
+// An eventLog is what has happened to all names.
+type eventLog struct {
+	Revocations []revocationRow
+	Events      []logRow
+	Since       string
+}
+
+type revocationRow struct{ At, Name, Link, Holder, User, Reason string }
+
+// A logRow is an event with its name.
+type logRow struct {
+	eventRow
+	Name, Link string // empty: the event is about the store
+}
+
+func (h *handler) eventLogOf(f *frame) eventLog {
+	l := eventLog{}
+	if !f.snapshot.Began.IsZero() {
+		l.Since = clock(f.snapshot.Began)
+	}
+	for _, c := range h.hub.Revocations() {
+		l.Revocations = append(l.Revocations, revocationRow{
+			At: c.Time.UTC().Format(time.DateTime) + " UTC", Name: view.Safe(c.Name), Link: nameLink(c.Name),
+			Holder: c.Holder.String(), User: view.Safe(c.User), Reason: view.Safe(c.Reason),
+		})
+	}
+	for _, c := range h.lastEvents() {
+		row := logRow{eventRow: eventRowOf(c)}
+		if c.Name == "" {
+			row.Who, row.More = "the store", view.Safe(c.Error)
+		} else {
+			row.Name, row.Link = view.Safe(c.Name), nameLink(c.Name)
+		}
+		l.Events = append(l.Events, row)
+	}
+	return l
+}
+
+// lastEvents returns the last events of all names, the newest first. What was held when the first poll
+// came is none.
+func (h *handler) lastEvents() []view.Change {
+	return h.hub.Changes(maxEventRows, func(c view.Change) bool { return c.Event != view.EventHeld })
+}
 
 type eventsAnswer struct {
 	stamp
@@ -17,11 +62,6 @@ type eventsAnswer struct {
 type revocationsAnswer struct {
 	Schema      int           `json:"schema"`
 	Revocations []view.Change `json:"revocations"`
-}
-
-// lastEvents returns the last events of all names, the newest first.
-func (h *handler) lastEvents() []view.Change {
-	return h.hub.Changes(maxEventRows, func(view.Change) bool { return true })
 }
 
 // apiEvents answers with the last events of all names.

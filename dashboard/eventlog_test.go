@@ -3,12 +3,15 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -53,4 +56,54 @@ func TestRevocations(t *testing.T) {
 	if one.Name != "a" || one.User != "eve" || one.Reason != "host is gone" || one.Holder.Host != "web-7" || time.Since(one.Time) > time.Minute {
 		t.Errorf("%+v", one)
 	}
+}
+
+// The page has the events of all names, and what was revoked.
+func TestEventsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &changedStore{Store: memstore.New()}
+		h := recorded(t, s, Config{Allow: anybody, User: func(*http.Request) string { return "eve <b>" }})
+		for _, name := range hostileNames {
+			acquire(t, s, name, tokenOf("web-7", 211, driver.KindMutex, 1, ""))
+		}
+		time.Sleep(2 * time.Second)
+		for _, name := range hostileNames {
+			formOf(t, h, name).send(t, h)
+		}
+		s.away.Store(true)
+		time.Sleep(2 * time.Second)
+		page := body(t, h, "log")
+		_, text := structure(t, page)
+		for _, name := range hostileNames {
+			linkTo(t, page, name)
+			wantText(t, text, view.Safe(name))
+		}
+		wantText(t, page, ">Revocations", "<bdi title=\"eve &lt;b&gt;\">", "host is gone", "<b>revoked</b>", "<b>acquired</b>", "<b>away</b>", "connection refused")
+		for _, link := range anyLink.FindAllStringSubmatch(page, -1) {
+			if path, _, _ := strings.Cut(html.UnescapeString(link[1]), "?"); !ownLink.MatchString(path) {
+				t.Errorf("link %q", link[1])
+			}
+		}
+	})
+}
+
+// A page that is open gets the new events, and not again those that it has.
+func TestLiveEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		h := recorded(t, s, Config{})
+		for i := range maxEventRows {
+			acquire(t, s, fmt.Sprint("n", i%10, ".", i), tokenOf("web-7", 211, driver.KindMutex, 1, ""))
+		}
+		time.Sleep(2 * time.Second)
+		old := body(t, h, "fragment?view=log")
+		acquire(t, s, "new", tokenOf("web-7", 211, driver.KindMutex, 1, ""))
+		time.Sleep(2 * time.Second)
+		now := body(t, h, "fragment?view=log")
+		steps, err := deltaOf(old, now)
+		wantText(t, string(steps), `href=\"name?n=new\"`)
+		if err != nil || len(steps) > 1000 {
+			t.Errorf("%d bytes for one event, %v", len(steps), err)
+		}
+	})
 }

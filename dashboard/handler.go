@@ -36,6 +36,7 @@ func New(store driver.Store, c Config) *Dashboard {
 		"/processes":       get(h.page(viewProcesses)),
 		"/waits":           get(h.page(viewWaits)),
 		"/doctor":          get(h.page(viewDoctor)),
+		"/log":             get(h.page(viewEvents)),
 		"/events":          get(h.events),
 		"/fragment":        get(h.fragment),
 		"/api/names":       get(h.apiNames),

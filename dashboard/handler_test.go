@@ -59,6 +59,7 @@ func TestPages(t *testing.T) {
 			"processes?process=x":          {"This process holds nothing"},
 			"waits":                        {"2 processes wait for each other", "<svg", "account:1", "All waits", `class="node cycle"`},
 			"doctor":                       {"This dashboard has no doctor."},
+			"log":                          {"All names", "<b>waiting</b>", "web-9:88", "Found by polling, since"},
 			"healthz":                      {"ok"},
 		} {
 			wantText(t, body(t, h, link), parts...)

@@ -103,7 +103,7 @@ func TestLinksToHostileNames(t *testing.T) {
 
 var (
 	anyLink = regexp.MustCompile(` (?:href|action|src|data-events|data-fragment)="([^"]*)"`)
-	ownLink = regexp.MustCompile(`^(\./|name|processes|waits|doctor|events|fragment|revoke|static/[a-z.]+|#content)$`)
+	ownLink = regexp.MustCompile(`^(\./|name|processes|waits|doctor|log|events|fragment|revoke|static/[a-z.]+|#content)$`)
 )
 
 // Each link of each page leads to a page of the dashboard. Whatever writes the HTML does not

@@ -17,6 +17,7 @@ const pageRows = 200
 // A listing is the names of one page.
 type listing struct {
 	Rows  []listRow
+	Last  []spark               // of the last hour
 	Heads map[string]columnHead // by the word of the order
 	Pages pages
 	Shown string // how many names match
@@ -128,7 +129,7 @@ func (h *handler) listingOf(ctx context.Context, f *frame, q query) (listing, er
 	if err != nil {
 		return listing{}, err
 	}
-	l := listing{Heads: headsOf(q), Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
+	l := listing{Last: sparksOf(h.history.points(f.snapshot.At), f.snapshot.At), Heads: headsOf(q), Pages: pagesOf(q, len(found)), Shown: view.Plural(len(found), "name", "names")}
 	all := len(f.names())
 	if len(found) < all {
 		l.Shown = fmt.Sprintf("%d of %d names", len(found), all)

@@ -10,9 +10,9 @@ import (
 
 func (l listing) node() g.Node {
 	if len(l.Rows) == 0 {
-		return empty(l.Empty)
+		return lines(sparkNodes(l.Last), empty(l.Empty))
 	}
-	return lines(table("stack list", h.Caption(g.Text(l.Shown)), l.heads(), rows(l.Rows, listRow.node)), l.Pages.node())
+	return lines(sparkNodes(l.Last), table("stack list", h.Caption(g.Text(l.Shown)), l.heads(), rows(l.Rows, listRow.node)), l.Pages.node())
 }
 
 func (l listing) heads() []g.Node {

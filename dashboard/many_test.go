@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,13 @@ import (
 // An inspectedStore counts the names that are read.
 type inspectedStore struct {
 	driver.Store
-	names int
+	names atomic.Int64
 	took  time.Duration // for each name
 }
 
 func (s *inspectedStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	time.Sleep(time.Duration(len(names)) * s.took)
-	s.names += len(names)
+	s.names.Add(int64(len(names)))
 	return s.Store.InspectAll(ctx, names)
 }
 
@@ -53,10 +54,10 @@ func TestManyNames(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, wait := open(ctx, h, "events?view=list")
 		time.Sleep(1500 * time.Millisecond)
-		store.names = 0
+		store.names.Store(0)
 		time.Sleep(time.Second)
-		if most := 4 * pageRows; store.names > most {
-			t.Errorf("a poll reads %d names, want at most %d", store.names, most)
+		if have, most := store.names.Load(), int64(4*pageRows); have > most {
+			t.Errorf("a poll reads %d names, want at most %d", have, most)
 		}
 		cancel()
 		wait()

@@ -99,7 +99,7 @@ func (n nameView) eventList() g.Node {
 }
 
 func (e eventRow) node() g.Node {
-	return h.Tr(
+	return h.Tr(g.Attr(eventMark),
 		cell("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),
 		cell("", "Event", h.B(g.Text(e.Event))),
 		cell("who", "Who", cutOff(e.Who)),

@@ -76,6 +76,8 @@ func (h *handler) pageOf(q query) page {
 		p.Heading = "Processes"
 	case viewWaits:
 		p.Heading = "Waits"
+	case viewEvents:
+		p.Heading = "Events"
 	case viewDoctor:
 		p.Heading = "Doctor"
 	}
@@ -162,6 +164,8 @@ func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]b
 		return fragmentOf(headOf(f, r, q.view), processListOf(f, q).node())
 	case viewWaits:
 		return fragmentOf(headOf(f, r, q.view), waitViewOf(f).node())
+	case viewEvents:
+		return fragmentOf(headOf(f, r, q.view), h.eventLogOf(f).node())
 	}
 	return fragmentOf(headOf(f, r, q.view), h.findingsOf(r).node())
 }

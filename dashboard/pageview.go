@@ -44,6 +44,7 @@ func (p page) header() g.Node {
 			p.tab("./", "Locks", viewList, viewName),
 			p.tab(viewProcesses, "Processes", viewProcesses),
 			p.tab(viewWaits, "Waits", viewWaits),
+			p.tab(viewEvents, "Events", viewEvents),
 			g.If(p.Doctor, p.tab(viewDoctor, "Doctor", viewDoctor)),
 		)),
 		h.Div(h.Class("state"), newline, lines(

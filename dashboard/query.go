@@ -19,6 +19,7 @@ const (
 	viewProcesses = "processes"
 	viewWaits     = "waits"
 	viewDoctor    = "doctor"
+	viewEvents    = "log" // "events" is the stream of a page
 )
 
 // A query is what a request wants to see. Equal queries have equal answers.
@@ -75,7 +76,7 @@ func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error
 		}
 	case viewProcesses:
 		q.process = values.Get("process")
-	case viewWaits, viewDoctor:
+	case viewWaits, viewDoctor, viewEvents:
 		return q, nil
 	default:
 		return q, fmt.Errorf("%w: view %q", driver.ErrInvalid, wanted)

@@ -71,8 +71,8 @@ func grafana(t *testing.T) (raw []byte, d grafanaDashboard) {
 
 func TestGrafanaSchema(t *testing.T) {
 	raw, d := grafana(t)
-	if len(d.Panels) != 11 {
-		t.Errorf("%d panels, want 11", len(d.Panels))
+	if len(d.Panels) != 12 {
+		t.Errorf("%d panels, want 12", len(d.Panels))
 	}
 	for what, change := range map[string][2]string{
 		"unknown field of a panel":   {`"gridPos"`, `"gridPosition"`},
@@ -86,7 +86,8 @@ func TestGrafanaSchema(t *testing.T) {
 	}
 }
 
-// The dashboard and the alerts use the metrics that the package exports, and all of them.
+// The dashboard and the alerts use metrics that the package or dibs serve exports. A panel shows each
+// metric of the package.
 func TestMetricsOfFiles(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	use(newMetrics(t, reg, dibsprom.Config{}).Hooks(), "order:1")

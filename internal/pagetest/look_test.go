@@ -29,7 +29,7 @@ var hostile = []string{
 
 // views are the pages of a dashboard.
 func views(names ...string) []string {
-	all := []string{"/", "/processes", "/waits", "/doctor"}
+	all := []string{"/", "/processes", "/waits", "/log", "/doctor"}
 	for _, name := range names {
 		all = append(all, "/name?n="+url.QueryEscape(name))
 	}
