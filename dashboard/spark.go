@@ -38,7 +38,7 @@ func sparksOf(points []point, now time.Time) []spark {
 		figure("longest wait", func(p point) float64 { return p.Longest.Seconds() }, func(s float64) string {
 			return orNothing(view.Brief(time.Duration(s*float64(time.Second))), s > 0)
 		}),
-		figure("grants a second", point.rate, func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }),
+		figure("grants seen a second", point.rate, func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }),
 	}
 }
 

@@ -27,7 +27,7 @@ func TestSparks(t *testing.T) {
 		{"held", "10", "M1 24v-12M117 24v-24M119 24v-1"},
 		{"waiting", "0", "M1 24v-1M117 24v-1M119 24v-1"},
 		{"longest wait", "1m00s", "M1 24v-1M117 24v-24M119 24v-1"},
-		{"grants a second", "2.5", "M1 24v-24M117 24v-1M119 24v-1"},
+		{"grants seen a second", "2.5", "M1 24v-24M117 24v-1M119 24v-1"},
 	} {
 		if have[i] != want {
 			t.Errorf("have %+v\nwant %+v", have[i], want)
@@ -44,7 +44,7 @@ func TestSparksOfTheList(t *testing.T) {
 		wantNoText(t, body(t, h, ""), "in the last hour")
 		time.Sleep(2 * pointTime)
 		page := body(t, h, "")
-		wantText(t, page, "Nothing is held.", `aria-label="held in the last hour, most 0"`, `data-spark="grants a second"`)
+		wantText(t, page, "Nothing is held.", `aria-label="held in the last hour, most 0"`, `data-spark="grants seen a second"`)
 		sparks := func() string { return strings.Join(anySpark.FindAllString(body(t, h, "fragment?view=list"), -1), "\n") }
 		before := sparks()
 		time.Sleep(5 * time.Second)

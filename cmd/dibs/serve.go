@@ -44,9 +44,9 @@ With --revoke, the pages can revoke leases in a browser that has opened the
 printed URL. It contains a random key: whoever reads it can revoke. The other
 browsers can only read. --revoke needs a loopback address.
 
-/metrics has figures for Prometheus. The store is polled every 10 s, for them
-and for the history, and more often while somebody watches. It runs until a
-signal ends it.
+/metrics has figures for Prometheus. The store is polled continuously for them
+and for the history: if it has many names, every 10 s while nobody watches. It
+runs until a signal ends it.
 
 Exit codes: 130 or 143 ended by a signal; 64 invalid command line; 125 the
 address cannot be used.`,
@@ -71,7 +71,7 @@ address cannot be used.`,
 	c.Flags().BoolVar(&q.revoke, "revoke", false, "let the pages revoke leases (default: read only)")
 	c.Flags().StringArrayVar(&q.hosts, "allow-host", nil, "host name of a proxy in front, as browsers send it; repeatable")
 	q.every = durationFlag(time.Second)
-	c.Flags().Var(&q.every, "every", "pause between two polls of the store while somebody watches")
+	c.Flags().Var(&q.every, "every", "pause between two polls of the store")
 	return c
 }
 

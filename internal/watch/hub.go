@@ -146,7 +146,7 @@ func (h *Hub) Follow(ctx context.Context) iter.Seq[*Snapshot] {
 func (h *Hub) next(last uint64) (*Snapshot, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current == nil || h.current.Number == last || last == 0 && time.Since(h.current.At) > h.every {
+	if h.current == nil || h.current.Number == last || last == 0 && time.Since(h.current.At) >= h.every {
 		return nil, h.changed
 	}
 	return h.current, nil
