@@ -86,7 +86,7 @@ func TestOtherSiteCannotRevoke(t *testing.T) {
 	// Another port of the same host is another origin, and the same site: the cookie is sent.
 	p.do(chromedp.Navigate(evil.URL))
 	p.click("button")
-	p.eventually("the refusal", `location.pathname === `+quoted(pathOf(t, action)))
+	p.eventually("the refusal", `document.readyState === "complete" && location.pathname === `+quoted(pathOf(t, action)))
 	if text, _ := p.text(); lease.Err() != nil || !strings.Contains(text, "another site") {
 		t.Errorf("lease %v:\n%s", lease.Err(), text)
 	}
