@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +22,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"golang.org/x/sys/unix"
 )
 
 // works are commands that work until the file $GATE exists, in processes of many kinds.
@@ -31,7 +36,7 @@ var works = map[string]string{
 	"session":           `setsid -w sh -c "$WORK"; true`,
 	"left in a session": `setsid sh -c "$WORK" &`,
 	"job control":       `set -m; sh -c "$WORK" & wait`,
-	"chain":             `PAUSE=: sh -c "$CHAIN"`,
+	"chain of 0.3 ms":   `PAUSE=: sh -c "$CHAIN"`, // as fast as a shell can fork
 	"chain of 1 ms":     `PAUSE="sleep 0.001" setsid sh -c "$CHAIN"`,
 	"chain of 20 ms":    `PAUSE="sleep 0.02" sh -c "$CHAIN"`,
 	"chain of 100 ms":   `PAUSE="sleep 0.1" timeout 100 sh -c "$CHAIN"`,
@@ -57,58 +62,130 @@ type overlapDrill struct {
 	long     bool
 	pairs    atomic.Int64
 	overlaps sync.Map // name of a pair to what was done
+
+	mu   sync.Mutex
+	done map[string]int // how often each thing was done
+}
+
+// A drillStore is a store for the drill.
+type drillStore struct {
+	url     string
+	restart func() error // kills the server and starts it again, with its data; nil: no server
+}
+
+// drillStores start the stores of the drill.
+var drillStores = map[string]func(t *testing.T) drillStore{
+	"redis": func(t *testing.T) drillStore {
+		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+		return drillStore{server.URL(), server.Restart}
+	},
+	"local": func(t *testing.T) drillStore {
+		return drillStore{url: "local:" + filepath.Join(t.TempDir(), "locks.db")}
+	},
+	"postgres": func(t *testing.T) drillStore {
+		if !redistest.Long() {
+			t.Skip("set DIBS_LONG=1")
+		}
+		server, err := pgtest.Start()
+		if errors.Is(err, pgtest.ErrNoServer) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Close() })
+		begin(t, server.URL(), "migrate").wantCode(0)
+		return drillStore{server.URL(), func() error { server.Kill(); return server.Restart() }}
+	},
 }
 
 // TestNoOverlap disturbs runs at random moments. It kills, stops and terminates dibs, the
-// watchdog and processes of the command. No command may begin before the last process of
-// the command before it is dead. It does not kill dibs and the watchdog of one run: then
-// nothing is left that would kill the processes of the command.
+// watchdog and processes of the command, and restarts the server. No command may begin
+// before the last process of the command before it is dead. It does not kill dibs and the
+// watchdog of one run: then nothing is left that would kill the processes of the command.
+//
+// With DIBS_LONG=1 it takes 300 s for each store, or longer: until 2,000 runs have ended.
 func TestNoOverlap(t *testing.T) {
-	long := os.Getenv("DIBS_LONG") == "1"
-	if long {
-		t.Run("postgres", func(t *testing.T) {
-			server, err := pgtest.Start()
-			if errors.Is(err, pgtest.ErrNoServer) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = server.Close() })
-			migrated := begin(t, server.URL(), "migrate")
-			migrated.wantCode(0)
-			drillOverlaps(t, server.URL(), long)
+	t.Parallel()
+	for name, start := range drillStores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drillOverlaps(t, start(t))
 		})
 	}
-	onEachStore(t, func(t *testing.T, s *testStore) { drillOverlaps(t, s.URL(), long) })
 }
 
-func drillOverlaps(t *testing.T, url string, long bool) {
+func drillOverlaps(t *testing.T, store drillStore) {
 	const lanes = 3
-	last := 8 * time.Second
-	if long {
-		last = 300 * time.Second
+	last, pairs := 8*time.Second, int64(0)
+	if redistest.Long() {
+		last, pairs = 300*time.Second, 1000
 	}
-	d := &overlapDrill{t: t, url: url, dir: t.TempDir(), ttl: 3 * time.Second, long: long}
+	d := &overlapDrill{t: t, url: store.url, dir: t.TempDir(), ttl: 3 * time.Second, long: redistest.Long(), done: make(map[string]int)}
+	end := time.Now().Add(last)
 	var all sync.WaitGroup
 	for range lanes {
 		all.Go(func() {
-			for end := time.Now().Add(last); time.Now().Before(end); {
+			for time.Now().Before(end) || d.pairs.Load() < pairs {
 				d.pair()
 			}
 		})
 	}
+	over := make(chan struct{})
+	restarts := make(chan struct{})
+	go func() {
+		defer close(restarts)
+		d.restartOften(store, over)
+	}()
 	all.Wait()
+	close(over)
+	<-restarts
+	overlaps := 0
 	d.overlaps.Range(func(name, done any) bool {
+		overlaps++
 		t.Errorf("overlap of %s, after %s", name, done)
 		return true
 	})
-	t.Logf("FIGURE %d pairs of commands", d.pairs.Load())
+	t.Logf("FIGURE %d runs of commands in %d pairs, %d overlaps: %s", 2*d.pairs.Load(), d.pairs.Load(), overlaps, d.summary())
+}
+
+// restartOften restarts the server of a store every 2 to 6 s.
+func (d *overlapDrill) restartOften(store drillStore, over <-chan struct{}) {
+	for store.restart != nil {
+		select {
+		case <-over:
+			return
+		case <-time.After(2*time.Second + time.Duration(rand.IntN(4000))*time.Millisecond):
+		}
+		if err := store.restart(); err != nil {
+			d.t.Error(err)
+			return
+		}
+		d.count("restart of the store")
+	}
+}
+
+// count counts what was done.
+func (d *overlapDrill) count(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done[what]++
+}
+
+func (d *overlapDrill) summary() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(d.done)) {
+		all = append(all, fmt.Sprintf("%d × %s", d.done[what], what))
+	}
+	return strings.Join(all, ", ")
 }
 
 // pair runs two commands with one name and disturbs the first one.
 func (d *overlapDrill) pair() {
 	kind := randomKey(works)
+	d.count("work " + kind)
 	name := fmt.Sprintf("job%d", d.pairs.Add(1))
 	env := append([]string{
 		"LOCK=" + filepath.Join(d.dir, name), "GATE=" + filepath.Join(d.dir, name+".gate"), "LOG=" + filepath.Join(d.dir, name+".log"),
@@ -194,31 +271,26 @@ func (d *overlapDrill) wait(r *drillRun, name, kind, done string) {
 	}
 }
 
-// disturb does one thing to a run, at times two, and says what.
+// disturb does one thing to a run, at times two or three, and says what.
 func (d *overlapDrill) disturb(dibs int) (done string) {
 	watchdog := first(childrenOf(dibs))
 	command := first(childrenOf(watchdog))
-	random := func() int {
-		all := descendantsOf(watchdog)
-		if len(all) == 0 {
-			return 0
-		}
-		return all[rand.IntN(len(all))]
-	}
 	do := func(what string, pid int, s syscall.Signal) {
-		done += fmt.Sprintf(" %v of %s;", s, what)
-		if pid > 1 {
-			_ = syscall.Kill(pid, s)
+		if pid > 1 && syscall.Kill(pid, s) == nil {
+			act := unix.SignalName(s) + " of " + what
+			done += " " + act + ";"
+			d.count(act)
 		}
 	}
+	doGrandchild := func(s syscall.Signal) { do("a grandchild", grandchildOf(watchdog, command), s) }
 	ends := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM}
 	end := ends[rand.IntN(len(ends))]
-	switch rand.IntN(10) {
+	switch rand.IntN(12) {
 	case 0, 1:
 		do("the command", command, end)
 	case 2, 3:
 		for range 1 + rand.IntN(3) {
-			do("a process", random(), end)
+			doGrandchild(end)
 			pause(20)
 		}
 	case 4:
@@ -226,20 +298,28 @@ func (d *overlapDrill) disturb(dibs int) (done string) {
 		pause(50)
 		do("dibs", dibs, end)
 	case 5:
-		do("a process", random(), syscall.SIGSTOP)
+		doGrandchild(syscall.SIGSTOP)
 		pause(50)
 		do("dibs", dibs, end)
 	case 6:
+		do("the command", command, syscall.SIGSTOP)
+		pause(50)
 		do("dibs", dibs, end)
 	case 7:
+		do("dibs", dibs, end)
+	case 8:
 		do("the watchdog", watchdog, syscall.SIGSTOP)
 		pause(50)
 		do("the command", command, end)
-	case 8:
-		do("the watchdog", watchdog, syscall.SIGKILL)
 	case 9:
+		do("the watchdog", watchdog, syscall.SIGKILL)
+	case 10:
+		do("the watchdog", watchdog, syscall.SIGTERM)
+		pause(50)
+		do("the command", command, end)
+	case 11:
 		do("dibs", dibs, syscall.SIGSTOP)
-		do("a process", random(), end)
+		doGrandchild(end)
 		pause(300)
 		if d.long {
 			time.Sleep(time.Duration(rand.IntN(2)) * d.ttl) // the lock is lost
@@ -247,6 +327,15 @@ func (d *overlapDrill) disturb(dibs int) (done string) {
 		do("dibs", dibs, syscall.SIGCONT)
 	}
 	return done
+}
+
+// grandchildOf returns a random descendant of the watchdog but the command itself, or 0.
+func grandchildOf(watchdog, command int) int {
+	all := slices.DeleteFunc(descendantsOf(watchdog), func(pid int) bool { return pid == command })
+	if len(all) == 0 {
+		return 0
+	}
+	return all[rand.IntN(len(all))]
 }
 
 func first(pids []int) int {
