@@ -17,7 +17,7 @@ func (s *Store) MigrateToNext(ctx context.Context) error {
 			return up(s.prefix, version)
 		}
 		var all []string
-		for _, m := range createTable.FindAllStringSubmatch(file("v1/tables"), -1) {
+		for _, m := range createTable().FindAllStringSubmatch(file("v1/tables"), -1) {
 			all = append(all, with(s.prefix, next, "ALTER TABLE "+m[1]+" ADD COLUMN note VARCHAR(10) NOT NULL DEFAULT 'none'"))
 		}
 		for text := range strings.SplitSeq(file("v1/procedures"), "\nEND;\n") {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"sync"
 )
 
 // A migration waits for the transactions that use a table at most lockTimeout, because others wait
@@ -151,7 +152,7 @@ func (s *Store) version(ctx context.Context, conn *sql.Conn) (version int, exist
 	return version, err == nil, err
 }
 
-var createTable = regexp.MustCompile(`CREATE TABLE (dibs_\w+)`)
+var createTable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`CREATE TABLE (dibs_\w+)`) })
 
 // versionOrForeign returns the version. The error means that there are tables of another program: a
 // migration creates that of the versions first.
@@ -160,7 +161,7 @@ func (s *Store) versionOrForeign(ctx context.Context, conn *sql.Conn) (version i
 	if err != nil || exists {
 		return version, err
 	}
-	for _, m := range createTable.FindAllStringSubmatch(file("v1/tables"), -1) {
+	for _, m := range createTable().FindAllStringSubmatch(file("v1/tables"), -1) {
 		var taken bool
 		const text = "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 		name := s.prefix + m[1][len("dibs_"):]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
+	"sync"
 )
 
 // Version is the version of the tables and procedures that this package uses. Each release that
@@ -67,11 +68,10 @@ func up(prefix string, version int) (all []string) {
 	return append(all, with(prefix, version, fmt.Sprintf("INSERT IGNORE INTO dibs_versions (version) VALUES (%d)", version)))
 }
 
-var createProcedure = regexp.MustCompile(`CREATE PROCEDURE (dibs_\w+\()`)
-
 // down returns the statements that remove a version.
 func down(prefix string, version int) (all []string) {
 	all = append(all, with(prefix, version, fmt.Sprintf("DELETE FROM dibs_versions WHERE version = %d", version)))
+	createProcedure := regexp.MustCompile(`CREATE PROCEDURE (dibs_\w+\()`)
 	for _, m := range createProcedure.FindAllStringSubmatch(file(fmt.Sprintf("v%d/procedures", version)), -1) {
 		all = append(all, "DROP PROCEDURE IF EXISTS "+strings.TrimSuffix(with(prefix, version, m[1]), "("))
 	}
@@ -79,9 +79,9 @@ func down(prefix string, version int) (all []string) {
 }
 
 var (
-	calls       = regexp.MustCompile(`\b(dibs_\w+)\(`)
-	identifiers = regexp.MustCompile(`\bdibs_(\w+)`)
-	lists       = regexp.MustCompile(`\blist_of\((\w+|\?)\)`)
+	calls       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(dibs_\w+)\(`) })
+	identifiers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bdibs_(\w+)`) })
+	lists       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\blist_of\((\w+|\?)\)`) })
 )
 
 // overdue is the age from which on the heartbeat of a waiter is missing.
@@ -102,16 +102,16 @@ const (
 // with sets the prefix of the tables and procedures in a text, adds the version to the names of
 // procedures, and replaces what stands for an expression.
 func with(prefix string, version int, text string) string {
-	text = calls.ReplaceAllString(text, fmt.Sprintf("${1}_v%d(", version))
+	text = calls().ReplaceAllString(text, fmt.Sprintf("${1}_v%d(", version))
 	text = strings.ReplaceAll(text, "now_us()", nowSQL)
 	text = strings.ReplaceAll(text, "drop_at()", dropAtSQL)
 	text = strings.ReplaceAll(text, "is_odd()", isOddSQL)
 	text = strings.ReplaceAll(text, "overdue()", fmt.Sprint(overdue.Microseconds()))
 	text = strings.ReplaceAll(text, "waiter_ttl()", fmt.Sprint(driver.WaiterTTL.Microseconds()))
 	text = strings.ReplaceAll(text, "max_wanted()", fmt.Sprint(driver.MaxWanted))
-	text = lists.ReplaceAllString(text, listOfSQL)
+	text = lists().ReplaceAllString(text, listOfSQL)
 	quoted := "`" + strings.ReplaceAll(strings.ReplaceAll(prefix, "`", "``"), "$", "$$") + "$1`"
-	return identifiers.ReplaceAllString(text, quoted)
+	return identifiers().ReplaceAllString(text, quoted)
 }
 
 const hasGuardSQL = "SELECT COUNT(*) > 0 FROM dibs_guards WHERE name = UNHEX(?) AND token = UNHEX(?) AND fence <= ?"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
+	"sync"
 )
 
 // Version is the version of the schema that this package uses. Each release that changes tables or
@@ -63,11 +64,10 @@ func up(schema string, version int) string {
 	return in(schema, version, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", version))
 }
 
-var createFunction = regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
-
 // down returns the statements that remove a version.
 func down(schema string, version int) string {
 	text := in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d;\n", version))
+	createFunction := regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
 	for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", version)), -1) {
 		name := strings.TrimSuffix(in(schema, version, m[1]), "(")
 		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers that call it
@@ -75,11 +75,11 @@ func down(schema string, version int) string {
 	return text + in(schema, version, file(fmt.Sprintf("v%d/down", version)))
 }
 
-var call = regexp.MustCompile(`\bdibs\.(\w+)\(`)
+var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bdibs\.(\w+)\(`) })
 
 // in replaces the schema "dibs" in a text, and adds the version to the names of functions.
 func in(schema string, version int, text string) string {
-	text = call.ReplaceAllString(text, fmt.Sprintf("dibs.${1}_v%d(", version))
+	text = call().ReplaceAllString(text, fmt.Sprintf("dibs.${1}_v%d(", version))
 	if schema == "dibs" {
 		return text
 	}

@@ -2,10 +2,9 @@ package sqlstore
 
 import "regexp"
 
-var tableText = regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
-
 // TablesOf returns the tables that a text for PostgreSQL creates, without their schema.
 func TablesOf(text string) (names []string) {
+	tableText := regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (?:"(?:[^"]|"")*"|\w+)\.(\w+)`)
 	for _, m := range tableText.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
 	}

@@ -16,13 +16,10 @@ import (
 
 const noLocks = "nothing can be locked"
 
-var (
-	tableText     = regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
-	procedureText = regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
-)
-
 // wanted returns the names of the tables, and the bodies of the procedures by name.
 func wanted(prefix string) (tables []string, procedures map[string]string) {
+	tableText := regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
+	procedureText := regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
 	procedures = make(map[string]string)
 	statements, err := mysqlstore.SQL(prefix, 0, mysqlstore.Version)
 	if err != nil {

@@ -128,7 +128,7 @@ func configOf(values url.Values) (*mysql.Config, error) {
 		return nil, errors.New("strict: the library has no such parameter; want sql_mode")
 	}
 	charset := values.Get("charset")
-	if charset != "" && !charsets.MatchString(charset) {
+	if charset != "" && !regexp.MustCompile(`^\w+(,\w+)*$`).MatchString(charset) {
 		return nil, errors.New("charset: want a name such as utf8mb4, or several with a comma between them")
 	}
 	values.Del("charset")
@@ -148,8 +148,6 @@ func configOf(values url.Values) (*mysql.Config, error) {
 	}
 	return config, nil
 }
-
-var charsets = regexp.MustCompile(`^\w+(,\w+)*$`)
 
 func setAddress(config *mysql.Config, parts *url.URL, socket string) error {
 	const defaultPort = "3306"

@@ -20,8 +20,6 @@ var tablesSQL string
 
 const noLocks = "nothing can be locked"
 
-var functionText = regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
-
 // schemaSQL returns the statements that create the schema.
 func schemaSQL(schema string) string {
 	text, err := pgstore.SQL(schema, 0, pgstore.Version)
@@ -33,6 +31,7 @@ func schemaSQL(schema string) string {
 
 // functionsOf returns the functions of the store, by name.
 func functionsOf(schema string) map[string]string {
+	functionText := regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
 	bodies := make(map[string]string)
 	for _, m := range functionText.FindAllStringSubmatch(schemaSQL(schema), -1) {
 		bodies[m[1]] = cmp.Or(m[2:]...)

@@ -4,10 +4,10 @@
 package wire
 
 import (
+	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
@@ -176,17 +176,14 @@ func Tagged[T slots.Text](key T) bool { return len(slots.Hashed(key)) < len(key)
 
 // slotTag returns the smallest number whose decimal digits hash to a slot: the hash tag
 // of the slot's fence high-water mark, the same in every implementation.
-func slotTag(slot int) uint32 { return slotTags()[slot] - 1 }
+func slotTag(slot int) uint32 {
+	const size = 3 // bytes of a number
+	b := slotTags[size*slot:][:size]
+	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
+}
 
-var slotTags = sync.OnceValue(func() *[slots.Count]uint32 {
-	var tags [slots.Count]uint32 // the number + 1; zero means not found yet
-	var digits [10]byte
-	for left, n := slots.Count, uint32(0); left > 0; n++ {
-		s := slots.Of(strconv.AppendUint(digits[:0], uint64(n), 10))
-		if tags[s] == 0 {
-			tags[s] = n + 1
-			left--
-		}
-	}
-	return &tags
-})
+// slotTags has the tags of all slots. go test -update finds and writes them: that takes
+// several milliseconds.
+//
+//go:embed slottags.bin
+var slotTags string

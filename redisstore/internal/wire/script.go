@@ -14,14 +14,22 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
+// plain has the scripts that Plain returns, which are composed from lua by go test -update.
+//
+//go:embed plain/*.lua
+var plain embed.FS
+
 // Scripts are the scripts of a store. They never change.
 type Scripts struct {
 	Acquire, AcquireAll, Vote, Release, Extend, Renew, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
 	Describe, RevokeForeign                                                                                            *redisconn.Script // for what dibs did not write
 }
 
-// Plain returns the scripts of a store whose lock keys are strings.
-var Plain = sync.OnceValue(func() *Scripts { return load("", nil) })
+// Plain returns the scripts of a store whose lock keys are strings. To compose them takes
+// several milliseconds: too long for a program that acquires one lock and exits.
+var Plain = sync.OnceValue(func() *Scripts {
+	return scriptsOf(func(name string) string { return read(plain, "plain", name) })
+})
 
 // A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
 type Redisson struct {
@@ -80,7 +88,12 @@ func load(before string, settings *strings.Replacer) *Scripts {
 	if before != "" {
 		prefix = c.file(before)
 	}
-	script := func(name string) *redisconn.Script { return newScript(prefix + c.file(name)) }
+	return scriptsOf(func(name string) string { return prefix + c.file(name) })
+}
+
+// scriptsOf returns the scripts with these texts.
+func scriptsOf(text func(name string) string) *Scripts {
+	script := func(name string) *redisconn.Script { return newScript(text(name)) }
 	return &Scripts{
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
 		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
@@ -128,8 +141,10 @@ func (c composer) file(name string) string {
 	return c.files[name]
 }
 
-func readScript(name string) string {
-	source, err := lua.ReadFile("lua/" + name + ".lua")
+func readScript(name string) string { return read(lua, "lua", name) }
+
+func read(files embed.FS, dir, name string) string {
+	source, err := files.ReadFile(dir + "/" + name + ".lua")
 	if err != nil {
 		panic(err) // a script includes a file that does not exist
 	}

@@ -1,0 +1,3 @@
+local q=redis.call('TIME')
+local ek=redis.REDIS_VERSION_NUM~=nil local function ct(k,m,n)if ek and redis.call('PEXPIRE',k,m,'GT')==1 then return tonumber(m)end local ak=redis.call('PTTL',k)if ak<0 and n then ak=redis.call('ZRANGE',n,-1,-1,'WITHSCORES')[2]-math.floor(b/1000)end local t=math.max(tonumber(m),ak)redis.call('PEXPIRE',k,t)return t end
+local r={}for d=1,#KEYS do local j,aq=redis.pcall('GET',KEYS[d]),'0'if j==ARGV[2*d-1]then ct(KEYS[d],ARGV[2*d])aq='1'elseif type(j)=='table'then aq='x'elseif j and string.sub(j,1,12)=='dibs:shared 'then aq='s'end r[d]=aq end return{q[1]*1000000+q[2],table.concat(r)}
