@@ -74,7 +74,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 	}()
 	name := j.names[0]
 	for {
-		watchdog := supervise.StartWatchdog()
+		watchdog := supervise.StartWatchdog(r.signals)
 		r.beginTerm()
 		lease, err := r.campaign(j, name)
 		if err != nil {

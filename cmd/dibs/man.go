@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // manCmd writes the manual pages, for packagers and for manual installation.
@@ -28,9 +30,7 @@ on the revision of dibs.`,
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return fmt.Errorf("man: %w", err)
 			}
-			v := versionOf(debug.ReadBuildInfo())
-			disableDateTag(c.Root())
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Date: v.date(), Source: "dibs", Manual: "dibs"}, dir)
+			return writePages(c.Root(), dir, versionOf(debug.ReadBuildInfo()).date())
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "directory `DIR` for the pages")
@@ -38,19 +38,111 @@ on the revision of dibs.`,
 }
 
 // date returns the date of the revision, or a fixed one if that is unknown.
-func (v version) date() *time.Time {
+func (v version) date() time.Time {
 	at, err := time.Parse(time.RFC3339, v.Time)
 	if err != nil {
 		at = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	}
-	at = at.UTC()
-	return &at
+	return at.UTC()
 }
 
-// disableDateTag keeps the current date out of the pages.
-func disableDateTag(c *cobra.Command) {
-	c.DisableAutoGenTag = true
-	for _, sub := range c.Commands() {
-		disableDateTag(sub)
+// writePages writes the pages of a subcommand and those below it.
+func writePages(c *cobra.Command, dir string, date time.Time) error {
+	c.InitDefaultHelpFlag()
+	file := filepath.Join(dir, pageName(c)+".1")
+	if err := os.WriteFile(file, []byte(pageOf(c, date)), 0o644); err != nil {
+		return fmt.Errorf("man: %w", err)
 	}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			if err := writePages(sub, dir, date); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pageName returns the name of a page, without its section: dibs-run.
+func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+// pageOf returns the page of a subcommand, in the language of man(7).
+//
+// It is not made by package doc of cobra: the Markdown and YAML that this package needs
+// would cost each start of dibs 0.5 ms.
+func pageOf(c *cobra.Command, date time.Time) string {
+	var b strings.Builder
+	section := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, ".SH %s\n%s", title, text)
+		}
+	}
+	name := pageName(c)
+	fmt.Fprintf(&b, ".TH %s 1 \"%s\" dibs dibs\n.nh\n.ad l\n", strings.ToUpper(escaped(name)), date.Format("Jan 2006"))
+	section("NAME", escaped(name)+` \- `+escaped(c.Short)+"\n")
+	section("SYNOPSIS", `\fB`+escaped(c.UseLine())+"\\fR\n")
+	section("DESCRIPTION", verbatim(c.Long))
+	section("OPTIONS", optionsOf(c.NonInheritedFlags()))
+	section("GLOBAL OPTIONS", optionsOf(c.InheritedFlags()))
+	section("EXAMPLES", verbatim(c.Example))
+	section("SEE ALSO", seeAlso(c))
+	return b.String()
+}
+
+// verbatim returns a text that is formatted already.
+func verbatim(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ".nf\n" + escaped(text) + "\n.fi\n"
+}
+
+func optionsOf(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		value, text := pflag.UnquoteUsage(f)
+		b.WriteString(".TP\n")
+		if f.Shorthand != "" {
+			fmt.Fprintf(&b, `\fB\-%s\fR, `, f.Shorthand)
+		}
+		fmt.Fprintf(&b, "\\fB\\-\\-%s\\fR", escaped(f.Name))
+		if value != "" {
+			fmt.Fprintf(&b, ` \fI%s\fR`, escaped(value))
+		}
+		b.WriteString("\n" + escaped(text) + "\n")
+	})
+	return b.String()
+}
+
+// seeAlso returns the pages of the subcommands below c and of the one above it.
+func seeAlso(c *cobra.Command) string {
+	var pages []string
+	if c.HasParent() {
+		pages = append(pages, `\fB`+escaped(pageName(c.Parent()))+`\fR(1)`)
+	}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			pages = append(pages, `\fB`+escaped(pageName(sub))+`\fR(1)`)
+		}
+	}
+	if len(pages) == 0 {
+		return ""
+	}
+	return strings.Join(pages, ",\n") + "\n"
+}
+
+// escaped returns a text for man(7). It escapes backslashes and hyphens, and dots and quotes
+// at the begin of a line, which would be requests.
+func escaped(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			lines[i] = `\&` + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }

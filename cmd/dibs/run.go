@@ -117,7 +117,7 @@ func (r *run) once(a *app, j *job, argv []string) (err error) {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	watchdog := supervise.StartWatchdog()
+	watchdog := supervise.StartWatchdog(r.signals)
 	defer watchdog.Stop()
 	lease, err := r.waitForLock(&j.lockRequest)
 	if err != nil {
@@ -167,7 +167,6 @@ func (r *run) supervise(lease *dibs.Lease, watchdog *supervise.Watchdog) (code i
 	command := r.command.WithEnv(append(variables(lease, r.outcome.Names, r.rules.TTL), r.heldTokens(lease))...)
 	return supervise.Run(lease, command, r.rules, supervise.Caller{
 		Watchdog:   watchdog,
-		Signals:    r.signals,
 		Reporter:   runReporter{r, lease.Name()},
 		NotRenewed: func() error { return r.monitor.NotRenewed(lease) },
 	})

@@ -74,7 +74,9 @@ func (e environment) withoutSecrets() environment {
 }
 
 // hasPassword reports whether a text with URLs has a password, behind the user or as a parameter.
-var hasPassword = regexp.MustCompile(`://\S*:\S+@|[?&][a-z_]*password=`).MatchString
+func hasPassword(urls string) bool {
+	return regexp.MustCompile(`://\S*:\S+@|[?&][a-z_]*password=`).MatchString(urls)
+}
 
 func (e environment) without(names ...string) environment {
 	return slices.DeleteFunc(slices.Clone(e), func(v string) bool {

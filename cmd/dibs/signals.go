@@ -12,7 +12,7 @@ import (
 
 // signals are the signals that this process receives. A command that runs gets them; see
 // supervise.CatchSignals.
-type signals <-chan os.Signal
+type signals chan os.Signal
 
 // A signalError reports that a signal ended the waiting.
 type signalError struct{ syscall.Signal }

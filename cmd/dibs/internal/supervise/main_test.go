@@ -11,14 +11,6 @@ import (
 // testTimeout is the time limit for anything that a test waits for.
 const testTimeout = time.Minute
 
-// TestMain makes the test binary run as the watchdog process.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == WatchdogArg {
-		syscall.Exit(RunWatchdog(os.Args[2:])) // without the hooks of the race detector, which sleep
-	}
-	os.Exit(m.Run())
-}
-
 // inOwnProcess reports whether the test runs in a process of its own, in a process group
 // of its own. If not, it runs the test in such a process, with this command before its
 // flags.

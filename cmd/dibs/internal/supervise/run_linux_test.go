@@ -122,10 +122,10 @@ func (r *testRun) run(script string) (code int, err error) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.watchdog = StartWatchdog()
+	r.watchdog = StartWatchdog(r.signals)
 	defer r.watchdog.Stop()
 	code, err = Run(r.lease, command, r.rules, Caller{
-		Watchdog: r.watchdog, Signals: r.signals, Reporter: r, NotRenewed: func() error { return errNotRenewed },
+		Watchdog: r.watchdog, Reporter: r, NotRenewed: func() error { return errNotRenewed },
 	})
 	if r.watchdog.process.alive() {
 		r.t.Error("the watchdog process is alive after Run")
@@ -344,7 +344,7 @@ func TestStartErrors(t *testing.T) {
 	} {
 		command, err := Find(test.argv, nil)
 		if err == nil {
-			watchdog := StartWatchdog()
+			watchdog := StartWatchdog(make(chan os.Signal))
 			_, err = Run(lease, command, newTestRun(t).rules, Caller{Watchdog: watchdog, Reporter: newTestRun(t)})
 			watchdog.Stop()
 		}
@@ -365,7 +365,7 @@ func TestTextFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watchdog := StartWatchdog()
+	watchdog := StartWatchdog(make(chan os.Signal))
 	defer watchdog.Stop()
 	r := newTestRun(t)
 	if code, err := Run(r.lease, command, r.rules, Caller{Watchdog: watchdog, Reporter: r}); code != 9 || err != nil {

@@ -6,24 +6,34 @@ import (
 	"syscall"
 )
 
-// CatchSignals redirects all signals that can be caught to the returned channel, for
-// [Run]. Signals that the caller of this process ignores, for example through nohup, stay
-// ignored. Call it once.
-func CatchSignals() <-chan os.Signal {
+// lastStandard is the last signal before the real-time signals. Go's runtime catches and
+// drops those, so they end no process of Go.
+const lastStandard = syscall.Signal(31)
+
+// CatchSignals redirects the standard signals that can be caught to the returned channel.
+// [StartWatchdog] adds the real-time signals, for the command: each signal costs two switches between
+// threads, and most subcommands need none of these. Signals that the caller of this
+// process ignores, for example through nohup, stay ignored. Call it once.
+func CatchSignals() chan os.Signal {
 	caught := make(chan os.Signal, 64)
-	redirectSignals(caught)
+	redirectSignals(caught, 1, lastStandard)
 	// SIGPIPE must not end this process: that would leave a lock and a child process behind.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
 
-// dropSignals catches and drops all signals that can be caught, so that they do not end
-// the watchdog. It does not ignore them, because the command would inherit that.
-func dropSignals() { redirectSignals(make(chan os.Signal, 1)) }
+// catchRealTimeSignals redirects these signals to a channel.
+func catchRealTimeSignals(caught chan<- os.Signal) {
+	const last = syscall.Signal(64)
+	redirectSignals(caught, lastStandard+1, last)
+}
 
-func redirectSignals(to chan<- os.Signal) {
-	const last = 64
-	for n := syscall.Signal(1); n <= last; n++ {
+// dropSignals catches and drops the standard signals that can be caught, so that they do
+// not end the watchdog. It does not ignore them, because the command would inherit that.
+func dropSignals() { redirectSignals(make(chan os.Signal, 1), 1, lastStandard) }
+
+func redirectSignals(to chan<- os.Signal, first, last syscall.Signal) {
+	for n := first; n <= last; n++ {
 		if forwarded(n) && !signal.Ignored(n) {
 			signal.Notify(to, n)
 		}

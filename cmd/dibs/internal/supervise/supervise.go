@@ -2,7 +2,7 @@
 // anyone else can acquire the lock.
 //
 // Two processes of the program share the work. The supervisor, which is [Run], holds the
-// lock and forwards signals. The watchdog process, which is [RunWatchdog], starts the
+// lock and forwards signals. The watchdog process, which package initialisation runs, starts the
 // command and kills it if the supervisor is killed or stopped.
 package supervise
 
@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
@@ -46,7 +45,6 @@ type LossAction struct {
 // A Caller is what Run needs of the program that calls it.
 type Caller struct {
 	Watchdog   *Watchdog
-	Signals    <-chan os.Signal // from [CatchSignals]
 	Reporter   Reporter
 	NotRenewed func() error // returns the loss of a lease whose renewals have failed
 }
@@ -103,7 +101,7 @@ func Run(lease Lease, command Command, rules Rules, caller Caller) (code int, er
 	t.command = child.pid
 	caller.Reporter.Started(child.pid)
 	s := &supervisor{
-		lease: lease, rules: rules, signals: caller.Signals, report: caller.Reporter, notRenewed: caller.NotRenewed,
+		lease: lease, rules: rules, signals: caller.Watchdog.signals, report: caller.Reporter, notRenewed: caller.NotRenewed,
 		child: child, watchdog: watchdog, tty: t, replies: watchdog.replies,
 	}
 	s.loop()

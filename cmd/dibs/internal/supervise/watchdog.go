@@ -1,19 +1,29 @@
 package supervise
 
+import (
+	"os"
+	"sync"
+)
+
 // A Watchdog is the watchdog process of one [Run], which starts in the background while
 // the lock is being acquired. Use it from one goroutine.
 type Watchdog struct {
+	signals chan os.Signal
 	done    chan struct{}
 	process *handle
 	err     error
 }
 
-// StartWatchdog starts a watchdog process. [Run] returns its failure. Stop it in any case.
-func StartWatchdog() *Watchdog {
-	w := &Watchdog{done: make(chan struct{})}
+// StartWatchdog starts a watchdog process. signals is the channel of [CatchSignals]. [Run]
+// returns a failure. Stop the watchdog in any case.
+func StartWatchdog(signals chan os.Signal) *Watchdog {
+	w := &Watchdog{signals: signals, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
+		var caught sync.WaitGroup
+		caught.Go(func() { catchRealTimeSignals(signals) })
 		w.process, w.err = startWatchdog()
+		caught.Wait()
 	}()
 	return w
 }
