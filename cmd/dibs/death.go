@@ -10,20 +10,29 @@ import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 )
 
-// A commandSignalError reports that a signal has ended the command. dibs ends by the same
-// signal: a shell or make then stops, as it does without dibs.
+// A commandSignalError reports that a signal has ended the command, or the terminal or a key
+// has. dibs ends by the same signal: a shell or make then stops, as it does without dibs.
 type commandSignalError struct {
 	codeError
 	signal syscall.Signal
-	typed  bool // a key of the terminal has sent it, to the process group of the command only
+	typed  bool // the process group of dibs has not received it: only that of the command has, or none
 }
 
 func (e commandSignalError) Unwrap() error { return e.codeError }
 
+// typed returns the result of a subcommand that a key has ended which the terminal did not
+// turn into a signal.
+func typed(s syscall.Signal) error {
+	return commandSignalError{codeError{supervise.CodeSignal + int(s), nil}, s, true}
+}
+
 // endOf returns the result of a run whose command has ended by itself.
 func endOf(end supervise.End, forwarded bool) error {
 	code := supervise.ExitCode(end.Status)
-	if !end.Status.Signaled() {
+	switch {
+	case end.HungUp: // also if the command has handled it
+		return commandSignalError{codeError{code, nil}, syscall.SIGHUP, !forwarded}
+	case !end.Status.Signaled():
 		return exitWith(code, nil)
 	}
 	return commandSignalError{codeError{code, nil}, end.Status.Signal(), end.Interrupted() && !forwarded}

@@ -86,7 +86,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 		watchdog.Stop()
 		lost := errors.Is(err, dibs.ErrLost)
 		notStarted := errors.As(err, new(*supervise.StartError))
-		if r.endForwarded || r.end.Interrupted() || notStarted || !lost && !restart {
+		if r.endForwarded || r.end.Interrupted() || r.end.HungUp || notStarted || !lost && !restart {
 			return err
 		}
 		a.con.logf("no longer leading %q%s", name, reasonSuffix(err))

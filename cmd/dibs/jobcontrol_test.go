@@ -87,12 +87,10 @@ func (j *jobTest) awaitForeground() {
 	})
 }
 
-// foreground returns the process group in the foreground, or 0.
+// foreground returns the process group in the foreground of the terminal of dibs, or 0.
 func (j *jobTest) foreground() (group int) {
-	raw, err := j.screen.SyscallConn() // Fd would make its reads block for ever
-	if err == nil {
-		_ = raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
-	}
+	const tpgid = 7
+	group, _ = strconv.Atoi(statOf(j.dibs(), tpgid))
 	return group
 }
 
@@ -294,6 +292,68 @@ var jobTests = map[string]func(j *jobTest){
 		j.awaitForeground()
 		j.Process.Kill() // the kernel hangs up the terminal when the leader of its session exits
 	},
+	"hangup of a loop": func(j *jobTest) {
+		j.enter(j.shell + ` -c "while :; do ` + j.run(sleeps) + `; echo NEXT; done"`)
+		j.awaitForeground()
+		loop := parentOf(j.dibs())
+		j.Process.Kill()
+		eventually(j.t, "the loop has ended", func() bool { return !alive(loop) })
+	},
+	"hangup of an election": func(j *jobTest) {
+		j.enter("dibs elect --restart " + j.name + " -- " + sleeps)
+		j.awaitForeground()
+		j.Process.Kill()
+		eventually(j.t, "dibs has ended", func() bool { return j.dibs() == "" })
+	},
+	"hangup that the command handles": func(j *jobTest) {
+		j.enter(j.shell + ` -c "while :; do ` + j.run(`sh -c 'trap \"exit 0\" HUP; echo up; while :; do sleep 0.02; done'`) + `; done"`)
+		j.awaitForeground()
+		j.awaitLine("up")
+		loop := parentOf(j.dibs())
+		j.Process.Kill()
+		eventually(j.t, "the loop has ended", func() bool { return !alive(loop) })
+	},
+	"top": func(j *jobTest) {
+		j.enter("dibs top " + j.name)
+		j.awaitTop(1)
+		j.typeText(j.screen, ctrlZ)
+		eventually(j.t, "top is stopped", func() bool { return processState(j.dibs()) == "T" })
+		j.enter("fg")
+		j.awaitTop(2)
+		j.interruptTop()
+		j.wantLast(130)
+	},
+	"top in a loop": func(j *jobTest) {
+		j.enter(j.shell + ` -c "while :; do dibs top ` + j.name + `; echo NEXT; done"`)
+		j.awaitTop(1)
+		j.interruptTop()
+		j.wantLast(130)
+	},
+}
+
+// interruptTop types ^C, and waits until dibs top is dead and reads no more keys.
+func (j *jobTest) interruptTop() {
+	j.t.Helper()
+	j.typeText(j.screen, ctrlC)
+	eventually(j.t, "top ends", func() bool { return j.dibs() == "" })
+}
+
+// awaitTop waits until dibs top has begun to draw a number of times.
+func (j *jobTest) awaitTop(times int) {
+	j.t.Helper()
+	eventually(j.t, "top draws", func() bool { return strings.Count(j.stdout.String(), enterScreen) >= times })
+}
+
+// parentOf returns the parent of a process.
+func parentOf(pid string) string { return statOf(pid, 3) }
+
+// statOf returns a field of /proc/PID/stat, or "". The name of the program has no space.
+func statOf(pid string, field int) string {
+	text, _ := os.ReadFile("/proc/" + pid + "/stat")
+	if fields := strings.Fields(string(text)); len(fields) > field {
+		return fields[field]
+	}
+	return ""
 }
 
 // editor starts a program that uses the whole screen, in the background.

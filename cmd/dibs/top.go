@@ -97,16 +97,26 @@ func (v *screen) leave() {
 	_ = term.Restore(int(v.in.Fd()), v.before) // fails only if the terminal is gone
 }
 
+// Raw mode turns ^C, ^\ and ^Z into keys as any other.
+const (
+	keyInterrupt = "\x03"
+	keyQuit      = "\x1c"
+	keyStop      = "\x1a"
+)
+
 // enter does what use does at its begin: a shell may have used the terminal meanwhile.
 func (v *screen) enter() {
 	_, _ = term.MakeRaw(int(v.in.Fd())) // a failure leaves the mode as it is
 	fmt.Fprint(v.out, enterScreen)
 }
 
-// suspend restores the terminal and stops dibs. SIGCONT continues it.
-func (v *screen) suspend() {
-	v.leave()
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // always permitted
+// suspend restores the terminal and stops a process, until SIGCONT: this one, or with 0 the
+// whole job, as the terminal does. It does nothing if no shell can continue the job.
+func (v *screen) suspend(pid int) {
+	if supervise.HasJobControl() {
+		v.leave()                              // before: a process in the background may not do it
+		_ = syscall.Kill(pid, syscall.SIGSTOP) // always permitted
+	}
 }
 
 // show draws a board until a key or a signal ends it. Polls of the store and pressed keys
@@ -139,18 +149,20 @@ func (v *screen) show(board view.Board, poller watch.Poller, glob string) error 
 			switch key {
 			case "q":
 				return nil
-			case "\x03": // raw mode turns ^C and ^Z into keys
-				return exitWith(supervise.CodeSignal+int(syscall.SIGINT), nil)
-			case "\x1a":
-				v.suspend()
+			case keyInterrupt:
+				return typed(syscall.SIGINT)
+			case keyQuit:
+				return typed(syscall.SIGQUIT)
+			case keyStop:
+				v.suspend(0)
 			}
 			board.Press(key)
 		case caught := <-v.signals:
 			switch sig, _ := caught.(syscall.Signal); {
 			case supervise.IsTermination(sig):
-				return exitWith(supervise.CodeSignal+int(sig), nil)
+				return signalError{sig}
 			case sig == syscall.SIGTSTP:
-				v.suspend()
+				v.suspend(os.Getpid())
 			case sig == syscall.SIGCONT:
 				v.enter()
 			}

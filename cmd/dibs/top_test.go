@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -174,6 +176,11 @@ func startTop(t *testing.T, url string, width, height int) *ttySession {
 
 func startOn(t *testing.T, width, height int, env []string, args ...string) *ttySession {
 	t.Helper()
+	return startProgram(t, width, height, env, "dibs", args...)
+}
+
+func startProgram(t *testing.T, width, height int, env []string, program string, args ...string) *ttySession {
+	t.Helper()
 	tty, theirs, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +192,7 @@ func startOn(t *testing.T, width, height int, env []string, args ...string) *tty
 	if v.before, err = term.GetState(int(tty.Fd())); err != nil {
 		t.Fatal(err)
 	}
-	v.cmd = exec.Command("dibs", args...)
+	v.cmd = exec.Command(program, args...)
 	v.cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...)
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = theirs, theirs, theirs
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -379,23 +386,33 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// ^Z restores the terminal and stops dibs; fg continues it.
+// ^Z restores the terminal and stops dibs and the script around it; a shell can continue
+// them.
 func TestTopIsSuspended(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for what, stop := range map[string]func(v *ttySession){
-		"^Z":   func(v *ttySession) { v.press(t, "\x1a") },
-		"TSTP": func(v *ttySession) { _ = v.cmd.Process.Signal(syscall.SIGTSTP) },
+	for what, c := range map[string]struct {
+		job  string
+		stop func(v *ttySession, top int)
+	}{
+		"^Z":   {`sh -c "dibs top --every 20ms; exit"`, func(v *ttySession, _ int) { v.press(t, "\x1a") }},
+		"TSTP": {"dibs top --every 20ms", func(_ *ttySession, top int) { _ = syscall.Kill(top, syscall.SIGTSTP) }},
 	} {
 		t.Run(what, func(t *testing.T) {
-			v := startTop(t, server.URL(), 80, 24)
+			gate := filepath.Join(t.TempDir(), "gate")
+			v := startProgram(t, 80, 24, []string{"DIBS_URL=" + server.URL(), "TERM=xterm", "GATE=" + gate},
+				"bash", "-mc", c.job+`; until [ -e "$GATE" ]; do sleep 0.01; done; fg >/dev/null`)
 			v.await(t, `^nothing is held$`)
-			stop(v)
-			eventually(t, "top is stopped and the terminal is restored", func() bool {
+			all := descendantsOf(v.cmd.Process.Pid)
+			top := all[len(all)-1]
+			c.stop(v, top)
+			eventually(t, "top has stopped and the terminal is restored", func() bool {
 				now, err := term.GetState(int(v.tty.Fd()))
-				return err == nil && reflect.DeepEqual(v.before, now) && !v.onAlternate() && stateOfProcess(t, v.cmd.Process.Pid) == "T"
+				return err == nil && reflect.DeepEqual(v.before, now) && !v.onAlternate() && processState(strconv.Itoa(top)) == "T"
 			})
-			_ = v.cmd.Process.Signal(syscall.SIGCONT)
+			if err := os.WriteFile(gate, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			eventually(t, "top is on the alternate screen again", v.onAlternate)
 			v.press(t, "q")
 			v.ends(t, 0)
@@ -403,21 +420,21 @@ func TestTopIsSuspended(t *testing.T) {
 	}
 }
 
+// As the leader of a session, dibs has no shell that would continue it.
+func TestTopIsNotSuspendedWithoutShell(t *testing.T) {
+	t.Parallel()
+	v := startTop(t, redistest.Start(t).URL(), 80, 24)
+	v.await(t, `^nothing is held$`)
+	v.press(t, "\x1a")
+	_ = v.cmd.Process.Signal(syscall.SIGTSTP)
+	v.press(t, "q")
+	v.ends(t, 0)
+}
+
 func (s *display) onAlternate() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alternate
-}
-
-// stateOfProcess returns the state letter of the kernel: T means stopped.
-func stateOfProcess(t *testing.T, pid int) string {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return rest[:1]
 }
 
 func TestTopEnds(t *testing.T) {
@@ -437,6 +454,9 @@ func TestTopEnds(t *testing.T) {
 			v.await(t, `^nothing is held$`)
 			c.end(v)
 			v.ends(t, c.code)
+			if have := v.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled(); have != (c.code > supervise.CodeSignal) {
+				t.Errorf("died of a signal: %v", have)
+			}
 		})
 	}
 }

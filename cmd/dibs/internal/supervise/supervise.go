@@ -64,6 +64,7 @@ type Reporter interface {
 type End struct {
 	Status     syscall.WaitStatus
 	Foreground bool // the command had the foreground of the terminal
+	HungUp     bool // the terminal is gone, and the command had its foreground
 }
 
 // Interrupted reports whether ^C or ^\ has ended the command: it died of the signal, or

@@ -117,7 +117,7 @@ func (s *supervisor) childChanged(status syscall.WaitStatus) {
 		return
 	}
 	s.exit.status, s.exit.at = status, time.Now()
-	s.report.Ended(End{status, s.tty.isForeground(s.child.pid)})
+	s.report.Ended(End{status, s.tty.isForeground(s.child.pid), s.tty.hungUp()})
 	if s.end.reason == nil && status.Signaled() && status.Signal() == syscall.SIGKILL && s.watchdog.expired() {
 		s.stop(ErrLate, s.exit.at)
 	}

@@ -40,6 +40,16 @@ func (t *tty) foreground() int {
 // isForeground reports whether a process group is in the foreground.
 func (t *tty) isForeground(group int) bool { return group > 0 && t.foreground() == group }
 
+// hungUp reports whether the terminal is gone, for instance because the shell was killed. The
+// kernel has then sent SIGHUP to the group in the foreground: to the command, if it was lent.
+func (t *tty) hungUp() bool {
+	if t.file == nil || !t.lent {
+		return false
+	}
+	_, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	return err != nil // EIO, or ENOTTY: it is not the terminal of this session any more
+}
+
 // lend puts the command into the foreground.
 func (t *tty) lend() {
 	t.lent = true
