@@ -6,35 +6,42 @@ import (
 	"syscall"
 )
 
-// lastStandard is the last signal before the real-time signals. Go's runtime catches and
-// drops those, so they end no process of Go.
-const lastStandard = syscall.Signal(31)
-
-// CatchSignals redirects the standard signals that can be caught to the returned channel.
-// [StartWatchdog] adds the real-time signals, for the command: each signal costs two switches between
-// threads, and most subcommands need none of these. Signals that the caller of this
-// process ignores, for example through nohup, stay ignored. Call it once.
+// CatchSignals redirects the signals that could end or stop this process to the returned
+// channel. [StartWatchdog] adds the harmless ones, for the command: each signal costs two
+// switches between threads. Signals that the caller of this process ignores, for example
+// through nohup, stay ignored. Call it once.
 func CatchSignals() chan os.Signal {
 	caught := make(chan os.Signal, 64)
-	redirectSignals(caught, 1, lastStandard)
+	redirectSignals(caught, func(s syscall.Signal) bool { return !harmless(s) })
 	// SIGPIPE must not end this process: that would leave a lock and a child process behind.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
 
-// catchRealTimeSignals redirects these signals to a channel.
-func catchRealTimeSignals(caught chan<- os.Signal) {
-	const last = syscall.Signal(64)
-	redirectSignals(caught, lastStandard+1, last)
+// catchHarmlessSignals redirects the other signals, also to the channel of CatchSignals.
+func catchHarmlessSignals(caught chan<- os.Signal) { redirectSignals(caught, harmless) }
+
+// dropSignals catches and drops signals, so that they do not end the watchdog. It does not
+// ignore them, because the command would inherit that.
+func dropSignals() {
+	redirectSignals(make(chan os.Signal, 1), func(s syscall.Signal) bool { return !harmless(s) })
 }
 
-// dropSignals catches and drops the standard signals that can be caught, so that they do
-// not end the watchdog. It does not ignore them, because the command would inherit that.
-func dropSignals() { redirectSignals(make(chan os.Signal, 1), 1, lastStandard) }
+// harmless reports whether Go's runtime catches and drops a signal, also if nobody has asked
+// for it. Those are the real-time signals, too.
+func harmless(s syscall.Signal) bool {
+	const lastStandard = 31
+	switch s {
+	case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGIO:
+		return true
+	}
+	return s > lastStandard
+}
 
-func redirectSignals(to chan<- os.Signal, first, last syscall.Signal) {
-	for n := first; n <= last; n++ {
-		if forwarded(n) && !signal.Ignored(n) {
+func redirectSignals(to chan<- os.Signal, which func(syscall.Signal) bool) {
+	const last = 64
+	for n := syscall.Signal(1); n <= last; n++ {
+		if which(n) && forwarded(n) && !signal.Ignored(n) {
 			signal.Notify(to, n)
 		}
 	}

@@ -13,12 +13,39 @@ func TestIgnoredSignals(t *testing.T) {
 		return
 	}
 	caught := CatchSignals()
-	for _, s := range []syscall.Signal{syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGUSR1} {
+	for _, s := range []syscall.Signal{syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM} {
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s := <-caught; s != syscall.SIGUSR1 {
-		t.Errorf("caught %v, want USR1 only", s)
+	if s := <-caught; s != syscall.SIGTERM {
+		t.Errorf("caught %v, want TERM only", s)
+	}
+}
+
+// A harmless signal does not end this process before somebody asks for it. This test runs
+// in a process of its own, too.
+func TestHarmlessSignals(t *testing.T) {
+	if !inOwnProcess(t, os.Args[0]) {
+		return
+	}
+	caught := CatchSignals()
+	sent := 0
+	for s := syscall.Signal(1); s <= 64; s++ {
+		if harmless(s) && forwarded(s) && syscall.Kill(os.Getpid(), s) == nil {
+			sent++
+		}
+	}
+	if sent == 0 {
+		t.Error("no signal is harmless")
+	}
+	catchHarmlessSignals(caught)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	for s := range caught { // an earlier one may arrive late
+		if s == syscall.SIGUSR1 {
+			return
+		}
 	}
 }

@@ -21,7 +21,7 @@ func StartWatchdog(signals chan os.Signal) *Watchdog {
 	go func() {
 		defer close(w.done)
 		var caught sync.WaitGroup
-		caught.Go(func() { catchRealTimeSignals(signals) })
+		caught.Go(func() { catchHarmlessSignals(signals) })
 		w.process, w.err = startWatchdog()
 		caught.Wait()
 	}()
