@@ -31,17 +31,30 @@
 // The context of the request ends when the lease is lost. From then on the response is no
 // success, whatever the handler does:
 //
-//   - If the handler has sent no header, its response is replaced by a 500.
+//   - If the handler has sent no header, its response is replaced by a 500, without the
+//     headers that the handler has set.
 //   - If it has sent the header of a success, further writes fail. When the handler
 //     returns, the middleware panics with http.ErrAbortHandler: the connection of
 //     HTTP/1 is closed, and the stream of HTTP/2 is reset. The client receives an error
 //     instead of the end of the body.
 //   - If it has sent the header of an error, 400 or above, that response stays.
+//   - If it is blocked in a read of the request, or in a write, that call returns ErrLost
+//     at once. The ResponseWriter below must have SetReadDeadline, SetWriteDeadline or
+//     Unwrap, as that of net/http has.
 //   - A hijacked connection belongs to the handler, which must close it when its context
 //     ends.
 //
-// Nothing is buffered for this. A response that the handler writes without Flush, and
-// that fits into the buffers of net/http, is sent only after the lock was released.
+// docs/services.md has a table of all states. Nothing is buffered for this. A response that
+// the handler writes without Flush, and that fits into the buffers of net/http, is sent only
+// after the lock was released. If the handler has sent all bytes of a Content-Length over
+// HTTP/1, the client has a success, and nothing can take it back.
+//
+// # Other middleware
+//
+// http.TimeoutHandler belongs around the lock. Inside of it, TimeoutHandler returns while
+// the handler still runs, and the lock is released. http.MaxBytesHandler also belongs around
+// it. With http.MaxBytesReader in the handler, the connection of HTTP/1 is closed if the
+// handler responds with 413.
 //
 // # Waiting
 //

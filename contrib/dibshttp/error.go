@@ -26,8 +26,14 @@ func (e *Error) Error() string { return fmt.Sprintf("dibshttp: status %d: %s", e
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Write sends the response as plain text. It replaces the headers that a handler may have
-// set for a body of its own.
+// ofABody are headers that describe a response which is not sent.
+var ofABody = []string{
+	"Accept-Ranges", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
+	"Content-Range", "Etag", "Last-Modified", "Location", "Retry-After", "Trailer",
+}
+
+// Write sends the response as plain text. It removes the headers that a handler may have set
+// for a body of its own. Cookies stay, because a middleware may have set them.
 func (e *Error) Write(w http.ResponseWriter) {
 	status, message := e.Status, e.Message
 	if status < 400 || status > 599 {
@@ -37,7 +43,7 @@ func (e *Error) Write(w http.ResponseWriter) {
 		message = http.StatusText(status)
 	}
 	header := w.Header()
-	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Retry-After"} {
+	for _, name := range ofABody {
 		header.Del(name)
 	}
 	header.Set("Cache-Control", "no-store")
@@ -54,7 +60,8 @@ const (
 )
 
 // FromError returns the response for an error of Do, for handlers that call Do themselves.
-// Lock uses it, too. The package comment lists the responses. For nil it is nil.
+// Lock uses it, too. The package comment lists the responses. An Error in err is the
+// response, unless the lease was lost. For nil it is nil.
 func FromError(err error) *Error {
 	var (
 		own         *Error
@@ -64,10 +71,10 @@ func FromError(err error) *Error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &own):
-		return own
 	case errors.Is(err, dibs.ErrLost): // first: the handler may have run in part without the lock
 		return &Error{http.StatusInternalServerError, 0, "outcome unknown: the lock was lost during the request", err}
+	case errors.As(err, &own):
+		return own
 	case errors.As(err, &busy):
 		return &Error{http.StatusConflict, retryAfter(busy), "locked by another request", err}
 	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock

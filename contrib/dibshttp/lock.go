@@ -3,7 +3,10 @@ package dibshttp
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"reflect"
+	"time"
 
 	"github.com/dibslock/dibs"
 )
@@ -44,10 +47,13 @@ type middleware struct {
 // and ends when the lease is lost. The lock is released when the handler has returned or
 // panicked. The package comment lists the responses if that fails.
 //
-// If lock returns nil and no error, the handler runs without a lock. If it returns an
-// error, the response is 400, or that of an [Error]. It may be called concurrently, and
-// must not read the body of the request, unless it replaces the body. Lock panics if it is
-// nil.
+// If lock returns nil and no error, the handler runs without a lock. A nil pointer, such as
+// a *dibs.Mutex that was never set, is a 500. If lock returns an error, the response is 400,
+// or that of an [Error]. It may be called concurrently, and must not read the body of the
+// request, unless it replaces the body. Lock panics if it is nil.
+//
+// The files of a multipart form that the handler parses are removed when it has returned,
+// as net/http does.
 //
 // A release that the store did not confirm changes nothing about the response: the work is
 // done, and the name is free at the latest when its TTL has passed. The hook dibs.Hooks
@@ -72,16 +78,29 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.fail(w, r, badRequest(err))
 	case lock == nil:
 		next.ServeHTTP(w, r)
+	case isNilPointer(lock):
+		m.fail(w, r, FromError(errNilLock))
 	default:
 		m.serveLocked(w, r, next, lock)
 	}
 }
 
+// isNilPointer reports whether an interface has a nil pointer, such as a *dibs.Mutex that was
+// never set. That is a fault of the program, so the handler must not run without a lock.
+func isNilPointer(lock dibs.Doer) bool {
+	v := reflect.ValueOf(lock)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next http.Handler, lock dibs.Doer) {
 	var response *responseWriter // nil until the handler starts
+	var before http.Header       // of outer middleware
+	if len(w.Header()) > 0 {
+		before = w.Header().Clone()
+	}
 	err := lock.Do(r.Context(), func(ctx context.Context) error {
-		response = &responseWriter{ResponseWriter: w, ctx: ctx}
-		next.ServeHTTP(response, r.WithContext(ctx))
+		response = newResponseWriter(ctx, w)
+		response.handle(r.WithContext(ctx), next)
 		return nil
 	}, m.options...)
 	if err == nil && response == nil {
@@ -90,15 +109,67 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 	switch {
 	case response == nil:
 		m.fail(w, r, m.withBusyStatus(FromError(err)))
-	case !errors.Is(err, dibs.ErrLost):
+	case errors.Is(err, dibs.ErrLost):
+		m.endLost(response, r, before, err)
+	}
+}
+
+// restTimeout is how long the response to a loss waits for a client that is sending the rest
+// of its request. Without a wait, a client that only sends could miss the response.
+const restTimeout = time.Second
+
+// endLost ends the response of a handler whose lease was lost. On a connection of HTTP/1,
+// net/http would wait for the rest of the request, and take it for the next request after an
+// interrupted read: so the connection is closed.
+func (m *middleware) endLost(response *responseWriter, r *http.Request, before http.Header, err error) {
+	w := response.ResponseWriter
+	unread, interrupted := response.leftRequest()
+	unread = unread && r.ProtoMajor == 1
+	switch {
 	case response.status == 0:
+		replaceHeader(w.Header(), before)
+		if unread {
+			w.Header().Set("Connection", "close")
+		}
+		if unread && !interrupted {
+			response.stopReading(time.Now().Add(restTimeout))
+		}
 		m.fail(w, r, FromError(err))
 	case response.isSuccess():
+		response.stopReading(past)
+		panic(http.ErrAbortHandler)
+	case unread && interrupted:
+		response.Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-var errNotRun = errors.New("dibshttp: Do of the lock returned nil without calling its function")
+// handle runs the handler. net/http removes the temporary files of its own request only, so
+// handle removes those of the copy.
+func (w *responseWriter) handle(r *http.Request, next http.Handler) {
+	defer w.end(context.AfterFunc(w.ctx, w.interrupt))
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body, w.unread = &requestBody{r.Body, &w.interrupter}, true
+	}
+	parsed := r.MultipartForm // by an outer middleware, whose files these are
+	defer func() {
+		if r.MultipartForm != nil && r.MultipartForm != parsed {
+			_ = r.MultipartForm.RemoveAll() // net/http ignores the error, too
+		}
+	}()
+	next.ServeHTTP(w.forHandler(), r)
+}
+
+// replaceHeader removes what the handler has added, such as cookies and a location.
+func replaceHeader(header, before http.Header) {
+	clear(header)
+	maps.Copy(header, before)
+}
+
+var (
+	errNotRun  = errors.New("dibshttp: Do of the lock returned nil without calling its function")
+	errNilLock = errors.New("dibshttp: Lock: the lock function returned a nil pointer; return nil itself for no lock")
+)
 
 func (m *middleware) withBusyStatus(e *Error) *Error {
 	if errors.Is(e.Err, dibs.ErrBusy) {
@@ -109,9 +180,9 @@ func (m *middleware) withBusyStatus(e *Error) *Error {
 
 // fail writes a response. An OnError function that writes none would leave an empty 200.
 func (m *middleware) fail(w http.ResponseWriter, r *http.Request, e *Error) {
-	response := &responseWriter{ResponseWriter: w, ctx: context.Background()}
+	response := newResponseWriter(context.Background(), w)
 	if m.respond != nil {
-		m.respond(response, r, e)
+		m.respond(response.forHandler(), r, e)
 	}
 	if response.status == 0 {
 		e.Write(w)

@@ -274,7 +274,7 @@ func TestLost(t *testing.T) {
 		name    string
 		before  func(w http.ResponseWriter)
 		after   func(w http.ResponseWriter) error
-		plain   bool // the response writer cannot flush
+		writer  func(http.ResponseWriter) http.ResponseWriter // nil: the recorder, which can flush, but not hijack
 		aborted bool
 		status  int
 		body    string
@@ -302,7 +302,7 @@ func TestLost(t *testing.T) {
 			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
 				w.WriteHeader(http.StatusTeapot)
 			}
-		}, after: late, plain: true, status: 500, body: "outcome unknown"},
+		}, after: late, writer: func(w http.ResponseWriter) http.ResponseWriter { return struct{ http.ResponseWriter }{w} }, status: 500, body: "outcome unknown"},
 		{name: "redirect", before: func(w http.ResponseWriter) { w.WriteHeader(http.StatusSeeOther) }, after: late, aborted: true, status: 303},
 		{name: "body", before: func(w http.ResponseWriter) { fmt.Fprint(w, "part") }, after: late, aborted: true, status: 200, body: "part"},
 		{name: "flush", before: func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, after: late, aborted: true, status: 200},
@@ -312,6 +312,19 @@ func TestLost(t *testing.T) {
 		{name: "late hijack", after: func(w http.ResponseWriter) error {
 			_, _, err := http.NewResponseController(w).Hijack()
 			return err
+		}, writer: func(w http.ResponseWriter) http.ResponseWriter {
+			return struct {
+				http.Hijacker
+				http.ResponseWriter
+			}{nil, w}
+		}, status: 500, body: "outcome unknown"},
+		{name: "late push", after: func(w http.ResponseWriter) error {
+			return w.(http.Pusher).Push("/style.css", nil)
+		}, writer: func(w http.ResponseWriter) http.ResponseWriter {
+			return struct {
+				http.Pusher
+				http.ResponseWriter
+			}{nil, w}
 		}, status: 500, body: "outcome unknown"},
 		{name: "error", before: func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, after: func(w http.ResponseWriter) error {
 			if _, err := io.WriteString(w, "no such order"); err != nil {
@@ -341,8 +354,8 @@ func TestLost(t *testing.T) {
 					}
 				}))
 				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if c.plain {
-						w = struct{ http.ResponseWriter }{w}
+					if c.writer != nil {
+						w = c.writer(w)
 					}
 					locked.ServeHTTP(w, r)
 				})

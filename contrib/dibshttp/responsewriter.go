@@ -4,18 +4,54 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
-
-	"github.com/dibslock/dibs"
+	"strings"
 )
 
 // A responseWriter passes a response on until the lease is lost. It records whether the
 // header was sent. It has no ReadFrom: io.Copy must stop at the loss.
 type responseWriter struct {
 	http.ResponseWriter
-	ctx    context.Context // ends with the lease
-	status int             // of the header that was sent, or zero; 101 if the connection was hijacked
+	interrupter
+	status int // of the header that was sent, or zero; 101 if the connection was hijacked
+}
+
+func newResponseWriter(ctx context.Context, w http.ResponseWriter) *responseWriter {
+	return &responseWriter{ResponseWriter: w, interrupter: interrupter{ctx: ctx, writer: w}}
+}
+
+// forHandler returns the writer with the optional methods of the one below. Code that finds
+// an http.Hijacker, for one, uses it, so a writer must not have the method in vain.
+func (w *responseWriter) forHandler() http.ResponseWriter {
+	switch {
+	case has[http.Hijacker](w.ResponseWriter):
+		return hijackable{w}
+	case has[http.Pusher](w.ResponseWriter):
+		return pushable{w}
+	}
+	return w
+}
+
+// has reports whether http.ResponseController would find the methods of an interface.
+func has[T any](w http.ResponseWriter) bool {
+	_, ok := find[T](w)
+	return ok
+}
+
+func find[T any](w http.ResponseWriter) (T, bool) {
+	for {
+		if found, ok := w.(T); ok {
+			return found, true
+		}
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			var none T
+			return none, false
+		}
+		w = wrapper.Unwrap()
+	}
 }
 
 // isSuccess reports whether a client takes the response for a success if its body ends
@@ -27,13 +63,10 @@ func (w *responseWriter) isSuccess() bool {
 // refused returns the loss of the lease, or nil while the response may continue. The
 // response of an error may end normally.
 func (w *responseWriter) refused() error {
-	if w.ctx.Err() == nil || !w.isSuccess() {
+	if !w.isSuccess() {
 		return nil
 	}
-	if cause := context.Cause(w.ctx); errors.Is(cause, dibs.ErrLost) {
-		return cause
-	}
-	return nil
+	return w.lost()
 }
 
 // WriteHeader sends the header, unless the lease is lost. A 1xx is not the final header.
@@ -44,15 +77,28 @@ func (w *responseWriter) WriteHeader(status int) {
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}
+	if w.status == http.StatusRequestEntityTooLarge {
+		w.closeAfterTooLarge()
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// closeAfterTooLarge makes net/http close the connection instead of reading the rest of the
+// request. http.MaxBytesReader does so itself, but only with a writer of net/http.
+func (w *responseWriter) closeAfterTooLarge() {
+	_, _ = http.MaxBytesReader(w.ResponseWriter, io.NopCloser(strings.NewReader("more")), 0).Read(make([]byte, 1))
+}
+
 func (w *responseWriter) Write(p []byte) (int, error) {
-	if err := w.refused(); err != nil {
+	if !w.isSuccess() {
+		return w.ResponseWriter.Write(p)
+	}
+	if err := w.enter(&w.writing); err != nil {
 		return 0, err
 	}
 	w.sendHeader()
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	return n, w.leave(&w.writing, err)
 }
 
 // sendHeader records the header that a write or a flush sends implicitly.
@@ -67,18 +113,28 @@ func (w *responseWriter) Flush() { _ = w.FlushError() }
 
 // FlushError is for http.ResponseController.
 func (w *responseWriter) FlushError() error {
-	if err := w.refused(); err != nil {
+	controller := http.NewResponseController(w.ResponseWriter)
+	if !w.isSuccess() {
+		return controller.Flush()
+	}
+	if err := w.enter(&w.writing); err != nil {
 		return err
 	}
-	err := http.NewResponseController(w.ResponseWriter).Flush()
+	err := controller.Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
 		w.sendHeader()
 	}
-	return err
+	return w.leave(&w.writing, err)
 }
 
+// Unwrap is for the other methods of http.ResponseController.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A hijackable writer is the responseWriter of HTTP/1.
+type hijackable struct{ *responseWriter }
+
 // Hijack is for http.ResponseController, and for handlers that require an http.Hijacker.
-func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := w.refused(); err != nil {
 		return nil, nil, err
 	}
@@ -89,5 +145,14 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffer, err
 }
 
-// Unwrap is for the other methods of http.ResponseController.
-func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// A pushable writer is the responseWriter of HTTP/2.
+type pushable struct{ *responseWriter }
+
+// Push implements http.Pusher.
+func (w pushable) Push(target string, options *http.PushOptions) error {
+	if err := w.refused(); err != nil {
+		return err
+	}
+	pusher, _ := find[http.Pusher](w.ResponseWriter)
+	return pusher.Push(target, options)
+}
