@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
@@ -86,6 +87,44 @@ func BenchmarkServer(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := client.UnaryCall(b.Context(), request("order:42")); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkStream measures one message to the server and one back, over a connection.
+func BenchmarkStream(b *testing.B) {
+	s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return nil //nolint:nilerr // the end of the stream
+			}
+			if err := stream.Send(reply("pong")); err != nil {
+				return err
+			}
+		}
+	}}
+	for name, rules := range map[string][]dibsgrpc.Rule{"plain": nil, "memory": rules(newLocks(b, memstore.New()))} {
+		b.Run(name, func(b *testing.B) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			client := startServer(b, listener, listener.Addr().String(), s, rules)
+			ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(b.Context(), "lock", "order:42"))
+			defer cancel()
+			stream, err := client.FullDuplexCall(ctx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := stream.Recv(); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -32,7 +32,13 @@
 // # A lost lease
 //
 // The context of the method ends when the lease is lost. From then on a stream sends and
-// receives no message, and the call ends with Internal, whatever the method returns.
+// receives no message, and the call ends with Internal, whatever the method returns. A method
+// that is blocked in a receive or a send returns from it at once, with an error that is
+// dibs.ErrLost. It must not use the message of that call any more: gRPC may still write it.
+// docs/services.md has a table of all states.
+//
+// Each receive and each send under a lock has a goroutine for this, which costs about a
+// microsecond.
 //
 // # Waiting
 //

@@ -2,13 +2,10 @@ package dibsgrpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/dibslock/dibs"
 )
 
 // Options returns the server options that run unary methods and streams under the locks of
@@ -80,46 +77,4 @@ func (r Rule) receive(stream grpc.ServerStream, info *grpc.StreamServerInfo) (pr
 	}
 	first := r.newRequest()
 	return first, stream.RecvMsg(first)
-}
-
-// A lockedStream is a stream until its lease is lost.
-type lockedStream struct {
-	grpc.ServerStream
-	ctx   context.Context // ends with the lease
-	first proto.Message   // received already, or nil
-}
-
-func (s *lockedStream) Context() context.Context { return s.ctx }
-
-func (s *lockedStream) SendMsg(message any) error {
-	if err := s.lost(); err != nil {
-		return err
-	}
-	return s.ServerStream.SendMsg(message)
-}
-
-// RecvMsg also reports a loss during the wait for the message.
-func (s *lockedStream) RecvMsg(message any) error {
-	if err := s.receive(message); err != nil {
-		return err
-	}
-	return s.lost()
-}
-
-func (s *lockedStream) receive(message any) error {
-	into, ok := message.(proto.Message)
-	if s.first == nil || !ok {
-		return s.ServerStream.RecvMsg(message)
-	}
-	proto.Reset(into)
-	proto.Merge(into, s.first)
-	s.first = nil
-	return nil
-}
-
-func (s *lockedStream) lost() error {
-	if cause := context.Cause(s.ctx); errors.Is(cause, dibs.ErrLost) {
-		return FromError(cause)
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -23,9 +24,9 @@ type Rule struct {
 // client sends one message: unary ones, and those that respond with a stream. The method is
 // a constant that protoc-gen-go-grpc has generated, such as pb.Pay_Charge_FullMethodName.
 //
-// If lock returns nil and no error, the method runs without a lock. An error of lock is
-// InvalidArgument, unless it has a status. lock may be called concurrently. The options are
-// those of each call of Do.
+// If lock returns nil and no error, the method runs without a lock. A nil pointer, such as a
+// *dibs.Mutex that was never set, is Internal. An error of lock is InvalidArgument, unless it
+// has a status. lock may be called concurrently. The options are those of each call of Do.
 //
 // By panics if lock is nil, if R is an interface, or if the method is not
 // "/package.Service/Method".
@@ -73,6 +74,8 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 		return badRequest(err)
 	case lock == nil:
 		return handler(ctx)
+	case isNilPointer(lock):
+		return internal(fmt.Errorf("dibsgrpc: %s: the lock function returned a nil %T; return nil itself for no lock", r.method, lock))
 	}
 	var result error
 	ran := false
@@ -88,4 +91,11 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 		return FromError(errors.Join(err, result))
 	}
 	return result // also if the store did not confirm the release: the work is done
+}
+
+// isNilPointer reports whether an interface has a nil pointer, such as a *dibs.Mutex that was
+// never set. That is a fault of the program, so the method must not run without a lock.
+func isNilPointer(lock dibs.Doer) bool {
+	v := reflect.ValueOf(lock)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }

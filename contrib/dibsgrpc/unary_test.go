@@ -159,6 +159,13 @@ func TestCodeOfEachError(t *testing.T) {
 	}
 }
 
+// A nil pointer is no permission to run without a lock.
+func TestNilPointer(t *testing.T) {
+	var mutex *dibs.Mutex
+	_, err := call(t.Context(), by(mutex), request("n"), never(t))
+	wantCode(t, err, codes.Internal, 0)
+}
+
 func TestWrongRequest(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	rule := rules(locks)[0]
