@@ -36,19 +36,17 @@ type Config struct {
 	SlowWait time.Duration
 
 	// RenewFailedEvery is the shortest time between two lines of RenewFailed. While the
-	// store is down, the renewals of all leases fail again and again. The next line has the
-	// number of those without a line, as suppressed. Zero means 1 s. A negative value means
-	// that each failure has a line.
+	// store is down, the renewals of all leases fail again and again. At the end of this time
+	// the last failure has a line, with the number of those before it without a line, as
+	// suppressed. Zero means 1 s. A negative value means that each failure has a line.
 	RenewFailedEvery time.Duration
 }
 
-// Hooks returns hooks for dibs.Observe, which log to a logger. Nil means slog.Default().
+// Hooks returns hooks for dibs.Observe, which log to a logger. Nil means slog.Default() at
+// the time of each line, so slog.SetDefault may be called later.
 // Given to dibs.New, they see all events. Given to a lock or a call, they do not see
 // Degraded. They may be shared by Clients.
 func Hooks(logger *slog.Logger, c Config) dibs.Hooks {
-	if logger == nil {
-		logger = slog.Default()
-	}
 	c.setDefaults()
 	l := &lines{logger: logger, config: c, renewFailures: limiter{every: c.RenewFailedEvery}}
 	return dibs.Hooks{

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +172,43 @@ func TestOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The failures of an outage have lines when it ends, and not with the next outage.
+func TestSuppressedFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, out := newLogger(slog.LevelDebug)
+		hooks := dibsslog.Hooks(logger, dibsslog.Config{})
+		fail := func(name string, left time.Duration) {
+			hooks.RenewFailed(t.Context(), dibs.RenewFailed{LockInfo: dibs.LockInfo{Name: name, Kind: dibs.KindMutex}, Left: left, Err: dibs.ErrUnavailable})
+		}
+		for left := 9 * time.Second; left >= 5*time.Second; left -= time.Second {
+			fail("a", left)
+		}
+		time.Sleep(time.Hour) // of the bubble
+		fail("b", time.Second)
+		time.Sleep(time.Hour)
+		wantLines(t, strings.TrimSpace(out.String()),
+			`level=WARN msg="lease not renewed so far" name=a kind=mutex left=9s err="`+dibs.ErrUnavailable.Error()+`"`,
+			`level=WARN msg="lease not renewed so far" name=a kind=mutex left=4s suppressed=3 err="`+dibs.ErrUnavailable.Error()+`"`,
+			`level=WARN msg="lease not renewed so far" name=b kind=mutex left=1s err="`+dibs.ErrUnavailable.Error()+`"`,
+		)
+	})
+}
+
+// The default logger may be set after the hooks were made.
+func TestDefaultLogger(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(os.Stderr) // slog.SetDefault has changed both
+		log.SetFlags(log.LstdFlags)
+	})
+	hooks := dibsslog.Hooks(nil, dibsslog.Config{})
+	logger, out := newLogger(slog.LevelDebug)
+	slog.SetDefault(logger)
+	hooks.Lost(t.Context(), dibs.Lost{LockInfo: dibs.LockInfo{Name: "a", Kind: dibs.KindMutex}, Reason: dibs.ReasonRevoked})
+	wantLines(t, strings.TrimSpace(out.String()), `level=ERROR msg="lease lost" name=a kind=mutex held=0s reason=`+string(dibs.ReasonRevoked))
 }
 
 func TestLostAndClosed(t *testing.T) {

@@ -4,21 +4,31 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/dibslock/dibs"
 )
 
 // lines writes the log lines.
 type lines struct {
-	logger        *slog.Logger
+	logger        *slog.Logger // nil: slog.Default
 	config        Config
 	renewFailures limiter
+}
+
+// log returns the logger. The default one is that of the line: slog.SetDefault makes the
+// earlier one print each line as the message of another.
+func (l *lines) log() *slog.Logger {
+	if l.logger == nil {
+		return slog.Default()
+	}
+	return l.logger
 }
 
 // enabled returns the level of an event, and whether it is logged.
 func (l *lines) enabled(ctx context.Context, of slog.Leveler) (slog.Level, bool) {
 	level := of.Level()
-	return level, level != Off && l.logger.Enabled(ctx, level)
+	return level, level != Off && l.log().Enabled(ctx, level)
 }
 
 func (l *lines) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
@@ -35,7 +45,7 @@ func (l *lines) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	if e.Notified {
 		attributes = append(attributes, slog.Bool("notified", true))
 	}
-	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+	l.log().LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
 }
 
 // outcome returns the level and the message of a call.
@@ -54,19 +64,21 @@ func (l *lines) outcome(e *dibs.AcquireEnd) (of slog.Leveler, message string) {
 }
 
 func (l *lines) renewFailed(ctx context.Context, e dibs.RenewFailed) {
-	level, ok := l.enabled(ctx, l.config.RenewFailed)
-	if !ok {
-		return
+	if level, ok := l.enabled(ctx, l.config.RenewFailed); ok {
+		l.logRenewFailed(ctx, level, e)
 	}
-	suppressed, ok := l.renewFailures.pass()
-	if !ok {
-		return
-	}
-	attributes := append(describe(&e.LockInfo), slog.Duration("left", e.Left))
-	if suppressed > 0 {
-		attributes = append(attributes, slog.Int("suppressed", suppressed))
-	}
-	l.logger.LogAttrs(ctx, level, "lease not renewed so far", withError(attributes, e.Err)...)
+}
+
+// logRenewFailed is a function of its own, because it keeps the event for a later line.
+func (l *lines) logRenewFailed(ctx context.Context, level slog.Level, e dibs.RenewFailed) {
+	at := time.Now()
+	l.renewFailures.log(func(suppressed int) {
+		attributes := append(describe(&e.LockInfo), slog.Duration("left", max(e.Left-time.Since(at), 0)))
+		if suppressed > 0 {
+			attributes = append(attributes, slog.Int("suppressed", suppressed))
+		}
+		l.log().LogAttrs(ctx, level, "lease not renewed so far", withError(attributes, e.Err)...)
+	})
 }
 
 func (l *lines) lost(ctx context.Context, e dibs.Lost) {
@@ -80,7 +92,7 @@ func (l *lines) lost(ctx context.Context, e dibs.Lost) {
 	}
 	attributes := append(describe(&e.LockInfo), slog.Uint64("fence", e.Fence),
 		slog.Duration("held", e.Held), slog.String("reason", string(e.Reason)))
-	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+	l.log().LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
 }
 
 func (l *lines) released(ctx context.Context, e dibs.Released) {
@@ -93,7 +105,7 @@ func (l *lines) released(ctx context.Context, e dibs.Released) {
 		return
 	}
 	attributes := append(describe(&e.LockInfo), slog.Uint64("fence", e.Fence), slog.Duration("held", e.Held))
-	l.logger.LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
+	l.log().LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
 }
 
 func (l *lines) termFailed(ctx context.Context, e dibs.TermFailed) {
@@ -102,7 +114,7 @@ func (l *lines) termFailed(ctx context.Context, e dibs.TermFailed) {
 		return
 	}
 	attributes := []slog.Attr{slog.String("name", e.Name), slog.Duration("retry", e.RetryIn)}
-	l.logger.LogAttrs(ctx, level, "campaign failed", withError(attributes, e.Err)...)
+	l.log().LogAttrs(ctx, level, "campaign failed", withError(attributes, e.Err)...)
 }
 
 func (l *lines) degraded(e dibs.Degraded) {
@@ -112,7 +124,7 @@ func (l *lines) degraded(e dibs.Degraded) {
 	}
 	ctx := context.Background()
 	if level, ok := l.enabled(ctx, event); ok {
-		l.logger.LogAttrs(ctx, level, message, withError(nil, e.Err)...)
+		l.log().LogAttrs(ctx, level, message, withError(nil, e.Err)...)
 	}
 }
 
