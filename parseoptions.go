@@ -44,7 +44,8 @@ func ParseOptions(text string) ([]Option, error) {
 	}
 	set := defaults().with(atClient, options)
 	set.use = ofMutex
-	if err := cmp.Or(set.checkValues(text), set.checkCohort(text)); err != nil {
+	const name = "options" // not the text, whose values may be secrets
+	if err := cmp.Or(set.checkValues(name), set.checkCohort(name)); err != nil {
 		return nil, err
 	}
 	return options, nil

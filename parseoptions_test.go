@@ -79,6 +79,16 @@ func TestParseOptionsRejects(t *testing.T) {
 	}
 }
 
+// No error has another value than the one that is invalid: a label may be a secret.
+func TestParseOptionsPrintsNoValue(t *testing.T) {
+	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "cohort=8/20s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret"} {
+		_, err := dibs.ParseOptions("label=secret " + text)
+		if !errors.Is(err, dibs.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want ErrInvalid without the label", text, err)
+		}
+	}
+}
+
 func FuzzParseOptions(f *testing.F) {
 	f.Add("ttl=20s wait=3s label=web attempts=5/200ms norenew")
 	f.Fuzz(func(t *testing.T, text string) {
