@@ -13,7 +13,7 @@
 //
 // CertMagic gives its work no context that ends with the lock. If the lease is lost, the
 // work goes on, and a second instance may ask for the same certificate. CertMagic permits
-// that. Unlock returns ErrLost, which CertMagic logs. Before each further attempt it renews
+// that. The hook dibs.Hooks Lost reports the loss. Before each further attempt it renews
 // the lock, which acquires it again, and then looks into the storage for a certificate that
 // another instance has obtained meanwhile. docs/adapters.md has more.
 package dibscertmagic
@@ -78,7 +78,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 // TryLock acquires the lock of a name if it is free and nobody waits for it. Otherwise it
 // returns false at once.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	if s.held.tryReserve(name) != nil {
+	if !s.held.tryReserve(name) {
 		return false, nil
 	}
 	lease, err := s.mutex(name).TryLock(ctx)
@@ -93,22 +93,28 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 }
 
 // Unlock releases the lock of a name. The context is not used: Unlock has its own time
-// limit. It returns ErrLost if the lease was lost, and ErrUnavailable if the store did not
-// answer; the lock is free after the TTL. If this Storage does not hold the lock, it
-// returns ErrInvalid.
+// limit. It returns ErrUnavailable if the store did not answer; the lock is free after the
+// TTL. If this Storage does not hold the lock, it returns ErrInvalid. If the lease was lost,
+// it returns nil, because there is nothing to release: after an error CertMagic would unlock
+// the name again when the process ends. The hook Lost reports the loss.
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	lease := s.held.lease(name)
 	if lease == nil || !s.held.remove(name, lease) {
 		return errNotHeld("unlock", name)
 	}
-	return lease.Unlock()
+	if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // RenewLockLease makes sure that the lock of a name is held, before an attempt to obtain a
 // certificate. It returns nil if the lease is held. It does not make the lease longer,
 // because the Client renews it: a longer one would block the others longer after a crash.
-// If the lease is lost, RenewLockLease acquires the lock again, as Lock does. If this
-// Storage does not hold the lock, it returns ErrInvalid.
+// If the lease is lost, RenewLockLease acquires the lock again, as Lock does. It sends no
+// request to find that out: the Client notices a revocation by a notification, or else at
+// its next renewal, after a third of the TTL. If this Storage does not hold the lock,
+// RenewLockLease returns ErrInvalid.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	lost := s.held.lease(name)
 	switch {

@@ -2,6 +2,7 @@ package dibscertmagic
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/dibslock/dibs"
@@ -18,37 +19,81 @@ type holds struct {
 }
 
 type hold struct {
-	lease *dibs.Lease   // nil while it is acquired
-	ended chan struct{} // closed when the name is removed
+	lease   *dibs.Lease     // nil while it is acquired
+	waiting []chan struct{} // of goroutines, in their order; closed when the reservation is theirs
 }
 
-// reserve waits until no goroutine has the name, or ctx ends.
+// reserve waits until the name is reserved for this call, or ctx ends. Goroutines are served
+// in their order.
 func (h *holds) reserve(ctx context.Context, name string) error {
-	for {
-		other := h.tryReserve(name)
-		if other == nil {
-			return nil
-		}
-		select {
-		case <-other.ended:
-		case <-ctx.Done():
-			return &dibs.BusyError{Name: dibsName(name), Cause: context.Cause(ctx)}
-		}
+	turn := h.join(name)
+	if turn == nil {
+		return nil
+	}
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		h.leave(name, turn)
+		return &dibs.BusyError{Name: dibsName(name), Cause: context.Cause(ctx)}
 	}
 }
 
-// tryReserve reserves the name, or returns the hold that another goroutine has.
-func (h *holds) tryReserve(name string) (other *hold) {
+// join reserves the name and returns nil, or joins those that wait for it.
+func (h *holds) join(name string) (turn chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if other := h.byName[name]; other != nil {
-		return other
+	current := h.byName[name]
+	if current == nil {
+		h.add(name)
+		return nil
 	}
+	turn = make(chan struct{})
+	current.waiting = append(current.waiting, turn)
+	return turn
+}
+
+// leave ends a wait, whose turn may have come at the same time.
+func (h *holds) leave(name string, turn chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	current := h.byName[name]
+	if i := slices.Index(current.waiting, turn); i >= 0 {
+		current.waiting = slices.Delete(current.waiting, i, i+1)
+	} else {
+		h.next(name)
+	}
+}
+
+// tryReserve reserves the name if no goroutine has it.
+func (h *holds) tryReserve(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byName[name] != nil {
+		return false
+	}
+	h.add(name)
+	return true
+}
+
+// add adds a name. The caller holds the mutex.
+func (h *holds) add(name string) {
 	if h.byName == nil {
 		h.byName = make(map[string]*hold)
 	}
-	h.byName[name] = &hold{ended: make(chan struct{})}
-	return nil
+	h.byName[name] = &hold{}
+}
+
+// next gives the reservation of a name to the first waiter, or removes the name. The caller
+// holds the mutex.
+func (h *holds) next(name string) {
+	current := h.byName[name]
+	if len(current.waiting) == 0 {
+		delete(h.byName, name)
+		return
+	}
+	close(current.waiting[0])
+	current.lease, current.waiting = nil, current.waiting[1:]
 }
 
 // lease returns the lease on a name, or nil.
@@ -83,7 +128,6 @@ func (h *holds) remove(name string, lease *dibs.Lease) bool {
 	if current == nil || current.lease != lease {
 		return false
 	}
-	delete(h.byName, name)
-	close(current.ended)
+	h.next(name)
 	return true
 }
