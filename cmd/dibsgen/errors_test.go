@@ -173,8 +173,72 @@ func (T) Pay(ctx context.Context) error {
 	{"samenames", "package p\n\nimport (\n\t\"context\"\n\t\"crypto/rand\"\n)\n\nvar text = rand.Text()\n\ntype Shop interface {\n\tPayer\n\t//dibs:lock rand.Text()\n\tRefund(ctx context.Context) error\n}\n", map[string]string{
 		"b.go": "package p\n\nimport (\n\t\"context\"\n\t\"math/rand\"\n)\n\nvar number = rand.Int()\n\ntype Payer interface {\n\t//dibs:lock string(rune(rand.Int()))\n\tPay(ctx context.Context) error\n}\n",
 	}, []string{"b.go:11:2: //dibs:lock: rand is package math/rand here, and another package in another directive of the generated file; import one of them under another name"}},
-	{"embeddedscope", "\tStore[int]\n}\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](id)\n\tPut(ctx context.Context, id T) error\n}\n\nfunc name[T any](T) string { return \"\" }\n\ntype Other interface {\n\tStore[string]\n", nil,
-		[]string{"a.go:10:19: //dibs:lock: undefined: T; a name may use named parameters of its method, names of the package, and imports of its file"}},
+	// Nothing substitutes the K of Rows in []K, which is the T of Store.
+	{"embeddedscope", "package p\n\nimport \"context\"\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](id)\n\tPut(ctx context.Context, id string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows[K any] Store[[]K]\n\ntype Shop interface{ Rows[int] }\n\ntype Twice interface {\n\tStore[int]\n\tStore[string]\n}\n", nil,
+		[]string{
+			"a.go:14:6: the directive of method Put uses type parameter T, whose type in Shop is not known; declare the method in Shop",
+			"a.go:16:6: the directive of method Put uses type parameter T, and Twice embeds the method with two different types for it; declare the method in Twice",
+		}},
+	{"allatonce", `package p
+
+import "context"
+
+type Store[T any] interface {
+	//dibs:lock name[T](idd)
+	Put(ctx context.Context, id T) error
+}
+
+func name[T any](T) string { return "" }
+
+type Shop interface {
+	Store[int]
+	//dibs:lok "a"
+	A(id string)
+	//dibs:lock "a" ttl=1ms wait=3
+	B(ctx context.Context) int
+	//dibs:lock idd
+	C(ctx context.Context, id string) error
+	//dibs:lock ""
+	D(ctx context.Context) error
+	E(o Order) error
+	//dibs:permits "e" 0
+	F(ctx context.Context) error
+}
+
+func LockShop() {}
+
+type Other interface {
+	//dibs:lock o.Id
+	A(ctx context.Context, o struct{ ID string }) error
+	//dibs:lock "a"
+	B(o string) error
+}
+
+//dibs:lock "function"
+func f() {}
+`, map[string]string{
+		"b.go":      "package p\n\nimport \"context\"\n\ntype Third interface {\n\t//dibs:lock id+\"\" ttl=1ms\n\tA(ctx context.Context, id int) error\n\t//dibs:lock id+\"\"\n\tB(ctx context.Context, id int) error\n}\n",
+		"b.dibs.go": "package p\n\nvar number int = \"not a number\"\n",
+	}, []string{
+		"a.go:6:22: //dibs:lock: undefined: idd; a name may use",
+		"a.go:14:2: //dibs:lok: unknown directive; want lock, read, write, permits or once",
+		"a.go:15:2: method A has a directive, so its first parameter must be a context.Context",
+		"a.go:15:2: method A has a directive, so its last result must be an error",
+		"a.go:16:18: TTL 1ms of \"ttl=1ms\": not within 10ms to 24h0m0s",
+		"a.go:16:26: option \"wait\": want a duration such as \"20s\"",
+		"a.go:17:2: method B has a directive, so its last result must be an error",
+		"a.go:18:14: //dibs:lock: undefined: idd; a name may use",
+		"a.go:20:14: empty name",
+		"a.go:22:6: undefined: Order",
+		"a.go:23:21: 0 permits: not within 1 to 2147483647",
+		"a.go:27:6: LockShop is the name of a function that dibsgen generates for interface Shop; rename one of them",
+		"a.go:30:16: //dibs:lock: o.Id undefined",
+		"a.go:33:2: method B has a directive, so its first parameter must be a context.Context",
+		"a.go:36:1: " + withoutEffect,
+		"b.go:1:1: the file would be b.dibs.go, which exists and has no header of dibsgen; rename that file",
+		"b.go:6:20: TTL 1ms of \"ttl=1ms\": not within 10ms to 24h0m0s",
+		"b.go:8:14: //dibs:lock: invalid operation: id + \"\" (mismatched types int and untyped string)",
+	}},
 }
 
 const withoutEffect = "a directive without effect; it belongs directly above a method of an interface type that the package declares, outside of functions"

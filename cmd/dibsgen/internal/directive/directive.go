@@ -58,6 +58,17 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
+// Errors are all that is wrong with a comment, in the order of the text.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i, one := range e {
+		texts[i] = one.Text
+	}
+	return strings.Join(texts, "\n")
+}
+
 func fail(offset int, format string, args ...any) *Error {
 	return &Error{Offset: offset, Text: fmt.Sprintf(format, args...)}
 }
@@ -67,42 +78,47 @@ func fail(offset int, format string, args ...any) *Error {
 // match: "// dibs:meta is a key" is a sentence.
 var mistaken = regexp.MustCompile(`^(?i)(//dibs:|/\*\s*dibs:[a-z]|// +dibs: ?(lock|read|write|permits|once)( |$))`)
 
-// Parse parses a comment, with its slashes. Without an error, nil means that the comment is
-// none of ours.
+// Parse parses a comment, with its slashes. Its error is of the type Errors. Without an error,
+// nil means that the comment is none of ours.
 func Parse(comment string) (*Directive, error) {
 	found, ok := ast.ParseDirective(0, comment)
 	switch {
 	case ok && found.Tool == tool:
-		d, err := parse(found.Name, found.Args, int(found.ArgsPos))
-		if err != nil {
-			return nil, err // not a nil *Error in an error
+		d, wrong := parse(found.Name, found.Args, int(found.ArgsPos))
+		if len(wrong) > 0 {
+			return nil, wrong
 		}
 		return d, nil
 	case mistaken.MatchString(comment):
-		return nil, fail(0, "not a directive: write it as //dibs:lock, without spaces before the kind and in lower case")
+		return nil, Errors{fail(0, "not a directive: write it as //dibs:lock, without spaces before the kind and in lower case")}
 	}
 	return nil, nil
 }
 
-func parse(name, args string, offset int) (*Directive, *Error) {
+func parse(name, args string, offset int) (d *Directive, wrong Errors) {
 	kind := Kind(name)
 	if !slices.Contains(kinds, kind) {
-		return nil, fail(0, "//dibs:%s: unknown directive; want lock, read, write, permits or once", name)
+		return nil, Errors{fail(0, "//dibs:%s: unknown directive; want lock, read, write, permits or once", name)}
 	}
 	names, err := scanNames(args, offset)
 	if err != nil {
-		return nil, err
+		return nil, Errors{err} // what follows the names is not known
 	}
-	d := &Directive{Kind: kind, Names: names.expressions, Spread: names.spread}
-	if err := d.checkNames(); err != nil {
-		return nil, err
+	d = &Directive{Kind: kind, Names: names.expressions, Spread: names.spread}
+	add := func(err *Error) {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
 	}
+	add(d.checkNames())
 	rest := words{text: args[names.end:], offset: offset + names.end}
 	if err := d.parseRest(&rest); err != nil {
-		return nil, err
+		add(err)
+		rest.skipTo(isOption)
 	}
-	d.Options, err = parseOptions(kind, d.Interval, rest)
-	return d, err
+	var more Errors
+	d.Options, more = parseOptions(kind, d.Interval, rest)
+	return d, append(wrong, more...)
 }
 
 // checkNames rejects several names where a primitive has one.

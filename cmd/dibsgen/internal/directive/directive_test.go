@@ -123,13 +123,35 @@ func TestParseRejects(t *testing.T) {
 		"//dibs:lock \"a\" label=" + strings.Repeat("x", 65): `16: Label of`,
 	} {
 		d, err := Parse(comment)
-		var failed *Error
-		if !errors.As(err, &failed) || d != nil {
+		failed, ok := errors.AsType[Errors](err)
+		if !ok || d != nil {
 			t.Errorf("%s: want an error, have %v, %v", comment, d, err)
 			continue
 		}
-		if have := fmt.Sprintf("%d: %v", failed.Offset, err); !strings.HasPrefix(have, want) {
+		if have := fmt.Sprintf("%d: %v", failed[0].Offset, err); !strings.HasPrefix(have, want) {
 			t.Errorf("%s:\nwant %s\nhave %s", comment, want, have)
+		}
+	}
+}
+
+func TestParseReturnsAllErrors(t *testing.T) {
+	for comment, want := range map[string][]int{
+		`//dibs:lock "a" ttl=1ms wait=3 label=two/words`:     {16, 24},
+		`//dibs:lock "a" ttl=1ms wiat=3s`:                    {16, 24},
+		`//dibs:read "a", "b" ttl=1ms`:                       {12, 21},
+		`//dibs:once "a" hourly wait=3s ttl=1ms`:             {16, 23, 31},
+		`//dibs:once "a" wait=3s attempts=3/1s`:              {16, 16, 24},
+		`//dibs:permits "a" wait=3 ttl=1ms`:                  {19, 19, 26},
+		`//dibs:lock "a" wait=1s attempts=2/1s ttl=1ms // c`: {38, 16},
+	} {
+		_, err := Parse(comment)
+		failed, _ := errors.AsType[Errors](err)
+		var have []int
+		for _, one := range failed {
+			have = append(have, one.Offset)
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: want errors at %v, have %v: %v", comment, want, have, err)
 		}
 	}
 }
@@ -175,15 +197,17 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, comment string) {
 		d, err := Parse(comment)
-		var failed *Error
+		failed, ok := errors.AsType[Errors](err)
 		switch {
-		case errors.As(err, &failed):
-			if failed.Offset < 0 || failed.Offset > len(comment) || failed.Text == "" {
-				t.Errorf("%q: error %q at %d", comment, failed.Text, failed.Offset)
+		case ok:
+			for _, one := range failed {
+				if one.Offset < 0 || one.Offset > len(comment) || one.Text == "" {
+					t.Errorf("%q: error %q at %d", comment, one.Text, one.Offset)
+				}
 			}
 			return
 		case err != nil:
-			t.Errorf("%q: %T, want an *Error", comment, err)
+			t.Errorf("%q: %T, want Errors", comment, err)
 			return
 		case d == nil:
 			return

@@ -29,26 +29,30 @@ func isOption(word string) bool {
 }
 
 // parseOptions parses all words, by the rules of dibs.ParseOptions.
-func parseOptions(kind Kind, interval time.Duration, rest words) ([]Option, *Error) {
-	var options []Option
+func parseOptions(kind Kind, interval time.Duration, rest words) (options []Option, wrong Errors) {
 	var all []string
 	for word, at := range rest.each {
 		key, value, _ := strings.Cut(word, "=")
 		switch _, err := dibs.ParseOptions(word); {
 		case err != nil && functions[key] == "":
-			return nil, fail(at, "%s; the parts of a name are joined with +, several names with a comma", reason(err))
+			return nil, append(wrong, fail(at, "%s; the parts of a name are joined with +, several names with a comma", reason(err)))
 		case err != nil:
-			return nil, fail(at, "%s", reason(err))
+			wrong = append(wrong, fail(at, "%s", reason(err)))
+			continue
 		case kind == Once && (key == "wait" || key == "attempts"):
-			return nil, fail(at, "option %q: //dibs:once does not wait; remove it", key)
+			wrong = append(wrong, fail(at, "option %q: //dibs:once does not wait; remove it", key))
+			continue
 		}
 		options = append(options, newOption(word, key, value))
 		all = append(all, word)
 	}
 	if _, err := dibs.ParseOptions(strings.Join(all, " ")); err != nil {
-		return nil, fail(rest.offset, "%s", reason(err))
+		return nil, append(wrong, fail(rest.offset, "%s", reason(err)))
 	}
-	return options, checkInterval(interval, options, rest.offset)
+	if err := checkInterval(interval, options, rest.offset); err != nil {
+		wrong = append(wrong, err)
+	}
+	return options, wrong
 }
 
 // checkInterval rejects a MaxHold below the interval, which is the MinHold of the job.

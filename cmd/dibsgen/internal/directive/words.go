@@ -26,6 +26,13 @@ func (w *words) skip(n int) {
 	w.text, w.offset = w.text[n:], w.offset+n
 }
 
+// skipTo removes the words before the first one that is wanted.
+func (w *words) skipTo(wanted func(word string) bool) {
+	for word, at := w.first(); word != "" && !wanted(word); word, at = w.first() {
+		w.skip(at - w.offset + len(word))
+	}
+}
+
 // each calls yield with each word and its place in the comment.
 func (w words) each(yield func(word string, offset int) bool) {
 	for {

@@ -26,6 +26,8 @@ type decorator struct {
 	methods     []*method
 	receiver    string          // the name of the receiver of the methods
 	taken       map[string]bool // all names of parameters and results, and those that directives use
+	start       int             // of its code, in the file
+	broken      bool            // reported: what is generated need not compile, apart from its directives
 }
 
 // method is one method of the interface, embedded ones included.
@@ -36,18 +38,20 @@ type method struct {
 	found     *found          // nil if the call is passed on
 	params    []string        // their names; those without one have got one
 	uses      map[string]bool // the identifiers in the directive; true if a dot follows
+	bound     binding         // the type parameters that the directive uses
+	broken    bool            // reported: its directive is not compiled
 }
 
 // kind returns the kind of the directive, or an empty one.
 func (m *method) kind() directive.Kind {
-	if m.found == nil {
+	if !m.locked() {
 		return ""
 	}
 	return m.found.Kind
 }
 
-// locked reports whether the method has a directive.
-func (m *method) locked() bool { return m.found != nil }
+// locked reports whether the method has a directive that can be compiled.
+func (m *method) locked() bool { return m.found != nil && !m.broken }
 
 // planner makes the decorators of a package.
 type planner struct {
@@ -59,8 +63,7 @@ type planner struct {
 	taken      map[string]bool // package-level names, with those that are generated
 }
 
-// plan returns the decorators of a package, in the order of the source. Those with problems
-// are left out.
+// plan returns the decorators of a package, in the order of the source.
 func (p *planner) plan() (all []*decorator) {
 	for _, file := range p.pkg.Files {
 		if file.Use != load.Built {
@@ -79,8 +82,8 @@ func (p *planner) plan() (all []*decorator) {
 	return all
 }
 
-// decorators returns the decorator of a type, or none if it has no method with a directive,
-// or problems.
+// decorators returns the decorator of a type, or none if it has no method with a directive. One
+// with problems is marked as broken: the compiler still finds the others.
 func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
 	spec, ok := declared.(*ast.TypeSpec)
 	if !ok {
@@ -91,15 +94,19 @@ func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
 		return nil
 	}
 	d := &decorator{spec: spec, file: file, name: spec.Name.Name, typeParams: params, taken: map[string]bool{}}
-	before := len(p.report.list)
-	valid := p.addMethods(d, it)
-	if !valid || len(p.report.list) > before {
+	if !p.addMethods(d, it) {
 		return nil
+	}
+	before := len(p.report.list)
+	p.checkInterface(d, it)
+	bindings := p.bindings(p.checked.Info.Defs[spec.Name].Type())
+	for _, m := range d.methods {
+		p.checkMethod(d, m)
+		p.nameParams(d, m)
+		bindings.bindMethod(d, m)
 	}
 	p.nameTypes(d)
-	if len(p.report.list) > before {
-		return nil
-	}
+	d.broken = len(p.report.list) > before || slices.ContainsFunc(d.methods, func(m *method) bool { return m.broken })
 	return []*decorator{d}
 }
 
@@ -123,38 +130,34 @@ func (p *planner) interfaceOf(spec *ast.TypeSpec) (*types.Interface, *types.Type
 	return it, nil
 }
 
-// addMethods adds the methods to a decorator. It reports false if none has a directive, or
-// if one is wrong and has been reported.
-func (p *planner) addMethods(d *decorator, it *types.Interface) bool {
-	valid, locked := true, false
+// addMethods adds the methods to a decorator. It reports false if none has a directive.
+func (p *planner) addMethods(d *decorator, it *types.Interface) (locked bool) {
 	for f := range it.Methods() {
 		m := &method{name: f.Name(), at: f.Pos(), signature: f.Signature(), found: p.directives.ofMethod[f.Pos()]}
 		d.methods = append(d.methods, m)
 		if m.found != nil {
 			locked = true
 			m.found.used = true
-			valid = valid && m.found.Directive != nil
+			m.broken = m.found.Directive == nil
 		}
 	}
-	if !locked || !valid {
-		return false
-	}
 	slices.SortStableFunc(d.methods, p.bySource)
+	return locked
+}
+
+// checkInterface reports what is wrong with an interface as a whole, and removes the methods for
+// which no code can be generated.
+func (p *planner) checkInterface(d *decorator, it *types.Interface) {
 	if !it.IsMethodSet() {
 		p.report.add(d.spec.Name.Pos(), "interface %s is a constraint, and no value has its type; remove the type terms, or the directives", d.name)
-		return false
 	}
-	if p.reportTypeErrors(d) {
-		return false
-	}
+	p.reportTypeErrors(d)
+	d.methods = slices.DeleteFunc(d.methods, hasInvalidType)
 	for f := range it.Methods() {
-		p.checkForeign(d, f)
+		if !p.checkForeign(d, f) {
+			d.methods = slices.DeleteFunc(d.methods, func(m *method) bool { return m.at == f.Pos() })
+		}
 	}
-	for _, m := range d.methods {
-		p.checkMethod(d, m)
-		p.nameParams(d, m)
-	}
-	return true
 }
 
 // bySource orders own methods as in the source. Those of other packages follow, by name.
@@ -181,8 +184,10 @@ func (p *planner) ownFile(at token.Pos) *load.File {
 	return nil
 }
 
-// reportTypeErrors reports errors within the declaration, which make its types unknown.
-func (p *planner) reportTypeErrors(d *decorator) (failed bool) {
+// reportTypeErrors reports errors within the declaration, which make its types unknown. Without
+// them, an error elsewhere is the reason for an unknown type.
+func (p *planner) reportTypeErrors(d *decorator) {
+	failed := false
 	for _, err := range p.checked.Errors {
 		if d.spec.Pos() <= err.Pos && err.Pos < d.spec.End() && !strings.HasPrefix(err.Msg, "\t") {
 			p.report.add(err.Pos, "%s", err.Msg)
@@ -190,20 +195,22 @@ func (p *planner) reportTypeErrors(d *decorator) (failed bool) {
 		}
 	}
 	if failed {
-		return true
+		return
 	}
 	for _, m := range d.methods {
-		if !strings.Contains(types.TypeString(m.signature, nil), invalidType) {
+		if !hasInvalidType(m) {
 			continue
 		}
-		failed = true
 		reason := "the package has errors"
 		if len(p.checked.Errors) > 0 {
 			reason = p.checked.Errors[0].Error()
 		}
 		p.report.add(p.placeOf(d, m.at), "the types of method %s are unknown: %s", m.name, p.relativeReason(reason))
 	}
-	return failed
+}
+
+func hasInvalidType(m *method) bool {
+	return strings.Contains(types.TypeString(m.signature, nil), invalidType)
 }
 
 // invalidType is the text of an unknown type. No valid type has a blank between two words.
@@ -223,19 +230,21 @@ func (p *planner) placeOf(d *decorator, at token.Pos) token.Pos {
 	return d.spec.Name.Pos()
 }
 
-// checkForeign checks a method that an interface of another package declares.
-func (p *planner) checkForeign(d *decorator, f *types.Func) {
+// checkForeign checks a method that an interface of another package declares. It reports false
+// if the decorator cannot have it.
+func (p *planner) checkForeign(d *decorator, f *types.Func) bool {
 	if p.ownFile(f.Pos()) != nil {
-		return
+		return true
 	}
 	at := d.spec.Name.Pos()
 	if f.Pkg() != nil && f.Pkg() != p.checked.Types && !f.Exported() {
 		p.report.add(at, "method %s is unexported in package %s, so that only that package can implement %s", f.Name(), f.Pkg().Path(), d.name)
-		return
+		return false
 	}
 	if p.hasDirective(f) {
 		p.report.add(at, "method %s of package %s has a directive, which would have no effect here; declare the method in %s with a directive of its own", f.Name(), f.Pkg().Path(), d.name)
 	}
+	return true
 }
 
 // hasDirective reports whether a method of another package has a directive there. Its file
@@ -264,11 +273,13 @@ func (p *planner) hasDirective(f *types.Func) (has bool) {
 	return has
 }
 
-// checkMethod checks the parameters and results of a method with a directive.
+// checkMethod checks the parameters and results of a method with a directive, also if that is
+// wrong.
 func (p *planner) checkMethod(d *decorator, m *method) {
-	if !m.locked() {
+	if m.found == nil {
 		return
 	}
+	before := len(p.report.list)
 	at := p.placeOf(d, m.at)
 	params, results := m.signature.Params(), m.signature.Results()
 	if params.Len() == 0 || !isContext(params.At(0).Type()) {
@@ -282,6 +293,7 @@ func (p *planner) checkMethod(d *decorator, m *method) {
 			p.report.add(p.placeOf(d, param.Pos()), "parameter error of method %s hides the type error, which the generated code needs; rename it", m.name)
 		}
 	}
+	m.broken = m.broken || len(p.report.list) > before
 }
 
 func isContext(t types.Type) bool {
@@ -366,7 +378,6 @@ func (p *planner) nameTypes(d *decorator) {
 	}
 	if other := p.checked.Types.Scope().Lookup(d.constructor); other != nil {
 		p.report.add(other.Pos(), "%s is the name of a function that dibsgen generates for interface %s; rename one of them", d.constructor, d.name)
-		return
 	}
 	p.taken[d.constructor] = true
 	d.typeName = fresh("locked"+upper, p.taken)

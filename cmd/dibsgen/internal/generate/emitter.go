@@ -31,13 +31,21 @@ type structNames struct {
 
 func (e *emitter) printf(format string, args ...any) { fmt.Fprintf(&e.b, format, args...) }
 
-// at returns a comment that gives the code after it the position of a place in the source.
+// at returns a comment that gives the code after it the position of a place in a directive.
 func (e *emitter) at(pos token.Pos) string {
 	if !e.mapped {
 		return ""
 	}
 	place := e.set.Position(pos)
 	return fmt.Sprintf("/*line %s:%d:%d*/", place.Filename, place.Line, place.Column)
+}
+
+// noPlace returns a comment that ends the effect of at.
+func (e *emitter) noPlace() string {
+	if !e.mapped {
+		return ""
+	}
+	return "/*line " + e.name() + ":1:1*/"
 }
 
 // pkg returns the name of a package of the generated code.
@@ -60,6 +68,7 @@ func (e *emitter) typeString(t types.Type) string {
 // decorator writes a constructor, a type and its methods.
 func (e *emitter) decorator(d *decorator) {
 	e.d = d
+	d.start = e.b.Len()
 	e.names = nameFields(d)
 	e.constructor()
 	e.structType()
@@ -138,7 +147,7 @@ func (e *emitter) constructor() {
 	locks, next, options := fresh("locks", taken), fresh("next", taken), fresh("options", taken)
 	d := e.d
 	e.printf("\n// %s returns next under the locks that the directives of %s declare.\n// The options apply to all locks. An option of a directive wins.\n", d.constructor, d.name)
-	e.printf("%sfunc %s%s(%s *%s.Client, %s %s%s, %s ...%s.Option) %s%s {\n", e.at(d.spec.Name.Pos()), d.constructor, declared,
+	e.printf("func %s%s(%s *%s.Client, %s %s%s, %s ...%s.Option) %s%s {\n", d.constructor, declared,
 		locks, e.dibs(), next, d.name, args, options, e.dibs(), d.name, args)
 	e.printf("return &%s%s{\n%s: %s,\n%s: %s,\n", d.typeName, args, e.names.locks, locks, e.names.next, next)
 	if e.names.options != "" {
@@ -172,7 +181,7 @@ func (e *emitter) optionsOf(m *method) string {
 
 func (e *emitter) structType() {
 	declared, args := e.typeParams()
-	e.printf("\n%stype %s%s struct {\n%s *%s.Client\n%s %s%s\n", e.at(e.d.spec.Name.Pos()), e.d.typeName, declared,
+	e.printf("\ntype %s%s struct {\n%s *%s.Client\n%s %s%s\n", e.d.typeName, declared,
 		e.names.locks, e.dibs(), e.names.next, e.d.name, args)
 	if e.names.options != "" {
 		e.printf("%s []%s.Option // of all locks\n", e.names.options, e.dibs())
@@ -189,12 +198,8 @@ func (e *emitter) structType() {
 }
 
 func (e *emitter) method(m *method) {
-	at := e.d.spec.Name.Pos()
-	if m.locked() {
-		at = m.found.comment.Slash
-	}
 	_, args := e.typeParams()
-	head := fmt.Sprintf("\n%sfunc (%s *%s%s) %s(%s)", e.at(at), e.d.receiver, e.d.typeName, args, m.name, e.parameters(m))
+	head := fmt.Sprintf("\nfunc (%s *%s%s) %s(%s)", e.d.receiver, e.d.typeName, args, m.name, e.parameters(m))
 	results := e.results(m.signature.Results())
 	call := e.d.receiver + "." + e.names.next + "." + m.name + "(" + e.arguments(m) + ")"
 	switch values := m.signature.Results().Len() - 1; {
@@ -322,9 +327,21 @@ func (e *emitter) lock(m *method) string {
 	return fmt.Sprintf("%s.Mutex(%s%s)", locks, list, options)
 }
 
-// expression returns an expression of a directive.
+// expression returns an expression of a directive, with types in place of bound type parameters.
 func (e *emitter) expression(m *method, expr directive.Expression) string {
-	return e.at(m.found.pos(expr.Offset)) + expr.Text
+	var b strings.Builder
+	at := 0
+	for _, use := range typeUses(expr.Text, m.bound) {
+		text := e.typeString(m.bound[use.name])
+		if use.operand && !token.IsIdentifier(text) {
+			text = "(" + text + ")"
+		}
+		b.WriteString(e.at(m.found.pos(expr.Offset+at)) + expr.Text[at:use.offset])
+		b.WriteString(e.at(m.found.pos(expr.Offset+use.offset)) + text)
+		at = use.end
+	}
+	b.WriteString(e.at(m.found.pos(expr.Offset+at)) + expr.Text[at:] + e.noPlace())
+	return b.String()
 }
 
 // callOptions returns the last argument of a call: the options of the directive, which are

@@ -48,6 +48,7 @@ func (p *planner) newOutput(source *load.File, decorators []*decorator) *output 
 		for _, m := range d.methods {
 			o.hideNames(m)
 			p.keepImports(o, d, m)
+			d.broken = d.broken || m.broken
 		}
 	}
 	for _, d := range decorators {
@@ -90,7 +91,7 @@ func (p *planner) keepImports(o *output, d *decorator, m *method) {
 		return
 	}
 	for id, beforeDot := range m.uses {
-		if p.declares(d, m, id) {
+		if m.bound[id] != nil || p.declares(d, m, id) {
 			continue
 		}
 		imported := false
@@ -132,6 +133,7 @@ func (p *planner) keepImport(o *output, m *method, id string, beforeDot bool, na
 		return false
 	case path == "C":
 		p.report.add(m.found.comment.Slash, "//dibs:%s: the name uses package C; call a Go function instead", m.kind())
+		m.broken = true
 	case !o.imports.keep(id, path):
 		p.reportConflict(m, id, path)
 	}
@@ -140,6 +142,7 @@ func (p *planner) keepImport(o *output, m *method, id string, beforeDot bool, na
 
 func (p *planner) reportConflict(m *method, id, path string) {
 	p.report.add(m.found.comment.Slash, "//dibs:%s: %s is package %s here, and another package in another directive of the generated file; import one of them under another name", m.kind(), id, path)
+	m.broken = true
 }
 
 // name returns the name of the generated file.
@@ -159,8 +162,8 @@ func (o *output) code() ([]byte, error) {
 	return code, nil
 }
 
-// text returns the file. If it is mapped, each place that comes from the source has that
-// position: the compiler's errors are then about the source.
+// text returns the file. If it is mapped, each expression of a directive has its position there:
+// the compiler's errors are then about the source.
 func (o *output) text(mapped bool) string {
 	e := &emitter{output: o, mapped: mapped}
 	for _, d := range o.decorators {
@@ -172,6 +175,9 @@ func (o *output) text(mapped bool) string {
 		head.WriteString(line + "\n\n")
 	}
 	fmt.Fprintf(&head, "package %s\n\n%s", o.source.Syntax.Name.Name, o.imports)
+	for _, d := range o.decorators {
+		d.start += head.Len()
+	}
 	return head.String() + e.b.String()
 }
 

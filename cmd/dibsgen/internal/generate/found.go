@@ -60,8 +60,10 @@ func commentsOf(file *load.File, report *problems) func(yield func(*found) bool)
 					continue
 				}
 				f := &found{Directive: parsed, file: file, comment: comment}
-				if wrong := (*directive.Error)(nil); errors.As(err, &wrong) && file.Use == load.Built {
-					report.add(f.pos(wrong.Offset), "%s", wrong.Text)
+				if wrong, ok := errors.AsType[directive.Errors](err); ok && file.Use == load.Built {
+					for _, one := range wrong {
+						report.add(f.pos(one.Offset), "%s", one.Text)
+					}
 					f.used = true
 				}
 				if !yield(f) {

@@ -133,8 +133,7 @@ func (p *planner) files() (files []File) {
 	return files
 }
 
-// outputs plans one file for each source file with decorators. Those with problems are left
-// out.
+// outputs plans one file for each source file with decorators.
 func (p *planner) outputs() (outputs []*output) {
 	decorators := p.plan()
 	for _, source := range p.pkg.Files {
@@ -142,12 +141,9 @@ func (p *planner) outputs() (outputs []*output) {
 		if len(own) == 0 {
 			continue
 		}
-		before := len(p.report.list)
 		o := p.newOutput(source, own)
 		p.checkSource(o)
-		if len(p.report.list) == before {
-			outputs = append(outputs, o)
-		}
+		outputs = append(outputs, o)
 	}
 	return outputs
 }

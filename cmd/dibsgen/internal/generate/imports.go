@@ -30,9 +30,10 @@ func newImports() *imports {
 // keep imports a path under a name that a directive uses. It reports false if another path
 // has that name already.
 func (i *imports) keep(name, path string) bool {
-	other, ok := i.kept[name]
-	i.kept[name] = path
-	return !ok || other == path
+	if _, ok := i.kept[name]; !ok {
+		i.kept[name] = path
+	}
+	return i.kept[name] == path
 }
 
 // keptNames returns the names that keep has given.

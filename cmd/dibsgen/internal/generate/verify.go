@@ -8,7 +8,6 @@ import (
 	"go/types"
 	"strings"
 
-	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 	"github.com/dibslock/dibs/driver"
 )
 
@@ -22,7 +21,8 @@ func (p *planner) verify(outputs []*output) {
 		return
 	}
 	var files []*ast.File
-	byLine := map[line]origin{}
+	generated := map[*token.File]*output{}
+	byLine := map[line]*found{}
 	for _, o := range outputs {
 		o.recordLines(byLine)
 		text := o.text(true)
@@ -33,17 +33,13 @@ func (p *planner) verify(outputs []*output) {
 			return
 		}
 		files = append(files, file)
+		generated[p.loader.Set.File(file.Package)] = o
 	}
 	checked := p.loader.Check(p.pkg, files...)
-	failed := false
 	for _, err := range checked.Errors {
-		if strings.HasSuffix(p.loader.Set.File(err.Pos).Name(), load.Suffix) && !strings.HasPrefix(err.Msg, "\t") {
-			p.reportCompileError(err, byLine)
-			failed = true
+		if o := generated[p.loader.Set.File(err.Pos)]; o != nil && !strings.HasPrefix(err.Msg, "\t") {
+			p.reportCompileError(err, o, byLine)
 		}
-	}
-	if failed {
-		return
 	}
 	for _, file := range files {
 		p.checkConstants(file, checked.Info)
@@ -56,38 +52,43 @@ type line struct {
 	line int
 }
 
-// origin is what a line of generated code is generated for.
-type origin struct {
-	directive *found         // nil if there is no directive
-	at        token.Position // of the name of the interface, without a directive
-}
-
-func (o *output) recordLines(byLine map[line]origin) {
+func (o *output) recordLines(byLine map[line]*found) {
 	for _, d := range o.decorators {
-		at := o.set.Position(d.spec.Name.Pos())
-		byLine[line{at.Filename, at.Line}] = origin{at: at}
 		for _, m := range d.methods {
 			if m.locked() {
 				at := o.set.Position(m.found.comment.Slash)
-				byLine[line{at.Filename, at.Line}] = origin{directive: m.found}
+				byLine[line{at.Filename, at.Line}] = m.found
 			}
 		}
 	}
 }
 
-// reportCompileError reports an error of the compiler in generated code. Its position is
-// that of the source.
-func (p *planner) reportCompileError(err types.Error, byLine map[line]origin) {
+// reportCompileError reports an error of the compiler in generated code. Its position is that of
+// a directive, or that of the generated file.
+func (p *planner) reportCompileError(err types.Error, o *output, byLine map[line]*found) {
 	at := p.loader.Set.Position(err.Pos)
-	from := byLine[line{at.Filename, at.Line}]
-	switch f := from.directive; {
+	f := byLine[line{at.Filename, at.Line}]
+	d := o.decoratorAt(p.loader.Set.PositionFor(err.Pos, false).Offset)
+	switch {
+	case f == nil && d.broken:
 	case f == nil:
-		p.report.addAt(from.at, "%s", err.Msg)
+		p.report.add(d.spec.Name.Pos(), "%s", err.Msg)
 	case strings.HasPrefix(err.Msg, "undefined: "):
 		p.report.addAt(at, "//dibs:%s: %s; a name may use named parameters of its method, names of the package, and imports of its file", f.Kind, err.Msg)
 	default:
 		p.report.addAt(at, "//dibs:%s: %s", f.Kind, err.Msg)
 	}
+}
+
+// decoratorAt returns the decorator whose code has an offset; the first one, if it is before all.
+func (o *output) decoratorAt(offset int) *decorator {
+	found := o.decorators[0]
+	for _, d := range o.decorators {
+		if d.start <= offset {
+			found = d
+		}
+	}
+	return found
 }
 
 // checkInternal reports imports that the go command would refuse.
