@@ -10,7 +10,8 @@ import (
 // assigned are the expressions that the package assigns to a variable or a field.
 type assigned struct {
 	values []ast.Expr
-	other  bool // it may have values that are not among these
+	parts  []ast.Expr // calls, assertions and the like, of which it is one of several results
+	other  bool       // it may have values that are not among values
 }
 
 // findAssignments returns what is assigned to each variable and field of the package.
@@ -62,6 +63,10 @@ func (a *assignments) addPairs(to, values []ast.Expr, operation bool) {
 	for i, target := range to {
 		if operation || len(values) != len(to) {
 			a.addOther(target)
+			if v := a.variable(target); v != nil && len(values) == 1 {
+				of := a.of(v)
+				of.parts = append(of.parts, values[0])
+			}
 			continue
 		}
 		a.addValue(a.variable(target), values[i])
@@ -147,6 +152,20 @@ func (s *source) value(e ast.Expr) ast.Expr {
 		e = of.values[0]
 	}
 	return e
+}
+
+// partOf returns the expression of which a variable is one of several results, if nothing else is
+// assigned to it, or nil.
+func (s *source) partOf(e ast.Expr) ast.Expr {
+	v := s.variable(e)
+	if v == nil {
+		return nil
+	}
+	of := s.values[v.Origin()]
+	if of == nil || len(of.values) > 0 || len(of.parts) != 1 {
+		return nil
+	}
+	return ast.Unparen(of.parts[0])
 }
 
 // allValues reports whether the package shows all values of e, and each satisfies is. Instead

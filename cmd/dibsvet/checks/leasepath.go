@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/cfg"
 )
@@ -16,12 +17,15 @@ type leasePath struct {
 	lease, err *types.Var // err is nil if the error is not in a variable
 	assignment ast.Node
 	isResult   bool // the lease is a named result
-	cases      map[*ast.CaseClause]*ast.SwitchStmt
+
+	cases        map[*ast.CaseClause]*ast.SwitchStmt
+	typeSwitches map[*ast.CaseClause]*ast.TypeSwitchStmt
 }
 
 // search returns the statement that ends a path without an Unlock, or nil: a return, or a
 // new assignment of the lease.
 func (p *leasePath) search(body *ast.BlockStmt) ast.Node {
+	p.findSwitches(body)
 	graph := cfg.New(body, p.mayReturn)
 	for _, block := range graph.Blocks {
 		for i, n := range block.Nodes {
@@ -33,11 +37,11 @@ func (p *leasePath) search(body *ast.BlockStmt) ast.Node {
 	return nil // unreachable code
 }
 
-// A place is a block of the control flow, on a path on which err is still that of the acquire,
-// or has another value by now.
+// A place is a block of the control flow, and what is known there.
 type place struct {
 	block    *cfg.Block
-	otherErr bool
+	otherErr bool // err is no longer that of the acquire
+	unsure   bool // a function has seen err, so the package does not show whether there is a lease
 }
 
 func (p *leasePath) continueAfter(start *cfg.Block, at int) ast.Node {
@@ -45,13 +49,27 @@ func (p *leasePath) continueAfter(start *cfg.Block, at int) ast.Node {
 	var visit func(from place, nodes []ast.Node) ast.Node
 	visit = func(from place, nodes []ast.Node) ast.Node {
 		r := p.scan(nodes)
-		if r.handled || r.end != nil {
+		if r.handled || r.end != nil && from.unsure {
+			return nil
+		}
+		if r.end != nil {
 			return r.end
 		}
 		otherErr := from.otherErr || r.assignsErr
 		for i, block := range from.block.Succs {
-			to := place{block, otherErr}
-			if seen[to] || !otherErr && p.hasNoLease(from.block, i) {
+			to := place{block, otherErr, from.unsure}
+			if !otherErr {
+				switch p.leaseOn(from.block, i) {
+				case absentLease:
+					continue
+				case presentLease:
+					to.unsure = false
+				case unknownLease:
+					to.unsure = true
+				case sameLease:
+				}
+			}
+			if seen[to] {
 				continue
 			}
 			seen[to] = true
@@ -90,7 +108,7 @@ func (p *leasePath) scan(nodes []ast.Node) (r scanned) {
 				case p.lease:
 					return scanned{end: n} // the lease is overwritten
 				case p.err:
-					r.assignsErr = true
+					r.assignsErr = r.assignsErr || len(n.Rhs) != 1 || !p.wrapsErr(n.Rhs[0])
 				}
 			}
 		}
@@ -155,75 +173,221 @@ func (p *leasePath) mayReturn(call *ast.CallExpr) bool {
 	return true
 }
 
-// hasNoLease reports whether the lease does not exist on a branch.
-func (p *leasePath) hasNoLease(from *cfg.Block, branch int) bool {
+// A knowledge is what a branch shows of the lease.
+type knowledge int
+
+const (
+	sameLease    knowledge = iota // nothing
+	absentLease                   // there is none
+	presentLease                  // there is one
+	unknownLease                  // there may be one: a function of the program decides
+)
+
+// leaseOn returns what a branch shows of the lease.
+func (p *leasePath) leaseOn(from *cfg.Block, branch int) knowledge {
+	if clause, ok := from.Succs[branch].Stmt.(*ast.CaseClause); ok {
+		if s := p.typeSwitches[clause]; s != nil && p.isErr(switchedValue(s)) {
+			return p.leaseInCase(s, clause, from.Succs[branch].Kind)
+		}
+	}
 	if len(from.Succs) != 2 || len(from.Nodes) == 0 {
-		return false
+		return sameLease
 	}
 	condition, ok := from.Nodes[len(from.Nodes)-1].(ast.Expr)
 	if !ok {
-		return false
+		return sameLease
 	}
 	isTrue := branch == 0
 	if clause, ok := from.Succs[0].Stmt.(*ast.CaseClause); ok && from.Succs[0].Kind == cfg.KindSwitchCaseBody {
 		if s := p.cases[clause]; s != nil && s.Tag != nil {
-			return p.comparesToNoLease(s.Tag, condition, isTrue)
+			return p.comparison(s.Tag, condition, isTrue)
 		}
 	}
-	return p.impliesNoLease(condition, isTrue)
+	return p.implies(condition, isTrue)
 }
 
-// impliesNoLease reports whether there is no lease if a condition has this value.
-func (p *leasePath) impliesNoLease(condition ast.Expr, isTrue bool) bool {
-	switch c := p.value(condition).(type) {
+// leaseInCase returns what a case of a type switch of the error shows.
+func (p *leasePath) leaseInCase(s *ast.TypeSwitchStmt, clause *ast.CaseClause, kind cfg.BlockKind) knowledge {
+	switch {
+	case kind != cfg.KindSwitchCaseBody: // the cases after this one
+		return when(len(clause.List) == 1 && p.isNil(clause.List[0]), absentLease)
+	case slices.ContainsFunc(clause.List, p.isNil):
+		return presentLease
+	case clause.List != nil:
+		return absentLease
+	}
+	return sameLease
+}
+
+// switchedValue returns the x of switch x.(type).
+func switchedValue(s *ast.TypeSwitchStmt) ast.Expr {
+	var e ast.Expr
+	switch assign := s.Assign.(type) {
+	case *ast.AssignStmt:
+		e = assign.Rhs[0]
+	case *ast.ExprStmt:
+		e = assign.X
+	}
+	if assertion, ok := ast.Unparen(e).(*ast.TypeAssertExpr); ok {
+		return assertion.X
+	}
+	return e
+}
+
+// implies returns what a condition with a value shows of the lease.
+func (p *leasePath) implies(condition ast.Expr, isTrue bool) knowledge {
+	condition = p.value(condition)
+	if part := p.partOf(condition); part != nil { // such as ok in e, ok := errors.AsType(err)
+		if _, assertion := part.(*ast.TypeAssertExpr); assertion && p.usesErr(part) {
+			return when(isTrue, absentLease)
+		}
+		condition = part
+	}
+	switch c := condition.(type) {
 	case *ast.UnaryExpr:
-		return c.Op == token.NOT && p.impliesNoLease(c.X, !isTrue)
+		if c.Op == token.NOT {
+			return p.implies(c.X, !isTrue)
+		}
 	case *ast.BinaryExpr:
 		switch c.Op {
 		case token.LAND:
-			return isTrue && (p.impliesNoLease(c.X, true) || p.impliesNoLease(c.Y, true)) ||
-				!isTrue && p.impliesNoLease(c.X, false) && p.impliesNoLease(c.Y, false)
+			return joinConditions(p.implies(c.X, isTrue), p.implies(c.Y, isTrue), isTrue)
 		case token.LOR:
-			return !isTrue && (p.impliesNoLease(c.X, false) || p.impliesNoLease(c.Y, false)) ||
-				isTrue && p.impliesNoLease(c.X, true) && p.impliesNoLease(c.Y, true)
+			return joinConditions(p.implies(c.X, isTrue), p.implies(c.Y, isTrue), !isTrue)
 		case token.EQL:
-			return p.comparesToNoLease(c.X, c.Y, isTrue)
+			return p.comparison(c.X, c.Y, isTrue)
 		case token.NEQ:
-			return p.comparesToNoLease(c.X, c.Y, !isTrue)
+			return p.comparison(c.X, c.Y, !isTrue)
 		}
-	case *ast.CallExpr: // errors.Is(err, …)
-		fn := p.target(c).fn
-		return isTrue && fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "errors" &&
-			len(c.Args) > 0 && p.isErr(c.Args[0])
+	case *ast.CallExpr:
+		return p.impliesByCall(c, isTrue)
 	}
-	return false
+	return sameLease
 }
 
-// comparesToNoLease reports whether there is no lease if two operands are equal, or not.
-func (p *leasePath) comparesToNoLease(x, y ast.Expr, equal bool) bool {
+// impliesByCall returns what the result of a call shows: of package errors, or of a function that
+// the program has for errors.
+func (p *leasePath) impliesByCall(call *ast.CallExpr, isTrue bool) knowledge {
+	if !slices.ContainsFunc(call.Args, p.usesErr) {
+		return sameLease
+	}
+	if isFunc(p.target(call).fn, "errors", "Is", "As", "AsType") { // errors.Is(err, …)
+		return when(isTrue && p.isErr(call.Args[0]), absentLease)
+	}
+	return unknownLease
+}
+
+func when(is bool, then knowledge) knowledge {
+	if is {
+		return then
+	}
+	return sameLease
+}
+
+// joinConditions returns what two conditions show: if both of them have their values, or if at
+// least one of them has.
+func joinConditions(a, b knowledge, both bool) knowledge {
+	switch {
+	case a == b:
+		return a
+	case both && (a == absentLease || b == absentLease):
+		return absentLease
+	case both && (a == presentLease || b == presentLease):
+		return presentLease
+	case a == unknownLease || b == unknownLease:
+		return unknownLease
+	}
+	return sameLease
+}
+
+// comparison returns what the equality of two operands shows, or their difference.
+func (p *leasePath) comparison(x, y ast.Expr, equal bool) knowledge {
+	of := func(present bool) knowledge {
+		if present {
+			return presentLease
+		}
+		return absentLease
+	}
 	switch {
 	case p.isErr(x) && p.isNil(y), p.isErr(y) && p.isNil(x):
-		return !equal
+		return of(equal)
 	case p.isErr(x) || p.isErr(y): // err is equal to some error
-		return equal
-	case p.variable(x) == p.lease && p.isNil(y):
-		return equal
+		return when(equal, absentLease)
+	case p.variable(x) == p.lease && p.isNil(y), p.variable(y) == p.lease && p.isNil(x):
+		return of(!equal)
+	case p.usesErr(x), p.usesErr(y): // code := status.Code(err)
+		return unknownLease
 	}
-	return false
+	return sameLease
 }
 
-func (p *leasePath) isErr(e ast.Expr) bool { return p.err != nil && p.variable(e) == p.err }
+// isErr reports whether an expression is the error of the acquire, or wraps it.
+func (p *leasePath) isErr(e ast.Expr) bool {
+	if p.err == nil {
+		return false
+	}
+	return p.variable(e) == p.err || p.wrapsErr(p.value(e))
+}
 
-// switchesOf returns the switch statement of each case.
-func switchesOf(body *ast.BlockStmt) map[*ast.CaseClause]*ast.SwitchStmt {
-	cases := map[*ast.CaseClause]*ast.SwitchStmt{}
+// wrapsErr reports whether an expression is a call that makes an error of that of the acquire, and
+// of no other one that the function has received.
+func (p *leasePath) wrapsErr(e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok || p.err == nil || p.info.TypeOf(call) == nil || !isError(p.info.TypeOf(call)) {
+		return false
+	}
+	found := false
+	for _, argument := range call.Args {
+		t := p.info.TypeOf(argument)
+		switch v := p.variable(argument); {
+		case v == p.err:
+			found = true
+		case t == nil || !isError(t):
+		case v == nil || v.Pkg() == nil || v.Parent() != v.Pkg().Scope(): // not a variable such as ErrNotFound
+			if !p.wrapsErr(argument) {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// usesErr reports whether an expression is made of the error of the acquire.
+func (p *leasePath) usesErr(e ast.Expr) bool {
+	if p.err == nil {
+		return false
+	}
+	if p.variable(e) != p.err {
+		e = p.value(e)
+	}
+	if part := p.partOf(e); part != nil && p.variable(e) != p.err {
+		e = part
+	}
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && p.info.Uses[id] == p.err {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// findSwitches finds the switch statement of each case.
+func (p *leasePath) findSwitches(body *ast.BlockStmt) {
+	p.cases, p.typeSwitches = map[*ast.CaseClause]*ast.SwitchStmt{}, map[*ast.CaseClause]*ast.TypeSwitchStmt{}
 	ast.Inspect(body, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SwitchStmt); ok {
+		switch s := n.(type) {
+		case *ast.SwitchStmt:
 			for _, clause := range s.Body.List {
-				cases[clause.(*ast.CaseClause)] = s
+				p.cases[clause.(*ast.CaseClause)] = s
+			}
+		case *ast.TypeSwitchStmt:
+			for _, clause := range s.Body.List {
+				p.typeSwitches[clause.(*ast.CaseClause)] = s
 			}
 		}
 		return true
 	})
-	return cases
 }

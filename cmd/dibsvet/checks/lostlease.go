@@ -83,7 +83,7 @@ func (f *finder) checkVariable(cursor inspector.Cursor, body function, lease *as
 	}
 	p := &leasePath{
 		finder: f, lease: v, err: f.variable(err), assignment: cursor.Parent().Node(),
-		isResult: isResult(body.signature(f.info), v), cases: switchesOf(body.block),
+		isResult: isResult(body.signature(f.info), v),
 	}
 	end := p.search(body.block)
 	if end == nil {
