@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,9 +26,13 @@ These uses are correct, and not reported:
   - context.WithoutCancel, context.Background and context.TODO say that the work goes on
     after the lease;
   - methods of the context, context.Cause and context.AfterFunc ask when it ends;
-  - a go statement starts work that may outlive the function, whose context ends with it;
-  - a deferred call, and a branch that begins with the end of the inner context, clean up;
-  - package log/slog and functions named FromContext use the values only;
+  - a go statement, and a function literal that is kept, do work that may outlive the function,
+    whose context ends with it;
+  - these clean up: a deferred call, a branch on an error or on the end of the inner context,
+    the code after a wait for that end, and functions with a name such as rollback or close;
+  - a function without an error or a context among its results, such as that of a logger or a
+    metric, uses the values only; so does package log/slog;
+  - a function with two contexts, of which one is from inside, joins them;
   - dibs.Fence(outer) is the fence of an outer lock.`
 
 func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
@@ -108,7 +113,7 @@ func (o *outerContexts) checkCall(call *ast.CallExpr, stack []ast.Node) {
 		if i >= signature.Params().Len() || !isContext(signature.Params().At(i).Type()) || !o.isOuter(argument) {
 			continue
 		}
-		if o.isAllowed(call, argument, stack) {
+		if o.isAllowed(call, argument, signature) || o.cleansUp(call, stack) {
 			o.allowed = true
 			continue
 		}
@@ -118,13 +123,23 @@ func (o *outerContexts) checkCall(call *ast.CallExpr, stack []ast.Node) {
 
 // isOuter reports whether an expression is a context that was made outside of the literal.
 func (o *outerContexts) isOuter(e ast.Expr) bool {
-	e = ast.Unparen(e)
+	e = o.aliased(e)
 	if call, ok := e.(*ast.CallExpr); ok {
 		selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 		return ok && selector.Sel.Name == "Context" && len(call.Args) == 0 && o.isMethodValue(selector) &&
 			o.base(selector.X) != nil
 	}
 	return o.base(e) != nil
+}
+
+// aliased returns the value of a variable of the literal that is only another name, as in
+// mine := ctx.
+func (o *outerContexts) aliased(e ast.Expr) ast.Expr {
+	e = ast.Unparen(e)
+	if v := o.variable(e); v != nil && o.contains(v.Pos()) {
+		return o.value(e)
+	}
+	return e
 }
 
 // base returns the variable from outside that an expression is, or has as the first part of a
@@ -135,18 +150,19 @@ func (o *outerContexts) base(e ast.Expr) *types.Var {
 		return o.base(selector.X)
 	}
 	v := o.variable(e)
-	if v == nil || o.contains(v.Pos()) {
-		return nil
-	}
-	if of := o.values[v.Origin()]; of != nil && slices.ContainsFunc(of.values, func(value ast.Expr) bool {
-		return o.contains(value.Pos()) || o.isWithoutCancel(value)
-	}) {
-		return nil
-	}
-	if o.assignsTo(v) {
+	if v == nil || o.contains(v.Pos()) || o.isDetached(v) || o.assignsTo(v) {
 		return nil
 	}
 	return v
+}
+
+// isDetached reports whether a variable has a value from inside, or one that does not end with
+// its parent.
+func (o *outerContexts) isDetached(v *types.Var) bool {
+	of := o.values[v.Origin()]
+	return of != nil && slices.ContainsFunc(slices.Concat(of.values, of.parts), func(value ast.Expr) bool {
+		return o.contains(value.Pos()) || o.isWithoutCancel(value)
+	})
 }
 
 func (o *outerContexts) contains(pos token.Pos) bool {
@@ -167,9 +183,18 @@ func (o *outerContexts) assignsTo(v *types.Var) bool {
 	return found
 }
 
+// isWithoutCancel reports whether a context is that of context.WithoutCancel, or made of it.
 func (o *outerContexts) isWithoutCancel(e ast.Expr) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
-	return ok && isFunc(o.target(call).fn, "context", "WithoutCancel")
+	if !ok || len(call.Args) == 0 {
+		return false
+	}
+	if isFunc(o.target(call).fn, "context", "WithoutCancel") {
+		return true
+	}
+	parent := call.Args[0]
+	v := o.variable(parent)
+	return v == nil && o.isWithoutCancel(parent) || v != nil && isContext(v.Type()) && !o.contains(v.Pos()) && v.Pos() < call.Pos() && o.isDetached(v)
 }
 
 // isFunc reports whether a function is one of a package.
@@ -177,17 +202,41 @@ func isFunc(fn *types.Func, path string, names ...string) bool {
 	return fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == path && slices.Contains(names, fn.Name())
 }
 
-// isAllowed reports whether a use of a context from outside is correct.
-func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, stack []ast.Node) bool {
+// isAllowed reports whether a function may receive a context from outside.
+func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, signature *types.Signature) bool {
 	fn := o.target(call).fn
 	switch {
-	case isFunc(fn, "context", "WithoutCancel", "Cause", "AfterFunc"):
+	case isFunc(fn, "context", "WithoutCancel", "Cause", "AfterFunc"), isFunc(fn, "time", "AfterFunc"):
 		return true
-	case fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "log/slog":
+	case dibsFuncOf(fn).name != "":
+		return dibsFuncOf(fn).is("", "Fence", "FenceOf") && o.ofOuterLock(argument)
+	case fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "log/slog", !mayEnd(signature):
 		return true
-	case fn != nil && strings.Contains(fn.Name(), "FromContext"):
-		return true
-	case dibsFuncOf(fn).is("", "Fence", "FenceOf") && o.ofOuterLock(argument):
+	}
+	return slices.ContainsFunc(call.Args, func(other ast.Expr) bool {
+		t := o.info.TypeOf(other)
+		return other != argument && t != nil && isContext(t) && !o.isOuter(other)
+	})
+}
+
+// mayEnd reports whether a function can do something else when its context ends: it returns an
+// error, or another context. Otherwise it uses the values, as loggers and metrics do.
+func mayEnd(signature *types.Signature) bool {
+	for result := range signature.Results().Variables() {
+		if isError(result.Type()) || isContext(result.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanUp matches the names of functions that undo something.
+var cleanUp = regexp.MustCompile(`(?i)^(close|clean|undo|revert|release|unlock|abort|restore|unregister|deregister|discard)|roll_?back|clean_?up|tear_?down|shut_?down|compensate`)
+
+// cleansUp reports whether a call is where the inner context has ended, or may have: in a branch
+// on an error, in a deferred call, or by the name of the function.
+func (o *outerContexts) cleansUp(call *ast.CallExpr, stack []ast.Node) bool {
+	if name := o.nameOf(call.Fun); cleanUp.MatchString(name) {
 		return true
 	}
 	for i, n := range stack {
@@ -198,17 +247,147 @@ func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, stack [
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.DeferStmt:
 			return true
+		case *ast.FuncLit:
+			if o.runsLater(n, stack[:i]) {
+				return true
+			}
 		case *ast.IfStmt:
-			if inside == ast.Node(n.Body) && o.isAboutEnd(n.Cond) {
+			if inside != ast.Node(n.Init) && inside != ast.Node(n.Cond) && o.isAboutEnd(n.Cond) {
+				return true
+			}
+		case *ast.SwitchStmt:
+			if inside == ast.Node(n.Body) && o.isSwitchAboutEnd(n) {
+				return true
+			}
+		case *ast.TypeSwitchStmt:
+			if inside == ast.Node(n.Body) && o.isAboutEnd(n.Assign) {
 				return true
 			}
 		case *ast.CommClause:
-			if n.Comm != nil && inside != ast.Node(n.Comm) && o.isAboutEnd(n.Comm) {
+			if n.Comm != nil && inside != ast.Node(n.Comm) && o.isAboutEnd(n.Comm) || o.endsBefore(n.Body, inside) {
+				return true
+			}
+		case *ast.CaseClause:
+			if o.endsBefore(n.Body, inside) {
+				return true
+			}
+		case *ast.BlockStmt:
+			if o.endsBefore(n.List, inside) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// nameOf returns the last name of an expression.
+func (o *outerContexts) nameOf(e ast.Expr) string {
+	switch e := withoutTypeArguments(e).(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+func (o *outerContexts) isSwitchAboutEnd(s *ast.SwitchStmt) bool {
+	if s.Tag != nil && o.isAboutEnd(s.Tag) {
+		return true
+	}
+	return slices.ContainsFunc(s.Body.List, func(clause ast.Stmt) bool {
+		return slices.ContainsFunc(clause.(*ast.CaseClause).List, func(e ast.Expr) bool { return o.isAboutEnd(e) })
+	})
+}
+
+// runsLater reports whether a function literal is kept: it is returned, or in a variable that is
+// not only called, or an argument of a function such as context.AfterFunc.
+func (o *outerContexts) runsLater(literal *ast.FuncLit, outer []ast.Node) bool {
+	if len(outer) == 0 {
+		return false
+	}
+	switch parent := outer[len(outer)-1].(type) {
+	case *ast.ReturnStmt, *ast.CompositeLit, *ast.KeyValueExpr:
+		return true
+	case *ast.CallExpr:
+		name := o.nameOf(parent.Fun)
+		return name == "AfterFunc" || strings.HasPrefix(name, "On") || strings.Contains(name, "Cleanup")
+	case *ast.AssignStmt:
+		i := slices.IndexFunc(parent.Rhs, func(e ast.Expr) bool { return ast.Unparen(e) == literal })
+		if i < 0 || len(parent.Lhs) != len(parent.Rhs) {
+			return false
+		}
+		id, ok := parent.Lhs[i].(*ast.Ident)
+		return !ok || !o.isOnlyCalled(o.variable(id))
+	}
+	return false
+}
+
+// isOnlyCalled reports whether the literal uses a variable in calls only, and none of them is
+// deferred or in a go statement.
+func (o *outerContexts) isOnlyCalled(v *types.Var) bool {
+	only := true
+	ast.PreorderStack(o.literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok || o.info.Uses[id] != v || len(stack) < 2 {
+			return true
+		}
+		call, ok := stack[len(stack)-1].(*ast.CallExpr)
+		if !ok || call.Fun != id {
+			only = false
+			return true
+		}
+		switch stack[len(stack)-2].(type) {
+		case *ast.GoStmt, *ast.DeferStmt:
+			only = false
+		}
+		return true
+	})
+	return only
+}
+
+// endsBefore reports whether a statement before another one in a list waits for the end of the
+// inner context.
+func (o *outerContexts) endsBefore(list []ast.Stmt, at ast.Node) bool {
+	for _, statement := range list {
+		if ast.Node(statement) == at {
+			return false
+		}
+		if loop, ok := unlabelled(statement).(*ast.ForStmt); ok && loop.Cond != nil && o.isAboutEnd(loop.Cond) || o.waitsForEnd(statement) {
+			return at.Pos() > statement.End()
+		}
+	}
+	return false
+}
+
+func unlabelled(s ast.Stmt) ast.Stmt {
+	if labelled, ok := s.(*ast.LabeledStmt); ok {
+		return labelled.Stmt
+	}
+	return s
+}
+
+// waitsForEnd reports whether a statement receives from the inner context, and goes on.
+func (o *outerContexts) waitsForEnd(statement ast.Stmt) bool {
+	waits := false
+	ast.Inspect(statement, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.CommClause:
+			if len(n.Body) > 0 {
+				if _, returns := n.Body[len(n.Body)-1].(*ast.ReturnStmt); returns {
+					return false
+				}
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW && o.isAboutEnd(n.X) {
+				waits = true
+			}
+		}
+		return !waits
+	})
+	return waits
 }
 
 // ofOuterLock reports whether a context is the parameter of another function under a lock.
@@ -222,17 +401,29 @@ func (o *outerContexts) ofOuterLock(e ast.Expr) bool {
 	return false
 }
 
-// isAboutEnd reports whether a condition tests if the inner context, or the lease, has ended:
-// it uses that context, or an error that says so.
+// isAboutEnd reports whether a condition tests if the work has failed or the inner context has
+// ended: it uses an error, or a context from inside. A variable stands for its value.
 func (o *outerContexts) isAboutEnd(condition ast.Node) bool {
 	found := false
-	ast.Inspect(condition, func(n ast.Node) bool {
-		if e, ok := n.(ast.Expr); ok {
+	var look func(n ast.Node, steps int)
+	look = func(n ast.Node, steps int) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			e, ok := n.(ast.Expr)
+			if !ok {
+				return !found
+			}
 			v := o.variable(e)
-			found = found || v != nil && (v == o.inner || v.Pkg() != nil && v.Pkg().Path() == "context") || o.isEnd(v)
-		}
-		return !found
-	})
+			switch {
+			case v == nil || found:
+			case v == o.inner, o.isEnd(v), isError(v.Type()), isContext(v.Type()) && !o.isOuter(e):
+				found = true
+			case steps > 0 && !v.IsField() && o.value(e) != ast.Unparen(e):
+				look(o.value(e), steps-1)
+			}
+			return !found
+		})
+	}
+	look(condition, 3)
 	return found
 }
 
@@ -255,8 +446,12 @@ func (o *outerContexts) message(found outerContext) string {
 func (o *outerContexts) hasName() bool { return o.inner.Name() != "" && o.inner.Name() != "_" }
 
 // fix uses the parameter. If that has no name, it receives the name of the context from
-// outside, once for all its uses.
+// outside, once for all its uses. There is no fix that would leave a variable or an import
+// unused.
 func (o *outerContexts) fix(found outerContext, first bool) []analysis.SuggestedFix {
+	if !o.staysUsed(found.context) {
+		return nil
+	}
 	if !o.hasName() {
 		return o.nameFix(found, first)
 	}
@@ -273,14 +468,74 @@ func (o *outerContexts) fix(found outerContext, first bool) []analysis.Suggested
 	}}
 }
 
+// staysUsed reports whether what a context from outside is made of has other uses, if it needs
+// one to compile.
+func (o *outerContexts) staysUsed(e ast.Expr) bool {
+	stays := true
+	ast.Inspect(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		switch used := o.info.Uses[id].(type) {
+		case *types.PkgName:
+			stays = false
+		case *types.Var:
+			if used.Kind() == types.LocalVar && !o.isUsedElsewhere(used) {
+				stays = false
+			}
+		}
+		return stays
+	})
+	return stays
+}
+
+// isUsedElsewhere reports whether a variable is used outside of the contexts that are reported. An
+// assignment to it is no use.
+func (o *outerContexts) isUsedElsewhere(v *types.Var) bool {
+	for id, used := range o.info.Uses {
+		if used == v && !o.isReported(id) && !o.isAssigned(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *outerContexts) isReported(id *ast.Ident) bool {
+	return slices.ContainsFunc(o.found, func(found outerContext) bool {
+		return found.context.Pos() <= id.Pos() && id.Pos() < found.context.End()
+	})
+}
+
+// isAssigned reports whether an identifier is on the left of an assignment.
+func (o *outerContexts) isAssigned(id *ast.Ident) bool {
+	cursor, ok := o.root.FindByPos(id.Pos(), id.End())
+	if !ok {
+		return false
+	}
+	assign, ok := cursor.Parent().Node().(*ast.AssignStmt)
+	return ok && slices.Contains(assign.Lhs, ast.Expr(id))
+}
+
+// nameFix names the parameter as the context from outside, if the literal uses that in the
+// reported places only.
 func (o *outerContexts) nameFix(found outerContext, first bool) []analysis.SuggestedFix {
 	name, ok := ast.Unparen(found.context).(*ast.Ident)
 	parameters := o.literal.Type.Params.List
 	if !ok || !first || o.allowed || len(parameters[0].Names) == 0 && len(parameters) > 1 {
 		return nil
 	}
+	v := o.variable(name)
+	if v == nil || !isContext(v.Type()) {
+		return nil
+	}
+	for id, used := range o.info.Uses {
+		if used == v && o.contains(id.Pos()) && !o.isReported(id) {
+			return nil
+		}
+	}
 	for _, other := range o.found {
-		if o.variable(other.context) != o.variable(name) {
+		if o.variable(other.context) != v {
 			return nil
 		}
 	}
