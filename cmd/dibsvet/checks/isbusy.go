@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -28,11 +29,11 @@ func newIsBusy(src *analysis.Analyzer) *analysis.Analyzer {
 			case *ast.BinaryExpr:
 				f.checkComparison(cursor, n)
 			case *ast.SwitchStmt:
-				f.checkSwitch(n)
+				f.checkSwitch(cursor, n)
 			case *ast.TypeAssertExpr:
 				f.checkAssertion(cursor, n)
 			case *ast.TypeSwitchStmt:
-				f.checkTypeSwitch(n)
+				f.checkTypeSwitch(cursor, n)
 			}
 		}
 	})
@@ -46,7 +47,7 @@ func (f *finder) checkComparison(cursor inspector.Cursor, n *ast.BinaryExpr) {
 	if f.isSentinel(err) {
 		err, sentinel = sentinel, err
 	}
-	if !f.isSentinel(sentinel) || f.isSentinel(err) || f.isNil(err) {
+	if !f.isSentinel(sentinel) || !f.mayBeWrapped(err) {
 		return
 	}
 	is := "errors.Is(" + f.text(err) + ", " + f.text(sentinel) + ")"
@@ -60,8 +61,8 @@ func (f *finder) checkComparison(cursor inspector.Cursor, n *ast.BinaryExpr) {
 	})
 }
 
-func (f *finder) checkSwitch(n *ast.SwitchStmt) {
-	if n.Tag == nil {
+func (f *finder) checkSwitch(cursor inspector.Cursor, n *ast.SwitchStmt) {
+	if n.Tag == nil || f.inMethodIs(cursor) || !f.mayBeWrapped(n.Tag) {
 		return
 	}
 	var first ast.Expr
@@ -93,7 +94,7 @@ func (f *finder) checkSwitch(n *ast.SwitchStmt) {
 }
 
 func (f *finder) checkAssertion(cursor inspector.Cursor, n *ast.TypeAssertExpr) {
-	if n.Type == nil || !f.isErrorOfDibs(n.Type) || f.inMethodIs(cursor) {
+	if n.Type == nil || !f.isErrorOfDibs(n.Type) || !f.mayBeWrapped(n.X) || f.inMethodIs(cursor) {
 		return
 	}
 	as := "errors.AsType[" + f.text(n.Type) + "](" + f.text(n.X) + ")"
@@ -108,7 +109,10 @@ func (f *finder) checkAssertion(cursor inspector.Cursor, n *ast.TypeAssertExpr) 
 	})
 }
 
-func (f *finder) checkTypeSwitch(n *ast.TypeSwitchStmt) {
+func (f *finder) checkTypeSwitch(cursor inspector.Cursor, n *ast.TypeSwitchStmt) {
+	if !f.mayBeWrapped(switchedValue(n)) || f.inMethodIs(cursor) {
+		return
+	}
 	for _, clause := range n.Body.List {
 		for _, e := range clause.(*ast.CaseClause).List {
 			if f.isErrorOfDibs(e) {
@@ -119,6 +123,22 @@ func (f *finder) checkTypeSwitch(n *ast.TypeSwitchStmt) {
 			}
 		}
 	}
+}
+
+// mayBeWrapped reports whether an expression is an error that another one may wrap. A value of
+// another type is none, such as that of recover. The wanted error of a table in a test is a
+// sentinel itself.
+func (f *finder) mayBeWrapped(e ast.Expr) bool {
+	t := f.info.TypeOf(e)
+	if t == nil || !types.Implements(t, errorInterface()) || f.isSentinel(e) || f.isNil(e) {
+		return false
+	}
+	v := f.variable(e)
+	if v == nil {
+		return true
+	}
+	of := f.assignedTo(v)
+	return of == nil || slices.ContainsFunc(of.values, func(value ast.Expr) bool { return !f.isSentinel(value) && !f.isNil(value) })
 }
 
 // isSentinel reports whether an expression is an error variable of dibs, such as ErrBusy.

@@ -233,8 +233,8 @@ func mayEnd(signature *types.Signature) bool {
 // cleanUp matches the names of functions that undo something.
 var cleanUp = regexp.MustCompile(`(?i)^(close|clean|undo|revert|release|unlock|abort|restore|unregister|deregister|discard)|roll_?back|clean_?up|tear_?down|shut_?down|compensate`)
 
-// cleansUp reports whether a call is where the inner context has ended, or may have: in a branch
-// on an error, in a deferred call, or by the name of the function.
+// cleansUp reports whether a call is where the inner context has ended, or may have. That is in a
+// branch on an error, or in a deferred call, or the name of the function says so.
 func (o *outerContexts) cleansUp(call *ast.CallExpr, stack []ast.Node) bool {
 	if name := o.nameOf(call.Fun); cleanUp.MatchString(name) {
 		return true

@@ -108,6 +108,7 @@ func combinations(ctx context.Context) {
 	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	locks.Attach("a", "token", dibs.MinHold(time.Second))                                        // want `MinHold given to Attach of "…": only the call that acquires a lease can set it`
 	locks.Attach("a", "token", dibs.Wait(time.Second))                                           // want `Wait given to Attach of "…": the call does not wait`
+	locks.Attach("a", "token", dibs.Reentrant())                                                 // want `Reentrant given to Attach of "…": an attached lease is acquired already`
 }
 
 func number(context.Context) (int, error) { return 1, nil }
