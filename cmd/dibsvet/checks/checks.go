@@ -13,7 +13,10 @@ import (
 // returns true, or its flag "on" is set. A nil function counts as false. Each call returns new
 // analyzers, with flags of their own.
 func All(enabled func() bool) []*analysis.Analyzer {
-	src := newSource()
+	return all(newSource(false), enabled)
+}
+
+func all(src *analysis.Analyzer, enabled func() bool) []*analysis.Analyzer {
 	return []*analysis.Analyzer{
 		newBadName(src),
 		newForever(src),

@@ -143,15 +143,27 @@ func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 		at, l.lock = 1, nil
 	case d.name == "Do" || d.is("RWMutex", "RDo") || d.is("Election", "Run") || isDo(t.fn):
 		at = 1
+	case s.callbacks:
+		at = slices.IndexFunc(call.Args, s.isCallback)
 	default:
-		return lockedFunc{}, false
+		at = -1
 	}
-	if len(call.Args) <= at {
+	if at < 0 || len(call.Args) <= at {
 		return lockedFunc{}, false
 	}
 	l.function = call.Args[at]
 	l.literal, _ = s.value(l.function).(*ast.FuncLit)
 	return l, true
+}
+
+// isCallback reports whether an expression is a function literal that receives a context.
+func (s *source) isCallback(e ast.Expr) bool {
+	literal, ok := ast.Unparen(e).(*ast.FuncLit)
+	if !ok {
+		return false
+	}
+	signature, ok := s.info.TypeOf(literal).(*types.Signature)
+	return ok && signature.Params().Len() > 0 && isContext(signature.Params().At(0).Type())
 }
 
 // isDo reports whether a method is a Do as dibs.Doer has it.

@@ -20,23 +20,25 @@ type source struct {
 	root       inspector.Cursor
 	directives directives
 	values     map[*types.Var]*assigned
+	callbacks  bool // each function literal with a context counts as one under a lock
 }
 
-// newSource returns the analyzer that all checks require. Its result is a *source, which is
-// nil for a package that cannot use dibs.
-func newSource() *analysis.Analyzer {
+// newSource returns the analyzer that all checks require. Its result is a *source, which is nil
+// for a package that cannot use dibs. Tests of the checks on other programs inspect callbacks.
+func newSource(callbacks bool) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name:       "dibssource",
 		Doc:        "what the checks of dibsvet need of a package",
 		ResultType: reflect.TypeFor[*source](),
 		Run: func(pass *analysis.Pass) (any, error) {
-			if !reaches(pass.Pkg, dibsPath, map[*types.Package]bool{}) {
+			if !callbacks && !reaches(pass.Pkg, dibsPath, map[*types.Package]bool{}) {
 				return (*source)(nil), nil
 			}
 			s := &source{
 				info:       pass.TypesInfo,
 				root:       inspector.New(pass.Files).Root(), // not inspect.Analyzer, which would cost time in each package
 				directives: findDirectives(pass.Fset, pass.Files),
+				callbacks:  callbacks,
 			}
 			s.values = findAssignments(s)
 			return s, nil

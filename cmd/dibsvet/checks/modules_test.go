@@ -1,0 +1,124 @@
+package checks_test
+
+import (
+	"go/ast"
+	"go/types"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/packages"
+
+	"github.com/dibslock/dibs/cmd/dibsvet/checks"
+)
+
+// publicModules use locks or contexts in many ways. None of them uses dibs.
+var publicModules = []string{
+	"github.com/go-redsync/redsync/v4@v4.18.1",
+	"github.com/bsm/redislock@v0.9.4",
+	"github.com/redis/go-redis/v9@v9.23.0",
+	"github.com/jackc/pgx/v5@v5.12.0",
+	"github.com/go-co-op/gocron/v2@v2.21.2",
+	"github.com/hibiken/asynq@v0.26.0",
+	"github.com/caddyserver/certmagic@v0.25.6",
+	"github.com/pressly/goose/v3@v3.29.0",
+	"golang.org/x/sync@v0.25.0",
+	"google.golang.org/grpc@v1.85.0",
+}
+
+// callbacksWithOuterContext are the findings in these modules that a reader has judged. Each
+// callback has a context of its own, and passes another one to a function.
+var callbacksWithOuterContext = map[string]string{}
+
+// Programs without dibs have no findings. Then the checks inspect them nevertheless, and a callback
+// with a context counts as a function under a lock. So outerctx meets contexts, loggers, clean-up
+// and goroutines as people write them. The other checks need types of dibs: of them this shows
+// only that they do not fail.
+func TestPublicModules(t *testing.T) {
+	if os.Getenv("DIBS_LONG") != "1" {
+		t.Skip("downloads modules; set DIBS_LONG=1")
+	}
+	dir := t.TempDir()
+	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	write(t, filepath.Join(dir, "go.mod"), "module example\n\ngo 1.26.0\n")
+	get := exec.CommandContext(t.Context(), "go", append([]string{"get"}, publicModules...)...)
+	get.Dir, get.Env = dir, env
+	if out, err := get.CombinedOutput(); err != nil {
+		t.Skipf("the modules cannot be downloaded: %v\n%s", err, out)
+	}
+	judged := map[string]bool{}
+	for _, module := range publicModules {
+		name, _, _ := strings.Cut(module, "@")
+		pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: dir, Env: env}, name+"/...")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Examples of a module may need others that it does not require.
+		pkgs = slices.DeleteFunc(pkgs, func(pkg *packages.Package) bool { return pkg.IllTyped })
+		if len(pkgs) == 0 {
+			t.Errorf("%s has no package that compiles", module)
+			continue
+		}
+		inspectModule(t, name, pkgs, judged)
+	}
+	for place := range callbacksWithOuterContext {
+		if !judged[place] {
+			t.Errorf("no finding at %s any more", place)
+		}
+	}
+}
+
+func inspectModule(t *testing.T, name string, pkgs []*packages.Package, judged map[string]bool) {
+	t.Helper()
+	lines, callbacks := 0, 0
+	for _, pkg := range pkgs {
+		for _, file := range pkg.Syntax {
+			lines += pkg.Fset.File(file.Package).LineCount()
+			callbacks += callbacksIn(file)
+		}
+	}
+	for _, all := range [][]*analysis.Analyzer{checks.All(func() bool { return true }), checks.OfCallbacks()} {
+		start := time.Now()
+		graph, err := checker.Analyze(all, pkgs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d packages, %d lines, %d callbacks with a context: %v", name, len(pkgs), lines, callbacks, time.Since(start).Round(time.Millisecond))
+		for _, action := range graph.Roots {
+			if action.Err != nil {
+				t.Errorf("%v: %v", action, action.Err)
+			}
+			for _, d := range action.Diagnostics {
+				at := action.Package.Fset.Position(d.Pos)
+				_, place, _ := strings.Cut(at.String(), "/pkg/mod/")
+				if judged[place] = true; callbacksWithOuterContext[place] == "" {
+					t.Errorf("%s: %s: %s", place, action.Analyzer.Name, d.Message)
+				}
+			}
+		}
+	}
+}
+
+// callbacksIn counts the function literals that receive a context and are arguments.
+func callbacksIn(file *ast.File) (n int) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		for _, argument := range call.Args {
+			literal, ok := argument.(*ast.FuncLit)
+			if ok && len(literal.Type.Params.List) > 0 && types.ExprString(literal.Type.Params.List[0].Type) == "context.Context" {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
