@@ -27,7 +27,7 @@ var publicModules = []string{
 	"github.com/go-co-op/gocron/v2@v2.21.2",
 	"github.com/hibiken/asynq@v0.26.0",
 	"github.com/caddyserver/certmagic@v0.25.6",
-	"github.com/pressly/goose/v3@v3.29.0",
+	"github.com/redis/rueidis@v1.0.79",
 	"golang.org/x/sync@v0.25.0",
 	"google.golang.org/grpc@v1.85.0",
 }
