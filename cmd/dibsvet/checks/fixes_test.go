@@ -1,7 +1,6 @@
 package checks_test
 
 import (
-	"flag"
 	"go/ast"
 	"go/format"
 	"go/parser"
@@ -20,9 +19,8 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-var update = flag.Bool("update", false, "write the files .golden of testdata")
-
-// Each fix compiles, alone and together with the others of its file.
+// Each fix compiles, alone and together with the others of its file. With DIBS_UPDATE=1 the test
+// writes the files .golden of testdata.
 func TestFixesCompile(t *testing.T) {
 	t.Parallel()
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: "testdata"}, "./...")
@@ -58,7 +56,7 @@ func TestFixesCompile(t *testing.T) {
 			if err := compileWith(action.Package, name, fixed); err != nil {
 				t.Errorf("%s: all fixes together do not compile: %v", name, err)
 			}
-			if *update {
+			if os.Getenv("DIBS_UPDATE") == "1" {
 				writeGolden(t, name, fixed)
 			}
 		}
