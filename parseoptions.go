@@ -2,6 +2,8 @@ package dibs
 
 import (
 	"cmp"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,15 +32,15 @@ import (
 func ParseOptions(text string) ([]Option, error) {
 	var options []Option
 	seen := make(map[string]bool)
-	for _, word := range strings.Fields(text) {
+	for i, word := range strings.Fields(text) {
 		key, value, hasValue := strings.Cut(word, "=")
 		if seen[key] {
-			return nil, invalid("option %q is given twice", key)
+			return nil, invalid("option %s is given twice", shown(i, key, hasValue))
 		}
 		seen[key] = true
 		option, err := parseOption(key, value, hasValue)
 		if err != nil {
-			return nil, invalid("option %q: %v", key, err) // without the value: it may be a secret
+			return nil, invalid("option %s: %v", shown(i, key, hasValue), err) // without the value: it may be a secret
 		}
 		options = append(options, option)
 	}
@@ -50,6 +52,19 @@ func ParseOptions(text string) ([]Option, error) {
 	}
 	return options, nil
 }
+
+// shown returns a word for an error, without its value. What looks like no option may be a secret: a
+// part of a value that has a space, or the value of another variable. Then only its position is shown.
+func shown(i int, key string, hasValue bool) string {
+	const longest = 12
+	letters := regexp.MustCompile(`^[A-Za-z]+$`)
+	if isOption := slices.Contains(optionKeys, key); !isOption && (!hasValue || len(key) > longest || !letters.MatchString(key)) {
+		return strconv.Itoa(i + 1)
+	}
+	return strconv.Quote(key)
+}
+
+var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "cohort", "label", "norenew", "reentrant"}
 
 // An optionError is why a word is not an option.
 type optionError string
@@ -81,7 +96,7 @@ func parseOption(key, value string, hasValue bool) (Option, error) {
 	case key == "label":
 		return Label(value), nil
 	}
-	return nil, optionError("unknown; want ttl, wait, timeout, minhold, maxhold, attempts, cohort, label, norenew or reentrant")
+	return nil, optionError("unknown; want " + strings.Join(optionKeys, ", "))
 }
 
 // parsePair parses a number and a duration, as in the example.

@@ -81,7 +81,7 @@ func TestParseOptionsRejects(t *testing.T) {
 
 // No error has another value than the one that is invalid: a label may be a secret.
 func TestParseOptionsPrintsNoValue(t *testing.T) {
-	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "cohort=8/20s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret"} {
+	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "cohort=8/20s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret", "secret", "my secret", "redis://user:secret@host/0?x=1", "secret123=1"} {
 		_, err := dibs.ParseOptions("label=secret " + text)
 		if !errors.Is(err, dibs.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want ErrInvalid without the label", text, err)
