@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"sync"
 )
 
 // A migration waits for the transactions that use a table at most lockTimeout, because others wait

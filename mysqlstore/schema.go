@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqlstore"
-	"sync"
 )
 
 // Version is the version of the tables and procedures that this package uses. Each release that

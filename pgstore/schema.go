@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/dibslock/dibs/internal/sqlstore"
 	"github.com/jackc/pgx/v5"
-	"sync"
 )
 
 // Version is the version of the schema that this package uses. Each release that changes tables or
