@@ -37,10 +37,11 @@
 //     returns, the middleware panics with http.ErrAbortHandler: the connection of
 //     HTTP/1 is closed, and the stream of HTTP/2 is reset. The client receives an error
 //     instead of the end of the body.
-//   - If it has sent the header of an error, 400 or above, that response stays.
-//   - If it is blocked in a read of the request, or in a write, that call returns ErrLost
-//     at once. The ResponseWriter below must have SetReadDeadline, SetWriteDeadline or
-//     Unwrap, as that of net/http has.
+//   - If it has sent the header of an error, 400 or above, that response stays, unless a
+//     write of it is blocked.
+//   - If it is blocked in a read or the Close of the request's body, or in a write, that call
+//     returns ErrLost at once. The ResponseWriter below must have SetReadDeadline,
+//     SetWriteDeadline or Unwrap, as that of net/http has.
 //   - A hijacked connection belongs to the handler, which must close it when its context
 //     ends.
 //

@@ -60,7 +60,7 @@ const (
 )
 
 // FromError returns the response for an error of Do, for handlers that call Do themselves.
-// Lock uses it, too. The package comment lists the responses. An Error in err is the
+// Lock also uses it. The package comment lists the responses. An Error in err is the
 // response, unless the lease was lost. For nil it is nil.
 func FromError(err error) *Error {
 	var (

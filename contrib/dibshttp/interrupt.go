@@ -24,16 +24,15 @@ type interrupter struct {
 	writer http.ResponseWriter
 
 	mu               sync.Mutex
-	reading, writing int  // calls in progress
-	interrupted      bool // a deadline was set
-	unread           bool // the request has a body, and the handler has not found its end
-	ended            bool // the handler has returned, so the writer must not be used
+	reading, writing int         // calls in progress
+	late             *time.Timer // interrupts a write that began after the loss, or nil
+	interrupted      bool        // a deadline was set
+	unread           bool        // the request has a body, and the handler has not found its end
+	ended            bool        // the handler has returned or hijacked the connection, so the writer must not be used
 }
 
-// end ends the watch of the lease, when the handler has returned. stop is that of
-// context.AfterFunc.
-func (i *interrupter) end(stop func() bool) {
-	stop()
+// end ends the use of the writer, when the handler has returned or hijacked the connection.
+func (i *interrupter) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ended = true
@@ -51,7 +50,8 @@ func (i *interrupter) lost() error {
 }
 
 // interrupt sets deadlines in the past. A write of HTTP/1 may be blocked in a read: net/http
-// reads the rest of the request before it sends the header.
+// reads the rest of the request before it sends the header. The deadline of the write is
+// first, so that the end of that read does not send the header of a success.
 func (i *interrupter) interrupt() {
 	if i.lost() == nil {
 		return
@@ -63,10 +63,10 @@ func (i *interrupter) interrupt() {
 	}
 	i.interrupted = true
 	controller := http.NewResponseController(i.writer)
-	_ = controller.SetReadDeadline(past) // if it is not supported, the call ends when the client acts
 	if i.writing > 0 {
-		_ = controller.SetWriteDeadline(past)
+		_ = controller.SetWriteDeadline(past) // if it is not supported, the call ends when the client acts
 	}
+	_ = controller.SetReadDeadline(past)
 }
 
 // enter counts a call that may block, unless the lease is lost. The count is that of reads or
@@ -82,11 +82,23 @@ func (i *interrupter) enter(count *int) error {
 	return nil
 }
 
+// enterLate counts a write of an error, after the loss. It has some time, because the response
+// of an error may end normally.
+func (i *interrupter) enterLate() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.writing++
+	i.late = time.AfterFunc(restTimeout, i.interrupt)
+}
+
 // leave ends a call. If the lease is lost, an error of the call is the loss.
 func (i *interrupter) leave(count *int, err error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	*count--
+	if i.late != nil {
+		i.late.Stop()
+	}
 	if count == &i.reading && errors.Is(err, io.EOF) {
 		i.unread = false
 		return err
@@ -124,4 +136,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	return n, i.leave(&i.reading, err)
+}
+
+// Close may block, because that of net/http reads the rest of the request. After the loss it
+// does nothing: net/http closes the body when the handler has returned.
+func (b *requestBody) Close() error {
+	i := b.interrupter
+	if err := i.enter(&i.reading); err != nil {
+		return err
+	}
+	return i.leave(&i.reading, b.ReadCloser.Close())
 }

@@ -114,8 +114,9 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 	}
 }
 
-// restTimeout is how long the response to a loss waits for a client that is sending the rest
-// of its request. Without a wait, a client that only sends could miss the response.
+// restTimeout is how long the connection stays open after the 500, for the rest of the
+// request. Without that time, a client that sends before it reads could miss the response.
+// It also bounds a write of an error that begins after the loss.
 const restTimeout = time.Second
 
 // endLost ends the response of a handler whose lease was lost. On a connection of HTTP/1,
@@ -124,7 +125,8 @@ const restTimeout = time.Second
 func (m *middleware) endLost(response *responseWriter, r *http.Request, before http.Header, err error) {
 	w := response.ResponseWriter
 	unread, interrupted := response.leftRequest()
-	unread = unread && r.ProtoMajor == 1
+	http1 := r.ProtoMajor == 1
+	unread = unread && http1
 	switch {
 	case response.status == 0:
 		replaceHeader(w.Header(), before)
@@ -138,7 +140,7 @@ func (m *middleware) endLost(response *responseWriter, r *http.Request, before h
 	case response.isSuccess():
 		response.stopReading(past)
 		panic(http.ErrAbortHandler)
-	case unread && interrupted:
+	case http1 && interrupted:
 		response.Flush()
 		panic(http.ErrAbortHandler)
 	}
@@ -147,14 +149,15 @@ func (m *middleware) endLost(response *responseWriter, r *http.Request, before h
 // handle runs the handler. net/http removes the temporary files of its own request only, so
 // handle removes those of the copy.
 func (w *responseWriter) handle(r *http.Request, next http.Handler) {
-	defer w.end(context.AfterFunc(w.ctx, w.interrupt))
+	defer w.end()
+	defer context.AfterFunc(w.ctx, w.interrupt)()
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body, w.unread = &requestBody{r.Body, &w.interrupter}, true
 	}
 	parsed := r.MultipartForm // by an outer middleware, whose files these are
 	defer func() {
 		if r.MultipartForm != nil && r.MultipartForm != parsed {
-			_ = r.MultipartForm.RemoveAll() // net/http ignores the error, too
+			_ = r.MultipartForm.RemoveAll() // net/http also ignores the error
 		}
 	}()
 	next.ServeHTTP(w.forHandler(), r)

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
@@ -22,6 +24,7 @@ import (
 const (
 	is500     = "500"
 	isError   = "404 no such order" // of the handler
+	isEarly   = "103 "
 	cutError  = "404 no such order, cut"
 	isWhole   = "200 whole"
 	isCut     = "200 whole, cut"
@@ -34,7 +37,7 @@ type lostState struct {
 	name string
 	// work brings the handler into its state and calls ready, after which the lease is lost.
 	work         func(w http.ResponseWriter, r *http.Request, ready func()) error
-	http1, http2 string // empty: there is no such state
+	http1, http2 string // empty: there is no such state, or it is not interrupted
 	halfDuplex   bool   // HTTP/1 reads the request before it sends the header
 	largeBody    bool   // of the response
 }
@@ -42,15 +45,21 @@ type lostState struct {
 var lostStates = []lostState{
 	{name: "before the header", http1: is500, http2: is500, halfDuplex: true, work: untilContext(func(http.ResponseWriter) {})},
 	{name: "before the header, blocked in a read", http1: is500, http2: is500, work: untilRead(func(http.ResponseWriter) {})},
+	{name: "before the header, blocked in `Body.Close`", http1: is500, halfDuplex: true, work: untilBodyClosed},
+	{name: "before the header, blocked in a 1xx", http1: isEarly, work: untilEarlyHints},
 	{name: "header written, nothing sent", http1: isNothing, http2: isNothing, halfDuplex: true, work: untilContext(func(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusCreated)
 	})},
-	{name: "blocked in the sending of the header", http1: isNothing, halfDuplex: true, work: untilFlushed},
+	{name: "blocked in the sending of the header", http1: isNothing, halfDuplex: true, work: untilFlushed(func(http.ResponseWriter) {})},
 	{name: "in the body", http1: isCut, http2: isCut, work: untilContext(sendWhole)},
 	{name: "in the body, blocked in a read", http1: isCut, http2: isCut, work: untilRead(sendWhole)},
-	{name: "in the body, blocked in a write", http1: isCut, http2: isCut, largeBody: true, work: untilWrite},
+	{name: "in the body, blocked in a write", http1: isCut, http2: isCut, largeBody: true, work: untilWrite(sendWhole)},
 	{name: "error sent", http1: isError, http2: isError, work: untilContext(sendError)},
 	{name: "error sent, blocked in a read", http1: cutError, http2: isError, work: untilRead(sendError)},
+	{name: "error sent, blocked in a write", http1: cutError, http2: cutError, largeBody: true, work: untilWrite(sendError)},
+	{name: "error written, blocked in the sending of the header", http1: isNothing, halfDuplex: true, work: untilFlushed(func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusNotFound)
+	})},
 	{name: "after the last byte of `Content-Length`", http1: isWhole, http2: isCut, work: untilContext(func(w http.ResponseWriter) {
 		w.Header().Set("Content-Length", "5")
 		sendWhole(w)
@@ -93,16 +102,35 @@ func untilRead(respond func(http.ResponseWriter)) func(http.ResponseWriter, *htt
 }
 
 // untilFlushed is a handler whose header is blocked, because net/http reads the request first.
-func untilFlushed(w http.ResponseWriter, _ *http.Request, ready func()) error {
+func untilFlushed(respond func(http.ResponseWriter)) func(http.ResponseWriter, *http.Request, func()) error {
+	return func(w http.ResponseWriter, _ *http.Request, ready func()) error {
+		respond(w)
+		whenCalled(w, ready)
+		return http.NewResponseController(w).Flush()
+	}
+}
+
+// untilBodyClosed is a handler that is blocked because net/http reads the rest of the request.
+func untilBodyClosed(w http.ResponseWriter, r *http.Request, ready func()) error {
 	whenCalled(w, ready)
-	return http.NewResponseController(w).Flush()
+	return r.Body.Close()
+}
+
+// untilEarlyHints is a handler that sends more than the client reads, and no final header.
+func untilEarlyHints(w http.ResponseWriter, r *http.Request, ready func()) error {
+	w.WriteHeader(http.StatusEarlyHints)
+	w.Header().Set("Link", strings.Repeat("x", 64<<20)) // more than the kernel buffers
+	whenCalled(w, ready)
+	w.WriteHeader(http.StatusEarlyHints)
+	return context.Cause(r.Context())
 }
 
 // A signaling writer and body are those of a middleware around the lock.
 type signaling struct {
 	http.ResponseWriter
 	io.ReadCloser
-	ready func() // called when a call begins, or nil
+	ready func()     // called when a call begins, or nil
+	call  sync.Mutex // locked during a call
 }
 
 // whenCalled makes the next call of a handler that may block call ready.
@@ -110,34 +138,61 @@ func whenCalled(w http.ResponseWriter, ready func()) {
 	w.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(*signaling).ready = ready
 }
 
-func (s *signaling) begin() {
+func (s *signaling) begin() (end func()) {
+	s.call.Lock()
 	if s.ready != nil {
 		s.ready()
 		s.ready = nil
 	}
+	return s.call.Unlock
 }
 
 func (s *signaling) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *signaling) Read(p []byte) (int, error) {
-	s.begin()
+	defer s.begin()()
 	return s.ReadCloser.Read(p)
 }
 
+func (s *signaling) Close() error {
+	defer s.begin()()
+	return s.ReadCloser.Close()
+}
+
+func (s *signaling) WriteHeader(status int) {
+	defer s.begin()()
+	s.ResponseWriter.WriteHeader(status)
+}
+
 func (s *signaling) Write(p []byte) (int, error) {
-	s.begin()
+	defer s.begin()()
 	return s.ResponseWriter.Write(p)
 }
 
 func (s *signaling) FlushError() error {
-	s.begin()
+	defer s.begin()()
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 
-// untilWrite is a handler that writes more than the client reads.
-func untilWrite(w http.ResponseWriter, _ *http.Request, ready func()) error {
-	sendWhole(w)
-	whenCalled(w, ready)
+// SetReadDeadline returns when the call that it interrupts has ended. So what that call sends
+// does not depend on the time between two deadlines.
+func (s *signaling) SetReadDeadline(at time.Time) error {
+	err := http.NewResponseController(s.ResponseWriter).SetReadDeadline(at)
+	s.call.Lock()
+	defer s.call.Unlock()
+	return err
+}
+
+// untilWrite is a handler that responds, and then writes more than the client reads.
+func untilWrite(respond func(http.ResponseWriter)) func(http.ResponseWriter, *http.Request, func()) error {
+	return func(w http.ResponseWriter, _ *http.Request, ready func()) error {
+		respond(w)
+		whenCalled(w, ready)
+		return writeUntilError(w)
+	}
+}
+
+func writeUntilError(w io.Writer) error {
 	for {
 		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 			return err
@@ -230,7 +285,9 @@ func loseIn(t *testing.T, state lostState, major int) (server *httptest.Server, 
 				t.Error(err)
 			}
 		}
-		returned <- state.work(w, r, func() { ready <- dibs.Fence(r.Context()) })
+		err := state.work(w, r, func() { ready <- dibs.Fence(r.Context()) })
+		r.Body.Close() // does not read the rest after the loss
+		returned <- err
 	}))
 	server = startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -270,10 +327,23 @@ func testLost(t *testing.T, state lostState, major int, want string) {
 	}
 }
 
+// A write of an error that begins after the loss ends, although the client does not read.
+func TestErrorAfterTheLoss(t *testing.T) {
+	state := lostState{largeBody: true, work: func(w http.ResponseWriter, r *http.Request, ready func()) error {
+		sendError(w)
+		ready()
+		<-r.Context().Done()
+		return writeUntilError(w)
+	}}
+	for major := 1; major <= 2; major++ {
+		t.Run(fmt.Sprint("HTTP", major), func(t *testing.T) { t.Parallel(); testLost(t, state, major, cutError) })
+	}
+}
+
 // The rest of a request that was not read is never taken for the next request.
 func TestRestOfAnInterruptedRequest(t *testing.T) {
 	for _, state := range lostStates {
-		if !strings.Contains(state.name, "in a read") {
+		if !strings.Contains(state.name, "in a read") && !strings.Contains(state.name, "Body.Close") {
 			continue
 		}
 		t.Run(state.name, func(t *testing.T) {

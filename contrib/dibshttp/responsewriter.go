@@ -23,7 +23,7 @@ func newResponseWriter(ctx context.Context, w http.ResponseWriter) *responseWrit
 }
 
 // forHandler returns the writer with the optional methods of the one below. Code that finds
-// an http.Hijacker, for one, uses it, so a writer must not have the method in vain.
+// an http.Hijacker, for one, uses it, so only a writer whose method works must have it.
 func (w *responseWriter) forHandler() http.ResponseWriter {
 	switch {
 	case has[http.Hijacker](w.ResponseWriter):
@@ -69,11 +69,23 @@ func (w *responseWriter) refused() error {
 	return w.lost()
 }
 
-// WriteHeader sends the header, unless the lease is lost. A 1xx is not the final header.
+// enterWrite counts a write that may block, unless it is refused.
+func (w *responseWriter) enterWrite() error {
+	err := w.enter(&w.writing)
+	if err == nil || w.isSuccess() {
+		return err
+	}
+	w.enterLate()
+	return nil
+}
+
+// WriteHeader sends the header, unless the lease is lost. A 1xx is not the final header, and
+// net/http sends it at once.
 func (w *responseWriter) WriteHeader(status int) {
-	if w.refused() != nil {
+	if w.enterWrite() != nil {
 		return
 	}
+	defer func() { _ = w.leave(&w.writing, nil) }()
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}
@@ -90,10 +102,7 @@ func (w *responseWriter) closeAfterTooLarge() {
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
-	if !w.isSuccess() {
-		return w.ResponseWriter.Write(p)
-	}
-	if err := w.enter(&w.writing); err != nil {
+	if err := w.enterWrite(); err != nil {
 		return 0, err
 	}
 	w.sendHeader()
@@ -113,14 +122,10 @@ func (w *responseWriter) Flush() { _ = w.FlushError() }
 
 // FlushError is for http.ResponseController.
 func (w *responseWriter) FlushError() error {
-	controller := http.NewResponseController(w.ResponseWriter)
-	if !w.isSuccess() {
-		return controller.Flush()
-	}
-	if err := w.enter(&w.writing); err != nil {
+	if err := w.enterWrite(); err != nil {
 		return err
 	}
-	err := controller.Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
 		w.sendHeader()
 	}
@@ -141,6 +146,7 @@ func (w hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.status = http.StatusSwitchingProtocols
+		w.end()
 	}
 	return conn, buffer, err
 }
