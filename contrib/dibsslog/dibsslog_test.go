@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,7 +160,7 @@ func TestOutage(t *testing.T) {
 					}
 					time.Sleep(time.Minute) // the TTL is 30 s
 				})
-				renewals := strings.Count(have, `level=WARN msg="lease not renewed so far"`)
+				renewals := strings.Count(have, `level=WARN msg="lease not yet renewed"`)
 				if renewals < 2 || renewals > limit || !strings.Contains(have, "suppressed=") {
 					t.Errorf("%d lines about renewals, want 2 to %d", renewals, limit)
 				}
@@ -189,12 +190,60 @@ func TestSuppressedFailures(t *testing.T) {
 		fail("b", time.Second)
 		time.Sleep(time.Hour)
 		wantLines(t, strings.TrimSpace(out.String()),
-			`level=WARN msg="lease not renewed so far" name=a kind=mutex left=9s err="`+dibs.ErrUnavailable.Error()+`"`,
-			`level=WARN msg="lease not renewed so far" name=a kind=mutex left=4s suppressed=3 err="`+dibs.ErrUnavailable.Error()+`"`,
-			`level=WARN msg="lease not renewed so far" name=b kind=mutex left=1s err="`+dibs.ErrUnavailable.Error()+`"`,
+			`level=WARN msg="lease not yet renewed" name=a kind=mutex left=9s err="`+dibs.ErrUnavailable.Error()+`"`,
+			`level=WARN msg="lease not yet renewed" name=a kind=mutex left=5s suppressed=3 err="`+dibs.ErrUnavailable.Error()+`"`,
+			`level=WARN msg="lease not yet renewed" name=b kind=mutex left=1s err="`+dibs.ErrUnavailable.Error()+`"`,
 		)
 	})
 }
+
+// A line that is written later has the time of its event, which comes before that of the loss,
+// and the source that the other lines have.
+func TestTimeOfALateLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines records
+		hooks := dibsslog.Hooks(slog.New(&lines), dibsslog.Config{})
+		start := time.Now()
+		for range 2 {
+			hooks.RenewFailed(t.Context(), dibs.RenewFailed{Left: 100 * time.Millisecond, Err: dibs.ErrUnavailable})
+		}
+		time.Sleep(100 * time.Millisecond)
+		hooks.Lost(t.Context(), dibs.Lost{Reason: dibs.ReasonExpired})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []time.Duration{0, 100 * time.Millisecond, 0} // the second failure is the last line
+		for i, line := range lines.all {
+			if i >= len(want) || line.Time.Sub(start) != want[i] {
+				t.Errorf("line %d, %q: %v after the start", i, line.Message, line.Time.Sub(start))
+			}
+			if !strings.HasSuffix(line.Source().File, "/lines.go") {
+				t.Errorf("line %d, %q: the source is %v", i, line.Message, line.Source())
+			}
+		}
+		if len(lines.all) != len(want) {
+			t.Errorf("%d lines, want %d", len(lines.all), len(want))
+		}
+	})
+}
+
+// records is a handler that keeps the lines.
+type records struct {
+	mu  sync.Mutex
+	all []slog.Record
+}
+
+func (*records) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *records) Handle(_ context.Context, line slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, line)
+	return nil
+}
+
+func (r *records) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r *records) WithGroup(string) slog.Handler { return r }
 
 // The default logger may be set after the hooks were made.
 func TestDefaultLogger(t *testing.T) {

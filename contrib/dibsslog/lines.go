@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -69,15 +70,21 @@ func (l *lines) renewFailed(ctx context.Context, e dibs.RenewFailed) {
 	}
 }
 
-// logRenewFailed is a function of its own, because it keeps the event for a later line.
+// logRenewFailed is a function of its own, because it keeps the event for a later line. That
+// line has the time of the event, which may come before the loss of the lease.
 func (l *lines) logRenewFailed(ctx context.Context, level slog.Level, e dibs.RenewFailed) {
+	var caller [1]uintptr
+	runtime.Callers(1, caller[:]) // the source of the line, as LogAttrs has it
 	at := time.Now()
 	l.renewFailures.log(func(suppressed int) {
-		attributes := append(describe(&e.LockInfo), slog.Duration("left", max(e.Left-time.Since(at), 0)))
+		line := slog.NewRecord(at, level, "lease not yet renewed", caller[0])
+		line.AddAttrs(describe(&e.LockInfo)...)
+		line.AddAttrs(slog.Duration("left", max(e.Left, 0)))
 		if suppressed > 0 {
-			attributes = append(attributes, slog.Int("suppressed", suppressed))
+			line.AddAttrs(slog.Int("suppressed", suppressed))
 		}
-		l.log().LogAttrs(ctx, level, "lease not renewed so far", withError(attributes, e.Err)...)
+		line.AddAttrs(withError(nil, e.Err)...)
+		_ = l.log().Handler().Handle(ctx, line) // slog also ignores the error
 	})
 }
 
