@@ -21,7 +21,7 @@ const (
 )
 
 // FromError returns the status for an error of Do, for methods that call Do themselves. The
-// interceptors use it, too. The package comment lists the codes. The result wraps err; its
+// interceptors also use it. The package comment lists the codes. The result wraps err; its
 // text is that of the status. For nil it is nil.
 func FromError(err error) error {
 	var busy *dibs.BusyError

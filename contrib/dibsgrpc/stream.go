@@ -61,7 +61,7 @@ func (s *lockedStream) untilLost(call func() error) error {
 	if err := s.lost(); err != nil {
 		return err
 	}
-	return (<-ended).result() // the caller has gone, which ends the call, too
+	return (<-ended).result() // the caller has gone, which also ends the call
 }
 
 // An outcome is that of a call in another goroutine.
