@@ -38,7 +38,7 @@ func names(ctx context.Context, locks *dibs.Client) {
 	locks.Revoke(ctx, "", 1, "why")         // want `empty name`
 	locks.Revoke(ctx, "a", 0, "why")        // want `fence 0`
 	locks.Revoke(ctx, "a", 1, "two\nlines") // want `want one line of printable UTF-8`
-	dibs.ParseOptions("ttl=5ms")            // want `TTL 5ms of "ttl=5ms": not within 10ms to 24h0m0s`
+	dibs.ParseOptions("ttl=5ms")            // want `TTL 5ms of "options": not within 10ms to 24h0m0s`
 	dibs.ParseOptions("ttl=10s ttl=20s")    // want `option "ttl" is given twice`
 }
 
