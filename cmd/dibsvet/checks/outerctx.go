@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"regexp"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -14,8 +12,8 @@ import (
 const outerCtxDoc = `find contexts from outside in a function under a lock
 
 The function given to Do receives a context that ends when the lease is lost, and that
-carries the lease. A context from outside does neither: the work goes on without the lock,
-and a nested lock on the same name waits for itself.
+carries the lease. A context from outside does neither: the work continues without the
+lock, and a nested lock on the same name waits for itself.
 
 The check inspects function literals given to Do, RDo, Run, Call, Wrap or WrapCall. It
 reports a context from outside that is passed to a call: a variable, a field, or the
@@ -23,15 +21,18 @@ result of a method Context, such as that of *http.Request. The fix uses the para
 
 These uses are correct, and not reported:
 
-  - context.WithoutCancel, context.Background and context.TODO say that the work goes on
+  - context.WithoutCancel, context.Background and context.TODO say that the work continues
     after the lease;
   - methods of the context, context.Cause and context.AfterFunc ask when it ends;
   - a go statement, and a function literal that is kept, do work that may outlive the function,
     whose context ends with it;
-  - these clean up: a deferred call, a branch on an error or on the end of the inner context,
-    the code after a wait for that end, and functions with a name such as rollback or close;
-  - a function without an error or a context among its results, such as that of a logger or a
-    metric, uses the values only; so does package log/slog;
+  - these clean up: a deferred call, a branch for an error or for the end of the inner
+    context, the code after a wait for that end, and functions with a name such as rollback,
+    undoPayment or close;
+  - a function uses the values only if its results cannot report a failure, such as that of
+    a logger or a metric, or if its name ends with FromContext; so does package log/slog.
+    An error, a context, and a type with a method that returns one of them can, such as
+    *sql.Row;
   - a function with two contexts, of which one is from inside, joins them;
   - dibs.Fence(outer) is the fence of an outer lock.`
 
@@ -43,36 +44,20 @@ func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
 				locked[l.literal] = true
 			}
 		}
+		var all []*outerContexts
+		reported := map[*ast.Ident]bool{}
 		for cursor := range f.root.Preorder((*ast.FuncLit)(nil)) {
-			if literal := cursor.Node().(*ast.FuncLit); locked[literal] {
-				f.checkContexts(literal, locked)
+			literal := cursor.Node().(*ast.FuncLit)
+			if inner := f.contextParameter(literal); locked[literal] && inner != nil {
+				o := &outerContexts{finder: f, literal: literal, inner: inner, locked: locked, reported: reported}
+				o.find()
+				all = append(all, o)
 			}
 		}
-	})
-}
-
-func (f *finder) checkContexts(literal *ast.FuncLit, locked map[*ast.FuncLit]bool) {
-	inner := f.contextParameter(literal)
-	if inner == nil {
-		return
-	}
-	o := outerContexts{finder: f, literal: literal, inner: inner, locked: locked}
-	ast.PreorderStack(literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			return !locked[n] // it has a context of its own, and is checked on its own
-		case *ast.CallExpr:
-			o.checkCall(n, stack)
+		for _, o := range all { // a fix needs what is found in the other functions
+			o.reportFound()
 		}
-		return true
 	})
-	for i, found := range o.found {
-		f.report(analysis.Diagnostic{
-			Pos: found.context.Pos(), End: found.context.End(),
-			Message:        o.message(found),
-			SuggestedFixes: o.fix(found, i == 0),
-		})
-	}
 }
 
 // contextParameter returns the first parameter of a function if it is a context, or nil.
@@ -92,12 +77,44 @@ type outerContexts struct {
 	locked  map[*ast.FuncLit]bool
 	found   []outerContext
 	allowed bool // a context from outside is used correctly somewhere
+
+	reported map[*ast.Ident]bool // what the found contexts of the whole package are made of
 }
 
 // An outerContext is a context from outside that is passed to a call.
 type outerContext struct {
 	context ast.Expr
 	call    *ast.CallExpr
+}
+
+func (o *outerContexts) find() {
+	ast.PreorderStack(o.literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return !o.locked[n] // it has a context of its own, and is checked on its own
+		case *ast.CallExpr:
+			o.checkCall(n, stack)
+		}
+		return true
+	})
+	for _, found := range o.found {
+		ast.Inspect(found.context, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				o.reported[id] = true
+			}
+			return true
+		})
+	}
+}
+
+func (o *outerContexts) reportFound() {
+	for i, found := range o.found {
+		o.report(analysis.Diagnostic{
+			Pos: found.context.Pos(), End: found.context.End(),
+			Message:        o.message(found),
+			SuggestedFixes: o.fix(found, i == 0),
+		})
+	}
 }
 
 func (o *outerContexts) checkCall(call *ast.CallExpr, stack []ast.Node) {
@@ -210,184 +227,15 @@ func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, signatu
 		return true
 	case dibsFuncOf(fn).name != "":
 		return dibsFuncOf(fn).is("", "Fence", "FenceOf") && o.ofOuterLock(argument)
-	case fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "log/slog", !mayEnd(signature):
+	case fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "log/slog":
+		return true
+	case readsValues.MatchString(o.nameOf(call.Fun)), !anyReportsFailure(signature.Results()):
 		return true
 	}
 	return slices.ContainsFunc(call.Args, func(other ast.Expr) bool {
 		t := o.info.TypeOf(other)
 		return other != argument && t != nil && isContext(t) && !o.isOuter(other)
 	})
-}
-
-// mayEnd reports whether a function can do something else when its context ends: it returns an
-// error, or another context. Otherwise it uses the values, as loggers and metrics do.
-func mayEnd(signature *types.Signature) bool {
-	for result := range signature.Results().Variables() {
-		if isError(result.Type()) || isContext(result.Type()) {
-			return true
-		}
-	}
-	return false
-}
-
-// cleanUp matches the names of functions that undo something.
-var cleanUp = regexp.MustCompile(`(?i)^(close|clean|undo|revert|release|unlock|abort|restore|unregister|deregister|discard)|roll_?back|clean_?up|tear_?down|shut_?down|compensate`)
-
-// cleansUp reports whether a call is where the inner context has ended, or may have. That is in a
-// branch on an error, or in a deferred call, or the name of the function says so.
-func (o *outerContexts) cleansUp(call *ast.CallExpr, stack []ast.Node) bool {
-	if name := o.nameOf(call.Fun); cleanUp.MatchString(name) {
-		return true
-	}
-	for i, n := range stack {
-		inside := ast.Node(call)
-		if i+1 < len(stack) {
-			inside = stack[i+1]
-		}
-		switch n := n.(type) {
-		case *ast.GoStmt, *ast.DeferStmt:
-			return true
-		case *ast.FuncLit:
-			if o.runsLater(n, stack[:i]) {
-				return true
-			}
-		case *ast.IfStmt:
-			if inside != ast.Node(n.Init) && inside != ast.Node(n.Cond) && o.isAboutEnd(n.Cond) {
-				return true
-			}
-		case *ast.SwitchStmt:
-			if inside == ast.Node(n.Body) && o.isSwitchAboutEnd(n) {
-				return true
-			}
-		case *ast.TypeSwitchStmt:
-			if inside == ast.Node(n.Body) && o.isAboutEnd(n.Assign) {
-				return true
-			}
-		case *ast.CommClause:
-			if n.Comm != nil && inside != ast.Node(n.Comm) && o.isAboutEnd(n.Comm) || o.endsBefore(n.Body, inside) {
-				return true
-			}
-		case *ast.CaseClause:
-			if o.endsBefore(n.Body, inside) {
-				return true
-			}
-		case *ast.BlockStmt:
-			if o.endsBefore(n.List, inside) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// nameOf returns the last name of an expression.
-func (o *outerContexts) nameOf(e ast.Expr) string {
-	switch e := withoutTypeArguments(e).(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return e.Sel.Name
-	}
-	return ""
-}
-
-func (o *outerContexts) isSwitchAboutEnd(s *ast.SwitchStmt) bool {
-	if s.Tag != nil && o.isAboutEnd(s.Tag) {
-		return true
-	}
-	return slices.ContainsFunc(s.Body.List, func(clause ast.Stmt) bool {
-		return slices.ContainsFunc(clause.(*ast.CaseClause).List, func(e ast.Expr) bool { return o.isAboutEnd(e) })
-	})
-}
-
-// runsLater reports whether a function literal is kept: it is returned, or in a variable that is
-// not only called, or an argument of a function such as context.AfterFunc.
-func (o *outerContexts) runsLater(literal *ast.FuncLit, outer []ast.Node) bool {
-	if len(outer) == 0 {
-		return false
-	}
-	switch parent := outer[len(outer)-1].(type) {
-	case *ast.ReturnStmt, *ast.CompositeLit, *ast.KeyValueExpr:
-		return true
-	case *ast.CallExpr:
-		name := o.nameOf(parent.Fun)
-		return name == "AfterFunc" || strings.HasPrefix(name, "On") || strings.Contains(name, "Cleanup")
-	case *ast.AssignStmt:
-		i := slices.IndexFunc(parent.Rhs, func(e ast.Expr) bool { return ast.Unparen(e) == literal })
-		if i < 0 || len(parent.Lhs) != len(parent.Rhs) {
-			return false
-		}
-		id, ok := parent.Lhs[i].(*ast.Ident)
-		return !ok || !o.isOnlyCalled(o.variable(id))
-	}
-	return false
-}
-
-// isOnlyCalled reports whether the literal uses a variable in calls only, and none of them is
-// deferred or in a go statement.
-func (o *outerContexts) isOnlyCalled(v *types.Var) bool {
-	only := true
-	ast.PreorderStack(o.literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
-		id, ok := n.(*ast.Ident)
-		if !ok || o.info.Uses[id] != v || len(stack) < 2 {
-			return true
-		}
-		call, ok := stack[len(stack)-1].(*ast.CallExpr)
-		if !ok || call.Fun != id {
-			only = false
-			return true
-		}
-		switch stack[len(stack)-2].(type) {
-		case *ast.GoStmt, *ast.DeferStmt:
-			only = false
-		}
-		return true
-	})
-	return only
-}
-
-// endsBefore reports whether a statement before another one in a list waits for the end of the
-// inner context.
-func (o *outerContexts) endsBefore(list []ast.Stmt, at ast.Node) bool {
-	for _, statement := range list {
-		if ast.Node(statement) == at {
-			return false
-		}
-		if loop, ok := unlabelled(statement).(*ast.ForStmt); ok && loop.Cond != nil && o.isAboutEnd(loop.Cond) || o.waitsForEnd(statement) {
-			return at.Pos() > statement.End()
-		}
-	}
-	return false
-}
-
-func unlabelled(s ast.Stmt) ast.Stmt {
-	if labelled, ok := s.(*ast.LabeledStmt); ok {
-		return labelled.Stmt
-	}
-	return s
-}
-
-// waitsForEnd reports whether a statement receives from the inner context, and goes on.
-func (o *outerContexts) waitsForEnd(statement ast.Stmt) bool {
-	waits := false
-	ast.Inspect(statement, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			return false
-		case *ast.CommClause:
-			if len(n.Body) > 0 {
-				if _, returns := n.Body[len(n.Body)-1].(*ast.ReturnStmt); returns {
-					return false
-				}
-			}
-		case *ast.UnaryExpr:
-			if n.Op == token.ARROW && o.isAboutEnd(n.X) {
-				waits = true
-			}
-		}
-		return !waits
-	})
-	return waits
 }
 
 // ofOuterLock reports whether a context is the parameter of another function under a lock.
@@ -399,36 +247,6 @@ func (o *outerContexts) ofOuterLock(e ast.Expr) bool {
 		}
 	}
 	return false
-}
-
-// isAboutEnd reports whether a condition tests if the work has failed or the inner context has
-// ended: it uses an error, or a context from inside. A variable stands for its value.
-func (o *outerContexts) isAboutEnd(condition ast.Node) bool {
-	found := false
-	var look func(n ast.Node, steps int)
-	look = func(n ast.Node, steps int) {
-		ast.Inspect(n, func(n ast.Node) bool {
-			e, ok := n.(ast.Expr)
-			if !ok {
-				return !found
-			}
-			v := o.variable(e)
-			switch {
-			case v == nil || found:
-			case v == o.inner, o.isEnd(v), isError(v.Type()), isContext(v.Type()) && !o.isOuter(e):
-				found = true
-			case steps > 0 && !v.IsField() && o.value(e) != ast.Unparen(e):
-				look(o.value(e), steps-1)
-			}
-			return !found
-		})
-	}
-	look(condition, 3)
-	return found
-}
-
-func (o *outerContexts) isEnd(v *types.Var) bool {
-	return v != nil && fromDibs(v) && v.Parent() == v.Pkg().Scope() && (v.Name() == "ErrLost" || v.Name() == "ErrResigned")
 }
 
 func (o *outerContexts) message(found outerContext) string {
@@ -490,17 +308,18 @@ func (o *outerContexts) staysUsed(e ast.Expr) bool {
 	return stays
 }
 
-// isUsedElsewhere reports whether a variable is used outside of the contexts that are reported. An
-// assignment to it is no use.
+// isUsedElsewhere reports whether a variable is used outside of the contexts that the package has
+// findings for: all fixes together must compile. An assignment to it is no use.
 func (o *outerContexts) isUsedElsewhere(v *types.Var) bool {
 	for id, used := range o.info.Uses {
-		if used == v && !o.isReported(id) && !o.isAssigned(id) {
+		if used == v && !o.reported[id] && !o.isAssigned(id) {
 			return true
 		}
 	}
 	return false
 }
 
+// isReported reports whether an identifier is in a finding of this literal.
 func (o *outerContexts) isReported(id *ast.Ident) bool {
 	return slices.ContainsFunc(o.found, func(found outerContext) bool {
 		return found.context.Pos() <= id.Pos() && id.Pos() < found.context.End()

@@ -1,0 +1,95 @@
+package checks
+
+import (
+	"go/types"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// readsValues matches the names of functions that read a value of a context.
+var readsValues = regexp.MustCompile(`(?i)from(incoming|outgoing)?(context|ctx)$`)
+
+// anyReportsFailure reports whether one of several results can report that a function has not
+// done its work, such as when its context ends.
+func anyReportsFailure(results *types.Tuple) bool {
+	for result := range results.Variables() {
+		if reportsFailure(result.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// reportsFailure reports whether a value can report a failure. That is an error or a context, or a
+// value with a method that returns one of them, such as *sql.Row, *exec.Cmd and *http.Request. A
+// slice, a channel and an iterator have several of these values.
+func reportsFailure(t types.Type) bool {
+	if isFailure(t) {
+		return true
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Slice:
+		return reportsFailure(u.Elem())
+	case *types.Chan:
+		return reportsFailure(u.Elem())
+	case *types.Signature:
+		return returnsFailure(u) || isIteratorOfFailures(u)
+	}
+	return hasMethodOfFailure(t)
+}
+
+func isFailure(t types.Type) bool { return isError(t) || isContext(t) }
+
+func returnsFailure(signature *types.Signature) bool {
+	for result := range signature.Results().Variables() {
+		if isFailure(result.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// isIteratorOfFailures reports whether a function is an iterator such as iter.Seq2[string, error].
+func isIteratorOfFailures(signature *types.Signature) bool {
+	if signature.Params().Len() != 1 || signature.Results().Len() > 0 {
+		return false
+	}
+	yield, ok := signature.Params().At(0).Type().Underlying().(*types.Signature)
+	if !ok {
+		return false
+	}
+	for value := range yield.Params().Variables() {
+		if isFailure(value.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMethodOfFailure leaves out loggers, whose methods report failures of the log.
+func hasMethodOfFailure(t types.Type) bool {
+	found := false
+	for _, selection := range typeutil.IntuitiveMethodSet(t, nil) {
+		method := selection.Obj().(*types.Func)
+		if method.Name() == "Warn" || method.Name() == "Warnf" {
+			return false
+		}
+		found = found || method.Exported() && returnsFailure(method.Signature()) && !encodes(method)
+	}
+	return found
+}
+
+// encodes reports whether a method converts its value, as the interfaces of encoding, fmt and
+// database/sql want it. Types of mere values have these, such as time.Time.
+func encodes(method *types.Func) bool {
+	name := method.Name()
+	for _, prefix := range []string{"Marshal", "Unmarshal", "Append", "Gob", "Encode", "Decode"} {
+		if strings.HasPrefix(name, prefix) && name != "Decode" { // Decode(&v) is the answer of a database
+			return true
+		}
+	}
+	signature := method.Signature()
+	return name == "Value" && signature.Params().Len() == 0 || name == "Scan" && !signature.Variadic()
+}
