@@ -174,10 +174,13 @@ func (T) Pay(ctx context.Context) error {
 		"b.go": "package p\n\nimport (\n\t\"context\"\n\t\"math/rand\"\n)\n\nvar number = rand.Int()\n\ntype Payer interface {\n\t//dibs:lock string(rune(rand.Int()))\n\tPay(ctx context.Context) error\n}\n",
 	}, []string{"b.go:11:2: //dibs:lock: rand is package math/rand here, and another package in another directive of the generated file; import one of them under another name"}},
 	// Nothing substitutes the K of Rows in []K, which is the T of Store.
-	{"embeddedscope", "package p\n\nimport \"context\"\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](id)\n\tPut(ctx context.Context, id string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows[K any] Store[[]K]\n\ntype Shop interface{ Rows[int] }\n\ntype Twice interface {\n\tStore[int]\n\tStore[string]\n}\n", nil,
+	{"embeddedscope", "package p\n\nimport \"context\"\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](id)\n\tPut(ctx context.Context, id string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows[K any] Store[[]K]\n\ntype Shop interface{ Rows[int] }\n\ntype Twice interface {\n\tStore[int]\n\tStore[string]\n}\n\ntype Named[K any] Store[K]\n\ntype Defined interface {\n\tNamed[int]\n\tNamed[string]\n}\n\ntype Both interface {\n\tStore[int]\n\tNamed[string]\n}\n\ntype Unknown interface {\n\tRows[int]\n\tRows[int]\n}\n", nil,
 		[]string{
 			"a.go:14:6: the directive of method Put uses type parameter T, whose type in Shop is not known; declare the method in Shop",
 			"a.go:16:6: the directive of method Put uses type parameter T, and Twice embeds the method with two different types for it; declare the method in Twice",
+			"a.go:23:6: the directive of method Put uses type parameter T, and Defined embeds the method with two different types for it; declare the method in Defined",
+			"a.go:28:6: the directive of method Put uses type parameter T, and Both embeds the method with two different types for it; declare the method in Both",
+			"a.go:33:6: the directive of method Put uses type parameter T, whose type in Unknown is not known; declare the method in Unknown",
 		}},
 	{"allatonce", `package p
 

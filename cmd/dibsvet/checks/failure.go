@@ -22,9 +22,9 @@ func anyReportsFailure(results *types.Tuple) bool {
 	return false
 }
 
-// reportsFailure reports whether a value can report a failure. That is an error or a context, or a
-// value with a method that returns one of them, such as *sql.Row, *exec.Cmd and *http.Request. A
-// slice, a channel and an iterator have several of these values.
+// reportsFailure reports whether a value can report a failure. An error and a context can. So can
+// a value with a method that returns one of them, such as *sql.Row, *exec.Cmd or *http.Request. A
+// slice, a channel or an iterator contains such values.
 func reportsFailure(t types.Type) bool {
 	if isFailure(t) {
 		return true

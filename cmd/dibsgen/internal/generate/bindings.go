@@ -39,10 +39,7 @@ func (b *binder) visit(t types.Type, outer binding) {
 		b.visitNamed(t)
 	case *types.Interface:
 		for m := range t.ExplicitMethods() {
-			if old, seen := b.ofMethod[m.Pos()]; seen && !same(old, outer) {
-				b.ambiguous[m.Pos()] = true
-			}
-			b.ofMethod[m.Pos()] = outer
+			b.set(m.Pos(), outer)
 		}
 		for e := range t.EmbeddedTypes() {
 			b.visit(e, outer)
@@ -75,8 +72,17 @@ func (b *binder) visitNamed(t *types.Named) {
 				inner[name] = args[param.Obj().Name()]
 			}
 		}
-		b.ofMethod[at] = inner
+		b.set(at, inner)
 	}
+}
+
+// set binds a method. One that is embedded twice has one directive, so that both bindings must be
+// the same.
+func (b *binder) set(at token.Pos, of binding) {
+	if old, seen := b.ofMethod[at]; seen && !same(old, of) {
+		b.ambiguous[at] = true
+	}
+	b.ofMethod[at] = of
 }
 
 // definedAs returns the type that the declaration of a type names, if it is no interface
@@ -130,10 +136,10 @@ func (b *binder) bindMethod(d *decorator, m *method) {
 	for name, t := range b.ofMethod[m.at] {
 		switch _, used := m.uses[name]; {
 		case !used || isParam(m, name):
-		case b.ambiguous[m.at]:
-			b.reportMethod(d, m, "the directive of method %s uses type parameter %s, and %s embeds the method with two different types for it; declare the method in %[3]s", m.name, name, d.name)
 		case t == nil:
 			b.reportMethod(d, m, "the directive of method %s uses type parameter %s, whose type in %s is not known; declare the method in %[3]s", m.name, name, d.name)
+		case b.ambiguous[m.at]:
+			b.reportMethod(d, m, "the directive of method %s uses type parameter %s, and %s embeds the method with two different types for it; declare the method in %[3]s", m.name, name, d.name)
 		default:
 			m.bound[name] = t
 		}
