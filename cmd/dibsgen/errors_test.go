@@ -182,6 +182,8 @@ func (T) Pay(ctx context.Context) error {
 			"a.go:28:6: the directive of method Put uses type parameter T, and Both embeds the method with two different types for it; declare the method in Both",
 			"a.go:33:6: the directive of method Put uses type parameter T, whose type in Unknown is not known; declare the method in Unknown",
 		}},
+	{"hiddenbound", "package p\n\nimport \"context\"\n\ntype row struct{}\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](row)\n\tPut(ctx context.Context, row string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows interface{ Store[row] }\n", nil,
+		[]string{"a.go:14:6: the directive of method Put uses type parameter T and parameter row, which hides type row; rename parameter row"}},
 	{"allatonce", `package p
 
 import "context"

@@ -35,11 +35,12 @@ type method struct {
 	name      string
 	at        token.Pos // of the name
 	signature *types.Signature
-	found     *found          // nil if the call is passed on
-	params    []string        // their names; those without one have got one
-	uses      map[string]bool // the identifiers in the directive; true if a dot follows
-	bound     binding         // the type parameters that the directive uses
-	broken    bool            // reported: its directive is not compiled
+	found     *found            // nil if the call is passed on
+	params    []string          // their names; those without one have got one
+	uses      map[string]bool   // the identifiers in the directive; true if a dot follows
+	bound     binding           // the type parameters that the directive uses
+	boundBy   map[string]string // the names in the types of bound, with their type parameters
+	broken    bool              // reported: its directive is not compiled
 }
 
 // kind returns the kind of the directive, or an empty one.

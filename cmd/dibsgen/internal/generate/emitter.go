@@ -61,10 +61,6 @@ func (e *emitter) context() string { return e.pkg("context", "context") }
 func (e *emitter) time() string    { return e.pkg("time", "time") }
 func (e *emitter) slices() string  { return e.pkg("slices", "slices") }
 
-func (e *emitter) typeString(t types.Type) string {
-	return types.TypeString(t, e.imports.qualifier(e.own, e.prefer))
-}
-
 // decorator writes a constructor, a type and its methods.
 func (e *emitter) decorator(d *decorator) {
 	e.d = d
@@ -293,6 +289,9 @@ func (m *method) names() map[string]bool {
 		names[name] = true
 	}
 	for name := range m.uses {
+		names[name] = true
+	}
+	for name := range m.boundBy {
 		names[name] = true
 	}
 	return names

@@ -7,6 +7,8 @@ import (
 	"go/format"
 	"go/token"
 	"go/types"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
@@ -57,7 +59,42 @@ func (p *planner) newOutput(source *load.File, decorators []*decorator) *output 
 	for _, d := range decorators { // not before: all of them may have the same
 		o.imports.taken[d.receiver] = true
 	}
+	for _, d := range decorators { // not before: the names of the imports depend on all of that
+		for _, m := range d.methods {
+			p.renameHiding(o, d, m)
+			d.broken = d.broken || m.broken
+		}
+	}
 	return o
+}
+
+func (o *output) typeString(t types.Type) string {
+	return types.TypeString(t, o.imports.qualifier(o.own, o.prefer))
+}
+
+// renameHiding renames the parameters that hide a type which the directive has in place of a type
+// parameter, or the package of that type. It reports one that the directive uses.
+func (p *planner) renameHiding(o *output, d *decorator, m *method) {
+	if !m.locked() {
+		return
+	}
+	m.boundBy = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(m.bound)) {
+		freeNames(o.typeString(m.bound[name]), func(used string, _ bool) { m.boundBy[used] = name })
+	}
+	for i, param := range m.params {
+		bound, hides := m.boundBy[param]
+		if !hides {
+			continue
+		}
+		if _, used := m.uses[param]; used {
+			p.reportMethod(d, m, "the directive of method %s uses type parameter %s and parameter %s, which hides type %s; rename parameter %[3]s", m.name, bound, param, o.typeString(m.bound[bound]))
+			continue
+		}
+		m.params[i] = fresh(param, m.names(), d.taken, o.imports.taken, o.imports.keptNames())
+		d.taken[m.params[i]] = true
+		o.imports.hiding[m.params[i]] = true
+	}
 }
 
 // hideNames records the names of parameters and results, which hide imports.

@@ -1,0 +1,4 @@
+// Package model has a type.
+package model
+
+type Row struct{}
