@@ -5,6 +5,8 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 // assigned are the expressions that the package assigns to a variable or a field.
@@ -20,9 +22,13 @@ func findAssignments(s *source) map[*types.Var]*assigned {
 	a := assignments{source: s, found: map[*types.Var]*assigned{}}
 	types := []ast.Node{
 		(*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.RangeStmt)(nil), (*ast.IncDecStmt)(nil),
-		(*ast.UnaryExpr)(nil), (*ast.CompositeLit)(nil),
+		(*ast.UnaryExpr)(nil), (*ast.CompositeLit)(nil), (*ast.ReturnStmt)(nil),
 	}
 	for cursor := range s.root.Preorder(types...) {
+		if returned, ok := cursor.Node().(*ast.ReturnStmt); ok {
+			a.addResults(cursor, returned)
+			continue
+		}
 		a.add(cursor.Node())
 	}
 	return a.found
@@ -69,8 +75,25 @@ func (a *assignments) addPairs(to, values []ast.Expr, operation bool) {
 			}
 			continue
 		}
-		a.addValue(a.variable(target), values[i])
+		if v := a.variable(target); v != a.variable(values[i]) { // return err is no new value of err
+			a.addValue(v, values[i])
+		}
 	}
+}
+
+// addResults adds what a return assigns to named results.
+func (a *assignments) addResults(cursor inspector.Cursor, returned *ast.ReturnStmt) {
+	fn, ok := enclosingFunction(cursor)
+	if !ok || fn.typ.Results == nil || len(returned.Results) == 0 {
+		return
+	}
+	var names []ast.Expr
+	for _, field := range fn.typ.Results.List {
+		for _, name := range field.Names {
+			names = append(names, name)
+		}
+	}
+	a.addPairs(names, returned.Results, false)
 }
 
 func (a *assignments) addFields(literal *ast.CompositeLit) {

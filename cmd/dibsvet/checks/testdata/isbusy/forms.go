@@ -60,7 +60,45 @@ func (r *reply) status() int {
 	return http.StatusOK
 }
 
+// A return assigns to a named result.
+func namedResult(try func() error, first bool) (err error) {
+	defer func() {
+		if err == dibs.ErrBusy { // want `errors of dibs are wrapped`
+			err = nil
+		}
+	}()
+	if first {
+		err = dibs.ErrBusy
+		return err
+	}
+	return try()
+}
+
+func namedResults(try func() (int, error), first bool) (n int, err error) {
+	if first {
+		err = dibs.ErrBusy
+	}
+	defer func() {
+		if err == dibs.ErrBusy { // want `errors of dibs are wrapped`
+			n = 1
+		}
+	}()
+	return try()
+}
+
 // The forms that are correct.
+
+func sentinelResult(first bool) (err error) {
+	defer func() {
+		if err == dibs.ErrBusy {
+			err = nil
+		}
+	}()
+	if first {
+		return dibs.ErrBusy
+	}
+	return err
+}
 
 func statusOf(err error) int {
 	switch {
