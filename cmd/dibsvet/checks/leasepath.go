@@ -353,6 +353,24 @@ func (p *leasePath) wrapsErr(e ast.Expr) bool {
 	return found
 }
 
+// value is that of finder, but the value is computed after the acquire: failed := err != nil before
+// it is about another error.
+func (p *leasePath) value(e ast.Expr) ast.Expr {
+	e = ast.Unparen(e)
+	if value := p.finder.value(e); value.Pos() > p.assignment.End() {
+		return value
+	}
+	return e
+}
+
+// partOf is that of finder, but the value is computed after the acquire.
+func (p *leasePath) partOf(e ast.Expr) ast.Expr {
+	if part := p.finder.partOf(e); part != nil && part.Pos() > p.assignment.End() {
+		return part
+	}
+	return nil
+}
+
 // usesErr reports whether an expression is made of the error of the acquire.
 func (p *leasePath) usesErr(e ast.Expr) bool {
 	if p.err == nil {

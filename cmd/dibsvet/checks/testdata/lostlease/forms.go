@@ -442,3 +442,40 @@ next:
 	}
 	return nil
 }
+
+// The condition is about an error before the acquire.
+
+func failedBefore(ctx context.Context, m *dibs.Mutex) error {
+	err := work(ctx)
+	failed := err != nil
+	lease, err := m.Lock(ctx) // want `not unlocked on all paths`
+	if err != nil {
+		return err
+	}
+	if failed {
+		return nil
+	}
+	return lease.Unlock()
+}
+
+func busyBefore(ctx context.Context, m *dibs.Mutex) error {
+	err := work(ctx)
+	_, busy := errors.AsType[*dibs.BusyError](err)
+	lease, err := m.Lock(ctx) // want `not unlocked on all paths`
+	if err != nil {
+		return err
+	}
+	if busy {
+		return nil
+	}
+	return lease.Unlock()
+}
+
+func failedAfter(ctx context.Context, m *dibs.Mutex) error {
+	lease, err := m.Lock(ctx)
+	failed := err != nil
+	if failed {
+		return err
+	}
+	return lease.Unlock()
+}
