@@ -21,7 +21,8 @@ in a function given to Do or Call of another one, or it follows a Lock whose lea
 held. All could replace both:
 
   - the names are known before the first lock: they are made of variables that keep their
-    values, with conversions and simple functions such as fmt.Sprint;
+    values, with conversions and simple functions such as fmt.Sprint. No variable comes from
+    min, from a list or from a function with two such results, which may order the names;
   - both locks are of the same client;
   - the inner lock is always acquired: not in an if, a loop or a function literal, and not
     after a return, other than that for the error of the first lock.
@@ -256,7 +257,7 @@ func (f *finder) isConstantIn(e ast.Expr, under region) bool {
 			same = false
 		case *ast.Ident:
 			if v, ok := f.info.Uses[n].(*types.Var); ok && !v.IsField() {
-				same = same && (v.Pos() < under.start || v.Pos() >= under.end) && !f.changes(under, v) && !f.isReassigned(v)
+				same = same && (v.Pos() < under.start || v.Pos() >= under.end) && !f.changes(under, v) && !f.mayBeOrdered(v, 3)
 			}
 		}
 		return same
@@ -264,10 +265,50 @@ func (f *finder) isConstantIn(e ast.Expr, under region) bool {
 	return same
 }
 
-// isReassigned reports whether a variable has several values: programs order two names so.
-func (f *finder) isReassigned(v *types.Var) bool {
+// mayBeOrdered reports whether a variable may have the smaller or the larger of two names, because
+// all programs acquire these in one order. It has several values, or one from min, from a list, or
+// from a function that returns two. Values of values count, in this many steps.
+func (f *finder) mayBeOrdered(v *types.Var, steps int) bool {
 	of := f.values[v.Origin()]
-	return of != nil && (len(of.values) > 1 || len(of.values) == 1 && v.Kind() == types.ParamVar)
+	if of == nil || steps == 0 {
+		return false
+	}
+	if len(of.values) > 1 || len(of.values) == 1 && v.Kind() == types.ParamVar {
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(of.values, of.parts), func(e ast.Expr) bool { return f.mayOrder(e, steps) })
+}
+
+func (f *finder) mayOrder(e ast.Expr, steps int) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			found = found || f.isMinOrMax(n) || f.returnsTwo(n)
+		case *ast.IndexExpr:
+			found = found || f.info.Types[n].IsValue()
+		case *ast.Ident:
+			v, ok := f.info.Uses[n].(*types.Var)
+			found = found || ok && !v.IsField() && f.mayBeOrdered(v, steps-1)
+		}
+		return !found
+	})
+	return found
+}
+
+func (f *finder) isMinOrMax(call *ast.CallExpr) bool {
+	id, ok := ast.Unparen(call.Fun).(*ast.Ident)
+	if !ok {
+		return false
+	}
+	builtin, ok := f.info.Uses[id].(*types.Builtin)
+	return ok && (builtin.Name() == "min" || builtin.Name() == "max")
+}
+
+// returnsTwo reports whether the first two results of a call have the same type.
+func (f *finder) returnsTwo(call *ast.CallExpr) bool {
+	results, ok := f.info.TypeOf(call).(*types.Tuple)
+	return ok && results.Len() > 1 && types.Identical(results.At(0).Type(), results.At(1).Type())
 }
 
 // isPure reports whether a call is a conversion, or of a function whose result depends on its

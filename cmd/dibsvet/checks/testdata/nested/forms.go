@@ -294,6 +294,50 @@ func sorted(ctx context.Context, locks *dibs.Client, from, to string) error {
 	})
 }
 
+func orderedVariables(ctx context.Context, locks *dibs.Client, from, to string) error {
+	first, second := min(from, to), max(from, to)
+	return locks.Mutex(first).Do(ctx, func(ctx context.Context) error {
+		return locks.Mutex("account:"+second).Do(ctx, move)
+	})
+}
+
+func orderedInSteps(ctx context.Context, locks *dibs.Client, from, to string) error {
+	first, second := min(from, to), max(from, to)
+	lease, err := locks.Mutex("account:" + first).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lease.Unlock()
+	key := "account:" + second
+	return locks.Mutex(key).Do(ctx, move)
+}
+
+func orderedByFunction(ctx context.Context, locks *dibs.Client, from, to string) error {
+	first, second := inOrder(from, to)
+	return locks.Mutex(first).Do(ctx, func(ctx context.Context) error {
+		return locks.Mutex(second).Do(ctx, move)
+	})
+}
+
+func inOrder(a, b string) (string, string) { return min(a, b), max(a, b) }
+
+func orderedList(ctx context.Context, locks *dibs.Client, from, to string) error {
+	names := []string{from, to}
+	slices.Sort(names)
+	first, second := names[0], names[1]
+	return locks.Mutex(first).Do(ctx, func(ctx context.Context) error {
+		return locks.Mutex(second).Do(ctx, move)
+	})
+}
+
+// A variable alone orders nothing.
+func onlyVariables(ctx context.Context, locks *dibs.Client, from, to string) error {
+	first, second := "account:"+from, "account:"+to
+	return locks.Mutex(first).Do(ctx, func(ctx context.Context) error {
+		return locks.Mutex(second).Do(ctx, move) // want `a lock inside another one deadlocks`
+	})
+}
+
 // The first lease has ended.
 
 func handOver(ctx context.Context, locks *dibs.Client) error {
