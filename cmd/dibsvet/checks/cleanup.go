@@ -261,7 +261,7 @@ func (o *outerContexts) isCaseOfNil(clause *ast.CaseClause) bool {
 }
 
 // isAboutEnd reports whether a condition tests if the work has failed or the inner context has
-// ended: it uses an error, or a context from inside. A variable stands for its value.
+// ended: it uses an error, or inspects a context from inside. A variable stands for its value.
 func (o *outerContexts) isAboutEnd(condition ast.Node) bool { return o.mentionsEnd(condition, 3) }
 
 func (o *outerContexts) mentionsEnd(n ast.Node, steps int) bool {
@@ -271,12 +271,15 @@ func (o *outerContexts) mentionsEnd(n ast.Node, steps int) bool {
 		if !ok || found {
 			return !found
 		}
-		v := o.variable(e)
+		if context := o.inspectedContext(e); context != nil {
+			found = !o.isOuter(context)
+			return false
+		}
+		t, v := o.info.TypeOf(e), o.variable(e)
 		switch {
-		case v == nil:
-		case v == o.inner, o.isEnd(v), isError(v.Type()), isContext(v.Type()) && !o.isOuter(e):
+		case t != nil && isError(t):
 			found = true
-		case steps > 0 && !v.IsField() && o.value(e) != ast.Unparen(e):
+		case v != nil && steps > 0 && !v.IsField() && o.value(e) != ast.Unparen(e):
 			found = o.mentionsEnd(o.value(e), steps-1)
 		}
 		return !found
@@ -284,6 +287,28 @@ func (o *outerContexts) mentionsEnd(n ast.Node, steps int) bool {
 	return found
 }
 
-func (o *outerContexts) isEnd(v *types.Var) bool {
-	return v != nil && fromDibs(v) && v.Parent() == v.Pkg().Scope() && (v.Name() == "ErrLost" || v.Name() == "ErrResigned")
+// inspectedContext returns the context whose end an expression inspects, or nil: that of Err, Done
+// or Cause, or the only argument of a function such as isLost(ctx).
+func (o *outerContexts) inspectedContext(e ast.Expr) ast.Expr {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return nil
+	}
+	if selector, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && o.isContextValue(selector.X) {
+		if selector.Sel.Name == "Err" || selector.Sel.Name == "Done" {
+			return selector.X
+		}
+	}
+	if len(call.Args) != 1 || !o.isContextValue(call.Args[0]) {
+		return nil
+	}
+	if isFunc(o.target(call).fn, "context", "Cause") || types.Identical(o.info.TypeOf(call), types.Typ[types.Bool]) {
+		return call.Args[0]
+	}
+	return nil
+}
+
+func (o *outerContexts) isContextValue(e ast.Expr) bool {
+	t := o.info.TypeOf(e)
+	return t != nil && isContext(t)
 }

@@ -43,7 +43,7 @@ func New(dir, tags string) *Loader {
 }
 
 // Packages returns the packages of patterns that may have a directive, and the directories
-// of all packages. Files that cannot be parsed have an error, and the Loader goes on.
+// of all packages. Files that cannot be parsed have an error, and the Loader continues.
 func (l *Loader) Packages(ctx context.Context, patterns ...string) (packages []*Package, dirs []string, err error) {
 	all, err := list(ctx, l.dir, slices.Concat(l.flags, []string{"--"}, patterns)...)
 	if err != nil {

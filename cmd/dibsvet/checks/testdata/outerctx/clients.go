@@ -127,6 +127,37 @@ func moreBranches(ctx context.Context, locks *dibs.Client, errs <-chan error) er
 	})
 }
 
+// A result of work with the inner context says nothing of its end.
+
+func count(ctx context.Context, args ...any) int                { return 0 }
+func find(ctx context.Context, name string) (found bool, n int) { return false, 0 }
+func isLost(ctx context.Context) bool                           { return ctx.Err() != nil }
+
+func results(ctx context.Context, locks *dibs.Client) error {
+	return locks.Mutex("a").Do(ctx, func(inner context.Context) error {
+		if count(inner) > 0 {
+			return save(ctx, 1) // want `ctx is from outside`
+		}
+		n := count(inner, "stock")
+		if n > 0 {
+			return save(ctx, 2) // want `ctx is from outside`
+		}
+		switch found, _ := find(inner, "a"); {
+		case found:
+			return save(ctx, 3) // want `ctx is from outside`
+		}
+		if ctx.Err() != nil || context.Cause(ctx) != nil {
+			return save(ctx, 4) // want `ctx is from outside`
+		}
+		if isLost(inner) || save(inner) != nil {
+			return save(ctx, 5)
+		}
+		done := inner.Done()
+		<-done
+		return save(ctx, 6)
+	})
+}
+
 // Names that begin like clean-up.
 
 func closeAccount(ctx context.Context) error  { return ctx.Err() }
