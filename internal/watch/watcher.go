@@ -102,18 +102,39 @@ func (c *comparison) carrySince() {
 	}
 }
 
+// changes returns the changes. The lists of a name are cut off if they are long. Without all
+// holders only the counts are compared, and without all waiters those who join or leave the queue
+// have no events.
 func (c *comparison) changes() (news []view.Change) {
-	if truncated(c.old) || truncated(c.now) {
-		if c.old.Holding != c.now.Holding || c.old.Waiting != c.now.Waiting {
-			news = append(news, view.Change{Event: view.EventChanged})
-		}
-		return news
+	if holdersCut(c.old) || holdersCut(c.now) {
+		return c.countsChanged(c.old.Holding != c.now.Holding || c.old.Waiting != c.now.Waiting)
+	}
+	if waitersCut(c.old) || waitersCut(c.now) {
+		return append(c.holderChanges(), c.countsChanged(c.old.Waiting != c.now.Waiting)...)
 	}
 	for _, w := range c.old.Waiters {
 		if !present(c.now, w.Token) {
 			news = append(news, c.waiterGone(w))
 		}
 	}
+	news = append(news, c.holderChanges()...)
+	for _, w := range c.now.Waiters {
+		if !present(c.old, w.Token) {
+			news = append(news, view.Change{Event: view.EventWaiting, Waiter: new(w.Shortened()), Waited: w.Waited})
+		}
+	}
+	return news
+}
+
+// countsChanged returns an event without a holder or waiter, if there is a change.
+func (c *comparison) countsChanged(changed bool) (news []view.Change) {
+	if changed {
+		news = append(news, view.Change{Event: view.EventChanged})
+	}
+	return news
+}
+
+func (c *comparison) holderChanges() (news []view.Change) {
 	left := slices.DeleteFunc(slices.Clone(c.old.Holders), func(h view.Holder) bool { return sameHolder(c.now.Holders, h) != nil })
 	for _, h := range left {
 		news = append(news, c.holderLeft(h))
@@ -123,18 +144,11 @@ func (c *comparison) changes() (news []view.Change) {
 			news = append(news, c.holderCame(h, left))
 		}
 	}
-	for _, w := range c.now.Waiters {
-		if !present(c.old, w.Token) {
-			news = append(news, view.Change{Event: view.EventWaiting, Waiter: new(w.Shortened()), Waited: w.Waited})
-		}
-	}
 	return news
 }
 
-// truncated reports whether the lists of holders or waiters are incomplete.
-func truncated(n view.State) bool {
-	return n.Holding > len(n.Holders) || n.Waiting > len(n.Waiters)
-}
+func holdersCut(n view.State) bool { return n.Holding > len(n.Holders) }
+func waitersCut(n view.State) bool { return n.Waiting > len(n.Waiters) }
 
 // present reports whether a token is a holder or a waiter.
 func present(n view.State, token string) bool {

@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,6 +101,43 @@ func TestWatcherKnowsHowLongALeaseWasHeld(t *testing.T) {
 	poll(fenced)
 	if news := poll(); len(news) != 1 || (news[0].Held-70_000) > 1 || news[0].Held < 70_000 {
 		t.Errorf("want a release after 70s, have %+v", news)
+	}
+}
+
+// queueOf returns the state of a name with one holder and many waiters, of which the first 100
+// are listed.
+func queueOf(holder string, waiting int, waiters ...string) driver.State {
+	s := heldBy(holder, time.Minute)
+	s.Waiting = waiting
+	for i := range min(waiting, 100) {
+		w := driver.Waiter{Token: fmt.Sprint("waiter-", i)}
+		if i < len(waiters) {
+			w.Token = waiters[i]
+		}
+		s.Waiters = append(s.Waiters, w)
+	}
+	return s
+}
+
+// The holders of a name are compared also if not all of its waiters are listed.
+func TestWatcherSeesTheHoldersOfALongQueue(t *testing.T) {
+	var w Watcher
+	at := time.Now()
+	for _, step := range []struct {
+		what string
+		now  driver.State
+		want string
+	}{
+		{"the first poll", queueOf("first-token", 150, "second-token"), "held n first… ttl 1m00s\nchanged n 1 holder, 150 waiters\n"},
+		{"a hand-off", queueOf("second-token", 150), "released n first…\nhanded off n second… waited 10s, after first…\n"},
+		{"no change", queueOf("second-token", 150), ""},
+		{"several hand-offs", queueOf("third-token", 120), "released n second… held 20s\nacquired n third… ttl 1m00s\nchanged n 1 holder, 120 waiters\n"},
+		{"all are listed again", queueOf("fourth-token", 100), "released n third… held 10s\nacquired n fourth… ttl 1m00s\nchanged n 1 holder, 100 waiters\n"},
+	} {
+		at = at.Add(10 * time.Second)
+		if have := linesOf(t, &w, at, step.now); have != step.want {
+			t.Errorf("%s: want\n%s\nhave\n%s", step.what, step.want, have)
+		}
 	}
 }
 
