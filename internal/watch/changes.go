@@ -35,7 +35,8 @@ func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 		})
 	}
 	c.last = poll.Ended
-	found = slices.DeleteFunc(c.watcher.Update(poll), c.isRevocation)
+	revoked := c.revokedSince(c.watcher.began)
+	found = slices.DeleteFunc(c.watcher.Update(poll), func(one view.Change) bool { return isEndOf(one, revoked) })
 	c.kept = append(c.kept, found...)
 	if over := len(c.kept) - maxKept; over > maxKept/2 {
 		c.kept = slices.Clone(c.kept[over:])
@@ -52,13 +53,19 @@ func (c *changes) revoked(one view.Change) {
 	c.revocations = c.revocations[max(len(c.revocations)-maxRevocations, 0):]
 }
 
-// isRevocation reports whether the end of a lease is that of a revocation in kept.
-func (c *changes) isRevocation(end view.Change) bool {
+// revokedSince returns the revocations after some time: there are few.
+func (c *changes) revokedSince(at time.Time) []view.Change {
+	at = at.Truncate(time.Millisecond) // as that of a change
+	return slices.DeleteFunc(slices.Clone(c.revocations), func(one view.Change) bool { return one.Time.Before(at) })
+}
+
+// isEndOf reports whether a change is the end of a lease that one of some revocations has ended.
+func isEndOf(end view.Change, revoked []view.Change) bool {
 	if end.Event != view.EventReleased && end.Event != view.EventExpired || end.Holder == nil {
 		return false
 	}
-	return slices.ContainsFunc(c.kept, func(one view.Change) bool {
-		return one.Event == view.EventRevoked && one.Name == end.Name && one.Holder != nil &&
+	return slices.ContainsFunc(revoked, func(one view.Change) bool {
+		return one.Name == end.Name && one.Holder != nil &&
 			one.Holder.Token == end.Holder.Token && (one.Holder.Fence == end.Holder.Fence || one.Holder.Fence == 0)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,5 +185,46 @@ func TestKeptChangesAreBounded(t *testing.T) {
 	ofName := func(one view.Change) bool { return one.Name == "n7" }
 	if n := len(selected(c.kept, maxOfName, ofName)); n != maxOfName {
 		t.Errorf("%d changes of a name, want %d", n, maxOfName)
+	}
+}
+
+// The end of a revoked lease is no event, however many others there are. One poll searches the
+// revocations since the poll before, and none of the changes.
+func TestManyChangesAndRevocations(t *testing.T) {
+	const names = 2000
+	c := changes{gap: time.Hour}
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	poll := func(step int) (found []view.Change) {
+		at = at.Add(time.Second)
+		states := make([]driver.State, names)
+		for i := range states {
+			states[i] = heldBy(fmt.Sprint("token", step), time.Minute)
+			states[i].Name = fmt.Sprintf("n%04d", i)
+		}
+		found, _ = c.add(Poll{Began: at, Ended: at, States: states})
+		return found
+	}
+	released := func(found []view.Change) string {
+		found = slices.Clone(found)
+		return eventsOf(slices.DeleteFunc(found, func(one view.Change) bool { return one.Name != "n0007" }))
+	}
+	revoke := func() {
+		s := view.StateOf(heldBy("token1", time.Minute), at)
+		c.revoked(view.Change{Time: at.Add(time.Millisecond), Name: "n0007", Holder: &s.Holders[0]})
+	}
+	poll(1)
+	revoke()
+	if have := released(poll(2)); have != "acquired" {
+		t.Errorf("after a revocation: %s", have)
+	}
+	poll(1)
+	if have := released(poll(2)); have != "released acquired" {
+		t.Errorf("the same token later: %s", have)
+	}
+	for range maxRevocations {
+		revoke()
+	}
+	if have := len(c.revokedSince(at.Add(time.Second))); have != 0 {
+		t.Errorf("%d revocations after all of them", have)
 	}
 }
