@@ -189,10 +189,17 @@ func (c *comparison) holderCame(h view.Holder, left []view.Holder) view.Change {
 	case c.first:
 		s.Event = view.EventHeld
 	case i >= 0:
-		s.Event, s.Waited = view.EventHandedOff, c.old.Waiters[i].Waited+c.passed.Milliseconds()
+		s.Event, s.Waited = view.EventHandedOff, c.old.Waiters[i].Waited+c.until(h.Since).Milliseconds()
 		if len(left) == 1 && len(c.now.Holders) == 1 {
 			s.From = new(left[0].Shortened())
 		}
 	}
 	return s
+}
+
+// until returns the time from the first poll to the begin of a lease, which is in the time of a
+// server. That of a lease without a known fence is the time of the second poll.
+func (c *comparison) until(since time.Time) time.Duration {
+	began := c.at.Add(-c.passed).Truncate(time.Millisecond) // as since
+	return min(max(since.Sub(began), 0), c.passed)
 }

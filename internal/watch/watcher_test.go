@@ -141,6 +141,30 @@ func TestWatcherSeesTheHoldersOfALongQueue(t *testing.T) {
 	}
 }
 
+// The wait of a hand-off ends when the fence was issued, also long before the poll that sees it.
+func TestWatcherKnowsHowLongAWaiterWaited(t *testing.T) {
+	const second = time.Second
+	began := time.Now()
+	for what, c := range map[string]struct{ granted, want time.Duration }{
+		"a lease without a fence":       {0, 12 * second},
+		"between the polls":             {3 * second, 5 * second},
+		"a server whose clock is slow":  {-5 * second, 2 * second},
+		"a server whose clock is ahead": {15 * second, 12 * second},
+	} {
+		var w Watcher
+		before, after := queueOf("first-token", 1, "second-token"), heldBy("second-token", time.Minute)
+		before.Waiters[0].Waited = 2 * second
+		if c.granted != 0 {
+			after.Holders[0].Fence = uint64(began.Add(c.granted).UnixMicro())
+		}
+		w.Update(Poll{Began: began, Ended: began, States: []driver.State{before}})
+		news := w.Update(Poll{Began: began.Add(10 * second), Ended: began.Add(10 * second), States: []driver.State{after}})
+		if len(news) != 2 || news[1].Event != view.EventHandedOff || (time.Duration(news[1].Waited)*time.Millisecond-c.want).Abs() > 2*time.Millisecond {
+			t.Errorf("%s: want a hand-off after %v, have %+v", what, c.want, news)
+		}
+	}
+}
+
 // A lease that ends with a reservation is two holders: the lease and what is reserved.
 func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
 	var w Watcher
