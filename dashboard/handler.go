@@ -108,11 +108,7 @@ const firstPoll = 10 * time.Second
 
 // latest returns the current frame. If there is none in time, the frame has only the error.
 func (h *handler) latest(ctx context.Context) *frame {
-	return h.latestWithin(ctx, firstPoll)
-}
-
-func (h *handler) latestWithin(ctx context.Context, limit time.Duration) *frame {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, firstPoll)
 	defer cancel()
 	s, err := h.hub.Latest(ctx)
 	if err != nil {

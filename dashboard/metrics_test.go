@@ -108,17 +108,38 @@ func TestMetricsOfAnOutage(t *testing.T) {
 	checkMetrics(t, metrics)
 }
 
-// A store that does not answer does not delay the answer for longer than Prometheus waits.
-func TestMetricsOfASlowStore(t *testing.T) {
+// A largeStore needs a while for its states.
+type largeStore struct{ driver.Store }
+
+func (s largeStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	time.Sleep(scrapeTime + 2*time.Second)
+	return s.Store.InspectAll(ctx, names)
+}
+
+// A slow poll does not delay the answer for longer than Prometheus waits, and does not mean that the
+// store is down. It ends without the scrape that began it.
+func TestMetricsOfALargeStore(t *testing.T) {
+	var metrics string
 	synctest.Test(t, func(t *testing.T) {
-		h := New(slowStore{held(t, "a")}, Config{Timeout: time.Minute})
-		began := time.Now()
-		wantText(t, body(t, h, "metrics"), "\ndibs_store_up 0\n")
-		if took := time.Since(began); took >= 10*time.Second {
-			t.Errorf("it took %v", took)
+		h := New(largeStore{held(t, "a")}, Config{Timeout: time.Minute})
+		scrape := func() {
+			began := time.Now()
+			metrics = body(t, h, "metrics")
+			if took := time.Since(began); took != scrapeTime {
+				t.Errorf("it took %v", took)
+			}
 		}
-		time.Sleep(time.Minute) // until List has returned
+		scrape()
+		wantText(t, metrics, "\ndibs_poll_seconds_count 0\n")
+		wantNoText(t, metrics, "dibs_store_up", "dibs_names_held")
+		for range 2 { // each begins a poll, and has the result of the one before
+			time.Sleep(10 * time.Second)
+			scrape()
+			wantText(t, metrics, "\ndibs_store_up 1\n", "\ndibs_names_held 1\n")
+		}
+		time.Sleep(10 * time.Second) // until InspectAll has returned
 	})
+	checkMetrics(t, metrics)
 }
 
 func TestMetricsOfNodes(t *testing.T) {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -11,21 +12,33 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/watch"
 )
 
-// scrapeTime is how long a scrape waits for the store: less than the limit of Prometheus, so that it
-// gets an answer in an outage.
+// scrapeTime is how long a scrape waits for a poll: less than the limit of Prometheus, so that it gets
+// an answer in an outage. After that it has the states of the poll before.
 const scrapeTime = 5 * time.Second
 
 // serveMetrics answers with the metrics of the store, in the text format of Prometheus.
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	f := h.latestWithin(r.Context(), scrapeTime)
+	f := h.scraped(r.Context())
 	var e exposition
 	h.metrics.write(&e, f)
 	writeState(&e, f)
 	writeFindings(&e, h.checkup.within(scrapeEvery))
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(e.Bytes()) // the client has gone
+}
+
+// scraped returns the frame of the last poll that has ended. Before the first one it has no states,
+// and an error.
+func (h *handler) scraped(ctx context.Context) *frame {
+	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
+	defer cancel()
+	if s := h.hub.Await(ctx); s != nil {
+		return h.frames.of(s)
+	}
+	return newFrame(&watch.Snapshot{Err: &driver.UnavailableError{Op: "list", Cause: context.DeadlineExceeded}})
 }
 
 // write writes what was counted, and the present state of the classes of f.
@@ -85,7 +98,9 @@ func writeClasses(e *exposition, all []*classMetrics, now map[*classMetrics]view
 
 // writeState writes what all names have in common.
 func writeState(e *exposition, f *frame) {
-	e.one("dibs_store_up", "gauge", "Whether the store has answered the last poll: 1 or 0.", bit(f.snapshot.Err == nil))
+	if f.snapshot.Number > 0 { // else no poll has ended
+		e.one("dibs_store_up", "gauge", "Whether the store has answered the last poll: 1 or 0.", bit(f.snapshot.Err == nil))
+	}
 	if f.snapshot.Err != nil {
 		return
 	}

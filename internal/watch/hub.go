@@ -23,6 +23,7 @@ type Hub struct {
 	stopped   chan struct{}      // closed when the last one has ended; nil before the first
 	current   *Snapshot          // nil before the first poll
 	changed   chan struct{}      // closed when there is another snapshot
+	awaited   chan struct{}      // closed at the end of the poll that Await waits for; nil: none
 	changes   changes
 	displayed map[string]uint64 // names on display, with the number of the snapshot that shows them
 }
@@ -116,6 +117,37 @@ func (h *Hub) Latest(ctx context.Context) (*Snapshot, error) {
 		return s, nil
 	}
 	return nil, context.Cause(ctx)
+}
+
+// Await returns what Latest does. If ctx ends before, it returns the snapshot of the last poll
+// that has ended, or nil. The poll does not end with ctx: the next call has its result.
+func (h *Hub) Await(ctx context.Context) *Snapshot {
+	select {
+	case <-h.pollToEnd():
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.current
+}
+
+// pollToEnd follows the Hub until Latest returns, in one goroutine for all calls, and returns a
+// channel that is then closed. The timeouts of the poll limit that.
+func (h *Hub) pollToEnd() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.awaited == nil {
+		done := make(chan struct{})
+		h.awaited = done
+		go func() {
+			_, _ = h.Latest(context.Background()) // an error is that of the context
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.awaited = nil
+			close(done)
+		}()
+	}
+	return h.awaited
 }
 
 // Follow yields the current snapshot, if it is not too old, and then each new one until ctx
