@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,15 @@ func pairs(n int) (waits []waitgraph.Wait) {
 	return waits
 }
 
+// permits returns the waits of a semaphore: one process waits for n holders, and another one waits for
+// each of these.
+func permits(n int) (waits []waitgraph.Wait) {
+	for i := 1; i <= n; i++ {
+		waits = append(waits, waitgraph.Wait{Waiter: 0, Holder: i, Name: "permits"}, wait(n+i, i))
+	}
+	return waits
+}
+
 // describe returns the nodes of a layout as text: for each band its columns from the right.
 func (l layout) describe() string {
 	var bands [][]string
@@ -107,12 +117,25 @@ func TestLayout(t *testing.T) {
 		"a queue for a cycle":  {append(ring(0, 1), star(2, 49, 1)...), "0|1|(48)", 0},
 		"a chain, and a cycle": {append(ring(0, 9), chain(10, 49)...), "0|(8)|1 / 49|48|(37)|10", 0},
 		"50 in pairs":          {pairs(25), "1|0 / 3|2 / 5|4 / 7|6 / 9|8 / 11|10 / 13|12 / 15|14 / 17|16 / 19|18 / 21|20 / 23|22", 26},
+		"24 permits":           {permits(24), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23|0", 25},
 		"the longest first":    {append(pairs(2), chain(4, 6)...), "6|5|4 / 1|0 / 3|2", 0},
 	} {
 		l, omitted := layoutOf(graphOf(50, c.waits...))
 		if have := l.describe(); have != c.want || omitted != c.omitted {
 			t.Errorf("%s: want %s and %d more, have %s and %d more", what, c.want, c.omitted, have, omitted)
 		}
+	}
+}
+
+// A layout of many processes needs no more memory than in proportion to them.
+func TestMemoryOfALayout(t *testing.T) {
+	g := graphOf(5000, star(1, 4999, 0)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	layoutOf(g)
+	runtime.ReadMemStats(&after)
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 30 {
+		t.Errorf("%d MB for 5000 processes", mb)
 	}
 }
 

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/waitgraph"
@@ -151,10 +153,10 @@ func (l layout) merged(class []int) (m layout) {
 // alike returns the classes of nodes that wait for the same names of the same nodes, and are
 // waited for in the same way. Those in cycles stay apart.
 func (l layout) alike() []int {
-	keys := make([]string, len(l.nodes)) // edges are in one order, so equal edges make equal keys
+	keys := make([]strings.Builder, len(l.nodes)) // edges are in one order, so equal edges make equal keys
 	for _, e := range l.edges {
-		keys[e.from] += fmt.Sprintf("to %d %q,", e.to, e.names)
-		keys[e.to] += fmt.Sprintf("from %d %q,", e.from, e.names)
+		fmt.Fprintf(&keys[e.from], "to %d %q,", e.to, e.names)
+		fmt.Fprintf(&keys[e.to], "from %d %q,", e.from, e.names)
 	}
 	class, first := make([]int, len(l.nodes)), make(map[string]int)
 	for i := range class {
@@ -162,10 +164,11 @@ func (l layout) alike() []int {
 		if l.nodes[i].inCycle {
 			continue
 		}
-		if one, known := first[keys[i]]; known {
+		key := keys[i].String()
+		if one, known := first[key]; known {
 			class[i] = one
 		} else {
-			first[keys[i]] = i
+			first[key] = i
 		}
 	}
 	return class
@@ -211,23 +214,28 @@ func (l layout) chains() []int {
 	return class
 }
 
-// first returns at most this many nodes, in the order of arrange.
+// first returns at most this many nodes, in the order of arrange. Nodes are added with the edge
+// between them, the first ones first: those of one column alone would have no edges.
 func (l layout) first(most int) layout {
-	kept := layout{nodes: l.nodes[:most]}
+	byNodes := slices.Clone(l.edges)
+	slices.SortStableFunc(byNodes, func(a, b layoutEdge) int {
+		return cmp.Or(cmp.Compare(max(a.from, a.to), max(b.from, b.to)), cmp.Compare(min(a.from, a.to), min(b.from, b.to)))
+	})
 	linked := make(map[int]bool)
+	for _, e := range byNodes {
+		added := map[int]bool{e.from: true, e.to: true}
+		maps.DeleteFunc(added, func(n int, _ bool) bool { return linked[n] })
+		if len(linked)+len(added) <= most {
+			maps.Copy(linked, added)
+		}
+	}
+	kept := layout{nodes: l.nodes}
 	for _, e := range l.edges {
-		if e.from < most && e.to < most {
+		if linked[e.from] && linked[e.to] {
 			kept.edges = append(kept.edges, e)
-			linked[e.from], linked[e.to] = true, true
 		}
 	}
-	var order []int
-	for i := range kept.nodes {
-		if linked[i] {
-			order = append(order, i)
-		}
-	}
-	kept.reorder(order)
+	kept.reorder(slices.Sorted(maps.Keys(linked)))
 	return kept
 }
 
