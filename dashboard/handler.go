@@ -25,7 +25,7 @@ func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
 	poller := watch.Poller{Store: store, Timeout: c.Timeout}
 	h := &handler{
-		store: store, config: c, poller: poller, metrics: newMetrics(),
+		store: store, config: c, poller: poller, metrics: newMetrics(), history: history{every: c.Every},
 		secrets: newSecrets(), checkup: &checkup{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
 	}
 	h.hub = watch.NewHub(poller, c.Glob, c.Every, h.polled)

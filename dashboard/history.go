@@ -14,12 +14,14 @@ import (
 const (
 	maxPoints = 360
 	pointTime = 10 * time.Second // the least time of one point
-	pointGap  = 3 * pointTime    // after a longer time between two polls, nothing is known of it
+	pointGap  = 3 * pointTime    // after a longer time between two polls, nothing is known of it, unless they are rare
 )
 
 // A history remembers the counts of the last polls, joined to points. The zero value is empty. It is
 // safe for concurrent use.
 type history struct {
+	every time.Duration // the pause between two polls
+
 	mu     sync.Mutex
 	ring   [maxPoints]point
 	next   int       // where the next point is put
@@ -50,7 +52,7 @@ func (h *history) add(at time.Time, c view.Counts, grants int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	passed := at.Sub(h.polled)
-	if h.polled = at; passed > pointGap {
+	if h.polled = at; passed > max(pointGap, 3*h.every) {
 		h.open = point{At: at, Held: c.Held, Waiting: c.Waiting, Longest: c.Longest}
 		return
 	}
@@ -90,9 +92,9 @@ func (h *handler) polled(s *watch.Snapshot) {
 const recordShare = 49
 
 // Record polls the store until ctx ends, also while no page is open. It pauses for Config.Every, and
-// longer for a store with many names, up to 10 s: so it polls for a fiftieth of the time. Without
-// Record, the history, the events and the counters of /metrics have only what happens while a page is
-// open.
+// longer if a poll takes long: for a poll of up to 0.2 s it polls for a fiftieth of the time, and the
+// pause is 10 s at most. Without Record, the history, the events and the counters of /metrics have only
+// what happens while a page is open.
 func (d *Dashboard) Record(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := pointTime

@@ -66,6 +66,17 @@ func TestHistoryHasGapsAndAnEnd(t *testing.T) {
 	}
 }
 
+// Polls that are meant to be far apart have a history.
+func TestHistoryOfRarePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorded(t, held(t, "a"), Config{Every: time.Minute})
+		time.Sleep(10*time.Minute + time.Second)
+		if answer := decoded[historyAnswer](t, body(t, h, "api/history")); len(answer.Points) != 10 {
+			t.Errorf("%d points in 10 minutes, want 10", len(answer.Points))
+		}
+	})
+}
+
 // Of a store that answers at once, Record polls as often as a page.
 func TestRecordOfAFastStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
