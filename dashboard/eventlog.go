@@ -28,7 +28,7 @@ type logRow struct {
 func (h *handler) eventLogOf(f *frame) eventLog {
 	l := eventLog{}
 	if !f.snapshot.Began.IsZero() {
-		l.Since = clock(f.snapshot.Began)
+		l.Since = clock(f.snapshot.Began, f.snapshot.At)
 	}
 	for _, c := range h.hub.Revocations() {
 		l.Revocations = append(l.Revocations, revocationRow{
@@ -37,7 +37,7 @@ func (h *handler) eventLogOf(f *frame) eventLog {
 		})
 	}
 	for _, c := range h.lastEvents() {
-		row := logRow{eventRow: eventRowOf(c)}
+		row := logRow{eventRow: eventRowOf(c, f.snapshot.At)}
 		if c.Name == "" {
 			row.Who, row.More = "the store", view.Safe(c.Error)
 		} else {

@@ -87,6 +87,27 @@ func TestEventsPage(t *testing.T) {
 	})
 }
 
+// A time of another day has its date, on the page of all events and on that of the name.
+func TestEventsOfAnotherDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight of 2000-01-01 in UTC
+		s := memstore.New()
+		h := recorded(t, s, Config{Every: 30 * time.Second})
+		acquire(t, s, "a", tokenOf("web-7", 211, driver.KindMutex, 1, ""))
+		time.Sleep(2 * time.Minute)
+		const today, before = ">00:0", ">2000-01-01 00:0"
+		for _, page := range []string{"log", nameLink("a")} {
+			text := body(t, h, page)
+			wantText(t, text, today, "since 00:00:")
+			wantNoText(t, text, before)
+		}
+		time.Sleep(24 * time.Hour)
+		for _, page := range []string{"log", nameLink("a")} {
+			text := body(t, h, page)
+			wantText(t, text, before, "since 2000-01-01 00:00:")
+		}
+	})
+}
+
 // A page that is open gets the new events, and not again those that it has.
 func TestLiveEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,22 +17,22 @@ type findingRow struct {
 	Severity, Class, Node, Subject, What, Consequence, Remedy string
 }
 
-func (h *handler) findingsOf(r *report) findingList {
+func (h *handler) findingsOf(f *frame, r *report) findingList {
 	switch {
 	case h.config.Doctor == nil:
 		return findingList{None: "This dashboard has no doctor."}
 	case r == nil:
 		return findingList{None: "The first check is running."}
 	}
-	l := findingList{At: clock(r.at)}
+	l := findingList{At: clock(r.at, f.snapshot.At)}
 	if r.err != nil {
 		l.Err = view.Safe(view.ErrorText(r.err))
 		return l
 	}
-	for _, f := range r.findings {
+	for _, one := range r.findings {
 		l.Findings = append(l.Findings, findingRow{
-			Severity: f.Severity.String(), Class: severityClass(f.Severity), Node: view.Safe(f.Node), Subject: view.Safe(f.Subject),
-			What: view.Safe(f.What), Consequence: view.Safe(f.Consequence), Remedy: view.Safe(f.Remedy),
+			Severity: one.Severity.String(), Class: severityClass(one.Severity), Node: view.Safe(one.Node), Subject: view.Safe(one.Subject),
+			What: view.Safe(one.What), Consequence: view.Safe(one.Consequence), Remedy: view.Safe(one.Remedy),
 		})
 	}
 	if len(l.Findings) == 0 {

@@ -49,7 +49,7 @@ func words(text string) []part { return []part{{Text: text}} }
 func headOf(f *frame, r *report, wanted string) head {
 	h := head{Warnings: warningsOf(f, r, wanted)}
 	if !f.snapshot.At.IsZero() {
-		h.At, h.AtFull = clock(f.snapshot.At), f.snapshot.At.UTC().Format(time.RFC3339)
+		h.At, h.AtFull = clock(f.snapshot.At, f.snapshot.At), f.snapshot.At.UTC().Format(time.RFC3339)
 		h.Took = view.Brief(f.snapshot.Took)
 	}
 	if wanted != viewName {
@@ -77,7 +77,15 @@ func orNothing(text string, something bool) string {
 	return text
 }
 
-func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) + " UTC" }
+// clock returns a time of day, with the date if that is not the day of now: the time of the frame.
+func clock(at, now time.Time) string {
+	at, now = at.UTC(), now.UTC()
+	layout := time.TimeOnly
+	if at.YearDay() != now.YearDay() || at.Year() != now.Year() {
+		layout = time.DateTime
+	}
+	return at.Format(layout) + " UTC"
+}
 
 func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 	if err := f.snapshot.Err; err != nil {

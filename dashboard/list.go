@@ -135,7 +135,7 @@ func (h *handler) listingOf(ctx context.Context, f *frame, q query) (listing, er
 		l.Shown = fmt.Sprintf("%d of %d names", len(found), all)
 	}
 	if f.snapshot.Rest != nil {
-		l.Shown += ", counted at " + clock(f.snapshot.Rest.Taken)
+		l.Shown += ", counted at " + clock(f.snapshot.Rest.Taken, f.snapshot.At)
 	}
 	states, err := h.statesOf(ctx, f, pageOf(l.Pages, found))
 	if err != nil {

@@ -114,10 +114,10 @@ func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time
 	}
 	n.Nodes = nodeRowsOf(state.Nodes, at)
 	for _, c := range h.hub.Recent(q.name) {
-		n.Events = append(n.Events, eventRowOf(c))
+		n.Events = append(n.Events, eventRowOf(c, f.snapshot.At))
 	}
 	if !f.snapshot.Began.IsZero() {
-		n.Since = clock(f.snapshot.Began)
+		n.Since = clock(f.snapshot.Began, f.snapshot.At)
 	}
 	return n
 }
@@ -195,7 +195,7 @@ func nodeRowsOf(nodes []driver.NodeState, at time.Time) (rows []nodeRow) {
 	return rows
 }
 
-func eventRowOf(c view.Change) eventRow {
+func eventRowOf(c view.Change, now time.Time) eventRow {
 	who, more := c.Columns()
-	return eventRow{clock(c.Time), c.Time.UTC().Format(time.RFC3339Nano), strings.ReplaceAll(c.Event, "_", " "), who, more}
+	return eventRow{clock(c.Time, now), c.Time.UTC().Format(time.RFC3339Nano), strings.ReplaceAll(c.Event, "_", " "), who, more}
 }

@@ -167,7 +167,7 @@ func (h *handler) render(ctx context.Context, f *frame, q query, r *report) ([]b
 	case viewEvents:
 		return fragmentOf(headOf(f, r, q.view), h.eventLogOf(f).node())
 	}
-	return fragmentOf(headOf(f, r, q.view), h.findingsOf(r).node())
+	return fragmentOf(headOf(f, r, q.view), h.findingsOf(f, r).node())
 }
 
 func (h *handler) renderName(f *frame, q query, state driver.State, at time.Time, r *report) ([]byte, error) {
