@@ -94,9 +94,25 @@ func TestDoctorFails(t *testing.T) {
 			time.Sleep(doctorTime)
 			wantText(t, body(t, h, "doctor"), "The check failed: "+what)
 			wantText(t, body(t, h, "api/findings"), what)
-			wantText(t, body(t, h, ""), "The doctor could not check the server.")
+			wantText(t, body(t, h, ""), "The check of the doctor has failed.")
 		})
 	}
+}
+
+// What a doctor has found before it failed is shown.
+func TestDoctorFailsAfterFindings(t *testing.T) {
+	var metrics string
+	synctest.Test(t, func(t *testing.T) {
+		h := New(held(t, "a"), Config{Doctor: func(context.Context) (driver.Findings, error) {
+			return someFindings[:1], errors.New("connection refused")
+		}})
+		wantText(t, body(t, h, "doctor"), "The check failed: connection refused", "allkeys-lru")
+		wantText(t, body(t, h, ""), "The check of the doctor has failed.", "The doctor has findings: 1 critical.")
+		metrics = body(t, h, "metrics")
+	})
+	wantText(t, metrics, "\ndibs_findings{severity=\"critical\"} 1\n", "\ndibs_doctor_failed 1\n")
+	wantNoText(t, metrics, "dibs_findings{severity=\"warning\"}")
+	checkMetrics(t, metrics)
 }
 
 func TestDoctorFindsNothing(t *testing.T) {

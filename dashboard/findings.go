@@ -27,7 +27,6 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 	l := findingList{At: clock(r.at, f.snapshot.At)}
 	if r.err != nil {
 		l.Err = view.Safe(view.ErrorText(r.err))
-		return l
 	}
 	for _, one := range r.findings {
 		l.Findings = append(l.Findings, findingRow{
@@ -35,7 +34,7 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 			What: view.Safe(one.What), Consequence: view.Safe(one.Consequence), Remedy: view.Safe(one.Remedy),
 		})
 	}
-	if len(l.Findings) == 0 {
+	if len(l.Findings) == 0 && r.err == nil {
 		l.None = "The doctor has found nothing."
 	}
 	return l

@@ -122,6 +122,7 @@ func TestRefusedRequests(t *testing.T) {
 		"?sort=colour":                       {http.StatusBadRequest, "want worst, name, ttl, waiting or held"},
 		"?host=%5Ba":                         {http.StatusBadRequest, "pattern"},
 		"?kind=lock":                         {http.StatusBadRequest, "want mutex, reader"},
+		"?waiters=yes":                       {http.StatusBadRequest, "want 1"},
 		"?page=0":                            {http.StatusBadRequest, "want a positive number"},
 		"?page=x":                            {http.StatusBadRequest, "want a positive number"},
 		"name":                               {http.StatusBadRequest, "empty name"},
@@ -133,6 +134,7 @@ func TestRefusedRequests(t *testing.T) {
 		"fragment?view=head":                 {http.StatusBadRequest, "view"},
 		"revoke":                             {http.StatusMethodNotAllowed, "POST only"},
 		"api/names?glob=%5Ba":                {http.StatusBadRequest, `{"schema":`},
+		"api/names?waiters=0":                {http.StatusBadRequest, `{"schema":`},
 		"api/name?n=A":                       {http.StatusNotFound, `"error":`},
 		"api/nothing":                        {http.StatusNotFound, `"error":`},
 	} {

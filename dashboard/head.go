@@ -139,13 +139,13 @@ func cycleWarnings(g waitgraph.Graph, cycles []waitgraph.Cycle) (all []warning) 
 	return all
 }
 
-func doctorWarning(r *report) []warning {
+func doctorWarning(r *report) (all []warning) {
 	const show = "Show the findings"
 	if r == nil {
 		return nil
 	}
 	if r.err != nil {
-		return []warning{{"odd", words("The doctor could not check the server."), viewDoctor, show}}
+		all = append(all, warning{"odd", words("The check of the doctor has failed."), viewDoctor, show})
 	}
 	number := make(map[driver.Severity]int)
 	for _, f := range r.findings {
@@ -159,11 +159,11 @@ func doctorWarning(r *report) []warning {
 		parts = append(parts, view.Plural(n, "warning", "warnings"))
 	}
 	if len(parts) == 0 {
-		return nil
+		return all
 	}
 	class := "odd"
 	if number[driver.Critical] > 0 {
 		class = "bad"
 	}
-	return []warning{{class, words("The doctor has findings: " + strings.Join(parts, ", ") + "."), viewDoctor, show}}
+	return append(all, warning{class, words("The doctor has findings: " + strings.Join(parts, ", ") + "."), viewDoctor, show})
 }

@@ -91,10 +91,10 @@ func (h *handler) polled(s *watch.Snapshot) {
 // recordShare is the pause between two polls of Record, in units of what a poll takes.
 const recordShare = 49
 
-// Record polls the store until ctx ends, also while no page is open. It pauses for Config.Every, and
-// longer if a poll takes long: for a poll of up to 0.2 s it polls for a fiftieth of the time, and the
-// pause is 10 s at most. Without Record, the history, the events and the counters of /metrics have only
-// what happens while a page is open.
+// Record polls the store until ctx ends, also while no page is open. It pauses for Config.Every, or
+// longer: for 49 times as long as the poll took, up to 10 s. So polls of up to 0.2 s take a fiftieth of
+// the time at most. Without Record, the history, the events and the counters of /metrics have only what
+// happens while a page is open.
 func (d *Dashboard) Record(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := pointTime

@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 		`dibs_acquire_seconds_count{class="report",kind="election",result="acquired"} 1`,
 		`dibs_lost_total{class="order:*",reason="revoked"} 0`,
 		`dibs_store_up 1`, `dibs_names_held 3`, `dibs_names_waited 0`, `dibs_cycles{sure="true"} 0`, `dibs_poll_failed_total 0`,
-		`dibs_findings{severity="critical"} 1`, `dibs_findings{severity="unchecked"} 0`,
+		`dibs_findings{severity="critical"} 1`, `dibs_findings{severity="unchecked"} 0`, `dibs_doctor_failed 0`,
 	} {
 		wantText(t, metrics, "\n"+line+"\n")
 	}

@@ -43,9 +43,12 @@ type filter struct {
 
 // parseFilter reads the filter of a request.
 func parseFilter(values url.Values) (filter, error) {
-	f := filter{glob: values.Get("glob"), host: values.Get("host"), kind: values.Get("kind"), waiters: values.Get("waiters") != ""}
+	f := filter{glob: values.Get("glob"), host: values.Get("host"), kind: values.Get("kind"), waiters: values.Get("waiters") == "1"}
 	if f.kind != "" && !slices.Contains(view.Kinds(), f.kind) {
 		return filter{}, fmt.Errorf("%w: kind %q: want %s", driver.ErrInvalid, f.kind, strings.Join(view.Kinds(), ", "))
+	}
+	if text := values.Get("waiters"); text != "" && !f.waiters {
+		return filter{}, fmt.Errorf("%w: waiters %q: want 1", driver.ErrInvalid, text)
 	}
 	for _, pattern := range []string{f.glob, f.host} {
 		if _, err := parseGlob(pattern); err != nil {

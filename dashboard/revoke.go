@@ -147,7 +147,9 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.hub.Revoked(revocation.change())
-	h.metrics.addRevocation(name)
+	if revocation.Did == "" { // a foreign lock is no lease
+		h.metrics.addRevocation(name)
+	}
 	if h.config.Revoked != nil {
 		h.config.Revoked(r, revocation)
 	}

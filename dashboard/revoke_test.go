@@ -291,6 +291,7 @@ func TestRevokeAForeignLock(t *testing.T) {
 	if len(s.ended) != 1 || s.ended[0].Key != "lock:redisson" || len(audit) != 1 || audit[0].Did != "deleted the key" || audit[0].Holder != "client:12" {
 		t.Errorf("ended %+v, audit %+v", s.ended, audit)
 	}
+	wantText(t, body(t, h, "metrics"), `dibs_lost_total{class="redisson",reason="revoked"} 0`) // it was no lease
 
 	s.did = "" // it has changed in the meantime
 	wantStatus(t, f.send(t, h), http.StatusConflict)

@@ -109,7 +109,7 @@ func writeState(e *exposition, f *frame) {
 	e.one("dibs_names_waited", "gauge", "Number of names with waiters.", float64(c.Waited))
 	e.one("dibs_names_never_expire", "gauge", "Number of names with a lease, or another value, that never expires.", float64(c.Never))
 	e.one("dibs_names_foreign", "gauge", "Number of names whose key has a value that dibs did not write.", float64(c.Foreign))
-	e.family("dibs_cycles", "gauge", "Number of groups of processes that wait for each other. One that is not sure is counted when three polls have it.")
+	e.family("dibs_cycles", "gauge", "Number of groups of processes that wait for each other. One that is not sure is counted when three scrapes or updates of a page in a row have it.")
 	sure := 0
 	for _, one := range f.cycles {
 		sure += int(bit(one.Sure))
@@ -139,18 +139,22 @@ func nodesUp(states []driver.State) (up []bool) {
 	return up
 }
 
-// writeFindings writes how many findings the doctor has.
+// writeFindings writes how many findings the doctor has. After an error there may be more, so those
+// of other severities are left out.
 func writeFindings(e *exposition, r *report) {
-	if r == nil || r.err != nil {
+	if r == nil {
 		return
 	}
+	e.one("dibs_doctor_failed", "gauge", "Whether the last check of the doctor has failed, perhaps after some findings: 1 or 0.", bit(r.err != nil))
 	found := make(map[driver.Severity]int)
 	for _, f := range r.findings {
 		found[f.Severity]++
 	}
 	e.family("dibs_findings", "gauge", "Number of findings of the doctor, by severity.")
 	for _, s := range []driver.Severity{driver.Note, driver.Unchecked, driver.Warning, driver.Critical} {
-		e.value("dibs_findings", float64(found[s]), "severity", s.String())
+		if r.err == nil || found[s] > 0 {
+			e.value("dibs_findings", float64(found[s]), "severity", s.String())
+		}
 	}
 }
 
