@@ -11,20 +11,20 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A ClockConn is a Conn to a server whose time a test sets. Scripts see the server's clock
-// with an offset: Step changes the offset alone, as when an administrator sets the clock.
-// Pass also shortens the TTL of each key, so that time passes without waiting. Other users
-// of the server see its real time.
+// A ClockConn is a Conn to a server whose time a test sets. Scripts see a clock that stands still,
+// so a test on a slow machine has the same times. Step sets the clock alone, as an administrator
+// does. Pass also shortens the TTL of each key, so that time passes without waiting. Other users of
+// the server, and TTLs, have its real time.
 type ClockConn struct {
 	*Conn
 
-	mu    sync.Mutex
-	ahead time.Duration
+	mu  sync.Mutex
+	now time.Time
 }
 
 // DialClock returns a ClockConn to a host:port, which is closed with the test.
 func DialClock(t testing.TB, addr string) *ClockConn {
-	c := &ClockConn{Conn: Dial(addr)}
+	c := &ClockConn{Conn: Dial(addr), now: time.Now()}
 	t.Cleanup(c.Conn.Close)
 	return c
 }
@@ -33,7 +33,7 @@ func DialClock(t testing.TB, addr string) *ClockConn {
 func (c *ClockConn) Step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ahead += d
+	c.now = c.now.Add(d)
 }
 
 // passScript shortens the TTL of all keys. A TTL of 0 would delete the key, and so would this.
@@ -55,23 +55,18 @@ func (c *ClockConn) Pass(t testing.TB, d time.Duration) {
 var readsClock = regexp.MustCompile(`\b(redis\.)?call\('TIME'\)`)
 
 // clockFunction replaces TIME.
-const clockFunction = `local function clock_with_offset()
-  local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2] + %d
-  local seconds = math.floor(now / 1000000)
-  return { string.format('%%.0f', seconds), string.format('%%.0f', now - seconds * 1000000) }
-end
+const clockFunction = `local function clock_of_the_test() return { '%d', '%d' } end
 `
 
 // Do implements redisconn.Conn.
 func (c *ClockConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.mu.Lock()
-	ahead := c.ahead.Microseconds()
+	seconds, micros := c.now.Unix(), c.now.Nanosecond()/1000
 	c.mu.Unlock()
 	changed := make([]redisconn.Cmd, len(cmds))
 	for i, cmd := range cmds {
 		if cmd.Script != nil {
-			text := fmt.Sprintf(clockFunction, ahead) + readsClock.ReplaceAllString(cmd.Script.Text, "clock_with_offset()")
+			text := fmt.Sprintf(clockFunction, seconds, micros) + readsClock.ReplaceAllString(cmd.Script.Text, "clock_of_the_test()")
 			cmd.Script, cmd.Whole = &redisconn.Script{Text: text}, true
 		}
 		changed[i] = cmd
