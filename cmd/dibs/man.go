@@ -112,9 +112,18 @@ func optionsOf(flags *pflag.FlagSet) string {
 		if value != "" {
 			fmt.Fprintf(&b, ` \fI%s\fR`, escaped(value))
 		}
-		b.WriteString("\n" + escaped(text) + "\n")
+		b.WriteString("\n" + escaped(text+defaultOf(f)) + "\n")
 	})
 	return b.String()
+}
+
+// defaultOf returns what the help has behind the text of a flag: its default, or nothing.
+func defaultOf(f *pflag.Flag) string {
+	only := pflag.NewFlagSet("", pflag.ContinueOnError)
+	only.AddFlag(f)
+	_, text := pflag.UnquoteUsage(f)
+	_, rest, _ := strings.Cut(only.FlagUsages(), text)
+	return strings.TrimSuffix(rest, "\n")
 }
 
 // seeAlso returns the pages of the subcommands below c and of the one above it.
