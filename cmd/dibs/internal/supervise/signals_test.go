@@ -4,6 +4,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A signal that the caller ignores stays ignored, as with nohup. This test runs in a
@@ -18,8 +19,13 @@ func TestIgnoredSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := <-caught; s != syscall.SIGTERM {
-		t.Errorf("caught %v, want TERM only", s)
+	select {
+	case s := <-caught:
+		if s != syscall.SIGTERM {
+			t.Errorf("caught %v, want TERM only", s)
+		}
+	case <-time.After(testTimeout):
+		t.Error("TERM was not caught")
 	}
 }
 
@@ -43,9 +49,15 @@ func TestHarmlessSignals(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	for s := range caught { // an earlier one may arrive late
-		if s == syscall.SIGUSR1 {
-			return
+	limit := time.After(testTimeout)
+	for {
+		select {
+		case s := <-caught: // an earlier one may arrive late
+			if s == syscall.SIGUSR1 {
+				return
+			}
+		case <-limit:
+			t.Fatal("USR1 was not caught")
 		}
 	}
 }
