@@ -31,7 +31,7 @@ func endOf(end supervise.End, forwarded bool) error {
 	code := supervise.ExitCode(end.Status)
 	switch {
 	case end.HungUp: // also if the command has handled it
-		return commandSignalError{codeError{code, nil}, syscall.SIGHUP, !forwarded}
+		return commandSignalError{codeError{supervise.CodeSignal + int(syscall.SIGHUP), nil}, syscall.SIGHUP, !forwarded}
 	case !end.Status.Signaled():
 		return exitWith(code, nil)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -306,12 +307,41 @@ var jobTests = map[string]func(j *jobTest){
 		eventually(j.t, "dibs has ended", func() bool { return j.dibs() == "" })
 	},
 	"hangup that the command handles": func(j *jobTest) {
-		j.enter(j.shell + ` -c "while :; do ` + j.run(`sh -c 'trap \"exit 0\" HUP; echo up; while :; do sleep 0.02; done'`) + `; done"`)
+		handles := `--status-file status ` + j.name + ` -- sh -c 'trap \"exit 0\" HUP; echo up; while :; do sleep 0.02; done'`
+		j.enter(j.shell + ` -c "while :; do dibs run --ttl 10m ` + handles + `; done"`)
 		j.awaitForeground()
 		j.awaitLine("up")
 		loop := parentOf(j.dibs())
 		j.Process.Kill()
 		eventually(j.t, "the loop has ended", func() bool { return !alive(loop) })
+		var o outcome
+		text, _ := os.ReadFile(filepath.Join(j.Dir, "status"))
+		if err := json.Unmarshal(text, &o); err != nil || o.Code == nil || *o.Code != 0 || o.Exit != 129 {
+			j.t.Errorf("want code 0 of the command and 129 of dibs, have %s: %v", text, err)
+		}
+	},
+	"terminal of a background job is gone": func(j *jobTest) {
+		j.makeGate()
+		j.enter(j.shell + ` -c "` + j.run(untilGate) + `; echo >after"`)
+		j.leaveInBackground()
+		j.openGate()
+		eventually(j.t, "the script goes on", func() bool { return j.has("after", "\n") })
+	},
+	"terminal of an election is gone": func(j *jobTest) {
+		j.makeGate()
+		j.enter("dibs elect --restart " + j.name + " -- " + untilGate)
+		j.leaveInBackground()
+		j.openGate()
+		j.awaitNextTerm()
+	},
+	"terminal of an election without SIGHUP is gone": func(j *jobTest) {
+		j.makeGate()
+		j.enter(j.shell + ` -c "trap '' HUP; exec dibs elect --restart ` + j.name + ` -- ` + untilGate + `"`)
+		j.awaitForeground()
+		j.Process.Kill()
+		j.code()
+		j.openGate()
+		j.awaitNextTerm()
 	},
 	"top": func(j *jobTest) {
 		j.enter("dibs top " + j.name)
@@ -329,6 +359,51 @@ var jobTests = map[string]func(j *jobTest){
 		j.interruptTop()
 		j.wantLast(130)
 	},
+}
+
+// untilGate is a command that ends when the test opens the gate. It records its begin.
+const untilGate = `sh -c 'echo >>begun; exec cat gate'`
+
+// makeGate makes a named pipe. A loop of a shell would not do: while it starts another process, ^Z
+// cannot stop it.
+func (j *jobTest) makeGate() {
+	j.t.Helper()
+	if err := syscall.Mkfifo(filepath.Join(j.Dir, "gate"), 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+func (j *jobTest) openGate() {
+	j.t.Helper()
+	eventually(j.t, "the command waits at the gate", func() bool {
+		gate, err := os.OpenFile(filepath.Join(j.Dir, "gate"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil && gate.Close() == nil
+	})
+}
+
+// has reports whether a file of the test has a text at its begin.
+func (j *jobTest) has(file, text string) bool {
+	have, _ := os.ReadFile(filepath.Join(j.Dir, file))
+	return strings.HasPrefix(string(have), text)
+}
+
+// leaveInBackground moves the job into the background and ends the shell, and so the terminal.
+func (j *jobTest) leaveInBackground() {
+	j.t.Helper()
+	j.awaitForeground()
+	j.stop()
+	j.enter("bg")
+	j.awaitRunning()
+	j.enter("exit")
+	j.code()
+}
+
+// awaitNextTerm waits until dibs leads again, and ends it.
+func (j *jobTest) awaitNextTerm() {
+	j.t.Helper()
+	eventually(j.t, "dibs leads again", func() bool { return j.has("begun", "\n\n") })
+	pid, _ := strconv.Atoi(j.dibs())
+	_ = syscall.Kill(pid, syscall.SIGTERM)
 }
 
 // interruptTop types ^C, and waits until dibs top is dead and reads no more keys.
@@ -349,6 +424,9 @@ func parentOf(pid string) string { return statOf(pid, 3) }
 
 // statOf returns a field of /proc/PID/stat, or "". The name of the program has no space.
 func statOf(pid string, field int) string {
+	if pid == "" { // the kernel has a /proc//stat, about the whole machine
+		return ""
+	}
 	text, _ := os.ReadFile("/proc/" + pid + "/stat")
 	if fields := strings.Fields(string(text)); len(fields) > field {
 		return fields[field]

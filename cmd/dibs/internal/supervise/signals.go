@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // CatchSignals redirects the signals that could end or stop this process to the returned
@@ -66,4 +67,23 @@ func IsTermination(s syscall.Signal) bool {
 		return true
 	}
 	return false
+}
+
+// WaitUntilContinued waits until the shell has continued this process after a SIGSTOP, for 1 s at
+// most. SIGSTOP reaches the threads one by one, so this thread runs on for a moment. The shell has
+// not taken the terminal by then, and nothing may use it yet. The first process of a container is
+// not stopped at all, hence the limit. Other signals are passed to handle.
+func WaitUntilContinued(signals <-chan os.Signal, handle func(os.Signal)) {
+	limit := time.After(time.Second)
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGCONT {
+				return
+			}
+			handle(sig)
+		case <-limit:
+			return
+		}
+	}
 }

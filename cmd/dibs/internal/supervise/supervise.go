@@ -99,7 +99,7 @@ func Run(lease Lease, command Command, rules Rules, caller Caller) (code int, er
 	if err != nil {
 		return 0, err
 	}
-	t.command = child.pid
+	t.command, t.had = child.pid, t.lent
 	caller.Reporter.Started(child.pid)
 	s := &supervisor{
 		lease: lease, rules: rules, signals: caller.Watchdog.signals, report: caller.Reporter, notRenewed: caller.NotRenewed,

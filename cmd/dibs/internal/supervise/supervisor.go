@@ -64,6 +64,7 @@ func (s *supervisor) loop() {
 	lost := s.lease.Context().Done()
 	for !s.over() {
 		s.enforce()
+		s.tty.foreground() // for hungUp
 		select {
 		case sig := <-s.signals:
 			s.forward(sig)
@@ -194,26 +195,7 @@ func (s *supervisor) suspend() {
 		s.tty.setForeground(s.tty.own)
 	}
 	_ = syscall.Kill(0, syscall.SIGSTOP) // always permitted
-	s.waitUntilContinued()
-}
-
-// waitUntilContinued waits until the shell has continued dibs, for 1 s at most. SIGSTOP
-// reaches the threads one by one, so this thread runs on for a moment. The shell has not
-// taken the terminal by then, and the command must not be continued yet. The first
-// process of a container is not stopped at all, hence the limit.
-func (s *supervisor) waitUntilContinued() {
-	limit := time.After(time.Second)
-	for {
-		select {
-		case sig := <-s.signals:
-			if sig == syscall.SIGCONT {
-				return
-			}
-			s.forward(sig)
-		case <-limit:
-			return
-		}
-	}
+	WaitUntilContinued(s.signals, s.forward)
 }
 
 // forward sends a signal to the command.

@@ -12,13 +12,14 @@ import (
 
 // A tty is the terminal of dibs. Each time that dibs is in the foreground, it gives the
 // foreground to the command, so that the command can read and receives ^C and ^Z. dibs
-// takes it back at the end. The shell may move dibs at any time, so nothing is stored of
-// who is in the foreground.
+// takes it back at the end. The shell may move dibs at any time, so the group in the foreground
+// is read each time. What was read last is stored only for hungUp.
 type tty struct {
 	file    *os.File // nil: there is no terminal
 	own     int      // process group of dibs
 	command int      // process group of the command
 	lent    bool     // the command was put into the foreground at least once
+	had     bool     // the command was there when that was last read
 }
 
 func openTerminal() *tty {
@@ -34,16 +35,20 @@ func (t *tty) foreground() int {
 		return 0
 	}
 	group, _ := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	if group > 0 {
+		t.had = group == t.command
+	}
 	return group
 }
 
 // isForeground reports whether a process group is in the foreground.
 func (t *tty) isForeground(group int) bool { return group > 0 && t.foreground() == group }
 
-// hungUp reports whether the terminal is gone, for instance because the shell was killed. The
-// kernel has then sent SIGHUP to the group in the foreground: to the command, if it was lent.
+// hungUp reports whether the terminal is gone, for instance because the shell was killed, and
+// had the command in the foreground. The kernel has then sent SIGHUP to the command, and not to
+// dibs. A job of the background outlives its terminal, and so does one that ignores SIGHUP.
 func (t *tty) hungUp() bool {
-	if t.file == nil || !t.lent {
+	if t.file == nil || !t.had || signal.Ignored(syscall.SIGHUP) {
 		return false
 	}
 	_, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
@@ -79,7 +84,9 @@ func (t *tty) setForeground(group int) {
 		signal.Ignore(syscall.SIGTTOU)
 		defer signal.Reset(syscall.SIGTTOU) // the command of a later term would inherit it
 	}
-	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) // fails only if the terminal is gone
+	if unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group) == nil { // it fails only if the terminal is gone
+		t.had = group == t.command
+	}
 }
 
 // close takes the foreground back from the command, or from a group that no longer
