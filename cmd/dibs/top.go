@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -62,6 +63,7 @@ func top(a *app, glob string, every time.Duration) error {
 		return err
 	}
 	defer func() { _ = s.close() }() // only reads were made
+	signal.Notify(a.signals, syscall.SIGWINCH) // show then draws for the new size
 	v := &screen{in: a.con.in, out: out, signals: a.signals}
 	board := view.Board{Location: s.location, Every: every, Colours: a.con.colours()}
 	return v.use(func() error { return v.show(board, s.poller(), glob) })
@@ -111,12 +113,21 @@ func (v *screen) enter() {
 }
 
 // suspend restores the terminal and stops a process, until SIGCONT: this one, or with 0 the
-// whole job, as the terminal does. It does nothing if no shell can continue the job.
-func (v *screen) suspend(pid int) {
-	if supervise.HasJobControl() {
-		v.leave()                              // before: a process in the background may not do it
-		_ = syscall.Kill(pid, syscall.SIGSTOP) // always permitted
+// whole job, as the terminal does. It does nothing if no shell can continue the job. The error is a
+// termination signal that arrived meanwhile.
+func (v *screen) suspend(pid int) (err error) {
+	if !supervise.HasJobControl() {
+		return nil
 	}
+	v.leave()                              // before: a process in the background may not do it
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // always permitted
+	supervise.WaitUntilContinued(v.signals, func(caught os.Signal) {
+		if sig, _ := caught.(syscall.Signal); supervise.IsTermination(sig) {
+			err = signalError{sig}
+		}
+	})
+	v.enter()
+	return err
 }
 
 // show draws a board until a key or a signal ends it. Polls of the store and pressed keys
@@ -154,7 +165,9 @@ func (v *screen) show(board view.Board, poller watch.Poller, glob string) error 
 			case keyQuit:
 				return typed(syscall.SIGQUIT)
 			case keyStop:
-				v.suspend(0)
+				if err := v.suspend(0); err != nil {
+					return err
+				}
 			}
 			board.Press(key)
 		case caught := <-v.signals:
@@ -162,7 +175,9 @@ func (v *screen) show(board view.Board, poller watch.Poller, glob string) error 
 			case supervise.IsTermination(sig):
 				return signalError{sig}
 			case sig == syscall.SIGTSTP:
-				v.suspend(os.Getpid())
+				if err := v.suspend(os.Getpid()); err != nil {
+					return err
+				}
 			case sig == syscall.SIGCONT:
 				v.enter()
 			}

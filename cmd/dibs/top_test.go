@@ -85,6 +85,9 @@ func (s *display) interpret(parameters, command string) {
 	switch parameters + command {
 	case "H":
 		s.row, s.col = 0, 0
+		if !s.alternate {
+			s.strange = append(s.strange, "a frame on the normal screen")
+		}
 	case "K":
 		s.clear(s.row, s.col)
 	case "J":
@@ -384,6 +387,18 @@ func TestLongNames(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), long) {
 		t.Errorf("want the whole name, have %s, %v", text, err)
 	}
+}
+
+// A resized window is drawn at once, and not with the next poll.
+func TestTopIsResized(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	v := startOn(t, 80, 24, []string{"DIBS_URL=" + server.URL(), "TERM=xterm"}, "top", "--every", "1h")
+	v.await(t, `^nothing is held$`)
+	v.size(t, 60, 12)
+	v.await(t, `^nothing is held$`)
+	v.press(t, "q")
+	v.ends(t, 0)
 }
 
 // ^Z restores the terminal and stops dibs and the script around it; a shell can continue
