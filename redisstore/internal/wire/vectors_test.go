@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
-
-var updateFlag = flag.Bool("update", false, "write testdata/vectors.txt")
 
 // vectors are examples of the format, for implementations in other languages. docs/spec.md
 // shows them.
