@@ -62,7 +62,7 @@ func top(a *app, glob string, every time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // only reads were made
+	defer func() { _ = s.close() }()           // only reads were made
 	signal.Notify(a.signals, syscall.SIGWINCH) // show then draws for the new size
 	v := &screen{in: a.con.in, out: out, signals: a.signals}
 	board := view.Board{Location: s.location, Every: every, Colours: a.con.colours()}
