@@ -96,7 +96,8 @@ func parseOption(key, value string, hasValue bool) (Option, error) {
 	case key == "label":
 		return Label(value), nil
 	}
-	return nil, optionError("unknown; want " + strings.Join(optionKeys, ", "))
+	last := len(optionKeys) - 1
+	return nil, optionError("unknown; want " + strings.Join(optionKeys[:last], ", ") + " or " + optionKeys[last])
 }
 
 // parsePair parses a number and a duration, as in the example.

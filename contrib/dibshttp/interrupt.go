@@ -24,8 +24,9 @@ type interrupter struct {
 	writer http.ResponseWriter
 
 	mu               sync.Mutex
-	reading, writing int         // calls in progress
-	late             *time.Timer // interrupts a write that began after the loss, or nil
+	reading, writing int         // calls in progress that began before the loss
+	writingLate      int         // writes of an error in progress that began after it
+	late             *time.Timer // interrupts the last of those, or nil
 	interrupted      bool        // a deadline was set
 	unread           bool        // the request has a body, and the handler has not found its end
 	ended            bool        // the handler has returned or hijacked the connection, so the writer must not be used
@@ -49,21 +50,37 @@ func (i *interrupter) lost() error {
 	return nil
 }
 
-// interrupt sets deadlines in the past. A write of HTTP/1 may be blocked in a read: net/http
-// reads the rest of the request before it sends the header. The deadline of the write is
-// first, so that the end of that read does not send the header of a success.
+// interrupt ends the calls that began before the loss.
 func (i *interrupter) interrupt() {
 	if i.lost() == nil {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ended || i.reading+i.writing == 0 {
+	if i.reading+i.writing > 0 {
+		i.setDeadlines(i.writing > 0)
+	}
+}
+
+// interruptLate ends the writes of an error that began after the loss.
+func (i *interrupter) interruptLate() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.writingLate > 0 {
+		i.setDeadlines(true)
+	}
+}
+
+// setDeadlines sets deadlines in the past. A write of HTTP/1 may be blocked in a read: net/http
+// reads the rest of the request before it sends the header. The deadline of the write is
+// first, so that the end of that read does not send the header of a success.
+func (i *interrupter) setDeadlines(writing bool) {
+	if i.ended {
 		return
 	}
 	i.interrupted = true
 	controller := http.NewResponseController(i.writer)
-	if i.writing > 0 {
+	if writing {
 		_ = controller.SetWriteDeadline(past) // if it is not supported, the call ends when the client acts
 	}
 	_ = controller.SetReadDeadline(past)
@@ -87,8 +104,8 @@ func (i *interrupter) enter(count *int) error {
 func (i *interrupter) enterLate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.writing++
-	i.late = time.AfterFunc(restTimeout, i.interrupt)
+	i.writingLate++
+	i.late = time.AfterFunc(restTimeout, i.interruptLate)
 }
 
 // leave ends a call. If the lease is lost, an error of the call is the loss.
@@ -96,7 +113,7 @@ func (i *interrupter) leave(count *int, err error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	*count--
-	if i.late != nil {
+	if count == &i.writingLate {
 		i.late.Stop()
 	}
 	if count == &i.reading && errors.Is(err, io.EOF) {

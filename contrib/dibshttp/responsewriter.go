@@ -69,23 +69,24 @@ func (w *responseWriter) refused() error {
 	return w.lost()
 }
 
-// enterWrite counts a write that may block, unless it is refused.
-func (w *responseWriter) enterWrite() error {
-	err := w.enter(&w.writing)
+// enterWrite counts a write that may block, unless it is refused. It returns the count, for leave.
+func (w *responseWriter) enterWrite() (count *int, err error) {
+	err = w.enter(&w.writing)
 	if err == nil || w.isSuccess() {
-		return err
+		return &w.writing, err
 	}
 	w.enterLate()
-	return nil
+	return &w.writingLate, nil
 }
 
 // WriteHeader sends the header, unless the lease is lost. A 1xx is not the final header, and
 // net/http sends it at once.
 func (w *responseWriter) WriteHeader(status int) {
-	if w.enterWrite() != nil {
+	count, err := w.enterWrite()
+	if err != nil {
 		return
 	}
-	defer func() { _ = w.leave(&w.writing, nil) }()
+	defer func() { _ = w.leave(count, nil) }()
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
 	}
@@ -102,12 +103,13 @@ func (w *responseWriter) closeAfterTooLarge() {
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
-	if err := w.enterWrite(); err != nil {
+	count, err := w.enterWrite()
+	if err != nil {
 		return 0, err
 	}
 	w.sendHeader()
 	n, err := w.ResponseWriter.Write(p)
-	return n, w.leave(&w.writing, err)
+	return n, w.leave(count, err)
 }
 
 // sendHeader records the header that a write or a flush sends implicitly.
@@ -122,14 +124,15 @@ func (w *responseWriter) Flush() { _ = w.FlushError() }
 
 // FlushError is for http.ResponseController.
 func (w *responseWriter) FlushError() error {
-	if err := w.enterWrite(); err != nil {
+	count, err := w.enterWrite()
+	if err != nil {
 		return err
 	}
-	err := http.NewResponseController(w.ResponseWriter).Flush()
+	err = http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
 		w.sendHeader()
 	}
-	return w.leave(&w.writing, err)
+	return w.leave(count, err)
 }
 
 // Unwrap is for the other methods of http.ResponseController.
