@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,8 @@ func parseOptions(kind Kind, interval time.Duration, rest words) (options []Opti
 		key, value, _ := strings.Cut(word, "=")
 		switch _, err := dibs.ParseOptions(word); {
 		case err != nil && functions[key] == "":
-			return nil, append(wrong, fail(at, "%s; the parts of a name are joined with +, several names with a comma", reason(err)))
+			why := strings.Replace(reason(err), "option 1:", fmt.Sprintf("option %q:", key), 1) // a directive has no secret
+			return nil, append(wrong, fail(at, "%s; the parts of a name are joined with +, several names with a comma", why))
 		case err != nil:
 			wrong = append(wrong, fail(at, "%s", reason(err)))
 			continue
