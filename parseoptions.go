@@ -2,7 +2,6 @@ package dibs
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,12 +55,12 @@ func ParseOptions(text string) ([]Option, error) {
 // shown returns a word for an error, without its value. What looks like no option may be a secret: a
 // part of a value that has a space, or the value of another variable. Then only its position is shown.
 func shown(i int, key string, hasValue bool) string {
-	const longest = 12
-	letters := regexp.MustCompile(`^[A-Za-z]+$`)
-	if isOption := slices.Contains(optionKeys, key); !isOption && (!hasValue || len(key) > longest || !letters.MatchString(key)) {
-		return strconv.Itoa(i + 1)
+	const longest, letters = 12, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	looksLikeOption := hasValue && key != "" && len(key) <= longest && strings.Trim(key, letters) == ""
+	if looksLikeOption || slices.Contains(optionKeys, key) {
+		return strconv.Quote(key)
 	}
-	return strconv.Quote(key)
+	return strconv.Itoa(i + 1)
 }
 
 var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "cohort", "label", "norenew", "reentrant"}
