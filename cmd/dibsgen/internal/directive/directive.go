@@ -102,7 +102,7 @@ func parse(name, args string, offset int) (d *Directive, wrong Errors) {
 	}
 	names, err := scanNames(args, offset)
 	if err != nil {
-		return nil, Errors{err} // what follows the names is not known
+		return nil, Errors{err} // it is not known where the names end
 	}
 	d = &Directive{Kind: kind, Names: names.expressions, Spread: names.spread}
 	add := func(err *Error) {

@@ -1,7 +1,6 @@
 package directive
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +35,8 @@ func parseOptions(kind Kind, interval time.Duration, rest words) (options []Opti
 		key, value, _ := strings.Cut(word, "=")
 		switch _, err := dibs.ParseOptions(word); {
 		case err != nil && functions[key] == "":
-			why := strings.Replace(reason(err), "option 1:", fmt.Sprintf("option %q:", key), 1) // a directive has no secret
-			return nil, append(wrong, fail(at, "%s; the parts of a name are joined with +, several names with a comma", why))
+			_, why, _ := strings.Cut(reason(err), ": ") // behind the word, which ParseOptions hides if it may be a secret
+			return nil, append(wrong, fail(at, "option %q: %s; the parts of a name are joined with +, several names with a comma", key, why))
 		case err != nil:
 			wrong = append(wrong, fail(at, "%s", reason(err)))
 			continue

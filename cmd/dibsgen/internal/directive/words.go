@@ -26,7 +26,7 @@ func (w *words) skip(n int) {
 	w.text, w.offset = w.text[n:], w.offset+n
 }
 
-// skipTo removes the words before the first one that is wanted.
+// skipTo removes words until the first one is wanted, or none is left.
 func (w *words) skipTo(wanted func(word string) bool) {
 	for word, at := w.first(); word != "" && !wanted(word); word, at = w.first() {
 		w.skip(at - w.offset + len(word))

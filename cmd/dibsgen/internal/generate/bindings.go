@@ -76,8 +76,8 @@ func (b *binder) visitNamed(t *types.Named) {
 	}
 }
 
-// set binds a method. One that is embedded twice has one directive, so that both bindings must be
-// the same.
+// set records the binding of a method. A method that is embedded twice has one directive. So it is
+// ambiguous if the two bindings differ.
 func (b *binder) set(at token.Pos, of binding) {
 	if old, seen := b.ofMethod[at]; seen && !same(old, of) {
 		b.ambiguous[at] = true

@@ -121,8 +121,8 @@ type Checked struct {
 	Errors []types.Error
 }
 
-// Check returns the types of a package together with generated files, whose function
-// bodies are checked, too.
+// Check returns the types of a package together with generated files. It also
+// checks their function bodies.
 func (l *Loader) Check(p *Package, generated ...*ast.File) *Checked {
 	var files []*ast.File
 	for _, file := range p.Files {
