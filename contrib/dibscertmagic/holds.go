@@ -43,12 +43,11 @@ func (h *holds) reserve(ctx context.Context, name string) error {
 func (h *holds) join(name string) (turn chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	current := h.byName[name]
-	if current == nil {
-		h.add(name)
+	if h.take(name) {
 		return nil
 	}
 	turn = make(chan struct{})
+	current := h.byName[name]
 	current.waiting = append(current.waiting, turn)
 	return turn
 }
@@ -69,19 +68,19 @@ func (h *holds) leave(name string, turn chan struct{}) {
 func (h *holds) tryReserve(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.take(name)
+}
+
+// take is tryReserve for a caller that holds the mutex.
+func (h *holds) take(name string) bool {
 	if h.byName[name] != nil {
 		return false
 	}
-	h.add(name)
-	return true
-}
-
-// add adds a name. The caller holds the mutex.
-func (h *holds) add(name string) {
 	if h.byName == nil {
 		h.byName = make(map[string]*hold)
 	}
 	h.byName[name] = &hold{}
+	return true
 }
 
 // next gives the reservation of a name to the first waiter, or removes the name. The caller
