@@ -6,19 +6,10 @@ import (
 )
 
 func (l eventLog) node() g.Node {
-	since := ""
-	if l.Since != "" {
-		since = ", since " + l.Since
-	}
-	list := empty("None was seen.")
-	if len(l.Events) > 0 {
-		list = table("stack events", nil, heads("", "Time", "", "Event", "", "Name", "", "Who", "", ""), rows(l.Events, logRow.node))
-	}
 	return lines(
 		g.If(len(l.Revocations) > 0, section("Revocations", "by this dashboard, since it was started",
 			table("stack events", nil, heads("", "Time", "", "Name", "", "Holder", "", "By", "", "Reason"), rows(l.Revocations, revocationRow.node)))),
-		section("All names", "the newest first", list,
-			hint("Found by polling"+since+". What is shorter than the time between two polls may be missing.")),
+		eventSection("All names", "the newest first", l.Since, heads("", "Time", "", "Event", "", "Name", "", "Who", "", ""), l.Events, logRow.node),
 	)
 }
 
@@ -27,13 +18,7 @@ func (r logRow) node() g.Node {
 	if r.Name != "" {
 		name = linked(r.Link, r.Name)
 	}
-	return h.Tr(g.Attr(eventMark), row(),
-		cell("", "Time", h.Time(h.DateTime(r.AtFull), g.Text(r.At))),
-		cell("", "Event", h.B(g.Text(r.Event))),
-		cell("name", "Name", name),
-		cell("who", "Who", cutOff(r.Who)),
-		cell("more", "More", isolated(g.Text(r.More))),
-	)
+	return r.line(row(), cell("name", "Name", name))
 }
 
 func (r revocationRow) node() g.Node {

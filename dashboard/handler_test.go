@@ -361,18 +361,21 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// A slowStore needs long to list its names.
-type slowStore struct{ driver.Store }
+// A slowStore needs some time to list its names.
+type slowStore struct {
+	driver.Store
+	takes time.Duration
+}
 
 func (s slowStore) List(ctx context.Context, pattern string) ([]string, error) {
-	time.Sleep(20 * time.Second)
+	time.Sleep(s.takes)
 	return s.Store.List(ctx, pattern)
 }
 
 // A page does not wait for a long scan. Its events do.
 func TestPageOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(slowStore{held(t, "a")}, Config{})
+		h := New(slowStore{held(t, "a"), 20 * time.Second}, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		s, wait := open(ctx, h, "events?view=list")
 		began := time.Now()

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -89,18 +88,10 @@ func TestRecordOfAFastStore(t *testing.T) {
 	})
 }
 
-// A listedStore takes a while to list its names.
-type listedStore struct{ driver.Store }
-
-func (s listedStore) List(ctx context.Context, pattern string) ([]string, error) {
-	time.Sleep(400 * time.Millisecond)
-	return s.Store.List(ctx, pattern)
-}
-
 // Record polls while no page is open, less often if that takes long.
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &countingStore{Store: listedStore{memstore.New()}}
+		s := &countingStore{Store: slowStore{memstore.New(), 400 * time.Millisecond}}
 		h := recorded(t, s, Config{})
 		token := tokenOf("web-7", 211, driver.KindMutex, 1, "")
 		time.Sleep(time.Second)

@@ -86,22 +86,30 @@ func (n nameView) nodeTable() g.Node {
 }
 
 func (n nameView) eventList() g.Node {
-	since := ""
-	if n.Since != "" {
-		since = ", since " + n.Since
+	return eventSection("Recent events", "", n.Since, heads("", "Time", "", "Event", "", "Who", "", ""), n.Events, eventRow.node)
+}
+
+// eventSection is a section with the events that polls have found since some time.
+func eventSection[T any](heading, remark, since string, columns []g.Node, events []T, of func(T) g.Node) g.Node {
+	if since != "" {
+		since = ", since " + since
 	}
 	list := empty("None was seen.")
-	if len(n.Events) > 0 {
-		list = table("stack events", nil, heads("", "Time", "", "Event", "", "Who", "", ""), rows(n.Events, eventRow.node))
+	if len(events) > 0 {
+		list = table("stack events", nil, columns, rows(events, of))
 	}
-	return section("Recent events", "", list, newline,
+	return section(heading, remark, list, newline,
 		hint("Found by polling"+since+". What is shorter than the time between two polls may be missing."))
 }
 
-func (e eventRow) node() g.Node {
+func (e eventRow) node() g.Node { return e.line() }
+
+// line is the line of an event, with more cells and attributes behind what has happened.
+func (e eventRow) line(more ...g.Node) g.Node {
 	return h.Tr(g.Attr(eventMark),
 		cell("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),
 		cell("", "Event", h.B(g.Text(e.Event))),
+		g.Group(more),
 		cell("who", "Who", cutOff(e.Who)),
 		cell("more", "More", isolated(g.Text(e.More))),
 	)
