@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -201,7 +202,9 @@ func (h *Hub) Changes(most int, selects func(view.Change) bool) []view.Change {
 func (h *Hub) Revocations() []view.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return selected(h.changes.revocations, maxRevocations, func(view.Change) bool { return true })
+	newest := slices.Clone(h.changes.revocations)
+	slices.Reverse(newest)
+	return newest
 }
 
 // Revoked adds a revocation to the changes. The next poll will find that its holder is gone,
