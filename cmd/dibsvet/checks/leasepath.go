@@ -173,18 +173,18 @@ func (p *leasePath) mayReturn(call *ast.CallExpr) bool {
 	return true
 }
 
-// A knowledge is what a branch shows of the lease.
-type knowledge int
+// A presence says whether there is a lease on a branch, as far as the branch shows it.
+type presence int
 
 const (
-	sameLease    knowledge = iota // nothing
-	absentLease                   // there is none
-	presentLease                  // there is one
-	unknownLease                  // there may be one: a function of the program decides
+	sameLease    presence = iota // nothing
+	absentLease                  // there is none
+	presentLease                 // there is one
+	unknownLease                 // there may be one: a function of the program decides
 )
 
 // leaseOn returns what a branch shows of the lease.
-func (p *leasePath) leaseOn(from *cfg.Block, branch int) knowledge {
+func (p *leasePath) leaseOn(from *cfg.Block, branch int) presence {
 	if clause, ok := from.Succs[branch].Stmt.(*ast.CaseClause); ok {
 		if s := p.typeSwitches[clause]; s != nil && p.isErr(switchedValue(s)) {
 			return p.leaseInCase(s, clause, from.Succs[branch].Kind)
@@ -207,7 +207,7 @@ func (p *leasePath) leaseOn(from *cfg.Block, branch int) knowledge {
 }
 
 // leaseInCase returns what a case of a type switch of the error shows.
-func (p *leasePath) leaseInCase(s *ast.TypeSwitchStmt, clause *ast.CaseClause, kind cfg.BlockKind) knowledge {
+func (p *leasePath) leaseInCase(s *ast.TypeSwitchStmt, clause *ast.CaseClause, kind cfg.BlockKind) presence {
 	switch {
 	case kind != cfg.KindSwitchCaseBody: // the cases after this one
 		return when(len(clause.List) == 1 && p.isNil(clause.List[0]), absentLease)
@@ -235,7 +235,7 @@ func switchedValue(s *ast.TypeSwitchStmt) ast.Expr {
 }
 
 // implies returns what a condition with a value shows of the lease.
-func (p *leasePath) implies(condition ast.Expr, isTrue bool) knowledge {
+func (p *leasePath) implies(condition ast.Expr, isTrue bool) presence {
 	condition = p.value(condition)
 	if part := p.partOf(condition); part != nil { // such as ok in e, ok := errors.AsType(err)
 		if _, assertion := part.(*ast.TypeAssertExpr); assertion && p.usesErr(part) {
@@ -267,7 +267,7 @@ func (p *leasePath) implies(condition ast.Expr, isTrue bool) knowledge {
 
 // impliesByCall returns what the result of a call shows: of package errors, or of a function that
 // the program has for errors.
-func (p *leasePath) impliesByCall(call *ast.CallExpr, isTrue bool) knowledge {
+func (p *leasePath) impliesByCall(call *ast.CallExpr, isTrue bool) presence {
 	if !slices.ContainsFunc(call.Args, p.usesErr) {
 		return sameLease
 	}
@@ -277,7 +277,7 @@ func (p *leasePath) impliesByCall(call *ast.CallExpr, isTrue bool) knowledge {
 	return unknownLease
 }
 
-func when(is bool, then knowledge) knowledge {
+func when(is bool, then presence) presence {
 	if is {
 		return then
 	}
@@ -286,7 +286,7 @@ func when(is bool, then knowledge) knowledge {
 
 // joinConditions returns what two conditions show: if both of them have their values, or if at
 // least one of them has.
-func joinConditions(a, b knowledge, both bool) knowledge {
+func joinConditions(a, b presence, both bool) presence {
 	switch {
 	case a == b:
 		return a
@@ -301,8 +301,8 @@ func joinConditions(a, b knowledge, both bool) knowledge {
 }
 
 // comparison returns what the equality of two operands shows, or their difference.
-func (p *leasePath) comparison(x, y ast.Expr, equal bool) knowledge {
-	of := func(present bool) knowledge {
+func (p *leasePath) comparison(x, y ast.Expr, equal bool) presence {
+	of := func(present bool) presence {
 		if present {
 			return presentLease
 		}

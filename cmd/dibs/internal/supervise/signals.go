@@ -13,7 +13,7 @@ import (
 // through nohup, stay ignored. Call it once.
 func CatchSignals() chan os.Signal {
 	caught := make(chan os.Signal, 64)
-	redirectSignals(caught, func(s syscall.Signal) bool { return !harmless(s) })
+	redirectSignals(caught, harmful)
 	// SIGPIPE must not end this process: that would leave a lock and a child process behind.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
@@ -24,12 +24,12 @@ func catchHarmlessSignals(caught chan<- os.Signal) { redirectSignals(caught, har
 
 // dropSignals catches and drops signals, so that they do not end the watchdog. It does not
 // ignore them, because the command would inherit that.
-func dropSignals() {
-	redirectSignals(make(chan os.Signal, 1), func(s syscall.Signal) bool { return !harmless(s) })
-}
+func dropSignals() { redirectSignals(make(chan os.Signal, 1), harmful) }
+
+func harmful(s syscall.Signal) bool { return !harmless(s) }
 
 // harmless reports whether Go's runtime catches and drops a signal, also if nobody has asked
-// for it. Those are the real-time signals, too.
+// for it. It does so with the real-time signals, among others.
 func harmless(s syscall.Signal) bool {
 	const lastStandard = 31
 	switch s {
