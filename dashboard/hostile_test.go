@@ -151,7 +151,7 @@ func TestTypedNameAsShown(t *testing.T) {
 	wantStatus(t, f.send(t, h), 303)
 }
 
-// The title of a dashboard is text, too.
+// The title of a dashboard is also text.
 func TestHostileTitle(t *testing.T) {
 	page := body(t, New(memstore.New(), Config{Title: "</title><script>x\x1b"}), "")
 	wantNoText(t, page, "<script>x", "\x1b")

@@ -15,7 +15,7 @@ import (
 )
 
 // A mark says which lease a form is about: by its fence, or, if the store has not recorded
-// that, by the keyed hash of its token. That of a foreign lock is a hash, too.
+// that, by the keyed hash of its token. That of a foreign lock is also a hash.
 const (
 	fenceMark   = "f"
 	tokenMark   = "t"

@@ -14,7 +14,7 @@ type lookup func(ctx context.Context, host string) ([]string, error)
 
 // checkDistinct rejects a quorum with two nodes on one server, even on different
 // databases: if that server fails, two votes are gone. A server may have several names, so their
-// addresses are compared, too. If a name has no address, the quorum itself finds out: nodes with
+// addresses are also compared. If a name has no address, the quorum itself finds out: nodes with
 // the same store ID have one vote.
 func checkDistinct(nodes []node, find lookup) error {
 	servers := addressesOf(nodes, find)

@@ -327,7 +327,7 @@ var jobTests = map[string]func(j *jobTest){
 		j.enter(j.shell + ` -c "` + j.run(untilGate) + `; echo >after"`)
 		j.leaveInBackground()
 		j.openGate()
-		eventually(j.t, "the script goes on", func() bool { return j.has("after", "\n") })
+		eventually(j.t, "the script continues", func() bool { return j.has("after", "\n") })
 	},
 	"terminal of an election is gone": func(j *jobTest) {
 		j.makeGate()

@@ -173,7 +173,7 @@ const (
 	idleTime   = 2 * time.Minute
 )
 
-// serveUntil serves requests until ctx ends. Requests that follow the store end then, too.
+// serveUntil serves requests until ctx ends. Requests that follow the store also end then.
 func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	const endTime = 3 * time.Second
 	server := &http.Server{

@@ -241,7 +241,7 @@ func TestOptions(t *testing.T) {
 	wantError(t, newStorage(t, "unused", locks, dibs.TTL(-1)).Lock(t.Context(), lockName), dibs.ErrInvalid)
 }
 
-// Names that no store can have are locks, too, and different ones.
+// Names that no store can have are also locks, and different ones.
 func TestOddNames(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

@@ -23,7 +23,7 @@ type lostState struct {
 	feed bool // the client sends until the call ends
 }
 
-// A lockedMethod is what a method under a lock can do. Only the context is for unary ones.
+// A lockedMethod is the stream of a method under a lock. A unary method has its context only.
 type lockedMethod interface {
 	Context() context.Context
 	SendMsg(message any) error

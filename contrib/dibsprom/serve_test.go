@@ -69,7 +69,7 @@ func metricsOfServe(t *testing.T, store driver.Store) string {
 	return ""
 }
 
-// The metrics that the page has, too, are of the same form: the sum of both is one of equals.
+// The metrics that the page also has are of the same form. So both can be added up.
 func TestMetricsOfServe(t *testing.T) {
 	text := metricsOfServe(t, queued(t))
 	parser := expfmt.NewTextParser(model.UTF8Validation)

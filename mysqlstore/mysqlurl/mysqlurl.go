@@ -213,7 +213,7 @@ func (u *URL) With(c Credentials) *URL {
 }
 
 // Config returns the configuration of a connection, which the caller may change. Pass it to
-// mysql.NewConnector. Nothing is logged, because each error is returned, too.
+// mysql.NewConnector. Nothing is logged, because each error is also returned.
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
 // Options returns the options of the store.

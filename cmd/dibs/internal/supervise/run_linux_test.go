@@ -283,7 +283,7 @@ func TestRunWarns(t *testing.T) {
 	}
 }
 
-// MaxHold applies with LossAction.Warn, too.
+// MaxHold also applies with LossAction.Warn.
 func TestRunWarnsOfALossOnly(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.OnLost = LossAction{Warn: true}

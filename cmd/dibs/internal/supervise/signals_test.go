@@ -30,7 +30,7 @@ func TestIgnoredSignals(t *testing.T) {
 }
 
 // A harmless signal does not end this process before somebody asks for it. This test runs
-// in a process of its own, too.
+// in a process of its own as well.
 func TestHarmlessSignals(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {
 		return

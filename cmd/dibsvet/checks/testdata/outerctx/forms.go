@@ -276,7 +276,7 @@ func signals(locks *dibs.Client) error {
 	})
 }
 
-// There is no fix: with a name, the parameter would replace ctx in the condition, too.
+// There is no fix: with a name, the parameter would also replace ctx in the condition.
 func blankWithCondition(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(_ context.Context) error {
 		if ctx.Err() == nil {
