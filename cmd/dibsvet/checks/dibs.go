@@ -159,11 +159,16 @@ func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 // isCallback reports whether an expression is a function literal that receives a context.
 func (s *source) isCallback(e ast.Expr) bool {
 	literal, ok := ast.Unparen(e).(*ast.FuncLit)
-	if !ok {
-		return false
-	}
+	return ok && s.contextParameter(literal) != nil
+}
+
+// contextParameter returns the first parameter of a function if it is a context, or nil.
+func (s *source) contextParameter(literal *ast.FuncLit) *types.Var {
 	signature, ok := s.info.TypeOf(literal).(*types.Signature)
-	return ok && signature.Params().Len() > 0 && isContext(signature.Params().At(0).Type())
+	if !ok || signature.Params().Len() == 0 || !isContext(signature.Params().At(0).Type()) {
+		return nil
+	}
+	return signature.Params().At(0)
 }
 
 // isDo reports whether a method is a Do as dibs.Doer has it.

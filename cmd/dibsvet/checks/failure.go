@@ -13,9 +13,12 @@ var readsValues = regexp.MustCompile(`(?i)from(incoming|outgoing)?(context|ctx)$
 
 // anyReportsFailure reports whether one of several results can report that a function has not
 // done its work, such as when its context ends.
-func anyReportsFailure(results *types.Tuple) bool {
-	for result := range results.Variables() {
-		if reportsFailure(result.Type()) {
+func anyReportsFailure(results *types.Tuple) bool { return anyOf(results, reportsFailure) }
+
+// anyOf reports whether the type of a parameter or a result satisfies is.
+func anyOf(variables *types.Tuple, is func(types.Type) bool) bool {
+	for v := range variables.Variables() {
+		if is(v.Type()) {
 			return true
 		}
 	}
@@ -42,14 +45,7 @@ func reportsFailure(t types.Type) bool {
 
 func isFailure(t types.Type) bool { return isError(t) || isContext(t) }
 
-func returnsFailure(signature *types.Signature) bool {
-	for result := range signature.Results().Variables() {
-		if isFailure(result.Type()) {
-			return true
-		}
-	}
-	return false
-}
+func returnsFailure(signature *types.Signature) bool { return anyOf(signature.Results(), isFailure) }
 
 // isIteratorOfFailures reports whether a function is an iterator such as iter.Seq2[string, error].
 func isIteratorOfFailures(signature *types.Signature) bool {
@@ -57,15 +53,7 @@ func isIteratorOfFailures(signature *types.Signature) bool {
 		return false
 	}
 	yield, ok := signature.Params().At(0).Type().Underlying().(*types.Signature)
-	if !ok {
-		return false
-	}
-	for value := range yield.Params().Variables() {
-		if isFailure(value.Type()) {
-			return true
-		}
-	}
-	return false
+	return ok && anyOf(yield.Params(), isFailure)
 }
 
 // hasMethodOfFailure leaves out loggers, whose methods report failures of the log.

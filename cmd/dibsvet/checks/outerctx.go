@@ -60,15 +60,6 @@ func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
 	})
 }
 
-// contextParameter returns the first parameter of a function if it is a context, or nil.
-func (f *finder) contextParameter(literal *ast.FuncLit) *types.Var {
-	signature, ok := f.info.TypeOf(literal).(*types.Signature)
-	if !ok || signature.Params().Len() == 0 || !isContext(signature.Params().At(0).Type()) {
-		return nil
-	}
-	return signature.Params().At(0)
-}
-
 // outerContexts looks for contexts from outside of one literal.
 type outerContexts struct {
 	*finder
