@@ -43,7 +43,7 @@ func (h *holds) reserve(ctx context.Context, name string) error {
 func (h *holds) join(name string) (turn chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.take(name) {
+	if h.tryReserveLocked(name) {
 		return nil
 	}
 	turn = make(chan struct{})
@@ -68,11 +68,11 @@ func (h *holds) leave(name string, turn chan struct{}) {
 func (h *holds) tryReserve(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.take(name)
+	return h.tryReserveLocked(name)
 }
 
-// take is tryReserve for a caller that holds the mutex.
-func (h *holds) take(name string) bool {
+// tryReserveLocked is tryReserve for a caller that holds the mutex.
+func (h *holds) tryReserveLocked(name string) bool {
 	if h.byName[name] != nil {
 		return false
 	}
