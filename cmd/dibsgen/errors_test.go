@@ -184,6 +184,12 @@ func (T) Pay(ctx context.Context) error {
 		}},
 	{"hiddenbound", "package p\n\nimport \"context\"\n\ntype row struct{}\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](row)\n\tPut(ctx context.Context, row string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows interface{ Store[row] }\n", nil,
 		[]string{"a.go:14:6: the directive of method Put uses type parameter T and parameter row, which hides type row; rename parameter row"}},
+	{"typeparameter", "package p\n\nimport \"context\"\n\ntype Store[T, error any] interface {\n\t//dibs:lock T\n\tPut(ctx context.Context, T string) failure\n\t//dibs:lock \"a\"\n\tGet(ctx context.Context) failure\n}\n\ntype failure = error\n\ntype Rows[Rows any] interface {\n\t//dibs:lock \"a\"\n\tPut(ctx context.Context, row Rows) error\n}\n", nil,
+		[]string{
+			"a.go:5:15: type parameter error of Store hides the type of that name, which the generated code needs; rename it",
+			"a.go:7:27: parameter T of method Put has the name of a type parameter of Store, and the directive uses it; rename one of them",
+			"a.go:14:11: type parameter Rows of Rows hides the type of that name, which the generated code needs; rename it",
+		}},
 	{"allatonce", `package p
 
 import "context"

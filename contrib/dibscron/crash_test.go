@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	childtest.Main(m, map[string]childtest.Role{"cron": cronChild})
+	childtest.Main(m, map[string]childtest.Role{"cron": cronChild, "modes": modesChild})
 }
 
 const (

@@ -14,22 +14,26 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// What the chains of cron do with the due times, as docs/schedulers.md has it. Here 20 jobs are due
-// each minute on four instances. minHold is half the interval.
-func TestModes(t *testing.T) {
-	const (
-		short  = time.Millisecond
-		middle = 40 * time.Second // longer than minHold
-		long   = 70 * time.Second // longer than the interval
-	)
+// A mode is a chain of cron with jobs of a certain duration, and what they do with the due times, as
+// docs/schedulers.md has it.
+type mode struct {
+	name string
+	wrap cron.JobWrapper
+	work time.Duration          // of each run
+	want func(map[int]int) bool // due times by their number of runs
+}
+
+func (m mode) String() string { return fmt.Sprint(m.name, "/", m.work) }
+
+// modes returns the modes for 20 jobs that are due at the same times on four instances. minHold is
+// half the interval.
+func modes(interval time.Duration, delay cron.JobWrapper) []mode {
+	short := time.Millisecond
+	middle := interval * 2 / 3 // longer than minHold
+	long := interval + interval/6
 	none := func(job cron.Job) cron.Job { return job }
 	skip := cron.SkipIfStillRunning(cron.DiscardLogger)
-	for _, mode := range []struct {
-		name string
-		wrap cron.JobWrapper
-		work time.Duration
-		want func(runs map[int]int) bool // due times by their number of runs
-	}{
+	return []mode{
 		{"none", none, short, allOnce},
 		{"none", none, middle, allOnce},
 		{"none", none, long, everySecond},
@@ -39,15 +43,20 @@ func TestModes(t *testing.T) {
 		{"delay", delay, short, allOnce},
 		{"delay", delay, middle, allOnce},
 		{"delay", delay, long, someLost},
-	} {
-		t.Run(fmt.Sprint(mode.name, "/", mode.work), func(t *testing.T) {
+	}
+}
+
+// The modes in virtual time.
+func TestModes(t *testing.T) {
+	for _, m := range modes(time.Minute, delay) {
+		t.Run(m.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ticks := 20
 				if os.Getenv("DIBS_LONG") == "1" {
 					ticks = 500
 				}
-				runs := runsPerDueTime(t, ticks, mode.wrap, mode.work)
-				if !mode.want(runs) {
+				runs := runsPerDueTime(t, ticks, m.wrap, m.work)
+				if !m.want(runs) {
 					t.Errorf("due times by number of runs: %v", runs)
 				}
 				t.Logf("FIGURE due times by number of runs: %v", runs)

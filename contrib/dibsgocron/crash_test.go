@@ -23,7 +23,7 @@ import (
 // Times that processes print are of the wall clock, in nanoseconds: they share one machine.
 
 func TestMain(m *testing.M) {
-	childtest.Main(m, map[string]childtest.Role{"locker": lockerChild, "elector": electorChild})
+	childtest.Main(m, map[string]childtest.Role{"locker": lockerChild, "elector": electorChild, "modes": modesChild})
 }
 
 const (

@@ -30,6 +30,16 @@ type decorator struct {
 	broken      bool            // reported: what is generated need not compile, apart from its directives
 }
 
+// typeParamNames returns the names of the type parameters. In the methods of the decorator they are
+// in the scope of the parameters and results, unlike in those of the interface.
+func (d *decorator) typeParamNames() map[string]bool {
+	names := map[string]bool{}
+	for param := range d.typeParams.TypeParams() {
+		names[param.Obj().Name()] = true
+	}
+	return names
+}
+
 // method is one method of the interface, embedded ones included.
 type method struct {
 	name      string
@@ -151,6 +161,11 @@ func (p *planner) addMethods(d *decorator, it *types.Interface) (locked bool) {
 func (p *planner) checkInterface(d *decorator, it *types.Interface) {
 	if !it.IsMethodSet() {
 		p.report.add(d.spec.Name.Pos(), "interface %s is a constraint, and no value has its type; remove the type terms, or the directives", d.name)
+	}
+	for param := range d.typeParams.TypeParams() {
+		if name := param.Obj().Name(); name == "error" || name == d.name {
+			p.report.add(param.Obj().Pos(), "type parameter %s of %s hides the type of that name, which the generated code needs; rename it", name, d.name)
+		}
 	}
 	p.reportTypeErrors(d)
 	d.methods = slices.DeleteFunc(d.methods, hasInvalidType)
@@ -317,21 +332,28 @@ func (p *planner) nameParams(d *decorator, m *method) {
 	for result := range m.signature.Results().Variables() {
 		d.taken[result.Name()] = true
 	}
-	own := map[string]bool{}
+	own, typeParams := map[string]bool{}, d.typeParamNames()
 	for param := range m.signature.Params().Variables() {
 		own[param.Name()] = true
 	}
 	i := 0
 	for param := range m.signature.Params().Variables() {
 		name := param.Name()
-		if name == "" || name == "_" {
+		_, used := m.uses[name]
+		switch {
+		case name == "" || name == "_":
 			name = "ctx"
 			if i > 0 || !isContext(param.Type()) {
 				name = "arg" + strconv.Itoa(i+1)
 			}
-			name = fresh(name, own, m.names(), p.taken)
-			own[name] = true
+			name = fresh(name, own, m.names(), p.taken, typeParams)
+		case typeParams[name] && used:
+			p.report.add(p.placeOf(d, param.Pos()), "parameter %s of method %s has the name of a type parameter of %s, and the directive uses it; rename one of them", name, m.name, d.name)
+			m.broken = true
+		case typeParams[name]:
+			name = fresh(name, own, m.names(), p.taken, typeParams)
 		}
+		own[name] = true
 		m.params = append(m.params, name)
 		d.taken[name] = true
 		i++
@@ -381,7 +403,7 @@ func (p *planner) nameTypes(d *decorator) {
 		p.report.add(other.Pos(), "%s is the name of a function that dibsgen generates for interface %s; rename one of them", d.constructor, d.name)
 	}
 	p.taken[d.constructor] = true
-	d.typeName = fresh("locked"+upper, p.taken)
+	d.typeName = fresh("locked"+upper, p.taken, d.typeParamNames())
 	p.taken[d.typeName] = true
 }
 

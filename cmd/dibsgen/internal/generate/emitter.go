@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -118,14 +119,11 @@ func (e *emitter) typeParams() (declared, args string) {
 		return "", ""
 	}
 	var params, names []string
-	taken := map[string]bool{}
-	for param := range list.TypeParams() {
-		taken[param.Obj().Name()] = true
-	}
+	taken := e.d.typeParamNames()
 	for param := range list.TypeParams() {
 		name := param.Obj().Name()
 		if name == "_" {
-			name = fresh("P", taken, e.taken)
+			name = fresh("P", taken, e.taken, e.d.taken)
 			taken[name] = true
 		}
 		names = append(names, name)
@@ -136,10 +134,8 @@ func (e *emitter) typeParams() (declared, args string) {
 
 func (e *emitter) constructor() {
 	declared, args := e.typeParams()
-	taken := map[string]bool{e.dibs(): true}
-	for param := range e.d.typeParams.TypeParams() {
-		taken[param.Obj().Name()] = true
-	}
+	taken := e.d.typeParamNames()
+	taken[e.dibs()] = true
 	locks, next, options := fresh("locks", taken), fresh("next", taken), fresh("options", taken)
 	d := e.d
 	e.printf("\n// %s returns next under the locks that the directives of %s declare.\n// The options apply to all locks. An option of a directive wins.\n", d.constructor, d.name)
@@ -257,6 +253,8 @@ func (e *emitter) call(m *method, call string) string {
 // job that may not run, and one whose type a parameter hides in the function.
 func (e *emitter) withNamedResults(m *method, head, call string) {
 	taken := m.names()
+	maps.Copy(taken, e.d.typeParamNames())
+	taken["error"], taken[e.context()] = true, true // the function under the lock needs them
 	var values, typeNames []string
 	results := m.signature.Results()
 	for i := range results.Len() {

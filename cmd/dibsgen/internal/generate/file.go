@@ -43,10 +43,8 @@ func (p *planner) newOutput(source *load.File, decorators []*decorator) *output 
 		}
 	}
 	for _, d := range decorators {
-		for param := range d.typeParams.TypeParams() {
-			o.imports.taken[param.Obj().Name()] = true
-			d.taken[param.Obj().Name()] = true
-		}
+		maps.Copy(o.imports.taken, d.typeParamNames())
+		maps.Copy(d.taken, d.typeParamNames())
 		for _, m := range d.methods {
 			o.hideNames(m)
 			p.keepImports(o, d, m)
@@ -151,12 +149,7 @@ func (p *planner) declares(d *decorator, m *method, id string) bool {
 			return true
 		}
 	}
-	for param := range d.typeParams.TypeParams() {
-		if param.Obj().Name() == id {
-			return true
-		}
-	}
-	return p.checked.Types.Scope().Lookup(id) != nil
+	return d.typeParamNames()[id] || p.checked.Types.Scope().Lookup(id) != nil
 }
 
 // keepImport imports a package if an identifier is its name, or a name that it declares.

@@ -1,0 +1,135 @@
+package dibsgocron_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/contrib/dibsgocron"
+	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/childtest"
+	"github.com/dibslock/dibs/internal/duetest"
+	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/go-co-op/gocron/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+const processes = 4
+
+// A host may delay a request by half of the interval. A busy one needs a longer interval.
+var dueEvery = flag.Duration("due-every", time.Second, "the interval of the jobs of TestModesOfProcesses, with DIBS_LONG=1")
+
+// A processMode is a mode on processes, where requests may be late.
+type processMode struct {
+	mode
+	queues bool // an instance requests the lock when the job's turn comes, which is late
+	skips  bool // an instance skips jobs without a request
+}
+
+// processModes returns the modes with the shortest and the longest jobs, and those with a queue.
+func processModes(interval time.Duration) (all []processMode) {
+	for _, m := range modes(interval) {
+		covers := m.work > interval // its next due time
+		queues := m.name == "singleton, wait" && covers || m.name == "limit, wait" && m.work >= interval/3
+		skips := m.name == "limit, reschedule" || m.name == "singleton, reschedule" && covers
+		if m.work == time.Millisecond || covers || queues {
+			all = append(all, processMode{m, queues, skips})
+		}
+	}
+	return all
+}
+
+func processPlan(first time.Time, interval time.Duration) duetest.Plan {
+	return duetest.Plan{First: first, Interval: interval, Modes: len(processModes(interval)), Jobs: 20, Ticks: 500}
+}
+
+// The modes on four processes and one Redis server, all at once.
+func TestModesOfProcesses(t *testing.T) {
+	if !redistest.Long() {
+		t.Skip("takes 8 minutes: DIBS_LONG=1 enables it")
+	}
+	t.Parallel()
+	server := redistest.Start(t)
+	first := time.Now().Add(10 * time.Second)
+	plan := processPlan(first, *dueEvery)
+	var children []*childtest.Child
+	for range processes {
+		children = append(children, childtest.Start(t, "modes", server.Addr(), strconv.FormatInt(first.UnixNano(), 10), dueEvery.String()))
+	}
+	record := duetest.Gather(t, plan, children)
+	for i, m := range processModes(plan.Interval) {
+		t.Run(m.String(), func(t *testing.T) { wantMode(t, record, plan, i, m) })
+	}
+}
+
+// wantMode checks the due times of a mode. If the mode delays no request, those do not count that are
+// late, or left out by an instance, because the host was busy.
+func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m processMode) {
+	t.Helper()
+	all, counted := record.Of(i), record.Of(i)
+	within := duetest.Limits{Requests: processes, Apart: plan.Interval / 2, Work: m.work}
+	if m.skips {
+		within.Requests = 0
+	}
+	if !m.queues {
+		counted = record.Punctual(i, within)
+	}
+	t.Logf("FIGURE all due times: %+v, punctual: %+v, the latest request %v after its due time", all, counted, record.Latest(i))
+	if 2*counted.Sum() < all.Sum() {
+		t.Fatalf("%d of %d due times were late: this host is too slow", all.Sum()-counted.Sum(), all.Sum())
+	}
+	if n := (tally{once: counted.Once, never: counted.Never, more: counted.More}); !m.want(n) {
+		t.Errorf("due times: %+v", n)
+	}
+}
+
+// modesChild runs all modes. Its arguments are the address of the server, the first due time and the
+// interval.
+func modesChild(out io.Writer, args []string) error {
+	nanos, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	interval, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	plan := processPlan(time.Unix(0, nanos), interval)
+	recorder := duetest.Recorder{Plan: plan, Out: out}
+	store := goredisstore.New(redis.NewClient(&redis.Options{Addr: args[0]}))
+	locks := dibs.New(store, dibs.Timeout(10*time.Second))
+	locker := dibsgocron.NewLocker(locks, plan.Interval/2, recorder.Observe())
+	for i, m := range processModes(plan.Interval) {
+		if err := startMode(recorder, locker, i, m.mode); err != nil {
+			return fmt.Errorf("mode %v: %w", m, err)
+		}
+	}
+	time.Sleep(time.Until(plan.End()))
+	return nil
+}
+
+func startMode(r duetest.Recorder, locker *dibsgocron.Locker, i int, m mode) error {
+	s, err := gocron.NewScheduler(append(slices.Clone(m.scheduler), gocron.WithDistributedLocker(locker))...)
+	if err != nil {
+		return err
+	}
+	for job := range r.Plan.Jobs {
+		task := locker.Task(func(context.Context) error {
+			r.Run(i, job)
+			time.Sleep(m.work)
+			return nil
+		})
+		options := append(slices.Clone(m.job), gocron.WithName(r.Plan.Name(i, job)), gocron.WithStartAt(gocron.WithStartDateTime(r.Plan.FirstOf(i))))
+		if _, err := s.NewJob(gocron.DurationJob(r.Plan.Interval), task, options...); err != nil {
+			return err
+		}
+	}
+	s.Start()
+	return nil
+}

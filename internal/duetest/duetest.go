@@ -1,0 +1,107 @@
+// Package duetest counts what the schedulers of several processes do with due times. The jobs of
+// one mode are due at the same times. The due times of the modes are spread over the interval, so
+// that all modes run at once.
+package duetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Plan says when jobs are due. All processes have the same plan.
+type Plan struct {
+	First    time.Time // of the jobs of the first mode
+	Interval time.Duration
+	Modes    int
+	Jobs     int // of each mode
+	Ticks    int // due times of each job
+}
+
+// FirstOf returns the first due time of the jobs of a mode.
+func (p Plan) FirstOf(mode int) time.Time {
+	return p.First.Add(p.Interval * time.Duration(mode) / time.Duration(p.Modes))
+}
+
+// End returns a time after all due times.
+func (p Plan) End() time.Time { return p.First.Add(p.Interval * time.Duration(p.Ticks+2)) }
+
+// Next returns the next due time of the jobs of a mode.
+func (p Plan) Next(mode int, now time.Time) time.Time {
+	first := p.FirstOf(mode)
+	if now.Before(first) {
+		return first
+	}
+	return first.Add(now.Sub(first).Truncate(p.Interval) + p.Interval)
+}
+
+// Name returns the name of a job, which is that of its lock.
+func (p Plan) Name(mode, job int) string { return fmt.Sprintf("%d/%d", mode, job) }
+
+// tick returns the number of the last due time, and how long ago it was. A timer may be early by a
+// bit, because it does not follow a change of the wall clock.
+func (p Plan) tick(mode int, now time.Time) (tick int, late time.Duration) {
+	since := now.Sub(p.FirstOf(mode))
+	early := p.Interval / 100
+	begun := (since + early).Truncate(p.Interval)
+	return int(begun / p.Interval), since - begun
+}
+
+// The events of a job.
+const (
+	requested = "requested" // an instance got the lock, or found it held
+	failed    = "failed"    // an instance could not request the lock
+	ran       = "ran"       // a run began
+	released  = "released"  // the lock of a run was released; the due time is that of its start
+)
+
+// A Recorder prints the events of one process as lines, which Gather reads.
+type Recorder struct {
+	Plan Plan
+	Out  io.Writer // each line is written at once
+}
+
+// Run prints that a run of a job begins.
+func (r Recorder) Run(mode, job int) {
+	now := time.Now()
+	r.print(ran, mode, job, now, now)
+}
+
+// Observe returns an option for the locks of all jobs.
+func (r Recorder) Observe() dibs.Option {
+	return dibs.Observe(dibs.Hooks{
+		AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) {
+			if e.Err != nil && !errors.Is(e.Err, dibs.ErrBusy) {
+				fmt.Fprintln(r.Out, failed, e.Name, e.Err)
+				return
+			}
+			now := time.Now()
+			r.printLock(requested, e.Name, now, now)
+		},
+		Released: func(_ context.Context, e dibs.Released) {
+			now := time.Now()
+			r.printLock(released, e.Name, now.Add(-e.Held), now)
+		},
+		Lost: func(_ context.Context, e dibs.Lost) { fmt.Fprintln(r.Out, failed, e.Name, e.Err) },
+	})
+}
+
+func (r Recorder) printLock(event, name string, start, now time.Time) {
+	var mode, job int
+	if _, err := fmt.Sscanf(name, "%d/%d", &mode, &job); err != nil {
+		fmt.Fprintln(r.Out, failed, name, err)
+		return
+	}
+	r.print(event, mode, job, start, now)
+}
+
+// print prints an event, with the last due time before another time, and how long after that due
+// time the event is.
+func (r Recorder) print(event string, mode, job int, start, now time.Time) {
+	tick, late := r.Plan.tick(mode, start)
+	fmt.Fprintln(r.Out, event, mode, job, tick, (late + now.Sub(start)).Nanoseconds())
+}
