@@ -62,7 +62,7 @@ func TestModesOfProcesses(t *testing.T) {
 	for range processes {
 		children = append(children, childtest.Start(t, "modes", server.Addr(), strconv.FormatInt(first.UnixNano(), 10), dueEvery.String()))
 	}
-	record := duetest.Gather(t, plan, children)
+	record := duetest.Read(t, plan, children)
 	for i, m := range processModes(plan.Interval) {
 		t.Run(m.String(), func(t *testing.T) { wantMode(t, record, plan, i, m) })
 	}

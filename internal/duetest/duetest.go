@@ -59,7 +59,7 @@ const (
 	released  = "released"  // the lock of a run was released; the due time is that of its start
 )
 
-// A Recorder prints the events of one process as lines, which Gather reads.
+// A Recorder prints the events of one process as lines, which Read reads.
 type Recorder struct {
 	Plan Plan
 	Out  io.Writer // each line is written at once

@@ -92,7 +92,7 @@ func TestRecorder(t *testing.T) {
 // What was late does not count, and neither does the due time after it.
 func TestPunctual(t *testing.T) {
 	const late = "600000000"
-	record := Gather(t, plan, []*childtest.Child{childtest.Start(t, "print",
+	record := Read(t, plan, []*childtest.Child{childtest.Start(t, "print",
 		"requested 0 0 0 1000", "ran 0 0 0 1000", "released 0 0 0 1000",
 		"requested 0 0 1 1000", "requested 0 0 1 1000", // nobody ran it
 		"requested 0 0 2 1000", "requested 0 0 2 "+late, "ran 0 0 2 1000", "ran 0 0 2 "+late, "released 0 0 2 "+late,

@@ -32,8 +32,8 @@ func newRecord(plan Plan) *Record {
 	}
 }
 
-// Gather reads the lines of the processes until they have ended.
-func Gather(t testing.TB, plan Plan, children []*childtest.Child) *Record {
+// Read reads the lines of the processes until they have ended.
+func Read(t testing.TB, plan Plan, children []*childtest.Child) *Record {
 	t.Helper()
 	r := newRecord(plan)
 	var all sync.WaitGroup

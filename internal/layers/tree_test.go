@@ -183,6 +183,8 @@ func layerOf(dir string) layer {
 			l.imports = []string{"internal/spawn"}
 		case "internal/redistest":
 			l.imports = []string{"redisstore"}
+		case "internal/duetest":
+			l.imports = []string{".", "internal/childtest"}
 		case "internal/sqldrill":
 			l.imports = []string{".", "driver", "internal/redistest"}
 		case "internal/drill":
