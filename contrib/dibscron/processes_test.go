@@ -54,8 +54,8 @@ func TestModesOfProcesses(t *testing.T) {
 	}
 }
 
-// wantMode checks the due times of a mode. Those do not count that are late, or left out by an
-// instance, because the host was busy. If runs are longer than the interval, the chains themselves
+// wantMode checks the due times of a mode. Those do not count that are late, or have a request
+// less, because the host was busy. If runs are longer than the interval, the chains themselves
 // delay requests or leave them out.
 func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m mode) {
 	t.Helper()
@@ -64,7 +64,7 @@ func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m 
 	if !covers {
 		counted = record.Punctual(i, duetest.Limits{Requests: processes, Apart: plan.Interval / 2, Work: m.work})
 	}
-	t.Logf("FIGURE all due times: %+v, punctual: %+v, the latest request %v after its due time", all, counted, record.Latest(i))
+	t.Logf("FIGURE all due times: %+v, punctual: %+v, the latest request %v after its due time, %d without an answer", all, counted, record.Latest(i), record.Refused(i))
 	if 2*counted.Sum() < all.Sum() {
 		t.Fatalf("%d of %d due times were late: this host is too slow", all.Sum()-counted.Sum(), all.Sum())
 	}

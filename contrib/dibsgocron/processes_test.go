@@ -69,7 +69,7 @@ func TestModesOfProcesses(t *testing.T) {
 }
 
 // wantMode checks the due times of a mode. If the mode delays no request, those do not count that are
-// late, or left out by an instance, because the host was busy.
+// late, or have a request less, because the host was busy.
 func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m processMode) {
 	t.Helper()
 	all, counted := record.Of(i), record.Of(i)
@@ -80,7 +80,7 @@ func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m 
 	if !m.queues {
 		counted = record.Punctual(i, within)
 	}
-	t.Logf("FIGURE all due times: %+v, punctual: %+v, the latest request %v after its due time", all, counted, record.Latest(i))
+	t.Logf("FIGURE all due times: %+v, punctual: %+v, the latest request %v after its due time, %d without an answer", all, counted, record.Latest(i), record.Refused(i))
 	if 2*counted.Sum() < all.Sum() {
 		t.Fatalf("%d of %d due times were late: this host is too slow", all.Sum()-counted.Sum(), all.Sum())
 	}

@@ -54,7 +54,8 @@ func (p Plan) tick(mode int, now time.Time) (tick int, late time.Duration) {
 // The events of a job.
 const (
 	requested = "requested" // an instance got the lock, or found it held
-	failed    = "failed"    // an instance could not request the lock
+	refused   = "refused"   // an instance could not request the lock, because the store did not answer in time
+	failed    = "failed"    // anything that must not happen
 	ran       = "ran"       // a run began
 	released  = "released"  // the lock of a run was released; the due time is that of its start
 )
@@ -75,12 +76,15 @@ func (r Recorder) Run(mode, job int) {
 func (r Recorder) Observe() dibs.Option {
 	return dibs.Observe(dibs.Hooks{
 		AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) {
-			if e.Err != nil && !errors.Is(e.Err, dibs.ErrBusy) {
-				fmt.Fprintln(r.Out, failed, e.Name, e.Err)
-				return
-			}
 			now := time.Now()
-			r.printLock(requested, e.Name, now, now)
+			switch {
+			case e.Err == nil || errors.Is(e.Err, dibs.ErrBusy):
+				r.printLock(requested, e.Name, now, now)
+			case errors.Is(e.Err, dibs.ErrUnavailable):
+				r.printLock(refused, e.Name, now, now)
+			default:
+				fmt.Fprintln(r.Out, failed, e.Name, e.Err)
+			}
 		},
 		Released: func(_ context.Context, e dibs.Released) {
 			now := time.Now()

@@ -1,13 +1,17 @@
 package duetest
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/childtest"
+	"github.com/dibslock/dibs/internal/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -118,10 +122,25 @@ func TestPunctual(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	r := newRecord(plan)
-	r.add("requested 0 0 0 1000")
-	r.add("failed 0/0 no answer")
-	r.add("something else")
-	if len(r.failures) != 2 {
-		t.Errorf("failures %q, want two", r.failures)
+	for _, line := range []string{"requested 0 0 0 1000", "refused 1 0 0 1000", "failed 0/0 lost", "something else"} {
+		r.add(line)
+	}
+	if len(r.failures) != 2 || r.Refused(0) != 0 || r.Refused(1) != 1 {
+		t.Errorf("failures %q, %v requests refused, want two failures, and one request of the second mode", r.failures, r.refused)
+	}
+}
+
+// A store that does not answer leaves a due time with fewer requests.
+func TestRefused(t *testing.T) {
+	var out lines
+	store := servicetest.NewFaulty(memstore.New())
+	store.Fail(&driver.UnavailableError{Op: "acquire", Cause: errors.New("no answer")}, "acquire")
+	locks := dibs.New(store, Recorder{Plan: plan, Out: &out}.Observe())
+	defer locks.Close()
+	if _, err := locks.Mutex(plan.Name(1, 0)).TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) {
+		t.Fatalf("%v, want ErrUnavailable", err)
+	}
+	if len(out) != 1 || !strings.HasPrefix(out[0], "refused 1 0 ") {
+		t.Errorf("lines %q, want a refused request", out)
 	}
 }

@@ -22,6 +22,7 @@ type Record struct {
 	requests map[due]int
 	latest   map[due]time.Duration // of the requests
 	released map[due]time.Duration // of the last run that began there
+	refused  map[int]int           // requests, by mode
 	failures []string
 }
 
@@ -29,6 +30,7 @@ func newRecord(plan Plan) *Record {
 	return &Record{
 		plan: plan,
 		runs: map[due]int{}, requests: map[due]int{}, latest: map[due]time.Duration{}, released: map[due]time.Duration{},
+		refused: map[int]int{},
 	}
 }
 
@@ -66,6 +68,8 @@ func (r *Record) add(line string) {
 	switch {
 	case err != nil || event == failed:
 		r.failures = append(r.failures, line)
+	case event == refused:
+		r.refused[at.mode]++ // and one request less at that due time
 	case event == ran:
 		r.runs[at]++
 	case event == released:
@@ -132,6 +136,9 @@ func (r *Record) tally(mode int, counts func(due) bool) (n Tally) {
 	}
 	return n
 }
+
+// Refused returns the number of requests of a mode to which the store did not answer in time.
+func (r *Record) Refused(mode int) int { return r.refused[mode] }
 
 // Latest returns how long after its due time the last request of a mode was, at most.
 func (r *Record) Latest(mode int) (latest time.Duration) {
