@@ -167,9 +167,19 @@ func (o *outerContexts) base(e ast.Expr) *types.Var {
 // isDetached reports whether a variable has a value from inside, or one that does not end with
 // its parent.
 func (o *outerContexts) isDetached(v *types.Var) bool {
+	return o.becomesDetached(v, map[*types.Var]bool{})
+}
+
+// becomesDetached is isDetached, without the values that are made of the variables in seen, such as
+// that of ctx, cancel := context.WithTimeout(ctx, time.Second) for a parameter ctx.
+func (o *outerContexts) becomesDetached(v *types.Var, seen map[*types.Var]bool) bool {
 	of := o.values[v.Origin()]
-	return of != nil && slices.ContainsFunc(slices.Concat(of.values, of.parts), func(value ast.Expr) bool {
-		return o.contains(value.Pos()) || o.isWithoutCancel(value)
+	if of == nil || seen[v] {
+		return false
+	}
+	seen[v] = true
+	return slices.ContainsFunc(slices.Concat(of.values, of.parts), func(value ast.Expr) bool {
+		return o.contains(value.Pos()) || o.isWithoutCancel(value, seen)
 	})
 }
 
@@ -192,7 +202,7 @@ func (o *outerContexts) assignsTo(v *types.Var) bool {
 }
 
 // isWithoutCancel reports whether a context is that of context.WithoutCancel, or made of it.
-func (o *outerContexts) isWithoutCancel(e ast.Expr) bool {
+func (o *outerContexts) isWithoutCancel(e ast.Expr, seen map[*types.Var]bool) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
 		return false
@@ -202,7 +212,7 @@ func (o *outerContexts) isWithoutCancel(e ast.Expr) bool {
 	}
 	parent := call.Args[0]
 	v := o.variable(parent)
-	return v == nil && o.isWithoutCancel(parent) || v != nil && isContext(v.Type()) && !o.contains(v.Pos()) && v.Pos() < call.Pos() && o.isDetached(v)
+	return v == nil && o.isWithoutCancel(parent, seen) || v != nil && isContext(v.Type()) && !o.contains(v.Pos()) && v.Pos() < call.Pos() && o.becomesDetached(v, seen)
 }
 
 // isFunc reports whether a function is one of a package.
