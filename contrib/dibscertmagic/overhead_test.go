@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkOverhead measures how CertMagic obtains a certificate from an authority in this process:
-// with a storage without locks, with the storage's own locks, which are files, and with those of dibs.
+// BenchmarkOverhead measures how CertMagic obtains a certificate from an authority in this process.
+// Its storage has no locks, or its own, which are files, or those of dibs.
 func BenchmarkOverhead(b *testing.B) {
 	files := &certmagic.FileStorage{Path: b.TempDir()}
 	locks := dibs.New(memstore.New())

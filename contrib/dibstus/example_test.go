@@ -37,7 +37,7 @@ func Example() {
 		return
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/files/", http.StripPrefix("/files/", tusd)) // http.ListenAndServe(":8080", mux) in production
+	mux.Handle("/files/", http.StripPrefix("/files/", tusd)) // the handler of an http.Server
 
 	// A client creates an upload of 5 bytes, and sends them under the lock of the upload.
 	created := send(mux, http.MethodPost, "/files/", "", "Upload-Length: 5")
