@@ -35,9 +35,9 @@ test: ## run all tests with the race detector (installs redis-server, PostgreSQL
 	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m work
 
 .PHONY: test-long
-test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of Redis on other versions, and 110,000 simulated runs
+test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of servers and of adapters with other versions, and 110,000 simulated runs
 	@$(servers); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
-	@$(MAKE) test-redis test-sql
+	@$(MAKE) test-redis test-sql test-adapters
 	@# Without the race detector, which would take hours. It has run some of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
@@ -67,6 +67,10 @@ test-sql: ## run the tests of PostgreSQL on 12, 17 and 18, and those of MariaDB 
 		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/mysqltest ./mysqlstore/...;; \
 		esac; \
 	done
+
+.PHONY: test-adapters
+test-adapters: ## run the tests of contrib with the oldest and the newest version of each library
+	@$(servers); go run ./scripts/adapters
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME=20s

@@ -13,9 +13,13 @@
 //
 // CertMagic gives its work no context that ends with the lock. If the lease is lost, the
 // work goes on, and a second instance may ask for the same certificate. CertMagic permits
-// that. The hook dibs.Hooks Lost reports the loss. Before each further attempt it renews
+// that. The hook dibs.Hooks Lost reports the loss. Before each further attempt CertMagic renews
 // the lock, which acquires it again, and then looks into the storage for a certificate that
 // another instance has obtained meanwhile. docs/adapters.md has more.
+//
+// # Versions
+//
+// Tested with v0.25.1 to v0.25.6 of github.com/caddyserver/certmagic.
 package dibscertmagic
 
 import (

@@ -8,4 +8,6 @@
 //
 // [Locker.Job] is for functions with a context and an error. [Locker.Wrapper] is for jobs
 // that exist already.
+//
+// Tested with v3.0.1 of github.com/robfig/cron/v3.
 package dibscron

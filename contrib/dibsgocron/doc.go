@@ -15,4 +15,6 @@
 //
 // gocron gives a job no context of the lock. The tasks of [Locker.Task] and [Elector.Task]
 // receive one: it ends when the lock is lost, and has its fence.
+//
+// Tested with v2.17.0 to v2.22.0 of github.com/go-co-op/gocron/v2.
 package dibsgocron

@@ -3,7 +3,7 @@ module github.com/dibslock/dibs/contrib/dibsgocron
 go 1.26.0
 
 require (
-	github.com/go-co-op/gocron/v2 v2.21.2
+	github.com/go-co-op/gocron/v2 v2.17.0
 	github.com/google/uuid v1.6.0
 	github.com/jonboulle/clockwork v0.5.0
 	github.com/redis/go-redis/v9 v9.23.0

@@ -27,6 +27,10 @@
 //	})
 //
 // The two ways exclude each other, so replicas may use either. docs/adapters.md has more.
+//
+// # Versions
+//
+// Tested with v3.26.0 to v3.30.1 of github.com/pressly/goose/v3.
 package dibsgoose
 
 import (

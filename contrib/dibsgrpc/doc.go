@@ -46,4 +46,8 @@
 //
 // The deadline of the caller bounds the wait; a caller that goes away leaves nothing behind.
 // Not every caller has a deadline, so set dibs.Wait as well.
+//
+// # Versions
+//
+// Tested with v1.63.0 to v1.85.0 of google.golang.org/grpc.
 package dibsgrpc

@@ -63,4 +63,8 @@
 // notices that a client has gone only when the request has no body, or its body was read.
 // So set Wait for every handler, well below the write timeout of the server. A request that
 // ends its waiting leaves nothing behind.
+//
+// # Versions
+//
+// Tested with Go 1.26.0 to 1.27.4.
 package dibshttp

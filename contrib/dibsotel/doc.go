@@ -51,4 +51,8 @@
 //	dibs.renew.duration    s
 //	dibs.headroom          1        share of its time that a renewed lease had left
 //	dibs.degraded          {client} clients whose store cannot notify waiters
+//
+// # Versions
+//
+// Tested with v1.43.0 to v1.47.0 of go.opentelemetry.io/otel.
 package dibsotel

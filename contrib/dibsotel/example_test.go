@@ -26,7 +26,7 @@ func ExampleHooks() {
 		fmt.Println(span.Name)
 		for _, a := range span.Attributes {
 			if a.Key != "dibs.fence" {
-				fmt.Println(" ", a.Key, a.Value.String())
+				fmt.Println(" ", a.Key, a.Value.AsInterface())
 			}
 		}
 	}

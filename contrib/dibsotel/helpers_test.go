@@ -2,6 +2,7 @@ package dibsotel_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func names(spans tracetest.SpanStubs) (all []string) {
 func text(attributes []attribute.KeyValue) string {
 	var words []string
 	for _, a := range attributes {
-		words = append(words, string(a.Key)+"="+a.Value.String())
+		words = append(words, fmt.Sprintf("%s=%v", a.Key, a.Value.AsInterface()))
 	}
 	slices.Sort(words)
 	return strings.Join(words, " ")

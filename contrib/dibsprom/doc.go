@@ -38,4 +38,8 @@
 //
 // A lock and an unlock write two histograms and one gauge twice, and allocate nothing. There
 // is no goroutine.
+//
+// # Versions
+//
+// Tested with v1.20.4 to v1.25.0 of github.com/prometheus/client_golang.
 package dibsprom

@@ -27,4 +27,8 @@
 //
 // An event whose level is not enabled costs no allocation. A line costs what its handler
 // costs, in the goroutine of the call: see dibs.Hooks.
+//
+// # Versions
+//
+// Tested with Go 1.26.0 to 1.27.4.
 package dibsslog

@@ -20,6 +20,10 @@
 // After a crash of a server, its uploads are locked for the TTL. Let it be shorter than
 // AcquireLockTimeout of tusd, which is 20 s by default. Then the next request waits and
 // succeeds. With a longer TTL it fails. docs/adapters.md has more.
+//
+// # Versions
+//
+// Tested with v2.2.1 to v2.10.1 of github.com/tus/tusd/v2.
 package dibstus
 
 import (

@@ -1,9 +1,12 @@
 package dibstus_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -34,7 +37,28 @@ func Example() {
 		return
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/files/", http.StripPrefix("/files/", tusd))
-	fmt.Println("uses a locker:", composer.UsesLocker)
-	// Output: uses a locker: true
+	mux.Handle("/files/", http.StripPrefix("/files/", tusd)) // the handler of an http.Server
+
+	// A client creates an upload of 5 bytes, and sends them under the lock of the upload.
+	created := send(mux, http.MethodPost, "/files/", "", "Upload-Length: 5")
+	fmt.Println(created.Status)
+	upload := created.Header.Get("Location")
+	sent := send(mux, http.MethodPatch, upload, "hello", "Upload-Offset: 0", "Content-Type: application/offset+octet-stream")
+	fmt.Println(sent.Status, "bytes:", sent.Header.Get("Upload-Offset"))
+	// Output:
+	// 201 Created
+	// 204 No Content bytes: 5
+}
+
+// send sends a request of the tus protocol to a server.
+func send(server http.Handler, method, url, body string, header ...string) *http.Response {
+	r := httptest.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
+	r.Header.Set("Tus-Resumable", "1.0.0")
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, r)
+	return w.Result()
 }

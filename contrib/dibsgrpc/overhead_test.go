@@ -17,11 +17,11 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkInterceptor measures one call without its connection: the plain handler, the lock
+// BenchmarkInterceptor measures one call without its connection: the bare handler, the lock
 // alone, and the handler under the lock. The difference of the last two is the interceptor.
 func BenchmarkInterceptor(b *testing.B) {
 	locks := newLocks(b, memstore.New())
-	bare := func(ctx context.Context, message any) (any, error) {
+	lockAlone := func(ctx context.Context, message any) (any, error) {
 		lease, err := locks.Mutex(string(message.(*pb.SimpleRequest).Payload.Body)).Lock(ctx)
 		if err != nil {
 			return nil, err
@@ -38,9 +38,9 @@ func BenchmarkInterceptor(b *testing.B) {
 		name string
 		call func(ctx context.Context, message any) (any, error)
 	}{
-		{"plain", done},
+		{"bare", done},
 		{"norule", func(ctx context.Context, message any) (any, error) { return none(ctx, message, info, done) }},
-		{"bare", bare},
+		{"lock alone", lockAlone},
 		{"interceptor", func(ctx context.Context, message any) (any, error) { return locked(ctx, message, info, done) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -55,42 +55,39 @@ func BenchmarkInterceptor(b *testing.B) {
 	}
 }
 
-// BenchmarkServer measures one call over a connection, with locks in memory and on a Redis of
-// this machine.
-func BenchmarkServer(b *testing.B) {
-	url, err := redisurl.Parse(redistest.Start(b).URL())
-	if err != nil {
-		b.Fatal(err)
-	}
-	rdb, err := url.Open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { rdb.Close() })
-	onRedis := dibs.New(goredisstore.New(rdb))
-	b.Cleanup(func() { onRedis.Close() })
+// BenchmarkOverhead measures one call over a connection: without a lock, and with locks in memory
+// and on a Redis of this machine.
+func BenchmarkOverhead(b *testing.B) {
+	b.Run("bare", func(b *testing.B) { measureCalls(b, nil) })
+	b.Run("dibs", func(b *testing.B) { measureCalls(b, rules(newLocks(b, memstore.New()))) })
+	b.Run("redis", func(b *testing.B) {
+		url, err := redisurl.Parse(redistest.Start(b).URL())
+		if err != nil {
+			b.Fatal(err)
+		}
+		rdb, err := url.Open()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer rdb.Close()
+		locks := dibs.New(goredisstore.New(rdb))
+		defer locks.Close()
+		measureCalls(b, rules(locks))
+	})
+}
+
+func measureCalls(b *testing.B, rules []dibsgrpc.Rule) {
 	s := &service{unary: func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) { return &pb.SimpleResponse{}, nil }}
-	for _, c := range []struct {
-		name  string
-		rules []dibsgrpc.Rule
-	}{
-		{"plain", nil},
-		{"memory", rules(newLocks(b, memstore.New()))},
-		{"redis", rules(onRedis)},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			client := startServer(b, listener, listener.Addr().String(), s, c.rules)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := client.UnaryCall(b.Context(), request("order:42")); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	client := startServer(b, listener, listener.Addr().String(), s, rules)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := client.UnaryCall(b.Context(), request("order:42")); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -20,17 +20,17 @@ func emptyHooks() dibs.Hooks {
 	}
 }
 
-// BenchmarkLock measures a lock and an unlock in memory, without hooks, with hooks that do
-// nothing, and with metrics. The last two differ by the cost of dibsprom.
-func BenchmarkLock(b *testing.B) {
+// BenchmarkOverhead measures a lock and an unlock in memory: without hooks, with hooks that do
+// nothing, with metrics, and with native histograms.
+func BenchmarkOverhead(b *testing.B) {
 	native := dibsprom.Config{NativeHistograms: true}
 	for _, c := range []struct {
 		name    string
 		options []dibs.Option
 	}{
-		{"without", nil},
+		{"bare", nil},
 		{"empty", []dibs.Option{dibs.Observe(emptyHooks())}},
-		{"metrics", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks())}},
+		{"dibs", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks())}},
 		{"native", []dibs.Option{dibs.Observe(newMetrics(b, prometheus.NewRegistry(), native).Hooks())}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
