@@ -420,6 +420,31 @@ func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 	}
 }
 
+// A password may have any character, escaped or not, before any other mistake.
+func TestNoTextShowsPartOfAPassword(t *testing.T) {
+	const part = "secret" // letters only, as in the name of a parameter
+	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
+		for _, rest := range []string{"", "@host", "@host/0", "@host:port", "@host:99999", "@/0", "@a,b", "@host/x", "@host?db=x", "@host?read_timeout=x", "@host?proxy=x", "@host?unknown=1", "@host?client_name=%zz", "@host?protocol=3&proxy=true", "@[::1"} {
+			if special == "@" && rest == "" { // then it is the host
+				continue
+			}
+			for _, user := range []string{"ann:", ":"} {
+				rawURL := "redis://" + user + "pa" + special + part + rest
+				u, err := Parse(rawURL)
+				text := ""
+				if err != nil {
+					text = err.Error()
+				} else {
+					text = u.String()
+				}
+				if strings.Contains(text, part) {
+					t.Errorf("%q: %s", rawURL, text)
+				}
+			}
+		}
+	}
+}
+
 // Each option that go-redis reads from a URL reaches the client.
 func TestParametersOfLibrary(t *testing.T) {
 	const query = "protocol=2&client_name=a&max_retries=3&min_retry_backoff=4ms&max_retry_backoff=5ms&dial_timeout=6s&read_timeout=7s&" +
