@@ -431,7 +431,7 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 			for _, user := range []string{"ann:", ":"} {
 				rawURL := "redis://" + user + "pa" + special + part + rest
 				u, err := Parse(rawURL)
-				text := ""
+				var text string
 				if err != nil {
 					text = err.Error()
 				} else {

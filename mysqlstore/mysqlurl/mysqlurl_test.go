@@ -208,7 +208,7 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 			for _, user := range []string{"ann:", ":"} {
 				rawURL := "mysql://" + user + "pa" + special + part + rest
 				u, err := mysqlurl.Parse(rawURL)
-				text := ""
+				var text string
 				if err != nil {
 					text = err.Error()
 				} else {

@@ -149,7 +149,7 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 			for _, user := range []string{"ann:", ":"} {
 				rawURL := "postgres://" + user + "pa" + special + part + rest
 				u, err := pgurl.Parse(rawURL)
-				text := ""
+				var text string
 				if err != nil {
 					text = err.Error()
 				} else {
