@@ -63,16 +63,9 @@ type processAnswer struct {
 }
 
 type entryAnswer struct {
-	Name     string      `json:"name"`
-	Kind     driver.Kind `json:"kind,omitempty"`
-	Label    string      `json:"label,omitempty"`
-	Fence    uint64      `json:"fence,omitempty"`
-	Weight   int         `json:"weight,omitempty"`
-	Limit    int         `json:"limit,omitempty"`
-	TTL      *int64      `json:"ttl_ms,omitempty"`
-	Waited   *int64      `json:"waited_ms,omitempty"`
-	Position int         `json:"position,omitempty"`
-	Reserved bool        `json:"reserved,omitempty"`
+	waitgraph.Entry
+	TTL    *int64 `json:"ttl_ms,omitempty"`
+	Waited *int64 `json:"waited_ms,omitempty"`
 }
 
 type waitsAnswer struct {
@@ -196,22 +189,16 @@ func (h *handler) apiProcesses(w http.ResponseWriter, r *http.Request) {
 func processAnswerOf(p waitgraph.Process) processAnswer {
 	a := processAnswer{Host: p.Host, PID: p.PID, ID: p.ID, Holds: []entryAnswer{}, Waits: []entryAnswer{}}
 	for _, e := range p.Holds {
-		one := entryAnswerOf(e)
+		one := entryAnswer{Entry: e}
 		if e.Remaining >= 0 {
 			one.TTL = new(e.Remaining.Milliseconds())
 		}
 		a.Holds = append(a.Holds, one)
 	}
 	for _, e := range p.Waits {
-		one := entryAnswerOf(e)
-		one.Waited = new(e.Waited.Milliseconds())
-		a.Waits = append(a.Waits, one)
+		a.Waits = append(a.Waits, entryAnswer{Entry: e, Waited: new(e.Waited.Milliseconds())})
 	}
 	return a
-}
-
-func entryAnswerOf(e waitgraph.Entry) entryAnswer {
-	return entryAnswer{Name: e.Name, Kind: e.Kind, Label: e.Label, Fence: e.Fence, Weight: e.Weight, Limit: e.Limit, Position: e.Position, Reserved: e.Reserved}
 }
 
 func (h *handler) apiWaits(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"github.com/dibslock/dibs/internal/view"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )
@@ -16,14 +17,16 @@ func (l findingList) node() g.Node {
 			g.If(l.Err != "", h.P(h.Class("note bad"), g.Text("The check failed: "+l.Err))),
 			g.If(l.None != "", empty(l.None)),
 		),
-		rows(l.Findings, findingRow.node),
+		rows(l.Findings, findingNode),
 	}
 }
 
-func (f findingRow) node() g.Node {
-	return h.Section(h.Class("finding "+f.Class), newline, lines(
-		h.H2(h.Span(h.Class("badge "+f.Class), g.Text(f.Severity)), g.Text(" "+f.Subject),
-			g.If(f.Node != "", g.Group{g.Text(" "), h.Small(g.Text("on "), isolated(g.Text(f.Node)))})),
-		h.Dl(h.Dt(g.Text("found")), h.Dd(g.Text(f.What)), h.Dt(g.Text("so")), h.Dd(g.Text(f.Consequence)), h.Dt(g.Text("do")), h.Dd(g.Text(f.Remedy))),
+func findingNode(f view.Finding) g.Node {
+	class := severityClass(f.Severity)
+	text := func(s string) g.Node { return g.Text(view.Safe(s)) }
+	return h.Section(h.Class("finding "+class), newline, lines(
+		h.H2(h.Span(h.Class("badge "+class), g.Text(f.Severity)), text(" "+f.Subject),
+			g.If(f.Node != "", g.Group{g.Text(" "), h.Small(g.Text("on "), isolated(text(f.Node)))})),
+		h.Dl(h.Dt(g.Text("found")), h.Dd(text(f.What)), h.Dt(g.Text("so")), h.Dd(text(f.Consequence)), h.Dt(g.Text("do")), h.Dd(text(f.Remedy))),
 	))
 }

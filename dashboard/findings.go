@@ -8,13 +8,9 @@ import (
 // A findingList is what a doctor has found.
 type findingList struct {
 	At       string
-	Findings []findingRow
+	Findings []view.Finding
 	Err      string
 	None     string // why there are no findings
-}
-
-type findingRow struct {
-	Severity, Class, Node, Subject, What, Consequence, Remedy string
 }
 
 func (h *handler) findingsOf(f *frame, r *report) findingList {
@@ -24,15 +20,9 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 	case r == nil:
 		return findingList{None: "The first check is running."}
 	}
-	l := findingList{At: clock(r.at, f.snapshot.At)}
+	l := findingList{At: clock(r.at, f.snapshot.At), Findings: view.FindingsOf(r.findings)}
 	if r.err != nil {
 		l.Err = view.Safe(view.ErrorText(r.err))
-	}
-	for _, one := range r.findings {
-		l.Findings = append(l.Findings, findingRow{
-			Severity: one.Severity.String(), Class: severityClass(one.Severity), Node: view.Safe(one.Node), Subject: view.Safe(one.Subject),
-			What: view.Safe(one.What), Consequence: view.Safe(one.Consequence), Remedy: view.Safe(one.Remedy),
-		})
 	}
 	if len(l.Findings) == 0 && r.err == nil {
 		l.None = "The doctor has found nothing."
@@ -40,11 +30,11 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 	return l
 }
 
-func severityClass(s driver.Severity) string {
-	switch s {
-	case driver.Critical:
+func severityClass(severity string) string {
+	switch severity {
+	case driver.Critical.String():
 		return "bad"
-	case driver.Warning:
+	case driver.Warning.String():
 		return "odd"
 	}
 	return "calm"

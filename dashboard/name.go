@@ -13,48 +13,24 @@ import (
 
 // A nameView is what is known of one name.
 type nameView struct {
-	State   string // held, free, wrong_type
-	What    string // the same in words
-	Holders []holderRow
-	Holding string // of how many holders these are, if not of all
-	Waiters []waiterRow
-	Waiting string
-	Foreign *foreignView
-	Nodes   []nodeRow
-	Events  []eventRow
-	Since   string // since when events are seen
-	Revoke  bool   // holders have links to the form
+	State         view.State
+	At            time.Time
+	Holders       []holderRow
+	Nodes         []nodeRow
+	Events        []eventRow
+	Since         string // since when events are seen
+	RevokeForeign string // link to the form
 }
 
 type holderRow struct {
-	Holder, Process string // the text, and the link to its process
-	Kind, Weight    string
-	Held, TTL       string
-	Bar             int
-	Fence           string
-	Revoke          string // link to the form
-}
-
-type waiterRow struct {
-	Position        int
-	Waiter, Process string
-	Kind, Weight    string
-	Waited          string
-}
-
-type foreignView struct {
-	Key, Type, Kind, TTL string
-	Advice               []string
-	Revoke               string // link to the form
+	view.Holder
+	Revoke string // link to the form
 }
 
 type nodeRow struct {
-	Node    int // the first one is 0, as in errors of a quorum
-	Holders string
-	TTL     string
-	Waiting int
-	Fence   string
-	Err     string
+	view.Row
+	Node int // the first one is 0, as in errors of a quorum
+	Err  string
 }
 
 type eventRow struct{ At, AtFull, Event, Who, More string }
@@ -86,33 +62,18 @@ func (h *handler) inspect(ctx context.Context, name string) (driver.State, error
 }
 
 func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time) nameView {
-	s := view.StateOf(state, at)
+	n := nameView{State: view.StateOf(state, at), At: at, Nodes: nodeRowsOf(state.Nodes, at)}
 	_, canEndForeign := h.store.(driver.ForeignRevoker)
-	n := nameView{State: strings.ReplaceAll(s.State, "_", " "), What: s.Description()}
-	for i, one := range s.Holders {
-		row := holderRowOf(state.Holders[i], one, at, state.Foreign != nil)
+	for i, one := range n.State.Holders {
+		row := holderRow{Holder: one}
 		if q.allow && state.Foreign == nil && revocable(state.Holders[i]) {
 			row.Revoke = revokeLink(q.name, h.leaseMark(state.Holders[i]))
-			n.Revoke = true
 		}
 		n.Holders = append(n.Holders, row)
 	}
-	for i, one := range s.Waiters {
-		w := state.Waiters[i]
-		n.Waiters = append(n.Waiters, waiterRow{
-			Position: one.Position, Waiter: one.String(), Process: processOf(one.Host, one.PID),
-			Kind: string(w.Kind), Weight: weightText(w.Weight, w.Limit, w.Weight == w.Limit), Waited: view.Brief(w.Waited),
-		})
+	if q.allow && canEndForeign && state.Foreign != nil && state.Foreign.Removable {
+		n.RevokeForeign = revokeLink(q.name, foreignMark+h.secrets.foreign(state))
 	}
-	n.Holding, n.Waiting = ofAll(len(s.Holders), s.Holding), ofAll(len(s.Waiters), s.Waiting)
-	if s.Foreign != nil {
-		n.What = s.Foreign.Description()
-		n.Foreign = foreignViewOf(s.Foreign)
-		if q.allow && canEndForeign && s.Foreign.Removable {
-			n.Foreign.Revoke = revokeLink(q.name, foreignMark+h.secrets.foreign(state))
-		}
-	}
-	n.Nodes = nodeRowsOf(state.Nodes, at)
 	for _, c := range h.hub.Recent(q.name) {
 		n.Events = append(n.Events, eventRowOf(c, f.snapshot.At))
 	}
@@ -130,18 +91,6 @@ func ofAll(listed, all int) string {
 	return "the first " + strconv.Itoa(listed) + " of " + strconv.Itoa(all)
 }
 
-func holderRowOf(h driver.Holder, shown view.Holder, at time.Time, foreign bool) holderRow {
-	r := holderRow{
-		Holder: shown.String(), Process: processOf(shown.Host, shown.PID),
-		Kind: string(h.Kind), Weight: weightText(h.Weight, h.Limit, h.Weight == 0),
-		TTL: view.Brief(shown.Left()), Bar: barOf(shown.Left()), Fence: fenceText(h, foreign),
-	}
-	if !shown.Since.IsZero() {
-		r.Held = view.Brief(max(at.Sub(shown.Since), 0))
-	}
-	return r
-}
-
 // processOf returns the link to the process with this address, or "" if it is not known.
 func processOf(host string, pid int) string {
 	if host == "" {
@@ -151,14 +100,14 @@ func processOf(host string, pid int) string {
 }
 
 // fenceText returns the fence of a holder, or "" for a foreign lock.
-func fenceText(h driver.Holder, foreign bool) string {
-	if foreign {
+func fenceText(fence uint64, foreign bool) string {
+	switch {
+	case foreign:
 		return ""
-	}
-	if h.Fence == 0 {
+	case fence == 0:
 		return "not known yet"
 	}
-	return strconv.FormatUint(h.Fence, 10)
+	return strconv.FormatUint(fence, 10)
 }
 
 // weightText says how much a lease or a request takes. Readers have no useful limit.
@@ -172,25 +121,13 @@ func weightText(weight, limit int, exclusive bool) string {
 	return strconv.Itoa(weight) + " of " + strconv.Itoa(limit)
 }
 
-func foreignViewOf(f *view.Foreign) *foreignView {
-	v := &foreignView{Key: view.Safe(f.Key), Type: view.Safe(f.Type), Kind: view.Safe(f.Kind), TTL: view.Brief(f.Left())}
-	for part := range strings.SplitSeq(f.Advice, "; ") {
-		v.Advice = append(v.Advice, view.Safe(part))
-	}
-	return v
-}
-
 func nodeRowsOf(nodes []driver.NodeState, at time.Time) (rows []nodeRow) {
 	for i, n := range nodes {
-		row := nodeRow{Node: i}
 		if n.Err != nil {
-			row.Err = view.Safe(view.ErrorText(n.Err))
-			rows = append(rows, row)
+			rows = append(rows, nodeRow{Node: i, Err: view.Safe(view.ErrorText(n.Err))})
 			continue
 		}
-		one := view.StateOf(n.State, at).Row(at)
-		row.Holders, row.TTL, row.Waiting, row.Fence = one.Holder, one.TTL, one.Wait, one.Fence
-		rows = append(rows, row)
+		rows = append(rows, nodeRow{Node: i, Row: view.StateOf(n.State, at).Row(at)})
 	}
 	return rows
 }

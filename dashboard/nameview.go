@@ -1,18 +1,27 @@
 package dashboard
 
 import (
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/dibslock/dibs/internal/view"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )
 
 func (n nameView) node() g.Node {
+	s := n.State
+	word, what := strings.ReplaceAll(s.State, "_", " "), s.Description()
+	if s.Foreign != nil {
+		what = s.Foreign.Description()
+	}
 	return lines(
-		h.P(h.Class("what"), h.Span(h.Class("badge "+n.State), g.Text(n.State)), g.Text(" This name "+n.What+".")),
-		g.Iff(n.Foreign != nil, func() g.Node { return n.Foreign.node() }),
-		g.If(len(n.Holders) > 0, section("Holders", n.Holding, n.holderTable())),
-		g.If(len(n.Waiters) > 0, section("Waiters", n.Waiting, n.waiterTable())),
+		h.P(h.Class("what"), h.Span(h.Class("badge "+word), g.Text(word)), g.Text(" This name "+what+".")),
+		g.Iff(s.Foreign != nil, n.foreign),
+		g.If(len(n.Holders) > 0, section("Holders", ofAll(len(n.Holders), s.Holding), n.holderTable())),
+		g.If(len(s.Waiters) > 0, section("Waiters", ofAll(len(s.Waiters), s.Waiting), n.waiterTable())),
 		g.If(len(n.Nodes) > 0, section("Nodes of the quorum", "", n.nodeTable())),
 		n.eventList(),
 	)
@@ -26,45 +35,47 @@ func section(heading, remark string, children ...g.Node) g.Node {
 	))
 }
 
-func (v *foreignView) node() g.Node {
+func (n nameView) foreign() g.Node {
+	f := n.State.Foreign
 	pair := func(term string, description ...g.Node) g.Node {
 		return g.Group{h.Dt(g.Text(term)), h.Dd(description...)}
 	}
 	return section("Not a lock of dibs", "",
-		h.Dl(pair("Key", isolated(g.Text(v.Key))), pair("Type", g.Text(v.Type)), pair("What it looks like", g.Text(v.Kind)), pair("TTL", g.Text(v.TTL)),
-			pair("What to do", g.Map(v.Advice, func(text string) g.Node { return h.P(g.Text(text)) }))),
+		h.Dl(pair("Key", isolated(g.Text(view.Safe(f.Key)))), pair("Type", g.Text(view.Safe(f.Type))), pair("What it looks like", g.Text(view.Safe(f.Kind))), pair("TTL", g.Text(view.Brief(f.Left()))),
+			pair("What to do", g.Map(strings.Split(f.Advice, "; "), func(text string) g.Node { return h.P(g.Text(view.Safe(text))) }))),
 		newline,
-		g.If(v.Revoke != "", h.P(h.A(h.Class("action"), h.Data("key", "revoke-foreign"), h.Href(v.Revoke), g.Text("End the foreign lock…")))),
+		g.If(n.RevokeForeign != "", h.P(h.A(h.Class("action"), h.Data("key", "revoke-foreign"), h.Href(n.RevokeForeign), g.Text("End the foreign lock…")))),
 	)
 }
 
 func (n nameView) holderTable() g.Node {
 	columns := heads("", "Holder", "", "Kind", "n", "Weight", "n", "Held", "", "TTL", "n", "Fence")
-	if n.Revoke {
+	revocable := slices.ContainsFunc(n.Holders, func(r holderRow) bool { return r.Revoke != "" })
+	if revocable {
 		columns = append(columns, headCell(""))
 	}
 	return table("stack", nil, columns, rows(n.Holders, func(r holderRow) g.Node {
 		return h.Tr(row(),
-			h.Td(h.Class("who first"), linked(r.Process, r.Holder)),
+			h.Td(h.Class("who first"), linked(processOf(r.Host, r.PID), r.String())),
 			textCell("kind", "Kind", orDash(r.Kind)),
-			textCell("n", "Weight", r.Weight),
-			textCell("n", "Held", orDash(r.Held)),
-			ttlCell(r.TTL, r.Bar),
-			textCell("n fence", "Fence", orDash(r.Fence)),
-			g.If(n.Revoke, h.Td(h.Class("do"), g.If(r.Revoke != "", h.A(h.Class("action"), h.Href(r.Revoke), g.Text("Revoke…"))))),
+			textCell("n", "Weight", weightText(r.Weight, r.Limit, r.Weight == 0)),
+			textCell("n", "Held", orDash(r.Ago(n.At))),
+			ttlCell(view.Brief(r.Left()), barOf(r.Left())),
+			textCell("n fence", "Fence", orDash(fenceText(r.Fence, n.State.Foreign != nil))),
+			g.If(revocable, h.Td(h.Class("do"), g.If(r.Revoke != "", h.A(h.Class("action"), h.Href(r.Revoke), g.Text("Revoke…"))))),
 		)
 	}))
 }
 
 func (n nameView) waiterTable() g.Node {
 	columns := heads("n pos", "Position", "", "Waiter", "", "Kind", "n", "Weight", "n", "Waited")
-	return table("stack", nil, columns, rows(n.Waiters, func(r waiterRow) g.Node {
+	return table("stack", nil, columns, rows(n.State.Waiters, func(w view.Waiter) g.Node {
 		return h.Tr(row(),
-			textCell("n", "Position", strconv.Itoa(r.Position)),
-			cell("who", "Waiter", linked(r.Process, r.Waiter)),
-			textCell("kind", "Kind", orDash(r.Kind)),
-			textCell("n", "Weight", r.Weight),
-			textCell("n", "Waited", r.Waited),
+			textCell("n", "Position", strconv.Itoa(w.Position)),
+			cell("who", "Waiter", linked(processOf(w.Host, w.PID), w.String())),
+			textCell("kind", "Kind", orDash(w.Kind)),
+			textCell("n", "Weight", weightText(w.Weight, w.Limit, w.Weight == 0)),
+			textCell("n", "Waited", view.Brief(time.Duration(w.Waited)*time.Millisecond)),
 		)
 	}))
 }
@@ -77,9 +88,9 @@ func (n nameView) nodeTable() g.Node {
 			return h.Tr(number, h.Td(h.Class("err"), h.ColSpan("4"), h.Data("label", "Error"), g.Text(r.Err)))
 		}
 		return h.Tr(number,
-			cell("who", "Holder", isolated(h.Title(r.Holders), g.Text(orDash(r.Holders)))),
+			cell("who", "Holder", isolated(h.Title(r.Holder), g.Text(orDash(r.Holder)))),
 			textCell("", "TTL", orDash(r.TTL)),
-			textCell("n", "Waiters", strconv.Itoa(r.Waiting)),
+			textCell("n", "Waiters", strconv.Itoa(r.Wait)),
 			textCell("n", "Fence", orDash(r.Fence)),
 		)
 	}))

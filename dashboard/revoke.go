@@ -115,7 +115,7 @@ func (h *handler) revokeFormOf(t target, mark, csrf string, at time.Time) *revok
 	shown := view.HolderOf(t.holder, at)
 	f := &revokeForm{
 		Action: "revoke?" + url.Values{"n": {t.name}, "lease": {mark}}.Encode(), Cancel: nameLink(t.name),
-		CSRF: csrf, Name: view.Safe(t.name), Holder: shown.String(), Fence: fenceText(t.holder, t.foreign != nil),
+		CSRF: csrf, Name: view.Safe(t.name), Holder: shown.String(), Fence: fenceText(t.holder.Fence, t.foreign != nil),
 		MaxReason: driver.MaxReason, MaxTyped: longestName,
 	}
 	if t.foreign != nil {

@@ -1,13 +1,15 @@
 package dashboard
 
 import (
+	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/internal/waitgraph"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )
 
 func (v waitView) node() g.Node {
 	return g.Group{
-		rows(v.Cycles, cycleView.node),
+		rows(v.Cycles, v.cycle),
 		g.Iff(v.Diagram != nil, func() g.Node { return v.Diagram.section() }),
 		newline, v.table(),
 	}
@@ -18,44 +20,50 @@ func (v waitView) table() g.Node {
 		return empty("No process waits for another.")
 	}
 	partial := ""
-	if v.Partial {
+	if v.Graph.Partial {
 		partial = "There are more waits than are searched: cycles may be missing."
 	}
 	return section("All waits", "",
-		table("stack", nil, heads("", "Process", "", "waits for", "", "held by", "", "Cycle"), rows(v.Rows, waitRow.node)),
+		table("stack", nil, heads("", "Process", "", "waits for", "", "held by", "", "Cycle"), rows(v.Rows, v.row)),
 		newline, hint(v.More), newline, hint(partial))
 }
 
-func (r waitRow) node() g.Node {
+func (v waitView) row(w waitgraph.Wait) g.Node {
+	waiter, holder := v.Graph.Processes[w.Waiter], v.Graph.Processes[w.Holder]
 	cycle := g.Text("–")
-	if r.InCycle {
+	if w.InCycle {
 		cycle = h.B(h.Class("never"), g.Text("yes"))
 	}
-	return h.Tr(row(), g.If(r.InCycle, h.Class("cycle")),
-		cell("who", "Process", linked(r.WaiterLink, r.Waiter)),
-		cell("name", "waits for", linked(r.Link, r.Name)),
-		cell("who", "held by", linked(r.HolderLink, r.Holder)),
+	return h.Tr(row(), g.If(w.InCycle, h.Class("cycle")),
+		cell("who", "Process", linked(linkOf(waiter), processText(waiter))),
+		cell("name", "waits for", linked(nameLink(w.Name), view.Safe(w.Name))),
+		cell("who", "held by", linked(linkOf(holder), processText(holder))),
 		cell("wide", "Cycle", cycle),
 	)
 }
 
-func (c cycleView) node() g.Node {
-	room := ""
+func (v waitView) cycle(c waitgraph.Cycle) g.Node {
+	const most = 50
+	room, more := "", ""
 	if !c.Sure {
 		room = "Another holder may make room: the names are held by several. "
 	}
-	return h.Section(h.Class("cycle "+c.Class), newline, lines(
-		h.H2(g.Text(c.Title)),
-		h.Ol(g.Map(c.Steps, waitRow.step), g.If(c.More != "", h.Li(h.Class("hint"), g.Text(c.More)))),
+	if omitted := len(c.Waits) - most; omitted > 0 {
+		more = "and " + view.Plural(omitted, "more wait", "more waits")
+	}
+	return h.Section(h.Class("cycle "+cycleClass(c)), newline, lines(
+		h.H2(g.Text(view.CycleTitle(c))),
+		h.Ol(g.Map(c.Waits[:min(len(c.Waits), most)], v.step), g.If(more != "", h.Li(h.Class("hint"), g.Text(more)))),
 		hint(room+"If one goroutine of each process does this, none goes on until a lease expires or a wait ends. Independent goroutines of one process go on."),
 	))
 }
 
 // step is a wait of a cycle as a sentence.
-func (r waitRow) step() g.Node {
+func (v waitView) step(w waitgraph.Wait) g.Node {
+	waiter, holder := v.Graph.Processes[w.Waiter], v.Graph.Processes[w.Holder]
 	return h.Li(
-		h.A(h.Href(r.WaiterLink), isolated(g.Text(r.Waiter))), g.Text(" waits for "),
-		h.A(h.Class("name"), h.Href(r.Link), h.Title(r.Name), isolated(g.Text(r.Name))), g.Text(" of "),
-		h.A(h.Href(r.HolderLink), isolated(g.Text(r.Holder))),
+		h.A(h.Href(linkOf(waiter)), isolated(g.Text(processText(waiter)))), g.Text(" waits for "),
+		h.A(h.Class("name"), h.Href(nameLink(w.Name)), h.Title(view.Safe(w.Name)), isolated(g.Text(view.Safe(w.Name)))), g.Text(" of "),
+		h.A(h.Href(linkOf(holder)), isolated(g.Text(processText(holder)))),
 	)
 }

@@ -111,7 +111,7 @@ func TestClientListsForeignLocks(t *testing.T) {
 			t.Errorf("%+v, want a mutex", state)
 		}
 	}
-	want := map[string]string{"n": "Redisson RLock", "uuid": "lock (UUID)"}
+	want := map[string]string{"n": "Redisson RLock", "uuid": "lock (string)"}
 	if count != own || !maps.Equal(foreign, want) {
 		t.Errorf("%d own locks, foreign ones %v: want %d, %v", count, foreign, own, want)
 	}

@@ -74,7 +74,7 @@ machine, in order of arrival. For one machine, without a server:
 	addGroup(root, "hold", "Hold a lock:",
 		runCmd(a), electCmd(a), holdCmd(a), acquireCmd(a), renewCmd(a), releaseCmd(a))
 	addGroup(root, "inspect", "Inspect and administer:",
-		serveCmd(a), lsCmd(a), showCmd(a), watchCmd(a), topCmd(a), unlockCmd(a), doctorCmd(a), migrateCmd(a), benchCmd(a), versionCmd(a), manCmd())
+		serveCmd(a), lsCmd(a), showCmd(a), watchCmd(a), topCmd(a), unlockCmd(a), doctorCmd(a), migrateCmd(a), versionCmd(a), manCmd())
 	return root
 }
 

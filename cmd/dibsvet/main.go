@@ -70,7 +70,7 @@ Checks:
 	b.WriteString(`
 Flags:
 
-  -CHECK         run only this check, such as -forever; may be repeated
+  -CHECK         run only this check, such as -lostlease; may be repeated
   -CHECK=false   run all checks but this one
   -nofence.on    run nofence in addition to the others; it is off by default
   -fix           apply the fixes; with -diff, print them instead

@@ -60,7 +60,7 @@ func TestCommand(t *testing.T) {
 	}{
 		{"go vet finds a mistake", append(vet, "./lostlease"), false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: line 19 is reached without lease.Unlock() (lostlease)\n", ""},
 		{"go vet finds none", append(vet, "./clean"), true, "", "clean"},
-		{"one check", append(vet, "-forever", "./lostlease", "./forever"), false, "can wait for ever", "not unlocked"},
+		{"one check", append(vet, "-badname", "./lostlease", "./badname"), false, "badname/bad.go", "not unlocked"},
 		{"all but one check", append(vet, "-lostlease=false", "./lostlease"), false, "", "not unlocked"},
 		{"nofence is off", append(vet, "./nofence"), true, "", "late holder"},
 		{"only nofence", append(vet, "-nofence", "./nofence", "./lostlease"), false, "late holder", "not unlocked"},
@@ -84,12 +84,12 @@ func TestCommand(t *testing.T) {
 }
 
 func checkJSON(t *testing.T, command string) {
-	out, _ := run(t, command, "-json", "./nested")
+	out, _ := run(t, command, "-json", "./lostlease")
 	var found map[string]map[string][]struct{ Posn, Message string }
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := len(found["example.com/testdata/nested"]["nested"]); n < 5 {
-		t.Errorf("%d findings of nested, want at least 5\n%s", n, out)
+	if n := len(found["example.com/testdata/lostlease"]["lostlease"]); n < 5 {
+		t.Errorf("%d findings of lostlease, want at least 5\n%s", n, out)
 	}
 }

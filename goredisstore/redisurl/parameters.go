@@ -3,142 +3,81 @@ package redisurl
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// parameter is a setting after the question mark.
-type parameter struct {
-	name      string
-	isAllowed func(scheme) bool
-	set       func(u *URL, value string) error
-}
-
-var parameters = []parameter{
-	{"db", hasDatabases, (*URL).setDB},
-	{"client_name", always, (*URL).setClientName},
-	{"protocol", always, func(u *URL, value string) error { return setNumber(&u.options.Protocol, value, 2, 3) }},
-	{"pool_size", always, func(u *URL, value string) error { return setNumber(&u.options.PoolSize, value, 1, mostConns) }},
-	{"min_idle_conns", always, func(u *URL, value string) error { return setNumber(&u.options.MinIdleConns, value, 0, mostConns) }},
-	{"pool_timeout", always, func(u *URL, value string) error { return setDuration(&u.options.PoolTimeout, value) }},
-	{"dial_timeout", always, func(u *URL, value string) error { return setDuration(&u.options.DialTimeout, value) }},
-	{"read_timeout", always, func(u *URL, value string) error { return setDuration(&u.options.ReadTimeout, value) }},
-	{"write_timeout", always, func(u *URL, value string) error { return setDuration(&u.options.WriteTimeout, value) }},
-	{"ca", overTLS, func(u *URL, value string) error { u.files.ca = value; return nil }},
-	{"cert", overTLS, func(u *URL, value string) error { u.files.cert = value; return nil }},
-	{"key", overTLS, func(u *URL, value string) error { u.files.key = value; return nil }},
-	{"server_name", overTLS, func(u *URL, value string) error { u.options.TLSConfig.ServerName = value; return nil }},
-	{"insecure_skip_verify", overTLS, (*URL).setInsecure},
-	{"proxy", hasOneAddress, func(u *URL, value string) error { return setFlag(&u.proxy, value) }},
-	{"sharded", hasOneAddress, func(u *URL, value string) error { return setFlag(&u.sharded, value) }},
-	{"sentinel_username", hasSentinels, func(u *URL, value string) error { u.options.SentinelUsername = value; return nil }},
-	{"sentinel_password", hasSentinels, func(u *URL, value string) error { u.options.SentinelPassword = value; return nil }},
-}
-
-// mostConns is more than one client can open to one server, because it runs out of ports.
-// There is a limit because go-redis allocates room for all of them at once.
-const mostConns = 1<<16 - 1
-
-func always(scheme) bool         { return true }
-func overTLS(s scheme) bool      { return s.tls }
-func hasSentinels(s scheme) bool { return s.kind == sentinel }
-func hasDatabases(s scheme) bool { return s.kind != cluster }
-func hasOneAddress(s scheme) bool {
-	return s.kind == standalone || s.kind == socket
-}
-
+// setParameters sets the options from the part after the question mark.
 func (u *URL) setParameters(query string) error {
-	if query == "" {
-		return nil
+	values, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B")) // go-redis would read + as a space
+	if err != nil {
+		return errors.New("malformed parameters: write % as %25 and ; as %3B")
 	}
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(part, "=")
-		p, err := u.scheme.parameter(name)
-		if err != nil && seen["sentinel_password"] {
-			return errors.New("unknown parameter after sentinel_password: write & in a password as %26")
+	secret := values.Has("sentinel_password")
+	library := url.Values{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		own, err := u.set(name, values.Get(name))
+		if !own {
+			library.Set(name, values.Get(name))
+			_, err = parseParameters(url.Values{name: values[name]})
 		}
-		if err != nil {
-			return err
-		}
-		if seen[name] {
+		switch {
+		case err != nil && !own:
+			return fmt.Errorf("%s is unknown for %s://, or has a wrong value; in a value write & as %%26; docs/redis.md has the parameters", shownName(name, secret), u.scheme.name)
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case len(values[name]) > 1:
 			return fmt.Errorf("%s is given twice", name)
 		}
-		seen[name] = true
-		if value, err = unescape(value); err == nil && value == "" {
-			err = errors.New("no value")
-		}
-		if err == nil {
-			err = p.set(u, value)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
 	}
+	have, err := parseParameters(library)
+	if err != nil {
+		return err
+	}
+	u.copyFrom(have)
 	if err := u.checkProxy(); err != nil {
 		return err
 	}
 	return u.files.check()
 }
 
-// parameter returns the parameter with a name, if the scheme has it.
-func (s scheme) parameter(name string) (parameter, error) {
-	var names []string
-	for _, p := range parameters {
-		switch {
-		case p.isAllowed(s):
-			if p.name == name {
-				return p, nil
-			}
-			names = append(names, p.name)
-		case p.name == name:
-			return parameter{}, fmt.Errorf("%s is not valid for %s://, only for %s", name, s.name, list(p.isAllowed))
-		}
+// set sets a parameter that go-redis does not have, or has in another form. own is false for a
+// parameter of go-redis, and for one that the scheme does not have.
+func (u *URL) set(name, value string) (own bool, err error) {
+	o, overTLS, hasSentinels := u.options, u.scheme.tls, u.scheme.kind == sentinel
+	oneAddress := u.scheme.kind == standalone || u.scheme.kind == socket
+	switch {
+	case name == "db" && u.scheme.kind != cluster:
+		err = u.setDB(value)
+	case name == "ca" && overTLS:
+		u.files.ca = value
+	case name == "cert" && overTLS:
+		u.files.cert = value
+	case name == "key" && overTLS:
+		u.files.key = value
+	case name == "server_name" && overTLS:
+		o.TLSConfig.ServerName = value
+	case name == "insecure_skip_verify" && overTLS:
+		err = setFlag(&o.TLSConfig.InsecureSkipVerify, value)
+	case name == "proxy" && oneAddress:
+		err = setFlag(&u.proxy, value)
+	case name == "sharded" && oneAddress:
+		err = setFlag(&u.sharded, value)
+	case name == "sentinel_username" && hasSentinels:
+		o.SentinelUsername = value
+	case name == "sentinel_password" && hasSentinels:
+		o.SentinelPassword = value
+	case name == "db":
+		err = errors.New("a cluster has only one database")
+	default:
+		return false, nil
 	}
-	if nameLike(name) {
-		name = " " + name
-	} else {
-		name = ""
-	}
-	return parameter{}, fmt.Errorf("unknown parameter%s; %s:// accepts %s", name, s.name, strings.Join(names, ", "))
-}
-
-// nameLike reports whether text looks like the name of a parameter. Other text may be a
-// part of a password, so errors do not repeat it.
-func nameLike(text string) bool {
-	const long = 30
-	return text != "" && len(text) <= long && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz_-") == ""
-}
-
-func setNumber(to *int, value string, least, most int) (err error) {
-	*to, err = number(value, least, most)
-	return err
-}
-
-// setDuration rejects zero and negative durations, which mean "no limit" to go-redis: a
-// lease is lost while a renewal waits without limit for an unresponsive server.
-func setDuration(to *time.Duration, value string) error {
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 {
-		return errors.New("not a positive duration such as 500ms or 5s")
-	}
-	*to = d
-	return nil
-}
-
-// setClientName rejects a name that the server would reject on every new connection.
-func (u *URL) setClientName(name string) error {
-	for _, c := range []byte(name) {
-		if c < '!' || c > '~' {
-			return errors.New("not printable ASCII without spaces")
-		}
-	}
-	u.options.ClientName = name
-	return nil
-}
-
-func (u *URL) setInsecure(value string) error {
-	return setFlag(&u.options.TLSConfig.InsecureSkipVerify, value)
+	return true, err
 }
 
 func setFlag(to *bool, value string) error {
@@ -147,6 +86,49 @@ func setFlag(to *bool, value string) error {
 	}
 	*to = value == "true"
 	return nil
+}
+
+// mostConns is more than one client can open to one server, because it runs out of ports.
+// There is a limit because go-redis allocates room for all of them at once.
+const mostConns = 1<<16 - 1
+
+// parseParameters has go-redis parse its parameters, and rejects some values that it accepts.
+func parseParameters(values url.Values) (*redis.Options, error) {
+	o, err := redis.ParseURL("redis://h?" + values.Encode())
+	switch {
+	case err != nil:
+		return nil, errors.New("parameters that exclude each other") // the text of err may have a password
+	case min(o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout) < 0:
+		// A lease is lost while a renewal waits without limit for a server that is not responsive.
+		return nil, errors.New("a timeout that never ends")
+	case min(o.PoolSize, o.MinIdleConns) < 0 || max(o.PoolSize, o.MinIdleConns) > mostConns:
+		return nil, errors.New("a wrong number of connections")
+	}
+	return o, nil
+}
+
+// shownName returns how an error mentions a parameter. What does not look like a name may be a part
+// of a password. So may be anything beside the password of the sentinels.
+func shownName(name string, secret bool) string {
+	if secret || !regexp.MustCompile(`^[a-z_-]{1,30}$`).MatchString(name) {
+		return "a parameter"
+	}
+	return "parameter " + name
+}
+
+// copyFrom copies what go-redis can parse: its options for one server have the same names as those
+// for all kinds of clients.
+func (u *URL) copyFrom(have *redis.Options) {
+	o := u.options
+	o.Protocol, o.ClientName = have.Protocol, have.ClientName
+	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = have.MaxRetries, have.MinRetryBackoff, have.MaxRetryBackoff
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = have.DialTimeout, have.ReadTimeout, have.WriteTimeout
+	o.PoolFIFO, o.PoolSize, o.PoolTimeout = have.PoolFIFO, have.PoolSize, have.PoolTimeout
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = have.MinIdleConns, have.MaxIdleConns, have.MaxActiveConns
+	o.MaxConcurrentDials, o.PipelinePoolSize = have.MaxConcurrentDials, have.PipelinePoolSize
+	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = have.PipelineReadBufferSize, have.PipelineWriteBufferSize
+	o.ConnMaxIdleTime, o.ConnMaxLifetime = have.ConnMaxIdleTime, have.ConnMaxLifetime
+	o.ConnMaxLifetimeJitter = have.ConnMaxLifetimeJitter
 }
 
 // checkProxy rejects parameters that make no sense together.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -53,20 +54,10 @@ func (s scheme) form() string {
 	return s.name + "://[user:password@]" + rest[s.kind]
 }
 
-// list returns the names of the schemes that match.
-func list(match func(scheme) bool) string {
-	var names []string
-	for _, s := range schemes {
-		if match(s) {
-			names = append(names, s.name+"://")
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-// parse parses a URL. It does not use net/url, which rejects a list of hosts with ports,
-// and repeats its input in errors. The errors here repeat only names of parameters,
-// because in an invalid URL any part may be a password.
+// parse parses a URL. go-redis parses only its parameters: it has no schemes for Sentinel and
+// clusters, takes localhost for a host that is missing, and repeats its input in errors. The
+// errors here repeat only names of parameters, because in an invalid URL any part may be a
+// password.
 func parse(rawURL string) (*URL, error) {
 	s, rest, err := cutScheme(rawURL)
 	if err != nil {
@@ -91,12 +82,14 @@ func parse(rawURL string) (*URL, error) {
 
 func cutScheme(rawURL string) (s scheme, rest string, err error) {
 	name, rest, found := strings.Cut(rawURL, "://")
+	var names []string
 	for _, s := range schemes {
 		if found && strings.EqualFold(name, s.name) {
 			return s, rest, nil
 		}
+		names = append(names, s.name+"://")
 	}
-	return scheme{}, "", fmt.Errorf("unknown scheme; want one of %s", list(func(scheme) bool { return true }))
+	return scheme{}, "", fmt.Errorf("unknown scheme; want one of %s", strings.Join(names, ", "))
 }
 
 // parts are the parts after the scheme, still escaped.
@@ -133,10 +126,13 @@ func (u *URL) setAddress(p parts) error {
 	if err := u.setUser(p.user); err != nil {
 		return err
 	}
-	if err := u.setHosts(p.hosts); err != nil {
+	if u.scheme.kind == socket {
+		return u.setSocket(p.hosts, p.path)
+	}
+	if err := u.setHosts(strings.Split(p.hosts, ",")); err != nil {
 		return err
 	}
-	return u.setPath(p.path)
+	return u.setPath(strings.TrimPrefix(p.path, "/"))
 }
 
 func (u *URL) setUser(text string) error {
@@ -151,128 +147,74 @@ func (u *URL) setUser(text string) error {
 	return nil
 }
 
-var errEscape = errors.New("% without two hexadecimal digits: write % itself as %25")
-
 // unescape decodes percent-encoding. It replaces the error of net/url, which contains a
 // part of text.
 func unescape(text string) (string, error) {
 	plain, err := url.PathUnescape(text)
 	if err != nil {
-		return "", errEscape
+		return "", errors.New("% without two hexadecimal digits: write % itself as %25")
 	}
 	return plain, nil
 }
 
-func (u *URL) setHosts(list string) error {
-	if u.scheme.kind == socket {
-		if list != "" {
-			return errors.New("the socket path must begin with /")
-		}
-		return nil
-	}
-	port := "6379"
-	if u.scheme.kind == sentinel {
-		port = "26379"
-	}
-	hosts := strings.Split(list, ",")
+func (u *URL) setHosts(hosts []string) error {
 	if u.scheme.kind == standalone && len(hosts) > 1 {
 		return errors.New("more than one host")
 	}
-	for i, host := range hosts {
-		addr, err := address(host, port)
-		if err != nil && len(hosts) > 1 {
-			return fmt.Errorf("host %d of %d: %w", i+1, len(hosts), err)
-		}
-		if err != nil {
-			return err
+	for _, host := range hosts {
+		addr, ok := u.scheme.address(host)
+		if !ok {
+			return errors.New("invalid host: want a name, an IPv4 address or [an IPv6 address], and a port from 1 to 65535 or none")
 		}
 		u.options.Addrs = append(u.options.Addrs, addr)
 	}
 	return nil
 }
 
-// address parses host[:port]. There is no default host: if a program builds the URL from
-// an empty variable, it must not lock on another server.
-func address(text, defaultPort string) (string, error) {
-	host, port, hasPort := strings.Cut(text, ":")
-	if strings.HasPrefix(text, "[") {
-		inside, after, closed := strings.Cut(text[1:], "]")
-		var colon string
-		colon, port, hasPort = strings.Cut(after, ":")
-		if !closed || colon != "" {
-			return "", errors.New("malformed IPv6 address: want [address] or [address]:port")
-		}
-		var err error
-		if host, err = ipv6(inside); err != nil {
-			return "", err
-		}
-	} else if err := checkName(host); err != nil {
-		return "", err
+// address parses host[:port]. A name may contain underscores, as in container networks. There is
+// no default host: if a program builds the URL from an empty variable, it must not lock on
+// another server.
+func (s scheme) address(text string) (addr string, ok bool) {
+	found := regexp.MustCompile(`^(?:([\w.-]+)|\[([\da-fA-F:.]+(?:%25[\w.-]+)?)\])(?::(\d+))?$`).FindStringSubmatch(text)
+	if found == nil {
+		return "", false
 	}
-	if !hasPort {
-		return net.JoinHostPort(host, defaultPort), nil
-	}
-	if strings.Contains(port, ":") {
-		return "", errors.New("more than one colon: put an IPv6 address in brackets")
-	}
-	n, err := number(port, 1, math.MaxUint16)
-	if err != nil {
-		return "", fmt.Errorf("port: %w", err)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(n)), nil
-}
-
-// ipv6 parses an IPv6 address, which may have a zone.
-func ipv6(text string) (string, error) {
-	text, err := unescape(text)
-	if err != nil {
-		return "", err
-	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil || !addr.Is6() || addr.Zone() != "" && checkName(addr.Zone()) != nil {
-		return "", errors.New("no IPv6 address in the brackets")
-	}
-	return text, nil
-}
-
-// checkName accepts host names, IPv4 addresses, and names in container networks, which
-// may contain underscores.
-func checkName(host string) error {
+	host, port := found[1], found[3]
 	if host == "" {
-		return errors.New("no host")
-	}
-	for _, c := range []byte(host) {
-		if !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
-			return errors.New("a host may contain only letters, digits, dots, hyphens and underscores")
+		host = strings.Replace(found[2], "%25", "%", 1)
+		if ip, err := netip.ParseAddr(host); err != nil || !ip.Is6() {
+			return "", false
 		}
 	}
-	return nil
+	switch {
+	case port == "" && s.kind == sentinel:
+		port = "26379"
+	case port == "":
+		port = "6379"
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), err == nil && n > 0
 }
 
-func alphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
+// setPath sets what follows the hosts: the master's name, and the database.
 func (u *URL) setPath(path string) error {
-	db := strings.TrimPrefix(path, "/")
+	db := path
 	switch u.scheme.kind {
-	case socket:
-		return u.setSocket(path)
 	case cluster:
-		if db != "" {
+		if path != "" {
 			return errors.New("unexpected path: a cluster has only one database")
 		}
 	case sentinel:
 		var master string
 		var err error
-		master, db, _ = strings.Cut(db, "/")
+		master, db, _ = strings.Cut(path, "/")
 		if u.options.MasterName, err = unescape(master); err != nil {
 			return fmt.Errorf("master name: %w", err)
 		}
 		if master == "" {
 			return errors.New("no master name after the sentinels")
 		}
-	case standalone:
+	case standalone, socket:
 	}
 	if db == "" {
 		return nil
@@ -280,13 +222,13 @@ func (u *URL) setPath(path string) error {
 	return u.setDB(db)
 }
 
-func (u *URL) setSocket(path string) error {
+func (u *URL) setSocket(hosts, path string) error {
 	path, err := unescape(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("path: %w", err)
-	}
-	if strings.Trim(path, "/") == "" {
-		return errors.New("no socket path")
+	case hosts != "" || strings.Trim(path, "/") == "":
+		return errors.New("no socket path: it begins with /")
 	}
 	u.options.Addrs = []string{path}
 	return nil
@@ -296,19 +238,10 @@ func (u *URL) setDB(text string) error {
 	if u.hasDB {
 		return errors.New("the path already names a database")
 	}
-	n, err := number(text, 0, math.MaxInt32)
+	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return fmt.Errorf("database: %w", err)
+		return fmt.Errorf("database: not a number from 0 to %d", math.MaxInt32)
 	}
-	u.options.DB, u.hasDB = n, true
+	u.options.DB, u.hasDB = int(n), true
 	return nil
-}
-
-// number parses a number of digits only, from least to most.
-func number(text string, least, most int) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n < uint64(least) || n > uint64(most) {
-		return 0, fmt.Errorf("not a number from %d to %d", least, most)
-	}
-	return int(n), nil
 }

@@ -14,16 +14,11 @@
 // and % as %25, and in the user : as %3A. With Sentinel, user and password are those of
 // the master and its replicas, not those of the sentinels.
 //
-// Parameters follow after a ?, separated by &, each at most once. A parameter that is not
-// given has the default of go-redis. A + in a value is a plus, not a space.
+// Parameters follow after a ?, separated by &, each at most once. A + in a value is a plus, not
+// a space. They are those of redis.ParseURL, such as client_name, pool_size and read_timeout,
+// except skip_verify. A time limit must be positive. And these:
 //
 //	db                    database number, as in the path
-//	client_name           name in CLIENT LIST
-//	protocol              RESP version, 2 or 3
-//	pool_size             connections per server
-//	min_idle_conns        idle connections that are kept open
-//	pool_timeout          time to wait for a free connection, such as 500ms or 5s
-//	dial_timeout, read_timeout, write_timeout
 //	ca                    file with the trusted certificates, instead of the system's
 //	cert, key             files with the client's certificate and its key
 //	server_name           name expected in the servers' certificates, instead of the host
@@ -36,8 +31,8 @@
 //
 // In sentinel_username and sentinel_password, also write @ as %40 and & as %26.
 //
-// An error of this package is one line. Of the URL it repeats only names of parameters
-// and files, so it contains no user and no password, whatever is wrong with the URL.
+// Of the URL an error repeats only names of parameters and files, so it contains no user and
+// no password, whatever is wrong with the URL.
 package redisurl
 
 import (

@@ -150,28 +150,25 @@ func TestRefused(t *testing.T) {
 		wantSentinel = "; want redis+sentinel://[user:password@]host[:port][,host[:port]…]/master[/db]"
 		wantCluster  = "; want redis+cluster://[user:password@]host[:port][,host[:port]…]"
 
-		scheme  = "unknown scheme; want one of redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster://, rediss+cluster://"
-		space   = "space or control character: write a space as %20" + wantRedis
-		hash    = "unescaped #: write it as %23" + wantRedis
-		at      = "@ after a / or ?: in a user or password write / as %2F and ? as %3F; elsewhere write @ as %40"
-		escape  = "% without two hexadecimal digits: write % itself as %25"
-		name    = "a host may contain only letters, digits, dots, hyphens and underscores" + wantRedis
-		port    = "port: not a number from 1 to 65535"
-		colons  = "more than one colon: put an IPv6 address in brackets" + wantRedis
-		closing = "malformed IPv6 address: want [address] or [address]:port" + wantRedis
-		ipv6    = "no IPv6 address in the brackets" + wantRedis
-		db      = "database: not a number from 0 to 2147483647"
-		twoDBs  = "db: the path already names a database"
-		noDB    = "unexpected path: a cluster has only one database" + wantCluster
-		master  = "no master name after the sentinels" + wantSentinel
-		conns   = "pool_size: not a number from 1 to 65535"
-		nothing = "client_name: no value"
-		time    = "not a positive duration such as 500ms or 5s"
-		pair    = "cert and key must be given together"
-
-		plain = "; redis:// accepts db, client_name, protocol, pool_size, min_idle_conns, pool_timeout, dial_timeout, read_timeout, write_timeout, proxy, sharded"
-		onTLS = " is not valid for redis://, only for rediss://, rediss+sentinel://, rediss+cluster://"
+		scheme = "unknown scheme; want one of redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster://, rediss+cluster://"
+		space  = "space or control character: write a space as %20" + wantRedis
+		hash   = "unescaped #: write it as %23" + wantRedis
+		at     = "@ after a / or ?: in a user or password write / as %2F and ? as %3F; elsewhere write @ as %40"
+		escape = "% without two hexadecimal digits: write % itself as %25"
+		host   = "invalid host: want a name, an IPv4 address or [an IPv6 address], and a port from 1 to 65535 or none"
+		noHost = host + wantRedis
+		db     = "database: not a number from 0 to 2147483647"
+		twoDBs = "db: the path already names a database"
+		noDB   = "unexpected path: a cluster has only one database" + wantCluster
+		master = "no master name after the sentinels" + wantSentinel
+		socket = "no socket path: it begins with /" + wantUnix
+		query  = "malformed parameters: write % as %25 and ; as %3B"
+		pair   = "cert and key must be given together"
+		flag   = ": not true or false"
 	)
+	wrong := func(name, scheme string) string {
+		return name + " is unknown for " + scheme + "://, or has a wrong value; in a value write & as %26; docs/redis.md has the parameters"
+	}
 	for _, c := range []struct{ rawURL, want string }{
 		{"", scheme},
 		{"h:6379", scheme},
@@ -190,82 +187,85 @@ func TestRefused(t *testing.T) {
 		{"unix:///a@b", at + wantUnix},
 		{"redis://a%@h", "user: " + escape + wantRedis},
 		{"redis://:a%zz@h", "password: " + escape + wantRedis},
-		{"redis://", "no host" + wantRedis},
-		{"redis:///1", "no host" + wantRedis},
-		{"redis://:1", "no host" + wantRedis},
-		{"redis://:a@", "no host" + wantRedis},
+		{"redis://", noHost},
+		{"redis:///1", noHost},
+		{"redis://:1", noHost},
+		{"redis://:a@", noHost},
 		{"redis://a,b", "more than one host" + wantRedis},
-		{"redis://h%41", name},
-		{"redis://hö", name},
-		{"redis://h:", port + wantRedis},
-		{"redis://h:port", port + wantRedis},
-		{"redis://h:0", port + wantRedis},
-		{"redis://h:65536", port + wantRedis},
-		{"redis://h:+1", port + wantRedis},
-		{"redis://h:1:2", colons},
-		{"redis://fe80::1", colons},
-		{"redis://::1", "no host" + wantRedis},
-		{"redis://[::1", closing},
-		{"redis://[::1]1", closing},
-		{"redis://[::1]x:1", closing},
-		{"redis://[::1]:", port + wantRedis},
-		{"redis://[]", ipv6},
-		{"redis://[1.2.3.4]", ipv6},
-		{"redis://[h]", ipv6},
-		{"redis://[fe80::1%25a%40b]", ipv6},
-		{"redis://[fe80::1%]", escape + wantRedis},
+		{"redis://h%41", noHost},
+		{"redis://hö", noHost},
+		{"redis://h:", noHost},
+		{"redis://h:port", noHost},
+		{"redis://h:0", noHost},
+		{"redis://h:65536", noHost},
+		{"redis://h:+1", noHost},
+		{"redis://h:1:2", noHost},
+		{"redis://fe80::1", noHost},
+		{"redis://::1", noHost},
+		{"redis://[::1", noHost},
+		{"redis://[::1]1", noHost},
+		{"redis://[::1]x:1", noHost},
+		{"redis://[::1]:", noHost},
+		{"redis://[]", noHost},
+		{"redis://[1.2.3.4]", noHost},
+		{"redis://[h]", noHost},
+		{"redis://[fe80::1%25a%40b]", noHost},
+		{"redis://[fe80::1%]", noHost},
 		{"redis://h/x", db + wantRedis},
 		{"redis://h/-1", db + wantRedis},
 		{"redis://h/1/2", db + wantRedis},
 		{"redis://h/2147483648", db + wantRedis},
-		{"unix://", "no socket path" + wantUnix},
-		{"unix:///", "no socket path" + wantUnix},
-		{"unix://run/redis.sock", "the socket path must begin with /" + wantUnix},
+		{"unix://", socket},
+		{"unix:///", socket},
+		{"unix://run/redis.sock", socket},
 		{"unix:///a%", "path: " + escape + wantUnix},
 		{"redis+sentinel://a", master},
 		{"redis+sentinel://a/", master},
 		{"redis+sentinel://a//1", master},
 		{"redis+sentinel://a/m%", "master name: " + escape + wantSentinel},
 		{"redis+sentinel://a/m/x", db + wantSentinel},
-		{"redis+sentinel://a,/m", "host 2 of 2: no host" + wantSentinel},
-		{"redis+sentinel://a:1,b:x,c/m", "host 2 of 3: " + port + wantSentinel},
+		{"redis+sentinel://a,/m", host + wantSentinel},
+		{"redis+sentinel://a:1,b:x,c/m", host + wantSentinel},
 		{"redis+cluster://a/0", noDB},
-		{"redis+cluster://,a", "host 1 of 2: no host" + wantCluster},
-		{"redis+cluster://a?db=0", "db is not valid for redis+cluster://, only for redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://"},
+		{"redis+cluster://,a", host + wantCluster},
+		{"redis+cluster://a?db=0", "db: a cluster has only one database"},
 		{"redis://h/1?db=1", twoDBs},
 		{"redis://h?db=x", "db: " + db},
+		{"redis://h?db=", "db: " + db},
 		{"redis://h?db=1&db=1", "db is given twice"},
 		{"redis://h?pool_size=1&protocol=2&pool_size=1", "pool_size is given twice"},
-		{"redis://h?poolsize=1", "unknown parameter poolsize" + plain},
-		{"redis://h?password=x", "unknown parameter password" + plain},
-		{"redis://h?pa55w0rd", "unknown parameter" + plain},
-		{"redis://h?db=1&", "unknown parameter" + plain},
-		{"redis://h?client_name", nothing},
-		{"redis://h?client_name=", nothing},
-		{"redis://h?client_name=a%", "client_name: " + escape},
-		{"redis://h?client_name=a%20b", "client_name: not printable ASCII without spaces"},
-		{"redis://h?protocol=1", "protocol: not a number from 2 to 3"},
-		{"redis://h?pool_size=0", conns},
-		{"redis://h?pool_size=65536", conns},
-		{"redis://h?pool_size=1e3", conns},
-		{"redis://h?min_idle_conns=-1", "min_idle_conns: not a number from 0 to 65535"},
-		{"redis://h?dial_timeout=5", "dial_timeout: " + time},
-		{"redis://h?read_timeout=0s", "read_timeout: " + time},
-		{"redis://h?write_timeout=-1s", "write_timeout: " + time},
-		{"redis://h?pool_timeout=soon", "pool_timeout: " + time},
-		{"redis://h?ca=/f", "ca" + onTLS},
-		{"redis://h?insecure_skip_verify=true", "insecure_skip_verify" + onTLS},
-		{"rediss://h?insecure_skip_verify=1", "insecure_skip_verify: not true or false"},
+		{"redis://h?poolsize=1", wrong("parameter poolsize", "redis")},
+		{"redis://h?password=x", wrong("parameter password", "redis")},
+		{"redis://h?skip_verify=true", wrong("parameter skip_verify", "redis")},
+		{"redis+cluster://h?read_only=true", wrong("parameter read_only", "redis+cluster")},
+		{"redis+cluster://h?addr=b:1", wrong("parameter addr", "redis+cluster")},
+		{"redis+sentinel://h/m?replica_only=true", wrong("parameter replica_only", "redis+sentinel")},
+		{"redis://h?pa55w0rd", wrong("a parameter", "redis")},
+		{"redis://h?=x", wrong("a parameter", "redis")},
+		{"redis://h?client_name=a%", query},
+		{"redis://h?client_name=a;b", query},
+		{"redis://h?pool_size=65536", wrong("parameter pool_size", "redis")},
+		{"redis://h?pool_size=-1", wrong("parameter pool_size", "redis")},
+		{"redis://h?pool_size=1e3", wrong("parameter pool_size", "redis")},
+		{"redis://h?min_idle_conns=-1", wrong("parameter min_idle_conns", "redis")},
+		{"redis://h?read_timeout=0s", wrong("parameter read_timeout", "redis")},
+		{"redis://h?write_timeout=-1s", wrong("parameter write_timeout", "redis")},
+		{"redis://h?dial_timeout=0", wrong("parameter dial_timeout", "redis")},
+		{"redis://h?pool_timeout=soon", wrong("parameter pool_timeout", "redis")},
+		{"redis://h?idle_timeout=1s&conn_max_idle_time=1s", "parameters that exclude each other"},
+		{"redis://h?ca=/f", wrong("parameter ca", "redis")},
+		{"redis://h?insecure_skip_verify=true", wrong("parameter insecure_skip_verify", "redis")},
+		{"rediss://h?insecure_skip_verify=1", "insecure_skip_verify" + flag},
 		{"rediss://h?cert=/f", pair},
 		{"rediss://h?key=/f", pair},
-		{"redis://h?proxy=1", "proxy: not true or false"},
-		{"redis+cluster://h?proxy=true", "proxy is not valid for redis+cluster://, only for redis://, rediss://, unix://"},
-		{"redis+sentinel://h/m?sharded=true", "sharded is not valid for redis+sentinel://, only for redis://, rediss://, unix://"},
+		{"redis://h?proxy=1", "proxy" + flag},
+		{"redis+cluster://h?proxy=true", wrong("parameter proxy", "redis+cluster")},
+		{"redis+sentinel://h/m?sharded=true", wrong("parameter sharded", "redis+sentinel")},
 		{"redis://h?proxy=true&sharded=true", "proxy and sharded exclude each other"},
 		{"redis://h?proxy=true&client_name=a", "client_name: proxies do not know CLIENT SETNAME"},
 		{"redis://h?protocol=3&proxy=true", "protocol: proxies speak protocol 2 only"},
-		{"redis+sentinel://h/m?sentinel_password=a&b", "unknown parameter after sentinel_password: write & in a password as %26"},
-		{"redis://h?sentinel_password=x", "sentinel_password is not valid for redis://, only for redis+sentinel://, rediss+sentinel://"},
+		{"redis+sentinel://h/m?sentinel_password=a&b", wrong("a parameter", "redis+sentinel")},
+		{"redis://h?sentinel_password=x", wrong("a parameter", "redis")},
 	} {
 		_, err := Parse(c.rawURL)
 		if want := "dibs: invalid Redis URL: " + c.want; err == nil || err.Error() != want {
@@ -372,12 +372,22 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		"redis://host?password=s3cret",
 		"redis://host?db=s3cret",
 		"redis://host?dial_timeout=s3cret",
-		"redis://host?client_name=s3cret%20",
 		"redis+sentinel://host/m?sentinel_password=s3cret&sentinel_password=s3cret",
 		"redis+sentinel://host/m?sentinel_password=s3cret%",
 		"redis+sentinel://host/m?sentinel_password=s3cret&x",
 		"redis+sentinel://host/m?sentinel_password=pa&s3cret",
 		"redis+sentinel://host/m?sentinel_password=pa&s3cret&pool_size=1",
+		"redis+sentinel://host/m?sentinel_password=pa&pool_size=s3cret",
+		"redis+sentinel://host/m?sentinel_username=s3cret&s3cret",
+		"redis+sentinel://host/s3cret%zz",
+		"redis+sentinel://host,s3cret:s3cret/m",
+		"redis://host?read_timeout=s3cret&pool_size=s3cret",
+		"redis://host?client_name=pa;s3cret",
+		"redis://host?%s3cret=1",
+		"redis://host?proxy=s3cret",
+		"rediss://host?insecure_skip_verify=s3cret",
+		"redis+cluster://host?db=s3cret",
+		"redis+cluster://host/s3cret",
 		"redis+cluster://:s3cret@a,b,/",
 		"unix://:s3cret@",
 		"unix://:pa/s3cret@/run/redis.sock",
@@ -392,6 +402,69 @@ func TestErrorsShowNoPassword(t *testing.T) {
 		}
 		if text := err.Error(); strings.Contains(text, "s3cret") || strings.Contains(text, "\n") {
 			t.Errorf("%q: want one line without the password, have %q", rawURL, text)
+		}
+	}
+}
+
+// A part of a password may look like the name of a parameter.
+func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
+	for _, rawURL := range []string{
+		"redis+sentinel://host/m?sentinel_password=pa&secret",
+		"redis+sentinel://host/m?sentinel_password=pa&another=secret",
+		"redis+sentinel://host/m?sentinel_password=pa&a_secret&pool_size=x",
+		"redis://host?sentinel_password=pa&secret",
+	} {
+		if _, err := Parse(rawURL); err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "another") {
+			t.Errorf("%q: want an error without the password, have %v", rawURL, err)
+		}
+	}
+}
+
+// A password may have any character, escaped or not, before any other mistake.
+func TestNoTextShowsPartOfAPassword(t *testing.T) {
+	const part = "secret" // letters only, as in the name of a parameter
+	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
+		for _, rest := range []string{"", "@host", "@host/0", "@host:port", "@host:99999", "@/0", "@a,b", "@host/x", "@host?db=x", "@host?read_timeout=x", "@host?proxy=x", "@host?unknown=1", "@host?client_name=%zz", "@host?protocol=3&proxy=true", "@[::1"} {
+			if special == "@" && rest == "" { // then it is the host
+				continue
+			}
+			for _, user := range []string{"ann:", ":"} {
+				rawURL := "redis://" + user + "pa" + special + part + rest
+				u, err := Parse(rawURL)
+				var text string
+				if err != nil {
+					text = err.Error()
+				} else {
+					text = u.String()
+				}
+				if strings.Contains(text, part) {
+					t.Errorf("%q: %s", rawURL, text)
+				}
+			}
+		}
+	}
+}
+
+// Each option that go-redis reads from a URL reaches the client.
+func TestParametersOfLibrary(t *testing.T) {
+	const query = "protocol=2&client_name=a&max_retries=3&min_retry_backoff=4ms&max_retry_backoff=5ms&dial_timeout=6s&read_timeout=7s&" +
+		"write_timeout=8&pool_fifo=true&pool_size=9&pool_timeout=10s&min_idle_conns=1&max_idle_conns=11&max_active_conns=12&" +
+		"max_concurrent_dials=13&pipeline_pool_size=14&pipeline_read_buffer_size=15&pipeline_write_buffer_size=16&" +
+		"conn_max_idle_time=17s&conn_max_lifetime=18s&conn_max_lifetime_jitter=1s"
+	library, err := redis.ParseURL("redis://h:6379?" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{"redis://h?", "unix:///h?", "redis+sentinel://h/m?", "redis+cluster://h?"} {
+		want, have := reflect.ValueOf(*library), reflect.ValueOf(*options(t, mustParse(t, prefix+query)))
+		for i := range want.NumField() {
+			name := want.Type().Field(i).Name
+			if want.Field(i).IsZero() || name == "Addr" || name == "Network" {
+				continue
+			}
+			if field := have.FieldByName(name); !field.IsValid() || !reflect.DeepEqual(field.Interface(), want.Field(i).Interface()) {
+				t.Errorf("%s: %s is %v, want %v", prefix, name, field, want.Field(i))
+			}
 		}
 	}
 }

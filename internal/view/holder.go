@@ -89,8 +89,8 @@ func (h Holder) Shortened() Holder {
 	return h
 }
 
-// ago formats the time since the lease was acquired. It returns "" if that is unknown.
-func (h Holder) ago(now time.Time) string {
+// Ago formats the time since the lease was acquired. It returns "" if that is unknown.
+func (h Holder) Ago(now time.Time) string {
 	if h.Since.IsZero() {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (h Holder) fenceText(now time.Time) string {
 	}
 	text := fmt.Sprintf("fence %d", h.Fence)
 	if !h.Since.IsZero() {
-		text += fmt.Sprintf(", since %s (%s)", h.Since.Local().Format(time.DateTime), h.ago(now))
+		text += fmt.Sprintf(", since %s (%s)", h.Since.Local().Format(time.DateTime), h.Ago(now))
 	}
 	return text
 }

@@ -115,7 +115,7 @@ func (n State) ago(now time.Time) string {
 	if len(n.Holders) == 0 {
 		return ""
 	}
-	return n.Holders[0].ago(now)
+	return n.Holders[0].Ago(now)
 }
 
 // holderSummary returns the first holder and the number of the others.

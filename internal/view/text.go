@@ -61,7 +61,7 @@ func (n State) holderTable(now time.Time) (t Table) {
 	}
 	t.Row("HOLDER", "TTL", "HELD", "WEIGHT", "FENCE")
 	for _, h := range n.Holders {
-		t.Row(h.String(), Brief(h.Left()), orDash(h.ago(now)), weightText(h.Weight), number(h.Fence))
+		t.Row(h.String(), Brief(h.Left()), orDash(h.Ago(now)), weightText(h.Weight), number(h.Fence))
 	}
 	if n.wholeTokens {
 		t[0] = append(t[0], "TOKEN")

@@ -30,15 +30,16 @@ type Process struct {
 
 // An Entry is a lease, or a place in a wait queue.
 type Entry struct {
-	Name          string
-	Kind          driver.Kind // empty if not known
-	Label         string
-	Weight, Limit int           // a weight of zero is that of an exclusive holder; a limit of zero is not known
-	Fence         uint64        // of a lease; zero if not known
-	Remaining     time.Duration // of a lease
-	Reserved      bool          // the lease was released, and the name stays unavailable
-	Waited        time.Duration // of a waiter
-	Position      int           // of a waiter; 1 is served next
+	Name      string        `json:"name"`
+	Kind      driver.Kind   `json:"kind,omitempty"` // empty if not known
+	Label     string        `json:"label,omitempty"`
+	Fence     uint64        `json:"fence,omitempty"`    // of a lease; zero if not known
+	Weight    int           `json:"weight,omitempty"`   // zero is that of an exclusive holder
+	Limit     int           `json:"limit,omitempty"`    // zero is not known
+	Position  int           `json:"position,omitempty"` // of a waiter; 1 is served next
+	Reserved  bool          `json:"reserved,omitempty"` // the lease was released, and the name stays unavailable
+	Remaining time.Duration `json:"-"`                  // of a lease
+	Waited    time.Duration `json:"-"`                  // of a waiter
 }
 
 // A Wait says that one process waits for a name that another one holds.

@@ -196,3 +196,28 @@ func FuzzURL(f *testing.F) {
 		}
 	})
 }
+
+// A password may have any character, escaped or not, before any other mistake.
+func TestNoTextShowsPartOfAPassword(t *testing.T) {
+	const part = "secret" // letters only, as in the name of a parameter
+	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
+		for _, rest := range []string{"", "@host", "@host/db", "@host:port/db", "@host:99999/db", "@/db", "@a,b/db", "@host/db?tls=no", "@host/db?timeout=x", "@host/db?strict=1", "@host/db?charset=@", "@host/db?collation=x", "@host/db?a=%zz", "@host/db?dibs_prefix=!", "@host/db?ca=/none", "@host/db?socket=/s", "@[::1/db"} {
+			if special == "@" && rest == "" { // then it is the host
+				continue
+			}
+			for _, user := range []string{"ann:", ":"} {
+				rawURL := "mysql://" + user + "pa" + special + part + rest
+				u, err := mysqlurl.Parse(rawURL)
+				var text string
+				if err != nil {
+					text = err.Error()
+				} else {
+					text = u.String()
+				}
+				if strings.Contains(text, part) {
+					t.Errorf("%q: %s", rawURL, text)
+				}
+			}
+		}
+	}
+}

@@ -137,3 +137,28 @@ func ExampleParse() {
 	fmt.Println(url)
 	// Output: postgres://db.internal:5432/orders?dibs_schema=locks
 }
+
+// A password may have any character, escaped or not, before any other mistake.
+func TestNoTextShowsPartOfAPassword(t *testing.T) {
+	const part = "secret" // letters only, as in the name of a parameter
+	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
+		for _, rest := range []string{"", "@host", "@host/db", "@host:port/db", "@host:99999/db", "@/db", "@host,/db", "@host/db?sslmode=no", "@host/db?pool_max_conns=0", "@host/db?connect_timeout=x", "@host/db?dibs_poll=x", "@host/db?a=%zz", "@host/db?sslmode=verify-ca&sslrootcert=/none", "@[::1/db"} {
+			if special == "@" && rest == "" { // then it is the host
+				continue
+			}
+			for _, user := range []string{"ann:", ":"} {
+				rawURL := "postgres://" + user + "pa" + special + part + rest
+				u, err := pgurl.Parse(rawURL)
+				var text string
+				if err != nil {
+					text = err.Error()
+				} else {
+					text = u.String()
+				}
+				if strings.Contains(text, part) {
+					t.Errorf("%q: %s", rawURL, text)
+				}
+			}
+		}
+	}
+}

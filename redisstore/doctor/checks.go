@@ -279,11 +279,9 @@ func (e *nodeCheck) checkKeys() {
 		e.find(driver.Note, "prefix", "the prefix is empty",
 			"each string on the server makes the name unavailable that is its key; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
-		e.addNames(e.ownKeys(e.sampleKeys()), "")
 		return
 	}
 	keys := e.sampleKeys()
-	e.addNames(keys, e.target.Prefix)
 	var endless []string
 	for part := range slices.Chunk(keys, page) {
 		cmds := make([]redisconn.Cmd, len(part))

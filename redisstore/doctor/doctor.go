@@ -51,21 +51,15 @@ func Check(ctx context.Context, s *redisstore.Store) (driver.Findings, error) {
 func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, d *report) error {
 	const grace = 200 * time.Millisecond // for checks that were cut short to report it
 	ended := make(chan error, 1)
-	visitEach := func(examine func(*nodeCheck)) error {
-		return target.Conn.Masters(ctx, func(n redisconn.Node) error {
-			examine(&nodeCheck{
+	go func() {
+		ended <- target.Conn.Masters(ctx, func(n redisconn.Node) error {
+			check := &nodeCheck{
 				store: s, target: target, ctx: ctx, node: n, report: d, user: "USER",
 				failed: make(map[string]error), missing: make(map[string][]string),
-			})
+			}
+			check.examine()
 			return context.Cause(ctx)
 		})
-	}
-	go func() {
-		err := visitEach((*nodeCheck).examine)
-		if err == nil {
-			err = visitEach((*nodeCheck).checkOtherPrefixes)
-		}
-		ended <- err
 	}()
 	select {
 	case err := <-ended:
@@ -85,9 +79,8 @@ func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, d
 type report struct {
 	mu       sync.Mutex
 	found    driver.Findings
-	names    map[string]bool // some that the store has locked
-	reached  bool            // a server replied
-	failures error           // why other servers did not
+	reached  bool  // a server replied
+	failures error // why other servers did not
 }
 
 func (d *report) add(f driver.Finding) {
@@ -142,7 +135,6 @@ type nodeCheck struct {
 	ctx         context.Context
 	node        redisconn.Node
 	unreachable error // why the server gets no more commands
-	unreadable  error // why a key that may be a foreign lock could not be described
 
 	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
 	failed        map[string]error    // errors of these and other sources

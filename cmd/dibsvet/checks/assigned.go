@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"slices"
 
 	"golang.org/x/tools/go/ast/inspector"
 )
@@ -189,25 +188,4 @@ func (s *source) partOf(e ast.Expr) ast.Expr {
 		return nil
 	}
 	return ast.Unparen(of.parts[0])
-}
-
-// allValues reports whether the package shows all values of e, and each satisfies is. Instead
-// of an answer, is may return an expression that decides.
-func (s *source) allValues(e ast.Expr, is func(ast.Expr) (satisfied bool, decides ast.Expr)) bool {
-	seen := map[*types.Var]bool{}
-	var all func(e ast.Expr) bool
-	all = func(e ast.Expr) bool {
-		v := s.variable(e)
-		if v == nil {
-			satisfied, decides := is(ast.Unparen(e))
-			return satisfied || decides != nil && all(decides)
-		}
-		if seen[v] {
-			return true // the other values decide
-		}
-		seen[v] = true
-		of := s.assignedTo(v)
-		return of != nil && !slices.ContainsFunc(of.values, func(value ast.Expr) bool { return !all(value) })
-	}
-	return all(e)
 }

@@ -19,10 +19,8 @@ func All(enabled func() bool) []*analysis.Analyzer {
 func all(src *analysis.Analyzer, enabled func() bool) []*analysis.Analyzer {
 	return []*analysis.Analyzer{
 		newBadName(src),
-		newForever(src),
 		newIsBusy(src),
 		newLostLease(src),
-		newNested(src),
 		newNoFence(src, enabled),
 		newOuterCtx(src),
 		newUnlockErr(src),
@@ -32,8 +30,8 @@ func all(src *analysis.Analyzer, enabled func() bool) []*analysis.Analyzer {
 // scope says in which files a check reports findings.
 type scope bool
 
-// Tests do on purpose what most checks report: they keep locks, act as another process, make
-// requests that are rejected, and rely on the time limit of go test.
+// Tests do on purpose what most checks report: they keep locks, act as another process, and make
+// requests that are rejected.
 const (
 	allFiles   scope = true
 	notInTests scope = false

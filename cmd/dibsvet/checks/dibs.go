@@ -275,7 +275,3 @@ func (s *source) options(call *ast.CallExpr) (given []option, known bool) {
 	}
 	return given, known
 }
-
-func hasOption(options []option, names ...string) bool {
-	return slices.ContainsFunc(options, func(o option) bool { return slices.Contains(names, o.name) })
-}

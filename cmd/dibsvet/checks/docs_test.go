@@ -27,9 +27,7 @@ import (
 
 var locks = dibs.New(memstore.New())
 
-func charge(ctx context.Context) error { return ctx.Err() }
 func count(ctx context.Context) error  { return ctx.Err() }
-func move(ctx context.Context) error   { return ctx.Err() }
 func report(ctx context.Context) error { return ctx.Err() }
 `
 

@@ -20,7 +20,7 @@ func TestPlugin(t *testing.T) {
 	}{
 		{"no settings", nil, nil},
 		{"nofence", map[string]any{"nofence": true}, nil},
-		{"disable", map[string]any{"disable": []any{"nested", "forever"}}, []string{"nested", "forever"}},
+		{"disable", map[string]any{"disable": []any{"isbusy", "badname"}}, []string{"isbusy", "badname"}},
 	} {
 		plugin, err := golangci.New(test.settings)
 		if err != nil {

@@ -1,9 +1,10 @@
 // Package foreign recognises what dibs did not write: locks of other libraries, their
-// auxiliary keys, and data of other programs.
+// auxiliary keys, and values of other programs.
 //
 // It judges by the key, its type, its TTL and the beginning of its content. It has neither
 // I/O nor a clock. A value that is not recognised is data: a mistake in that direction
-// leaves a key alone.
+// leaves a key alone. So it recognises the locks that share keys with dibs, which are strings,
+// and those of Redisson, and guesses at nothing else.
 package foreign
 
 import (
@@ -24,7 +25,7 @@ type Value struct {
 	Now   int64         // the server's time in µs
 }
 
-// An Item is a field of a hash with its value, or a member of a sorted set with its score.
+// An Item is a field of a hash with its value, or a string as its Name.
 type Item struct{ Name, Value string }
 
 // complete reports whether Items has all of the value.
@@ -37,7 +38,7 @@ func (v Value) complete() bool {
 
 // A Description is what a Value is.
 type Description struct {
-	Kind    string          // "Redisson RLock", "counter", "hash"
+	Kind    string          // "Redisson RLock", "hash"
 	Lock    bool            // it is a foreign lock
 	Unique  bool            // no two locks have the same content
 	Inner   bool            // it is an auxiliary key of another library
@@ -55,16 +56,14 @@ type Rule struct {
 
 // Describe recognises a value.
 func Describe(v Value) Description {
-	if kind := innerKind(v); kind != "" {
-		return Description{Kind: kind, Inner: true}
+	if IsInner(v.Key) {
+		return Description{Kind: innerKind, Inner: true}
 	}
 	switch v.Type {
 	case "string":
 		return describeString(v)
 	case "hash":
 		return describeHash(v)
-	case "zset":
-		return describeSortedSet(v)
 	}
 	return data(v)
 }
@@ -73,8 +72,8 @@ func Describe(v Value) Description {
 func data(v Value) Description { return Description{Kind: v.Type} }
 
 // Removable reports whether a foreign lock may be deleted. A key without a TTL may be
-// anything, and a lock that was not read completely cannot be compared. Of the values of
-// other types, only the rule of Redisson is known.
+// anything, and a lock that was not read completely cannot be compared. Of the hashes, only
+// those that Redisson ends by a rule.
 func (d Description) Removable(v Value) bool {
 	known := v.Type == "string" || d.Release.Channel != ""
 	return d.Lock && known && v.TTL >= 0 && v.complete()
@@ -95,10 +94,7 @@ func (d Description) Advice(v Value, own bool) string {
 	case d.Lock:
 		return "wait until its holder releases it or it expires; dibs does not end such locks"
 	}
-	if d.Kind == counterKind {
-		return "it is a number: a counter, or a semaphore or a latch of Redisson; use another name or another prefix"
-	}
-	return "it looks like data of another program; use another name or another prefix"
+	return "it is a value of another program; use another name or another prefix"
 }
 
 // exclusive returns the only holder of a lock.

@@ -1,43 +1,18 @@
 package foreign
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
 )
 
-// The keys that Redisson and other libraries have beside their locks.
-var innerKeys = []struct {
-	kind    string
-	pattern func() *regexp.Regexp
-}{
-	{"unlock latch of a Redisson lock", lazily(`^redisson_unlock_latch:.`)},
-	{"fencing counter of a Redisson RFencedLock", lazily(`^redisson_lock_token:.`)},
-	{"wait queue of a Redisson RFairLock", lazily(`^redisson_lock_queue:.`)},
-	{"timeouts of a Redisson RFairLock", lazily(`^redisson_lock_timeout:.`)},
-	{"read hold of a Redisson RReadWriteLock", lazily(`:rwlock_timeout:\d+$`)},
-	{"signal of a python-redis-lock lock", lazily(`^lock-signal:.`)},
-}
+// innerKey matches the keys that Redisson and python-redis-lock have beside their locks.
+var innerKey = lazily(`^redisson_(unlock_latch|lock_token|lock_queue|lock_timeout):.|:rwlock_timeout:\d+$|^lock-signal:.`)
 
-// permitsKey is the key of the permits of a RPermitExpirableSemaphore, beside its counter.
-var permitsKey = lazily(`\{.+\}.*:timeout$`)
+const innerKind = "auxiliary key of another library"
 
-// innerKind returns what a key is to a lock that is elsewhere, or "".
-func innerKind(v Value) string {
-	for _, inner := range innerKeys {
-		if inner.pattern().MatchString(v.Key) {
-			return inner.kind
-		}
-	}
-	if v.Type == "zset" && permitsKey().MatchString(v.Key) {
-		return "permits of a Redisson RPermitExpirableSemaphore"
-	}
-	return ""
-}
-
-// IsInner reports whether a key is an auxiliary key of another library by its name alone.
-func IsInner(key string) bool { return innerKind(Value{Key: key}) != "" }
+// IsInner reports whether a key is an auxiliary key of another library.
+func IsInner(key string) bool { return innerKey().MatchString(key) }
 
 // redissonOwner is a field of a lock of Redisson: the id of a client and that of a thread.
 // A write lock adds a suffix.

@@ -29,11 +29,6 @@ func (f Format) Describe(r *Request, names []string) {
 	}
 }
 
-// DescribeKey encodes a query for a key of any type.
-func DescribeKey(key string) redisconn.Cmd {
-	return redisconn.Cmd{Script: Plain().Describe, Whole: true, Keys: []string{key}, Args: []string{""}}
-}
-
 // ParseDescription reads describe's reply: the value, and the index of its key, which is
 // negative if there is none.
 func ParseDescription(v any) (value foreign.Value, index int, err error) {

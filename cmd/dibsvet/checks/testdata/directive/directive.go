@@ -26,7 +26,7 @@ func withoutReason(ctx context.Context, m *dibs.Mutex) {
 }
 
 func otherCheck(ctx context.Context, m *dibs.Mutex) {
-	//dibsvet:ignore forever the process ends with the work
+	//dibsvet:ignore badname the process ends with the work
 	_, _ = m.Lock(ctx) // want `the lease is discarded`
 }
 
