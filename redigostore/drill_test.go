@@ -25,11 +25,10 @@ var drills = drill.Opener{
 	Proxied: func(t testing.TB, addr string) *redisstore.Store {
 		return redigostore.New(pool(t, addr), redigostore.Proxy())
 	},
-	Warm:    withIdleConns,
-	Cluster: cluster,
+	Warm: withIdleConns,
 }
 
-// TestRights and TestClusterRights run the same suite.
+// TestRights runs the same suite.
 func TestStore(t *testing.T) {
 	drill.Shared(t)
 	t.Parallel()
@@ -46,21 +45,6 @@ func TestSentinelLoss(t *testing.T) {
 	drills.SentinelLoss(t)
 }
 
-func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
-
-func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
-
-func TestClusterLoss(t *testing.T) {
-	drill.Shared(t)
-	t.Parallel()
-	drills.ClusterLoss(t)
-}
-
-func TestClusterSlotOnItsWay(t *testing.T) {
-	t.Parallel()
-	drills.ClusterSlotOnItsWay(t)
-}
-
 func TestReplicated(t *testing.T) {
 	t.Parallel()
 	drills.Replicas(t, 2)
@@ -69,11 +53,6 @@ func TestReplicated(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t)
-}
-
-func TestClusterRights(t *testing.T) {
-	t.Parallel()
-	drills.ClusterRights(t, "+cluster|slots")
 }
 
 // withIdleConns returns a store on a pool with idle connections.

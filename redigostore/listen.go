@@ -5,45 +5,15 @@ import (
 	"errors"
 
 	"github.com/dibslock/dibs/internal/listen"
-	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
-var (
-	_ redisconn.Listener = single{}
-	_ redisconn.Listener = (*cluster)(nil)
-)
+var _ redisconn.Listener = single{}
 
 // Listen implements redisconn.Listener.
 func (s single) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
 	return s.listening.Listen(ctx, listen.Server{Sharded: sharded}, s.opener(sharded), channel, on)
-}
-
-// Listen implements redisconn.Listener.
-func (c *cluster) Listen(ctx context.Context, channel string, sharded bool, on func(message string)) error {
-	server, open := listen.Server{Sharded: sharded}, c.openAny
-	if sharded {
-		addr, err := listen.Await(ctx, func() (string, error) { return c.owner(ctx, slots.Of(channel)) }, nil)
-		if err != nil {
-			return err
-		}
-		server.Addr, open = addr, c.pool(addr).opener(true)
-	}
-	err := c.listening.Listen(ctx, server, open, channel, on)
-	if ctx.Err() == nil {
-		c.reloadAfter(err)
-	}
-	return err
-}
-
-// openAny opens a connection to any node, for channels that are not sharded.
-func (c *cluster) openAny(ctx context.Context) (listen.Conn, error) {
-	addr, err := c.anyNode(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.pool(addr).opener(false)(ctx)
 }
 
 // opener returns a function that opens a connection as the pool does. The connection does

@@ -19,9 +19,6 @@ var listeners = drill.ListenOpener{
 		t.Cleanup(func() { p.Close() })
 		return redigostore.NewListener(p)
 	},
-	Cluster: func(t testing.TB, addrs []string) redisconn.Listener {
-		return redigostore.NewClusterListener(addrs, func(addr string) *redis.Pool { return pool(t, addr) })
-	},
 }
 
 func TestListen(t *testing.T) { listeners.Listen(t) }
@@ -29,9 +26,4 @@ func TestListen(t *testing.T) { listeners.Listen(t) }
 func TestListenSentinel(t *testing.T) {
 	t.Parallel()
 	listeners.ListenSentinel(t)
-}
-
-func TestListenCluster(t *testing.T) {
-	t.Parallel()
-	listeners.ListenCluster(t)
 }

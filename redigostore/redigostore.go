@@ -11,23 +11,22 @@
 // The pool remains yours: the store never closes it. Close the dibs.Client first, then
 // the pool.
 //
-// # One server, Sentinel, Cluster
+// # One server or Sentinel
 //
 //   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
 //     redigo does not support Sentinel; the Sentinel example below has the whole code.
 //     The store drops connections to a server that is no longer the master.
-//   - Redis Cluster: [NewCluster] with some of the nodes, and a function that returns a
-//     pool for each node. redigo does not support Cluster; NewCluster follows MOVED and
-//     ASK.
+//
+// redigo does not support Redis Cluster, and neither does this package: use goredisstore or
+// rueidisstore. A call that a cluster redirects returns dibs.ErrInvalid.
 //
 // # Connections
 //
 // Locking and unlocking normally use up to 4 connections of the pool at a time, however
-// many goroutines lock. On a cluster they use up to 4 for each hash slot that has
-// requests in flight, from the pool of that slot's node. With [WithReplicas] each call
-// uses one connection until the replicas have acknowledged. Set MaxIdle to at least 4,
+// many goroutines lock. With [WithReplicas] each call uses one connection until the
+// replicas have acknowledged. Set MaxIdle to at least 4,
 // otherwise connections are opened and closed all the time. If the pool is full
 // (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
 // connection.
@@ -57,8 +56,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -298,8 +299,15 @@ func convertError(err error) error {
 	switch {
 	case err.Error() == closed:
 		return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
+	case errors.As(err, &server) && isRedirect(string(server)):
+		return fmt.Errorf("%w: the server is a node of a Redis Cluster, which redigo does not support: use goredisstore or rueidisstore: %w", driver.ErrInvalid, err)
 	case errors.As(err, &server):
 		return redisconn.ServerError(server)
 	}
 	return err
+}
+
+// isRedirect reports whether an error names another node of a cluster.
+func isRedirect(text string) bool {
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ")
 }

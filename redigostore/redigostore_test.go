@@ -54,11 +54,6 @@ func plainPool(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// cluster returns a store on the cluster with the given nodes.
-func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redisstore.Store {
-	return redigostore.NewCluster(nodes, func(addr string) *redis.Pool { return pool(t, addr) }, options...)
-}
-
 // open returns a dibs.Client that is closed at the end of the test. Its operation timeout
 // is long, for busy machines.
 func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {

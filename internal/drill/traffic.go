@@ -30,8 +30,7 @@ func (o Opener) IdleClients(t *testing.T, ofLibrary ...string) {
 		}
 		wantIdle(t, clients, quiet, func() *redisstore.Store { return o.Single(t, server.Addr()) }, ofLibrary, server)
 	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
+	o.onCluster(t, func(t *testing.T) {
 		c := redistest.StartCluster(t, 3, 0)
 		wantIdle(t, 10, 5*time.Second, func() *redisstore.Store { return o.Cluster(t, c.Addrs()) }, append(ofLibrary, "cluster|slots"), c.Nodes()...)
 	})
