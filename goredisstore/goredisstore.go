@@ -111,14 +111,6 @@ func Redisson() Option { return redisstore.Redisson() }
 // redisstore.RedissonFences.
 func RedissonFences() Option { return redisstore.RedissonFences() }
 
-// NotifySpring makes a release notify waiters of Spring Integration's RedisLockRegistry in
-// its mode PUB_SUB_LOCK. See redisstore.NotifySpring.
-func NotifySpring() Option { return redisstore.NotifySpring() }
-
-// NotifyPythonRedisLock makes a release notify waiters of python-redis-lock. See
-// redisstore.NotifyPythonRedisLock.
-func NotifyPythonRedisLock() Option { return redisstore.NotifyPythonRedisLock() }
-
 // New returns a store on a go-redis client. It performs no I/O.
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,

@@ -168,9 +168,6 @@ func (s *Store) checkKey(name string) error {
 	if err := s.replicas.check(); err != nil {
 		return err
 	}
-	if err := s.checkNotify(); err != nil {
-		return err
-	}
 	if err := s.checkProxy(); err != nil {
 		return err
 	}

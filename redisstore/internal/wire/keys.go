@@ -40,7 +40,6 @@ type Format struct {
 	Sharded  bool      // the server is a cluster
 	Proxy    bool      // a proxy routes each command by the hash tag of its first key
 	Redisson *Redisson // the form of the lock keys; nil: strings
-	Notify   Library   // whose waiters are notified; "": none
 }
 
 func (f Format) scripts() *Scripts {
@@ -49,14 +48,12 @@ func (f Format) scripts() *Scripts {
 		return proxyScripts()
 	case f.Redisson != nil:
 		return f.Redisson.Scripts()
-	case f.Notify != "":
-		return f.Notify.Scripts()
 	}
 	return Plain()
 }
 
 // joins reports whether requests may be part of a coalesced call.
-func (f Format) joins() bool { return f.Redisson == nil && f.Notify == "" && !f.Proxy }
+func (f Format) joins() bool { return f.Redisson == nil && !f.Proxy }
 
 // A Route is where the keys of a lock are. Names with equal routes may share a script call.
 type Route struct {

@@ -49,27 +49,6 @@ var redissonScripts = func() map[Redisson]func() *Scripts {
 	return all
 }()
 
-// A Library is one whose waiters are notified when a lock becomes free.
-type Library string
-
-// The libraries whose waiters wait for a message.
-const (
-	Spring          Library = "spring"
-	PythonRedisLock Library = "python-redis-lock"
-)
-
-// Scripts returns scripts that notify the waiters of a library.
-func (l Library) Scripts() *Scripts { return notifyingScripts[l]() }
-
-var notifyingScripts = map[Library]func() *Scripts{
-	Spring:          sync.OnceValue(Spring.load),
-	PythonRedisLock: sync.OnceValue(PythonRedisLock.load),
-}
-
-func (l Library) load() *Scripts {
-	return load("notify", strings.NewReplacer("'LIBRARY'", "'"+string(l)+"'"))
-}
-
 // redissonLine begins a line that only the scripts for Redisson have.
 const redissonLine = "--#redisson "
 

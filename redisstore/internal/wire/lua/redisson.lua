@@ -17,7 +17,9 @@
 
 local server = redis
 
---#include lock_key.lua
+local function is_lock(key)
+  return not (string.find(key, ':dibs:%a+$') or string.sub(key, 1, 11) == 'dibs:fence:' or key == 'dibs:node')
+end
 
 local function name_in(prefix, key)
   return string.find(key, '{', 1, true) and prefix .. ':' .. key or prefix .. ':{' .. key .. '}'
