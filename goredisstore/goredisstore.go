@@ -67,12 +67,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
@@ -119,25 +119,17 @@ func RedissonFences() Option { return redisstore.RedissonFences() }
 // free. Other implementations of redis.UniversalClient are rejected because their routing
 // of keys is unknown.
 func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
+	if driver.IsNil(rdb) {
+		return redisstore.New(redisconn.Invalid("the go-redis client is nil"), options...)
+	}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		if rdb != nil {
-			return redisstore.New(newServerConn(rdb), append([]Option{redisstore.Prompt()}, options...)...)
-		}
+		return redisstore.New(newServerConn(rdb), append([]Option{redisstore.Prompt()}, options...)...)
 	case *redis.ClusterClient:
-		if rdb != nil {
-			return redisstore.New(newClusterConn(rdb), append([]Option{redisstore.Sharded()}, options...)...)
-		}
+		return redisstore.New(newClusterConn(rdb), append([]Option{redisstore.Sharded()}, options...)...)
 	}
-	return redisstore.New(redisconn.Invalid(unsupported(rdb)), options...)
-}
-
-// unsupported returns the reason why a client cannot be used for locks.
-func unsupported(rdb redis.UniversalClient) string {
-	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return "the go-redis client is nil"
-	}
-	return fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
+	reason := fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
+	return redisstore.New(redisconn.Invalid(reason), options...)
 }
 
 const (

@@ -71,12 +71,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
@@ -114,7 +114,7 @@ func RedissonFences() Option { return redisstore.RedissonFences() }
 // New returns a store on a rueidis client. It performs no I/O. With a nil client, every
 // call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if driver.IsNil(client) {
 		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
 	}
 	c := newConn(client)
