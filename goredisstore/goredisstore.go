@@ -74,7 +74,6 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
-	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
@@ -151,8 +150,6 @@ type conn struct {
 	busy     atomic.Int64 // calls of Do and Replicate
 	tlsProbe *tlsProbe
 	answered atomic.Bool // a server has answered
-
-	listening listen.Connections // the subscriptions of Listen
 }
 
 // newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer

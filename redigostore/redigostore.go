@@ -60,7 +60,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
@@ -103,7 +102,7 @@ func New(pool *redis.Pool, options ...Option) *redisstore.Store {
 	if honoursContexts(pool) {
 		options = append([]Option{redisstore.Prompt()}, options...)
 	}
-	return redisstore.New(newSingle(pool), options...)
+	return redisstore.New(&source{Pool: pool}, options...)
 }
 
 // honoursContexts reports whether the pool keeps idle connections, and passes a context
@@ -118,59 +117,30 @@ const (
 	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
 
-type single struct {
-	*source
-	listening *listen.Connections // the subscriptions of Listen
-}
-
-func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Connections)} }
-
 // Do implements redisconn.Conn.
-func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+func (s *source) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if !until.IsZero() && s.IdleCount() == 0 {
 		fill(replies, redisconn.ErrUnsent)
 		return
 	}
-	s.doUntil(ctx, until, cmds, replies)
-}
-
-// FullPool implements redisconn.Pool.
-func (s single) FullPool(string) string { return s.fullPool() }
-
-// Replicate implements redisconn.Conn.
-func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
-	return s.replicate(ctx, call, wait, answered)
-}
-
-// Subscribe implements redisconn.Conn.
-func (s single) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
-	return s.subscribe(ctx, channel, busy, func(message string) {
-		if message == "" { // idle connections may still lead to the previous master
-			s.dropConns(ctx)
-		}
-		on(message)
-	})
+	s.send(ctx, until, cmds, replies)
 }
 
 // Masters implements redisconn.Conn.
-func (s single) Masters(_ context.Context, visit func(redisconn.Node) error) error {
-	return visit(s.node(""))
+func (s *source) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	return visit(redisconn.Node{Do: func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+		s.send(ctx, time.Time{}, cmds, replies)
+	}})
 }
 
-func (s *source) node(addr string) redisconn.Node { return redisconn.Node{Addr: addr, Do: s.do} }
-
-// do sends commands on one connection, and then reads their replies.
-func (s *source) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	s.doUntil(ctx, time.Time{}, cmds, replies)
-}
-
-// doUntil is do for a caller that waits until a time at most, if that is not zero.
-func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+// send sends commands on one connection, and then reads their replies. The caller waits until
+// a time at most, if that is not zero.
+func (s *source) send(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if until.IsZero() {
 		until = redisconn.Until(ctx, ioTimeout, cmds)
 	}
 	replies = replies[:len(cmds)]
-	conn, err := s.send(ctx, until, cmds...)
+	conn, err := s.write(ctx, until, cmds...)
 	if err != nil {
 		fill(replies, err)
 		return
@@ -187,8 +157,9 @@ func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.
 	s.put(ctx, conn, replies[len(replies)-1].Err)
 }
 
-func (s *source) replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) (last redisconn.Reply) {
-	conn, err := s.send(ctx, deadline(ctx), call, wait.Cmd())
+// Replicate implements redisconn.Conn.
+func (s *source) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) (last redisconn.Reply) {
+	conn, err := s.write(ctx, deadline(ctx), call, wait.Cmd())
 	if err != nil {
 		answered(redisconn.Reply{Err: err})
 		return redisconn.Reply{Err: err}
@@ -211,9 +182,9 @@ func deadline(ctx context.Context) time.Time {
 	return time.Now().Add(ioTimeout)
 }
 
-// send sends commands on a connection of the pool, for which it waits until a time, and
+// write sends commands on a connection of the pool, for which it waits until a time, and
 // returns the connection. The caller must put it back. redigo never sends a command twice.
-func (s *source) send(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
+func (s *source) write(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
 	conn, err := s.get(ctx, until)
 	if err != nil {
 		return nil, s.explain(err)

@@ -10,8 +10,9 @@ import (
 )
 
 // Redisson makes the store share its locks with Redisson, the library for Java: the lock of a
-// name is an RLock with the same name. Each side waits while the other holds, and is woken
-// by its release. The prefix is empty then, unless Prefix is given, for a NameMapper.
+// name is an RLock with the same name. Each side waits while the other holds. Redisson is woken
+// by a release of dibs, and the first waiter of dibs polls. The prefix is empty then, unless
+// Prefix is given, for a NameMapper.
 //
 // A lease of dibs is for Redisson an RLock of another process. It may be a mutex, a set of
 // names, an election or a periodic job. Readers and permits return driver.ErrInvalid, since

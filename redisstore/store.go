@@ -29,7 +29,6 @@ type Store struct {
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must have a write, or nil
 	mixed    mixedNames
-	releases releases
 	hasData  atomic.Bool // a lock key has a value that is too long for a lock: see plain
 	readOnly atomic.Bool // the user may only read: see read
 }
@@ -94,8 +93,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
-		releases: releases{conn: conn, format: s.format},
-		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
+		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
 	}
 }
 

@@ -78,7 +78,6 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
-	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
@@ -136,9 +135,6 @@ type conn struct {
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
 
-	listening listen.Connections // the subscriptions of Listen
-	owners    *owners            // by which Listen finds the nodes of a cluster
-
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 
 	calls  calls
@@ -146,7 +142,7 @@ type conn struct {
 }
 
 func newConn(client rueidis.Client) *conn {
-	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster, owners: newOwners()}
+	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
 }
 
 // Do implements redisconn.Conn.

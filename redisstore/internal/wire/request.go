@@ -225,14 +225,10 @@ func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
 	r.add(f.check(), strconv.FormatUint(q.Fence, 10), q.Reason, q.Token)
 }
 
-// Wanted encodes a request to be notified of the next waiter. In Redisson mode, listening is
-// how many subscribers of Redisson's channel are this client's.
-func (f Format) Wanted(r *Request, w driver.WantedRequest, listening int) {
+// Wanted encodes a request to be notified of the next waiter.
+func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
-	if f.Redisson != nil {
-		r.add(strconv.Itoa(listening))
-	}
 }
 
 // Announce encodes the announcement of a later request for some names, all in one slot.

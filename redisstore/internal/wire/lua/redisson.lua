@@ -65,13 +65,12 @@ local function wake_clients(key)
   for _, channel in ipairs(channels_of(key)) do publish(channel) end
 end
 
--- foreign_client_waits reports whether a client of Redisson listens for a release. own is how
--- many of the subscribers are of dibs.
-local function foreign_client_waits(own)
+-- foreign_client_waits reports whether a client of Redisson listens for a release.
+local function foreign_client_waits()
   local channels = channels_of(KEYS[1])
   local count = count_subscribers('NUMSUB', channels)
   if SHARDED then count = count + count_subscribers('SHARDNUMSUB', channels) end
-  return count > (own or 0)
+  return count > 0
 end
 
 -- read_lock returns the holder, false without one, or an error.
