@@ -106,10 +106,6 @@ func Sharded() Option { return redisstore.Sharded() }
 // redisstore.Redisson.
 func Redisson() Option { return redisstore.Redisson() }
 
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
 // New returns a store on a go-redis client. It performs no I/O.
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,

@@ -88,10 +88,6 @@ func Proxy() Option { return redisstore.Proxy() }
 // redisstore.Redisson.
 func Redisson() Option { return redisstore.Redisson() }
 
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
 // New returns a store on a pool of connections to one server, or to the master that
 // sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.

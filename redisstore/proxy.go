@@ -40,7 +40,7 @@ func (s *Store) checkProxy() error {
 		other = "a client of a cluster: such a client finds the servers itself"
 	case s.replicas != nil:
 		other = "WithReplicas: WAIT has no key, so no proxy can route it"
-	case s.format.Redisson != nil:
+	case s.format.Redisson:
 		other = "Redisson, whose waiters need notifications"
 	default:
 		return nil

@@ -48,7 +48,6 @@ type settings struct {
 	prefixed bool // the user has set the prefix
 	prompt   bool
 	mixed    bool
-	fenced   bool // see RedissonFences
 	replicas *replication
 }
 

@@ -106,10 +106,6 @@ func Proxy() Option { return redisstore.Proxy() }
 // redisstore.Redisson.
 func Redisson() Option { return redisstore.Redisson() }
 
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
 // New returns a store on a rueidis client. It performs no I/O. With a nil client, every
 // call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...Option) *redisstore.Store {

@@ -265,7 +265,7 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 // Renews reports whether Renew can encode the extension of a lease: an exclusive one that is
 // recorded. In Redisson mode there is no record.
 func (f Format) Renews(h driver.ExtendRequest) bool {
-	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && f.Redisson == nil
+	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && !f.Redisson
 }
 
 // Renew encodes the extension of some leases of one slot, for which Renews is true.

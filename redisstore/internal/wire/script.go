@@ -31,29 +31,25 @@ var Plain = sync.OnceValue(func() *Scripts {
 	return scriptsOf(func(name string) string { return read(plain, "plain", name) })
 })
 
-// A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
-type Redisson struct {
-	Sharded bool // the server is a cluster
-	Fenced  bool // the fences are the tokens of RFencedLock
+// redissonScripts returns the scripts for the form of locks that Redisson has, in which the lock
+// keys are hashes. They are made when they are first used: most programs do not need them.
+func redissonScripts(sharded bool) *Scripts {
+	if sharded {
+		return shardedRedissonScripts()
+	}
+	return singleRedissonScripts()
 }
 
-// Scripts returns the scripts for this form.
-func (m Redisson) Scripts() *Scripts { return redissonScripts[m]() }
-
-// redissonScripts are made when they are first used: most programs do not need them.
-var redissonScripts = func() map[Redisson]func() *Scripts {
-	all := make(map[Redisson]func() *Scripts)
-	for _, m := range []Redisson{{}, {Sharded: true}, {Fenced: true}, {Sharded: true, Fenced: true}} {
-		all[m] = sync.OnceValue(m.load)
-	}
-	return all
-}()
+var (
+	singleRedissonScripts  = sync.OnceValue(func() *Scripts { return loadRedisson(false) })
+	shardedRedissonScripts = sync.OnceValue(func() *Scripts { return loadRedisson(true) })
+)
 
 // redissonLine begins a line that only the scripts for Redisson have.
 const redissonLine = "--#redisson "
 
-func (m Redisson) load() *Scripts {
-	return load("redisson", strings.NewReplacer("SHARDED", strconv.FormatBool(m.Sharded), "FENCED", strconv.FormatBool(m.Fenced), redissonLine, ""))
+func loadRedisson(sharded bool) *Scripts {
+	return load("redisson", strings.NewReplacer("SHARDED", strconv.FormatBool(sharded), redissonLine, ""))
 }
 
 // proxyScripts returns the scripts for servers behind a proxy. They are made when they are
