@@ -23,7 +23,7 @@ var drills = drill.Opener{
 		return redigostore.New(p, options...)
 	},
 	Proxied: func(t testing.TB, addr string) *redisstore.Store {
-		return redigostore.New(pool(t, addr), redigostore.Proxy())
+		return redigostore.New(pool(t, addr), redisstore.Proxy())
 	},
 	Warm: withIdleConns,
 }
@@ -36,7 +36,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), redigostore.WithReplicas(1, time.Second))
+	drills.SentinelFailover(t, drill.Deaths(), redisstore.WithReplicas(1, time.Second))
 }
 
 func TestSentinelLoss(t *testing.T) {

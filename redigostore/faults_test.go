@@ -348,7 +348,7 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	server := redistest.Start(t)
-	s := redigostore.New(pool(t, server.Addr()), redigostore.WithReplicas(1, timeout))
+	s := redigostore.New(pool(t, server.Addr()), redisstore.WithReplicas(1, timeout))
 	locks := open(t, s, dibs.Timeout(10*time.Second))
 	for range 2 { // the second time the store expects too few
 		_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))

@@ -25,7 +25,7 @@
 // # Connections
 //
 // Locking and unlocking normally use up to 4 connections of the pool at a time, however
-// many goroutines lock. With [WithReplicas] each call uses one connection until the
+// many goroutines lock. With [redisstore.WithReplicas] each call uses one connection until the
 // replicas have acknowledged. Set MaxIdle to at least 4,
 // otherwise connections are opened and closed all the time. If the pool is full
 // (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
@@ -65,38 +65,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// An Option adjusts the store.
-type Option = redisstore.Option
-
-// Prefix sets the text before each name in its key. The default is "lock:". It may be
-// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
-// for the other keys that dibs uses.
-func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
-
-// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
-// write, for at most timeout. See redisstore.WithReplicas.
-func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
-
-// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
-func Mixed() Option { return redisstore.Mixed() }
-
-// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
-// servers. See redisstore.Proxy.
-func Proxy() Option { return redisstore.Proxy() }
-
-// Redisson makes the store share its locks with Redisson, the library for Java. See
-// redisstore.Redisson.
-func Redisson() Option { return redisstore.Redisson() }
-
 // New returns a store on a pool of connections to one server, or to the master that
 // sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.
-func New(pool *redis.Pool, options ...Option) *redisstore.Store {
+func New(pool *redis.Pool, options ...redisstore.Option) *redisstore.Store {
 	if pool == nil {
 		return redisstore.New(redisconn.Invalid("the redigo pool is nil"), options...)
 	}
 	if honoursContexts(pool) {
-		options = append([]Option{redisstore.Prompt()}, options...)
+		options = append([]redisstore.Option{redisstore.Prompt()}, options...)
 	}
 	return redisstore.New(&source{Pool: pool}, options...)
 }

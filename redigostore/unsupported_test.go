@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -25,7 +26,7 @@ func TestUnsupportedPools(t *testing.T) {
 		text  string
 	}{
 		"nil":           {redigostore.New(nil), "nil"},
-		"nil, replicas": {redigostore.New(nil, redigostore.WithReplicas(1, time.Second)), "nil"},
+		"nil, replicas": {redigostore.New(nil, redisstore.WithReplicas(1, time.Second)), "nil"},
 	} {
 		t.Run(name, func(t *testing.T) { drill.WantInvalid(t, c.store, c.text) })
 	}
@@ -44,7 +45,7 @@ func TestClusterIsUnsupported(t *testing.T) {
 		if node == owner {
 			continue
 		}
-		for _, options := range [][]redigostore.Option{nil, {redigostore.WithReplicas(1, time.Second)}} {
+		for _, options := range [][]redisstore.Option{nil, {redisstore.WithReplicas(1, time.Second)}} {
 			_, err := open(t, redigostore.New(pool(t, node.Addr()), options...)).Mutex(job).Lock(drill.Within(t, drill.Generous))
 			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "use goredisstore or rueidisstore") {
 				t.Errorf("got %v, want ErrInvalid that names other adapters", err)

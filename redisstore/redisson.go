@@ -67,7 +67,7 @@ func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) drive
 // redissonAdvice is what to do about a lock in Redisson's form, for a store that has the other
 // form, or "".
 func (s *Store) redissonAdvice(d foreign.Description) string {
-	const use = "goredisstore.Redisson(), or --redisson of the command"
+	const use = "redisstore.Redisson(), or --redisson of the command"
 	switch {
 	case s.format.Redisson || !d.Lock:
 	case d.Kind == foreign.RLockKind:
