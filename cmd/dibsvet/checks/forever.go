@@ -12,7 +12,7 @@ A call without Wait or Attempts waits until its context ends. context.Background
 context.TODO and contexts made of them with WithValue or WithoutCancel never end. If the
 holder hangs, the call hangs as well.
 
-The check reports Lock, RLock, Acquire, Do, RDo and dibs.Call with such a context. It
+The check reports Lock, RLock, Acquire, Do and dibs.Call with such a context. It
 reports a call only if the package shows all its options: those of the call, of the
 primitive, and of dibs.New. So it reports nothing if the client comes from elsewhere.
 
@@ -48,7 +48,7 @@ func (f *finder) waitingCall(call *ast.CallExpr) (lock ast.Expr, name string, ok
 	case d.is("", "Call") && len(call.Args) > 1:
 		return call.Args[1], "dibs.Call", true
 	case d.is("Mutex", "Lock", "Do"), d.is("MultiMutex", "Lock", "Do"), d.is("Semaphore", "Acquire", "Do"),
-		d.is("RWMutex", "Lock", "RLock", "Do", "RDo"), d.is("Doer", "Do"):
+		d.is("RWMutex", "Lock", "RLock", "Do"), d.is("Doer", "Do"):
 		return t.receiver, d.name, t.receiver != nil
 	}
 	return nil, "", false

@@ -40,7 +40,7 @@ func withValue() (*dibs.Lease, error) {
 }
 
 func withoutCancel(ctx context.Context) error {
-	return locks.RWMutex("a").RDo(context.WithoutCancel(ctx), nothing) // want `RDo with a context that never ends`
+	return locks.RWMutex("a").Reading().Do(context.WithoutCancel(ctx), nothing) // want `Do with a context that never ends`
 }
 
 func several() error {

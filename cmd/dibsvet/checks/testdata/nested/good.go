@@ -75,14 +75,14 @@ func otherKinds(ctx context.Context, locks *dibs.Client) error {
 }
 
 func reader(ctx context.Context, locks *dibs.Client) error {
-	return locks.RWMutex("a").RDo(ctx, func(ctx context.Context) error {
+	return locks.RWMutex("a").Reading().Do(ctx, func(ctx context.Context) error {
 		return locks.Mutex("b").Do(ctx, move)
 	})
 }
 
 func innerReader(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
-		return locks.RWMutex("b").RDo(ctx, move)
+		return locks.RWMutex("b").Reading().Do(ctx, move)
 	})
 }
 
