@@ -35,7 +35,7 @@ func languages() []language {
 				{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"},
 			},
 			run:       []string{"venv/bin/python", "driver.py"},
-			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock", sleeps: true}, {name: "pottery"}},
+			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock", unnotified: true}, {name: "pottery"}},
 		},
 		{
 			name:      "node",
@@ -63,7 +63,7 @@ func languages() []language {
 			},
 			libraries: []library{
 				{name: "Spring Integration, spin", driver: "spring-spin"},
-				{name: "Spring Integration, pub/sub", driver: "spring-pubsub", sleeps: true},
+				{name: "Spring Integration, pub/sub", driver: "spring-pubsub", unnotified: true},
 				{name: "Spring Data Redis, by hand", driver: "spring-template"},
 				{name: "Jedis, by hand", driver: "jedis"},
 				{name: "ShedLock", driver: "shedlock", lateRelease: deletes, lateExtension: overwrites},

@@ -14,7 +14,11 @@ type library struct {
 	lateRelease, lateExtension trap
 
 	breaks bool // under load, even without dibs: its calls fail
-	sleeps bool // a waiter may sleep for seconds: it waits for a message that dibs does not send, misses one, or loses its place
+	sleeps bool // a waiter may sleep for seconds, also without dibs: it misses a message, or loses its place
+
+	// A waiter waits for a message that dibs does not send, and retries once a second. So it gets
+	// few turns beside waiters of dibs.
+	unnotified bool
 }
 
 // A trap is what a library does to the lock of dibs if it releases or extends a lock that
