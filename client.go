@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,9 +49,6 @@ type Client struct {
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
 // its locks. If the store is nil, or a nil pointer, each call returns ErrInvalid.
 func New(store driver.Store, options ...Option) *Client {
-	if isNil(store) {
-		store = noStore{}
-	}
 	c := &Client{
 		defaults: defaults().with(atClient, options),
 		id:       identity(),
@@ -61,7 +57,9 @@ func New(store driver.Store, options ...Option) *Client {
 		renewals: renew.New[*lease](),
 	}
 	c.gate = load.NewGate(c.clock.now, c.sendMore)
-	c.store = &observedStore{Store: store, isBack: c.sampleLeases}
+	if !driver.IsNil(store) {
+		c.store = &observedStore{Store: store, isBack: c.sampleLeases}
+	}
 	return c
 }
 
@@ -77,15 +75,9 @@ func (c *Client) settings(of use, options []Option) settings {
 	return set
 }
 
-// isNil reports whether an interface has no value, or a nil pointer.
-func isNil(value any) bool {
-	v := reflect.ValueOf(value)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
+var errNoClient = invalid("the Client is nil, or was made without a Store: make it with dibs.New and a Store")
 
-var errNoClient = invalid("the Client is nil or a zero value: make it with dibs.New")
-
-// check rejects a nil or zero Client.
+// check rejects a nil or zero Client, and one without a store.
 func (c *Client) check() error {
 	if c == nil || c.store == nil {
 		return errNoClient

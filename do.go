@@ -24,7 +24,7 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 	switch {
 	case fn == nil:
 		return value, errNoFunc
-	case isNil(lock):
+	case driver.IsNil(lock):
 		return value, invalid("nil lock given to Call")
 	}
 	err := lock.Do(ctx, func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
 		return nil, invalid("nil function for the lock")
 	}
 	doer := lock(arg)
-	if isNil(doer) {
+	if driver.IsNil(doer) {
 		return nil, invalid("nil lock for a %T", arg)
 	}
 	return doer, nil

@@ -10,7 +10,7 @@ import (
 
 // answers is a store that returns one error.
 type answers struct {
-	noStore
+	driver.Store
 	err error
 }
 

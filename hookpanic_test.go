@@ -83,7 +83,7 @@ var holdings = map[string]func(ctx context.Context, c *dibs.Client){
 		l.Unlock() //nolint:staticcheck // only the calls matter
 	},
 	"writer":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Do(ctx, ended) },
-	"reader":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").RDo(ctx, ended) },
+	"reader":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Reading().Do(ctx, ended) },
 	"permits":         func(ctx context.Context, c *dibs.Client) { release(c.Semaphore("n", 3).Acquire(ctx, 2)) },
 	"several":         func(ctx context.Context, c *dibs.Client) { release(c.All("m", "n").Lock(ctx)) },
 	"try several":     func(ctx context.Context, c *dibs.Client) { release(c.All("m", "n").TryLock(ctx)) },

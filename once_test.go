@@ -348,7 +348,7 @@ func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 			return c.RWMutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
 		},
 		"reader": func(c *dibs.Client) error {
-			return c.RWMutex("n").RDo(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew())
+			return c.RWMutex("n").Reading().Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew())
 		},
 		"Semaphore": func(c *dibs.Client) error {
 			return c.Semaphore("n", 2).Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))

@@ -312,10 +312,8 @@ func TestNoStore(t *testing.T) {
 				wantErr(t, err, dibs.ErrInvalid)
 				err = c.Election("n").Run(ctx, func(context.Context) error { return nil })
 				wantErr(t, err, dibs.ErrInvalid)
-				l, err := c.Attach("n", "token")
-				wantErr(t, err)
-				wantErr(t, l.Extend(ctx, time.Minute), dibs.ErrInvalid)
-				wantErr(t, l.Unlock(), dibs.ErrInvalid)
+				_, err = c.Attach("n", "token")
+				wantErr(t, err, dibs.ErrInvalid)
 				time.Sleep(time.Minute)
 				wantErr(t, c.Close())
 			})
@@ -332,7 +330,6 @@ func TestNoFunction(t *testing.T) {
 		"Mutex":     c.Mutex("n").Do(ctx, nil),
 		"Set":       c.All("m", "n").Do(ctx, nil),
 		"RWMutex":   c.RWMutex("n").Do(ctx, nil),
-		"RDo":       c.RWMutex("n").RDo(ctx, nil),
 		"Reading":   c.RWMutex("n").Reading().Do(ctx, nil),
 		"Semaphore": c.Semaphore("n", 2).Do(ctx, nil),
 		"Election":  c.Election("n").Run(ctx, nil),
@@ -356,7 +353,7 @@ func TestZeroValues(t *testing.T) {
 	m := open(t, unusedStore{t}).RWMutex("n")
 	errs := map[string]error{
 		"Call of nil": nilDoer, "Call of a nil Mutex": nilMutex, "Wrap of a nil RWMutex": wrapped(ctx, "n"),
-		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).RDo(ctx, nothing), "Semaphore": new(dibs.Semaphore).Do(ctx, nothing),
+		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).Reading().Do(ctx, nothing), "Semaphore": new(dibs.Semaphore).Do(ctx, nothing),
 		"MultiMutex": new(dibs.MultiMutex).Do(ctx, nothing), "Election": new(dibs.Election).Run(ctx, nothing), "Once": zeroOnce,
 	}
 	for what, l := range map[string]*dibs.Lease{"nil lease": nil, "zero lease": new(dibs.Lease)} {
@@ -368,7 +365,7 @@ func TestZeroValues(t *testing.T) {
 		}
 	}
 	for what, c := range map[string]*dibs.Client{"nil client": nil, "zero client": new(dibs.Client)} {
-		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").RDo(ctx, nothing)
+		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").Reading().Do(ctx, nothing)
 		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Do(ctx, nothing), c.All("m", "n").Do(ctx, nothing)
 		errs[what+": Election"], errs[what+": Check"] = c.Election("n").Run(ctx, nothing), c.Check(ctx)
 		_, errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)

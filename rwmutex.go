@@ -73,18 +73,15 @@ func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, op
 	return do(ctx, &m.settings, m.lock, fn, options)
 }
 
-// RDo runs fn while holding the lock for reading, as Mutex.Do does.
-func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &m.settings, m.rlock, fn, options)
-}
-
-// Reading returns the mutex as a Doer that holds the lock for reading, for Call and Wrap.
+// Reading returns the mutex as a Doer that holds the lock for reading:
+//
+//	err := locks.RWMutex("prices").Reading().Do(ctx, show)
 func (m *RWMutex) Reading() Doer { return reading{m} }
 
 type reading struct{ m *RWMutex }
 
 func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return r.m.RDo(ctx, fn, options...)
+	return do(ctx, &r.m.settings, r.m.rlock, fn, options)
 }
 
 // Downgrade makes a writer a reader; no other writer can hold the lock in between. The

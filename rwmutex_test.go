@@ -183,7 +183,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			group.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				for ctx.Err() == nil {
-					wantErr(t, m.RDo(t.Context(), func(context.Context) error {
+					wantErr(t, m.Reading().Do(t.Context(), func(context.Context) error {
 						time.Sleep(time.Second)
 						return nil
 					}))
@@ -594,7 +594,7 @@ func TestReentrantRWMutex(t *testing.T) {
 			wantErr(t, err, dibs.ErrReentrant)
 			_, err = m.TryLock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			wantErr(t, m.RDo(ctx, func(ctx context.Context) error {
+			wantErr(t, m.Reading().Do(ctx, func(ctx context.Context) error {
 				return c.Mutex("n").Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 			}, dibs.Reentrant()))
 			_, err = open(t, s).RWMutex("n").TryRLock(t.Context())
@@ -602,14 +602,14 @@ func TestReentrantRWMutex(t *testing.T) {
 			return nil
 		}))
 		wantFree(t, s, "n")
-		wantErr(t, m.RDo(t.Context(), func(ctx context.Context) error {
+		wantErr(t, m.Reading().Do(t.Context(), func(ctx context.Context) error {
 			_, err := m.RLock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
 			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, c.Mutex("n").Lock, c.All("n", "m").Lock} {
 				_, err := lock(ctx, dibs.Reentrant())
 				wantErr(t, err, dibs.ErrReentrant)
 			}
-			return m.RDo(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
+			return m.Reading().Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 		}))
 		wantFree(t, s, "n")
 	})
@@ -625,7 +625,7 @@ func TestBadRWMutex(t *testing.T) {
 			}
 		}
 		wantErr(t, m.Do(t.Context(), fn), dibs.ErrInvalid)
-		wantErr(t, m.RDo(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.Reading().Do(t.Context(), fn), dibs.ErrInvalid)
 		wantErr(t, m.Reading().Do(t.Context(), fn), dibs.ErrInvalid)
 	}
 }

@@ -270,7 +270,7 @@ func TestHolds(t *testing.T) {
 		var ended context.Context
 		wantErr(t, c.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
 			ended = ctx
-			return c.RWMutex("c").RDo(ctx, func(ctx context.Context) error {
+			return c.RWMutex("c").Reading().Do(ctx, func(ctx context.Context) error {
 				for _, name := range []string{"a", "b", "c"} {
 					wantErr(t, c.Holds(ctx, name))
 				}

@@ -21,7 +21,7 @@ var drills = drill.Opener{
 		return open(t, redis.NewClient(&redis.Options{
 			Addr: addr, Protocol: 2, DisableIdentity: true,
 			Dialer: goredisstore.WithoutHello(redis.NewDialer(&redis.Options{DialTimeout: time.Second})),
-		}), []redisstore.Option{goredisstore.Proxy()})
+		}), []redisstore.Option{redisstore.Proxy()})
 	},
 	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
@@ -43,7 +43,7 @@ func TestSentinelFailover(t *testing.T) {
 	drill.Together(t, map[string]func(*testing.T){
 		"no replicas": func(t *testing.T) { drills.SentinelFailover(t, drill.Deaths()) },
 		"replicas": func(t *testing.T) {
-			drills.SentinelFailover(t, drill.Deaths(), goredisstore.WithReplicas(1, time.Second))
+			drills.SentinelFailover(t, drill.Deaths(), redisstore.WithReplicas(1, time.Second))
 		},
 	})
 }

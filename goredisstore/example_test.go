@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -34,7 +35,7 @@ func Example_sentinel() {
 		SentinelAddrs: []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 	})
 	defer rdb.Close()
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.WithReplicas(1, 200*time.Millisecond)))
+	locks := dibs.New(goredisstore.New(rdb, redisstore.WithReplicas(1, 200*time.Millisecond)))
 	defer locks.Close()
 }
 

@@ -23,8 +23,8 @@
 //
 // Locking and unlocking normally use up to 4 connections of the client's pool at a time,
 // however many goroutines lock. On a cluster they use up to 4 for each hash slot that has
-// requests in flight, from the pool of that slot's node. With [WithReplicas] each call
-// uses one connection until the replicas have acknowledged. One more connection, outside
+// requests in flight, from the pool of that slot's node. With [redisstore.WithReplicas] each
+// call uses one connection until the replicas have acknowledged. One more connection, outside
 // the pool, is a subscription for notifications.
 //
 // A pool without a free connection delays requests. It does not delay callers beyond
@@ -44,7 +44,7 @@
 // in the background have the values of their call, and renewals have none. A hook that is
 // added later takes effect within a second.
 //
-// On a cluster, the commands of [WithReplicas] run the hooks of the nodes
+// On a cluster, the commands of [redisstore.WithReplicas] run the hooks of the nodes
 // (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs
 // only DialHook; go-redis has no other hook for it.
 //
@@ -53,7 +53,7 @@
 // dibs bounds each call itself, because a read of go-redis does not end with its context.
 // On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The
 // new value is 1 s (100 ms for the first attempt while there is little traffic), plus the
-// timeout of [WithReplicas]. It is 8 s if a caller waits longer than 1 s, as renewals do. On a cluster your ReadTimeout and WriteTimeout apply. A
+// timeout of [redisstore.WithReplicas]. It is 8 s if a caller waits longer than 1 s, as renewals do. On a cluster your ReadTimeout and WriteTimeout apply. A
 // connection that does not answer is lost to the pool for that time; the caller does not
 // wait for it. DialTimeout and PoolTimeout are always yours.
 //
@@ -67,57 +67,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
-	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
 )
-
-// An Option adjusts the store.
-type Option = redisstore.Option
-
-// Prefix sets the text before each name in its key. The default is "lock:". It may be
-// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
-// for the other keys that dibs uses.
-func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
-
-// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
-// write, for at most timeout. See redisstore.WithReplicas.
-func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
-
-// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
-func Mixed() Option { return redisstore.Mixed() }
-
-// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
-// servers. See redisstore.Proxy.
-func Proxy() Option { return redisstore.Proxy() }
-
-// Sharded declares that the one address of a *redis.Client is in front of a cluster and
-// hides its nodes. A *redis.ClusterClient needs no such option. See redisstore.Sharded.
-func Sharded() Option { return redisstore.Sharded() }
-
-// Redisson makes the store share its locks with Redisson, the library for Java. See
-// redisstore.Redisson.
-func Redisson() Option { return redisstore.Redisson() }
-
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
-// NotifySpring makes a release notify waiters of Spring Integration's RedisLockRegistry in
-// its mode PUB_SUB_LOCK. See redisstore.NotifySpring.
-func NotifySpring() Option { return redisstore.NotifySpring() }
-
-// NotifyPythonRedisLock makes a release notify waiters of python-redis-lock. See
-// redisstore.NotifyPythonRedisLock.
-func NotifyPythonRedisLock() Option { return redisstore.NotifyPythonRedisLock() }
 
 // New returns a store on a go-redis client. It performs no I/O.
 //
@@ -126,26 +86,18 @@ func NotifyPythonRedisLock() Option { return redisstore.NotifyPythonRedisLock() 
 // locks: when a server does not answer, it moves the key to another one, where the lock is
 // free. Other implementations of redis.UniversalClient are rejected because their routing
 // of keys is unknown.
-func New(rdb redis.UniversalClient, options ...Option) *redisstore.Store {
+func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.Store {
+	if driver.IsNil(rdb) {
+		return redisstore.New(redisconn.Invalid("the go-redis client is nil"), options...)
+	}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		if rdb != nil {
-			return redisstore.New(newServerConn(rdb), append([]Option{redisstore.Prompt()}, options...)...)
-		}
+		return redisstore.New(newServerConn(rdb), append([]redisstore.Option{redisstore.Prompt()}, options...)...)
 	case *redis.ClusterClient:
-		if rdb != nil {
-			return redisstore.New(newClusterConn(rdb), append([]Option{redisstore.Sharded()}, options...)...)
-		}
+		return redisstore.New(newClusterConn(rdb), append([]redisstore.Option{redisstore.Sharded()}, options...)...)
 	}
-	return redisstore.New(redisconn.Invalid(unsupported(rdb)), options...)
-}
-
-// unsupported returns the reason why a client cannot be used for locks.
-func unsupported(rdb redis.UniversalClient) string {
-	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return "the go-redis client is nil"
-	}
-	return fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
+	reason := fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
+	return redisstore.New(redisconn.Invalid(reason), options...)
 }
 
 const (
@@ -167,8 +119,6 @@ type conn struct {
 	busy     atomic.Int64 // calls of Do and Replicate
 	tlsProbe *tlsProbe
 	answered atomic.Bool // a server has answered
-
-	listening listen.Connections // the subscriptions of Listen
 }
 
 // newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer

@@ -16,6 +16,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -255,7 +256,7 @@ func (r *recorder) wantReadable(t *testing.T) {
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, h hookedClient, r *recorder) {
-		locks := dibs.New(goredisstore.New(h.rdb, goredisstore.WithReplicas(1, generous)), dibs.Timeout(2*generous))
+		locks := dibs.New(goredisstore.New(h.rdb, redisstore.WithReplicas(1, generous)), dibs.Timeout(2*generous))
 		t.Cleanup(func() { locks.Close() })
 		before, seen := scripts(t, h.servers), r.scriptCount()
 		for i := range 10 {
@@ -354,13 +355,13 @@ func TestUnsupportedClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			drill.WantInvalid(t, goredisstore.New(c.rdb), c.text)
-			drill.WantInvalid(t, goredisstore.New(c.rdb, goredisstore.WithReplicas(1, time.Second)), c.text)
+			drill.WantInvalid(t, goredisstore.New(c.rdb, redisstore.WithReplicas(1, time.Second)), c.text)
 		})
 	}
 }
 
 // openClient returns a client that is closed at the end of the test.
-func openClient(t *testing.T, rdb redis.UniversalClient, options ...goredisstore.Option) *dibs.Client {
+func openClient(t *testing.T, rdb redis.UniversalClient, options ...redisstore.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(rdb, options...))
 	t.Cleanup(func() { c.Close() })

@@ -53,7 +53,7 @@ func TestReadersAndWriters(t *testing.T) {
 				// It holds from the time of the release before it, as far as that is
 				// known.
 				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
-				err := lock.RDo(ctx, func(context.Context) error {
+				err := lock.Reading().Do(ctx, func(context.Context) error {
 					readWaits.add(time.Since(called))
 					n := reading.Add(1)
 					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/dibslock/dibs/goredisstore"
 )
 
 // A language has a directory in drivers with one driver for some libraries.
@@ -37,7 +35,7 @@ func languages() []language {
 				{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"},
 			},
 			run:       []string{"venv/bin/python", "driver.py"},
-			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock", store: []goredisstore.Option{goredisstore.NotifyPythonRedisLock()}}, {name: "pottery"}},
+			libraries: []library{{name: "redis-py"}, {name: "python-redis-lock", unnotified: true}, {name: "pottery"}},
 		},
 		{
 			name:      "node",
@@ -65,7 +63,7 @@ func languages() []language {
 			},
 			libraries: []library{
 				{name: "Spring Integration, spin", driver: "spring-spin"},
-				{name: "Spring Integration, pub/sub", driver: "spring-pubsub", store: []goredisstore.Option{goredisstore.NotifySpring()}},
+				{name: "Spring Integration, pub/sub", driver: "spring-pubsub", unnotified: true},
 				{name: "Spring Data Redis, by hand", driver: "spring-template"},
 				{name: "Jedis, by hand", driver: "jedis"},
 				{name: "ShedLock", driver: "shedlock", lateRelease: deletes, lateExtension: overwrites},

@@ -1,12 +1,12 @@
 package interop
 
-import "github.com/dibslock/dibs/goredisstore"
+import "github.com/dibslock/dibs/redisstore"
 
 // A library has a row of the matrix. The fields say what is different there.
 type library struct {
 	name   string
-	driver string                // its name in the driver, if that is not the name
-	store  []goredisstore.Option // of dibs
+	driver string              // its name in the driver, if that is not the name
+	store  []redisstore.Option // of dibs
 
 	otherForm bool // of the lock key: it and dibs refuse each other's locks with an error
 	redisson  bool // the store is in Redisson mode, which has no shared leases
@@ -15,6 +15,10 @@ type library struct {
 
 	breaks bool // under load, even without dibs: its calls fail
 	sleeps bool // a waiter may sleep for seconds, also without dibs: it misses a message, or loses its place
+
+	// A waiter waits for a message that dibs does not send, and retries once a second. So it gets
+	// few turns beside waiters of dibs.
+	unnotified bool
 }
 
 // A trap is what a library does to the lock of dibs if it releases or extends a lock that

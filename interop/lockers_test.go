@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/go-redsync/redsync/v4"
 	pool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
@@ -72,8 +73,8 @@ func dial(t *testing.T, server *redistest.Server) *redis.Client {
 }
 
 // newDibs returns a client of dibs with a prefix for its lock keys.
-func newDibs(t *testing.T, rdb *redis.Client, prefix string, store ...goredisstore.Option) *dibs.Client {
-	locks := dibs.New(goredisstore.New(rdb, append(store, goredisstore.Prefix(prefix))...), dibs.Timeout(5*time.Second)) // for a busy machine
+func newDibs(t *testing.T, rdb *redis.Client, prefix string, store ...redisstore.Option) *dibs.Client {
+	locks := dibs.New(goredisstore.New(rdb, append(store, redisstore.Prefix(prefix))...), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

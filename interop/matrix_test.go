@@ -14,8 +14,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -228,7 +228,7 @@ func (r *row) startGo(t *testing.T) {
 		peers[careless] = carelessLocker{r.rdb}
 	}
 	r.theirs = goHammerer{peers[r.name], r.rdb}
-	r.dibs = newDibs(t, r.rdb, r.prefix, goredisstore.Mixed())
+	r.dibs = newDibs(t, r.rdb, r.prefix, redisstore.Mixed())
 }
 
 // moduleVersion asks the go command: the binary of a test has no list of its modules.
@@ -252,5 +252,5 @@ func (r *row) startExternal(t *testing.T, l language, dir string) {
 		t.Fatalf("the lock key of NAME is %q: dibs cannot have that key", d.key)
 	}
 	r.version, r.runtime, r.prefix, r.theirs = d.version, d.runtime, prefix, theirs
-	r.dibs = newDibs(t, r.rdb, prefix, append([]goredisstore.Option{goredisstore.Mixed()}, r.store...)...)
+	r.dibs = newDibs(t, r.rdb, prefix, append([]redisstore.Option{redisstore.Mixed()}, r.store...)...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -46,7 +47,7 @@ func startRedisson(t *testing.T, driver, url string) *external {
 // redissonWith returns a client of dibs in Redisson mode.
 func redissonWith(t *testing.T, rdb redis.UniversalClient) *dibs.Client {
 	t.Helper()
-	locks := dibs.New(goredisstore.New(rdb, goredisstore.Redisson()), dibs.Timeout(5*time.Second))
+	locks := dibs.New(goredisstore.New(rdb, redisstore.Redisson()), dibs.Timeout(5*time.Second))
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/redisstore"
 )
 
 // redissonMode and the others are libraries beside a store in Redisson mode: both sides use
@@ -14,7 +14,7 @@ var (
 	fairRedissonMode = library{name: "Redisson's RFairLock, dibs in its mode", driver: "redisson-fair", redisson: true, sleeps: true, store: inRedissonMode}
 	nodeRedissonMode = library{name: "node-redisson, dibs in its mode", driver: "node-redisson", redisson: true, sleeps: true, store: inRedissonMode}
 
-	inRedissonMode = []goredisstore.Option{goredisstore.Redisson()}
+	inRedissonMode = []redisstore.Option{redisstore.Redisson()}
 )
 
 // uneven returns the columns that only Redisson's own mode has: more workers of one side.

@@ -97,7 +97,7 @@ func checkNodes(nodes []driver.Voter, longest time.Duration) error {
 		return fmt.Errorf("%w: longest TTL %v of a quorum is out of range; use %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
 	}
 	for i, n := range nodes {
-		if isNilStore(n) {
+		if driver.IsNil(n) {
 			return fmt.Errorf("%w: node %d of a quorum is nil", driver.ErrInvalid, i)
 		}
 		for j, other := range nodes[:i] {
@@ -107,14 +107,6 @@ func checkNodes(nodes []driver.Voter, longest time.Duration) error {
 		}
 	}
 	return nil
-}
-
-func isNilStore(n driver.Voter) bool {
-	if n == nil {
-		return true
-	}
-	v := reflect.ValueOf(n)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Groups implements driver.Store. Each name is a group of its own, in sorted order.

@@ -23,13 +23,12 @@ var drills = drill.Opener{
 		return redigostore.New(p, options...)
 	},
 	Proxied: func(t testing.TB, addr string) *redisstore.Store {
-		return redigostore.New(pool(t, addr), redigostore.Proxy())
+		return redigostore.New(pool(t, addr), redisstore.Proxy())
 	},
-	Warm:    withIdleConns,
-	Cluster: cluster,
+	Warm: withIdleConns,
 }
 
-// TestRights and TestClusterRights run the same suite.
+// TestRights runs the same suite.
 func TestStore(t *testing.T) {
 	drill.Shared(t)
 	t.Parallel()
@@ -37,28 +36,13 @@ func TestStore(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), redigostore.WithReplicas(1, time.Second))
+	drills.SentinelFailover(t, drill.Deaths(), redisstore.WithReplicas(1, time.Second))
 }
 
 func TestSentinelLoss(t *testing.T) {
 	drill.Shared(t)
 	t.Parallel()
 	drills.SentinelLoss(t)
-}
-
-func TestClusterMoves(t *testing.T) { drills.ClusterMoves(t) }
-
-func TestClusterDeadMaster(t *testing.T) { drills.ClusterDeadMaster(t) }
-
-func TestClusterLoss(t *testing.T) {
-	drill.Shared(t)
-	t.Parallel()
-	drills.ClusterLoss(t)
-}
-
-func TestClusterSlotOnItsWay(t *testing.T) {
-	t.Parallel()
-	drills.ClusterSlotOnItsWay(t)
 }
 
 func TestReplicated(t *testing.T) {
@@ -69,11 +53,6 @@ func TestReplicated(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	drills.Rights(t)
-}
-
-func TestClusterRights(t *testing.T) {
-	t.Parallel()
-	drills.ClusterRights(t, "+cluster|slots")
 }
 
 // withIdleConns returns a store on a pool with idle connections.

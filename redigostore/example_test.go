@@ -90,22 +90,3 @@ func dial(ctx context.Context, addr string, timeout time.Duration) (redis.Conn, 
 	return redis.DialContext(ctx, "tcp", addr,
 		redis.DialConnectTimeout(timeout), redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 }
-
-// In a Redis Cluster, the store needs a pool for each node.
-func ExampleNewCluster() {
-	var pools []*redis.Pool
-	locks := dibs.New(redigostore.NewCluster([]string{"10.0.0.1:6379", "10.0.0.2:6379"}, func(addr string) *redis.Pool {
-		pool := &redis.Pool{
-			MaxIdle: 10,
-			DialContext: func(ctx context.Context) (redis.Conn, error) {
-				return dial(ctx, addr, time.Second)
-			},
-		}
-		pools = append(pools, pool)
-		return pool
-	}))
-	locks.Close()
-	for _, pool := range pools {
-		pool.Close()
-	}
-}

@@ -33,15 +33,14 @@ var pools = []struct {
 
 func TestClosedPool(t *testing.T) {
 	t.Parallel()
-	addr, node := redistest.Start(t).Addr(), redistest.StartClusterNode(t).Addr()
-	p, w, n := pool(t, addr), pool(t, addr), pool(t, node)
+	addr := redistest.Start(t).Addr()
+	p, w := pool(t, addr), pool(t, addr)
 	w.Wait, w.MaxActive = true, 2
 	for name, c := range map[string]struct {
 		pool  *redis.Pool
 		store *redisstore.Store
 	}{
 		"pool": {p, redigostore.New(p)}, "waits": {w, redigostore.New(w)},
-		"cluster": {n, redigostore.NewCluster([]string{node}, func(string) *redis.Pool { return n })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locks := open(t, c.store)
@@ -238,21 +237,16 @@ func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.AcquireEnd {
 
 func TestHandOffNotifies(t *testing.T) {
 	t.Parallel()
-	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
-	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			holder, waiter := open(t, s), open(t, s)
-			notified := 0
-			for range 20 { // a client subscribes only after its first call
-				if handOver(t, holder, waiter).Notified {
-					notified++
-				}
-			}
-			if notified < 10 {
-				t.Errorf("%d of 20 hand-offs notified the waiter, want at least 10", notified)
-			}
-		})
+	s := redigostore.New(pool(t, redistest.Start(t).Addr()))
+	holder, waiter := open(t, s), open(t, s)
+	notified := 0
+	for range 20 { // a client subscribes only after its first call
+		if handOver(t, holder, waiter).Notified {
+			notified++
+		}
+	}
+	if notified < 10 {
+		t.Errorf("%d of 20 hand-offs notified the waiter, want at least 10", notified)
 	}
 }
 
@@ -291,17 +285,15 @@ func TestScriptFlush(t *testing.T) {
 
 func TestList(t *testing.T) {
 	t.Parallel()
-	p, node := pool(t, redistest.Start(t).Addr()), redistest.StartClusterNode(t).Addr()
-	for name, s := range map[string]*redisstore.Store{"pool": redigostore.New(p), "cluster": cluster(t, []string{node})} {
-		locks := open(t, s)
-		for _, n := range []string{"a1", "a2", "b"} {
-			defer drill.Lock(t, locks, n).Unlock()
-		}
-		have, err := s.List(drill.Within(t, drill.Generous), "a*")
-		slices.Sort(have)
-		if err != nil || !slices.Equal(have, []string{"a1", "a2"}) {
-			t.Errorf("%s: have %q, %v", name, have, err)
-		}
+	s := redigostore.New(pool(t, redistest.Start(t).Addr()))
+	locks := open(t, s)
+	for _, n := range []string{"a1", "a2", "b"} {
+		defer drill.Lock(t, locks, n).Unlock()
+	}
+	have, err := s.List(drill.Within(t, drill.Generous), "a*")
+	slices.Sort(have)
+	if err != nil || !slices.Equal(have, []string{"a1", "a2"}) {
+		t.Errorf("have %q, %v", have, err)
 	}
 }
 
@@ -355,35 +347,27 @@ func TestFullPool(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
-	server, node := redistest.Start(t), redistest.StartClusterNode(t)
-	option := redigostore.WithReplicas(1, timeout)
-	p := pool(t, server.Addr())
-	for name, s := range map[*redistest.Server]*redisstore.Store{
-		server: redigostore.New(p, option), node: cluster(t, []string{node.Addr()}, option),
-	} {
-		t.Run(name.Addr(), func(t *testing.T) {
-			t.Parallel()
-			locks := open(t, s, dibs.Timeout(10*time.Second))
-			for range 2 { // the second time the store expects too few
-				_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
-				var few *redisstore.ReplicasError
-				if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
-					t.Fatalf("have %v, want 0 of 1 replicas", err)
-				}
-				if held := name.MustCmd(t, "GET", key); held != nil {
-					t.Fatalf("held by %v", held)
-				}
-			}
-			name.MustCmd(t, "SET", key, "theirs", "PX", "60000")
-			drill.WatchMachine(t.Context(), name.Addr()).Measure(t, "too few replicas: busy after", timeout/2, func() time.Duration {
-				start := time.Now()
-				if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-					t.Errorf("have %v, want busy", err)
-				}
-				return time.Since(start)
-			})
-		})
+	server := redistest.Start(t)
+	s := redigostore.New(pool(t, server.Addr()), redisstore.WithReplicas(1, timeout))
+	locks := open(t, s, dibs.Timeout(10*time.Second))
+	for range 2 { // the second time the store expects too few
+		_, err := locks.Mutex(job).TryLock(drill.Within(t, drill.Generous))
+		var few *redisstore.ReplicasError
+		if !errors.Is(err, dibs.ErrUnavailable) || !errors.As(err, &few) || few.Have != 0 || few.Want != 1 {
+			t.Fatalf("have %v, want 0 of 1 replicas", err)
+		}
+		if held := server.MustCmd(t, "GET", key); held != nil {
+			t.Fatalf("held by %v", held)
+		}
 	}
+	server.MustCmd(t, "SET", key, "theirs", "PX", "60000")
+	drill.WatchMachine(t.Context(), server.Addr()).Measure(t, "too few replicas: busy after", timeout/2, func() time.Duration {
+		start := time.Now()
+		if _, err := locks.Mutex(job).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("have %v, want busy", err)
+		}
+		return time.Since(start)
+	})
 }
 
 // When the connections of a pool lead to a server that is no longer the master, the store
@@ -410,27 +394,21 @@ func TestDemotion(t *testing.T) {
 
 // Not parallel, because it counts goroutines.
 func TestNoGoroutineIsLeft(t *testing.T) {
-	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	server := redistest.Start(t)
 	before := runtime.NumGoroutine()
-	for _, target := range []*redistest.Server{server, node} {
-		proxy, err := redistest.StartProxy(target.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := pool(t, proxy.Addr())
-		s := redigostore.New(p)
-		if target == node {
-			s = redigostore.NewCluster([]string{proxy.Addr()}, func(string) *redis.Pool { return p })
-		}
-		locks := dibs.New(s)
-		drill.Unlock(t, drill.Lock(t, locks, job))
-		handOver(t, locks, locks)
-		proxy.Freeze()
-		_, _ = locks.Mutex(job).Lock(drill.Within(t, 100*time.Millisecond))
-		locks.Close()
-		p.Close()
-		proxy.Close()
+	proxy, err := redistest.StartProxy(server.Addr())
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := pool(t, proxy.Addr())
+	locks := dibs.New(redigostore.New(p))
+	drill.Unlock(t, drill.Lock(t, locks, job))
+	handOver(t, locks, locks)
+	proxy.Freeze()
+	_, _ = locks.Mutex(job).Lock(drill.Within(t, 100*time.Millisecond))
+	locks.Close()
+	p.Close()
+	proxy.Close()
 	for end := time.Now().Add(drill.Generous); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) { // polls
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)

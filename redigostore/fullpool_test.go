@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
@@ -30,27 +29,18 @@ func poolOf(t *testing.T, addr string, wait bool) *redis.Pool {
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
 	const want = "no connection was free in the pool of the client (MaxActive is 1)"
-	server, node := redistest.Start(t), redistest.StartClusterNode(t)
+	server := redistest.Start(t)
 	for _, wait := range []bool{false, true} {
-		pool, nodePool := poolOf(t, server.Addr(), wait), poolOf(t, node.Addr(), wait)
-		ofCluster := redigostore.NewCluster([]string{node.Addr()}, func(string) *redis.Pool { return nodePool })
-		if _, err := ofCluster.Inspect(t.Context(), "m"); err != nil {
+		pool := poolOf(t, server.Addr(), wait)
+		other, err := pool.GetContext(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []struct {
-			store driver.Store
-			pool  *redis.Pool
-		}{{redigostore.New(pool), pool}, {ofCluster, nodePool}} {
-			other, err := c.pool.GetContext(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { other.Close() })
-			locks := dibs.New(c.store)
-			t.Cleanup(func() { locks.Close() })
-			if _, err := locks.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), want) {
-				t.Errorf("wait %v: got %v, want an error with %q", wait, err, want)
-			}
+		t.Cleanup(func() { other.Close() })
+		locks := dibs.New(redigostore.New(pool))
+		t.Cleanup(func() { locks.Close() })
+		if _, err := locks.Mutex("m").TryLock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("wait %v: got %v, want an error with %q", wait, err, want)
 		}
 	}
 }

@@ -11,23 +11,22 @@
 // The pool remains yours: the store never closes it. Close the dibs.Client first, then
 // the pool.
 //
-// # One server, Sentinel, Cluster
+// # One server or Sentinel
 //
 //   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
 //     redigo does not support Sentinel; the Sentinel example below has the whole code.
 //     The store drops connections to a server that is no longer the master.
-//   - Redis Cluster: [NewCluster] with some of the nodes, and a function that returns a
-//     pool for each node. redigo does not support Cluster; NewCluster follows MOVED and
-//     ASK.
+//
+// redigo does not support Redis Cluster, and neither does this package: use goredisstore or
+// rueidisstore. A call that a cluster redirects returns dibs.ErrInvalid.
 //
 // # Connections
 //
 // Locking and unlocking normally use up to 4 connections of the pool at a time, however
-// many goroutines lock. On a cluster they use up to 4 for each hash slot that has
-// requests in flight, from the pool of that slot's node. With [WithReplicas] each call
-// uses one connection until the replicas have acknowledged. Set MaxIdle to at least 4,
+// many goroutines lock. With [redisstore.WithReplicas] each call uses one connection until the
+// replicas have acknowledged. Set MaxIdle to at least 4,
 // otherwise connections are opened and closed all the time. If the pool is full
 // (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
 // connection.
@@ -57,60 +56,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/listen"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
-// An Option adjusts the store.
-type Option = redisstore.Option
-
-// Prefix sets the text before each name in its key. The default is "lock:". It may be
-// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
-// for the other keys that dibs uses.
-func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
-
-// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
-// write, for at most timeout. See redisstore.WithReplicas.
-func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
-
-// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
-func Mixed() Option { return redisstore.Mixed() }
-
-// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
-// servers. See redisstore.Proxy.
-func Proxy() Option { return redisstore.Proxy() }
-
-// Redisson makes the store share its locks with Redisson, the library for Java. See
-// redisstore.Redisson.
-func Redisson() Option { return redisstore.Redisson() }
-
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
-// NotifySpring makes a release notify waiters of Spring Integration's RedisLockRegistry in
-// its mode PUB_SUB_LOCK. See redisstore.NotifySpring.
-func NotifySpring() Option { return redisstore.NotifySpring() }
-
-// NotifyPythonRedisLock makes a release notify waiters of python-redis-lock. See
-// redisstore.NotifyPythonRedisLock.
-func NotifyPythonRedisLock() Option { return redisstore.NotifyPythonRedisLock() }
-
 // New returns a store on a pool of connections to one server, or to the master that
 // sentinels name. It performs no I/O. With a nil pool, every call of the store returns
 // dibs.ErrInvalid.
-func New(pool *redis.Pool, options ...Option) *redisstore.Store {
+func New(pool *redis.Pool, options ...redisstore.Option) *redisstore.Store {
 	if pool == nil {
 		return redisstore.New(redisconn.Invalid("the redigo pool is nil"), options...)
 	}
 	if honoursContexts(pool) {
-		options = append([]Option{redisstore.Prompt()}, options...)
+		options = append([]redisstore.Option{redisstore.Prompt()}, options...)
 	}
-	return redisstore.New(newSingle(pool), options...)
+	return redisstore.New(&source{Pool: pool}, options...)
 }
 
 // honoursContexts reports whether the pool keeps idle connections, and passes a context
@@ -125,59 +90,30 @@ const (
 	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
 
-type single struct {
-	*source
-	listening *listen.Connections // the subscriptions of Listen
-}
-
-func newSingle(pool *redis.Pool) single { return single{&source{Pool: pool}, new(listen.Connections)} }
-
 // Do implements redisconn.Conn.
-func (s single) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+func (s *source) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if !until.IsZero() && s.IdleCount() == 0 {
 		fill(replies, redisconn.ErrUnsent)
 		return
 	}
-	s.doUntil(ctx, until, cmds, replies)
-}
-
-// FullPool implements redisconn.Pool.
-func (s single) FullPool(string) string { return s.fullPool() }
-
-// Replicate implements redisconn.Conn.
-func (s single) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
-	return s.replicate(ctx, call, wait, answered)
-}
-
-// Subscribe implements redisconn.Conn.
-func (s single) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
-	return s.subscribe(ctx, channel, busy, func(message string) {
-		if message == "" { // idle connections may still lead to the previous master
-			s.dropConns(ctx)
-		}
-		on(message)
-	})
+	s.send(ctx, until, cmds, replies)
 }
 
 // Masters implements redisconn.Conn.
-func (s single) Masters(_ context.Context, visit func(redisconn.Node) error) error {
-	return visit(s.node(""))
+func (s *source) Masters(_ context.Context, visit func(redisconn.Node) error) error {
+	return visit(redisconn.Node{Do: func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+		s.send(ctx, time.Time{}, cmds, replies)
+	}})
 }
 
-func (s *source) node(addr string) redisconn.Node { return redisconn.Node{Addr: addr, Do: s.do} }
-
-// do sends commands on one connection, and then reads their replies.
-func (s *source) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	s.doUntil(ctx, time.Time{}, cmds, replies)
-}
-
-// doUntil is do for a caller that waits until a time at most, if that is not zero.
-func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
+// send sends commands on one connection, and then reads their replies. The caller waits until
+// a time at most, if that is not zero.
+func (s *source) send(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if until.IsZero() {
 		until = redisconn.Until(ctx, ioTimeout, cmds)
 	}
 	replies = replies[:len(cmds)]
-	conn, err := s.send(ctx, until, cmds...)
+	conn, err := s.write(ctx, until, cmds...)
 	if err != nil {
 		fill(replies, err)
 		return
@@ -194,8 +130,9 @@ func (s *source) doUntil(ctx context.Context, until time.Time, cmds []redisconn.
 	s.put(ctx, conn, replies[len(replies)-1].Err)
 }
 
-func (s *source) replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) (last redisconn.Reply) {
-	conn, err := s.send(ctx, deadline(ctx), call, wait.Cmd())
+// Replicate implements redisconn.Conn.
+func (s *source) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) (last redisconn.Reply) {
+	conn, err := s.write(ctx, deadline(ctx), call, wait.Cmd())
 	if err != nil {
 		answered(redisconn.Reply{Err: err})
 		return redisconn.Reply{Err: err}
@@ -218,9 +155,9 @@ func deadline(ctx context.Context) time.Time {
 	return time.Now().Add(ioTimeout)
 }
 
-// send sends commands on a connection of the pool, for which it waits until a time, and
+// write sends commands on a connection of the pool, for which it waits until a time, and
 // returns the connection. The caller must put it back. redigo never sends a command twice.
-func (s *source) send(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
+func (s *source) write(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
 	conn, err := s.get(ctx, until)
 	if err != nil {
 		return nil, s.explain(err)
@@ -298,8 +235,15 @@ func convertError(err error) error {
 	switch {
 	case err.Error() == closed:
 		return fmt.Errorf("%w: %w", redisconn.ErrClosed, err)
+	case errors.As(err, &server) && isRedirect(string(server)):
+		return fmt.Errorf("%w: the server is a node of a Redis Cluster, which redigo does not support: use goredisstore or rueidisstore: %w", driver.ErrInvalid, err)
 	case errors.As(err, &server):
 		return redisconn.ServerError(server)
 	}
 	return err
+}
+
+// isRedirect reports whether an error names another node of a cluster.
+func isRedirect(text string) bool {
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ")
 }

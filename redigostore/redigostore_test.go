@@ -54,11 +54,6 @@ func plainPool(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// cluster returns a store on the cluster with the given nodes.
-func cluster(t testing.TB, nodes []string, options ...redigostore.Option) *redisstore.Store {
-	return redigostore.NewCluster(nodes, func(addr string) *redis.Pool { return pool(t, addr) }, options...)
-}
-
 // open returns a dibs.Client that is closed at the end of the test. Its operation timeout
 // is long, for busy machines.
 func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
@@ -68,16 +63,16 @@ func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 }
 
 // conformance runs the conformance suite. Each case has a store with a prefix of its own.
-func conformance(t *testing.T, newStore func(redigostore.Option) *redisstore.Store) {
+func conformance(t *testing.T, newStore func(redisstore.Option) *redisstore.Store) {
 	t.Helper()
 	var stores atomic.Int64
 	storetest.Run(t, func(*testing.T) driver.Store {
-		return newStore(redigostore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
+		return newStore(redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 	})
 }
 
 func TestStoreOnPlainPool(t *testing.T) {
 	t.Parallel()
 	p := plainPool(t, redistest.Start(t).Addr())
-	conformance(t, func(o redigostore.Option) *redisstore.Store { return redigostore.New(p, o) })
+	conformance(t, func(o redisstore.Option) *redisstore.Store { return redigostore.New(p, o) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// source is a pool that drops stale connections. redigo itself also returns an idle
+// source is a redisconn.Conn: a pool that drops stale connections. redigo itself also returns an idle
 // connection that has ended, or that leads to a server that is no longer the master.
 type source struct {
 	*redis.Pool
@@ -89,8 +89,8 @@ func (s *source) explainEnd(err error) error {
 	return err
 }
 
-// fullPool returns the setting that limits the pool if other work has all connections, or "".
-func (s *source) fullPool() string {
+// FullPool implements redisconn.Pool.
+func (s *source) FullPool(string) string {
 	if s.MaxActive == 0 || s.IdleCount() > 0 || s.ActiveCount() < s.MaxActive || int(s.own.Load()) >= s.MaxActive {
 		return ""
 	}
@@ -100,7 +100,7 @@ func (s *source) fullPool() string {
 // explain returns the error of a request without a connection.
 func (s *source) explain(err error) error {
 	waited := errors.Is(err, redis.ErrPoolExhausted) || err == context.DeadlineExceeded //nolint:errorlint // a dial that ends matches, too
-	if setting := s.fullPool(); waited && setting != "" {
+	if setting := s.FullPool(""); waited && setting != "" {
 		return redisconn.PoolError(setting, err)
 	}
 	return convertError(err)

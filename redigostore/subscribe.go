@@ -11,11 +11,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// subscribe subscribes on a connection that is dialled as the pool does, but does not
+// Subscribe implements redisconn.Conn, on a connection that is dialled as the pool does, but does not
 // belong to it. A connection of the pool would be occupied permanently. To put it back,
 // redigo would wait for the reply to UNSUBSCRIBE, which an unresponsive server never
 // sends.
-func (s *source) subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
+func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	conn, err := dial(ctx, s.Pool)
 	if err != nil {
 		return convertError(err)
@@ -34,7 +34,12 @@ func (s *source) subscribe(ctx context.Context, channel string, busy func() bool
 	// connection, so the reads have no time limit.
 	p := &pings{conn: conn, sub: sub, busy: busy}
 	running.Go(func() { p.run(pinging) })
-	err = p.receiveAll(on)
+	err = p.receiveAll(func(message string) {
+		if message == "" { // idle connections may still lead to the previous master
+			s.dropConns(ctx)
+		}
+		on(message)
+	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -2,14 +2,18 @@ package redigostore_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redigostore"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -17,20 +21,36 @@ import (
 // does not panic.
 func TestUnsupportedPools(t *testing.T) {
 	t.Parallel()
-	nodes := []string{redistest.StartClusterNode(t).Addr()}
-	none := func(string) *redis.Pool { return nil }
 	for name, c := range map[string]struct {
 		store driver.Store
 		text  string
 	}{
-		"nil":               {redigostore.New(nil), "nil"},
-		"nil, replicas":     {redigostore.New(nil, redigostore.WithReplicas(1, time.Second)), "nil"},
-		"no function":       {redigostore.NewCluster(nodes, nil), "nil"},
-		"no nodes":          {redigostore.NewCluster(nil, none), "no node"},
-		"no pool":           {redigostore.NewCluster(nodes, none), nodes[0]},
-		"no pool, replicas": {redigostore.NewCluster(nodes, none, redigostore.WithReplicas(1, time.Second)), nodes[0]},
+		"nil":           {redigostore.New(nil), "nil"},
+		"nil, replicas": {redigostore.New(nil, redisstore.WithReplicas(1, time.Second)), "nil"},
 	} {
 		t.Run(name, func(t *testing.T) { drill.WantInvalid(t, c.store, c.text) })
+	}
+}
+
+// On a cluster, a call for a key of another node returns an error that names the adapters to
+// use.
+func TestClusterIsUnsupported(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	owner, err := cluster.MasterOf(redistest.Slot(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range cluster.Nodes() {
+		if node == owner {
+			continue
+		}
+		for _, options := range [][]redisstore.Option{nil, {redisstore.WithReplicas(1, time.Second)}} {
+			_, err := open(t, redigostore.New(pool(t, node.Addr()), options...)).Mutex(job).Lock(drill.Within(t, drill.Generous))
+			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "use goredisstore or rueidisstore") {
+				t.Errorf("got %v, want ErrInvalid that names other adapters", err)
+			}
+		}
 	}
 }
 

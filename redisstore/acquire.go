@@ -75,7 +75,7 @@ func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.V
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
 		if must, guessed := wire.MustPoll(c, answer.AcquireReply, v); must {
-			s.completeWait(c, &answer.AcquireReply, guessed)
+			s.completeWait(&answer.AcquireReply, guessed)
 		}
 	}
 	return answer, void, err

@@ -55,7 +55,7 @@ func (s *Store) requestStates(ctx context.Context, names []string) (found []wire
 
 // recognise completes the state of a name that a client of another library may hold.
 func (s *Store) recognise(ctx context.Context, state driver.State, now int64) driver.State {
-	if s.format.Redisson != nil {
+	if s.format.Redisson {
 		return s.recogniseRedisson(ctx, state)
 	}
 	s.recogniseString(&state, now)

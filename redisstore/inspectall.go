@@ -63,7 +63,7 @@ func (a *inspection) atOnce() int {
 
 // inspectTogether inspects the names in batches.
 func (a *inspection) inspectTogether(ctx context.Context) error {
-	if a.s.format.Redisson != nil {
+	if a.s.format.Redisson {
 		for i := range a.alone {
 			a.alone[i] = true
 		}

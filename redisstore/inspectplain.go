@@ -14,7 +14,7 @@ import (
 // without a script has no key by which a client finds the node. Without a prefix most values
 // may be data, which the script reads in part only; with a prefix, once one was found.
 func (s *Store) plain() bool {
-	return !s.format.Sharded && s.format.Redisson == nil && s.format.Prefix != "" && !s.hasData.Load()
+	return !s.format.Sharded && !s.format.Redisson && s.format.Prefix != "" && !s.hasData.Load()
 }
 
 // maxPlain is the size of the largest value that may be a lock, in bytes: see inspect.lua.

@@ -7,28 +7,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// How often the first waiter polls behind a foreign holder. The name is free for a moment
-// only, before the next of the clients that poll acquires it. Redisson publishes each release.
-const (
-	pollMixed    = 2 * time.Millisecond
-	pollRedisson = 10 * time.Millisecond
-)
+// pollMixed is how often the first waiter polls behind a foreign holder. The name is free for a
+// moment only, before the next of the clients that poll acquires it.
+const pollMixed = 2 * time.Millisecond
 
 // completeWait completes the reply to a waiter that must poll. If the holder is foreign, the
-// name is mixed, and its release may be published. If that is guessed, the first poll decides
-// whether the name is mixed.
-func (s *Store) completeWait(c driver.AcquireRequest, reply *driver.AcquireReply, guessed bool) {
+// name is mixed. If that is guessed, the first poll decides.
+func (s *Store) completeWait(reply *driver.AcquireReply, guessed bool) {
 	reply.Poll = pollMixed
-	if s.format.Redisson != nil {
-		reply.Poll = pollRedisson
-	}
-	if reply.Holder == "" {
-		return
-	}
-	if !guessed {
+	if reply.Holder != "" && !guessed {
 		s.mixed.see(reply.Name)
 	}
-	s.releases.expect(reply.Name, c)
 }
 
 // mixedNames are the names that clients of other libraries hold, too. Each of those clients

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -183,62 +182,5 @@ func TestMixedReleaseWithoutMemory(t *testing.T) {
 	p.mustRelease(next, 0)
 	if value := server.MustCmd(t, "GET", "n"); value != nil {
 		t.Errorf("the key holds %v", value)
-	}
-}
-
-// The waiters of libraries that wait for a message are notified as their own releases do it:
-// whenever dibs leaves a name free, and not by a hand-off.
-func TestNotifyOtherLibraries(t *testing.T) {
-	t.Parallel()
-	t.Run("python-redis-lock", func(t *testing.T) {
-		t.Parallel()
-		server := redistest.Start(t)
-		p := watchingClient(t, open(t, server, redisstore.NotifyPythonRedisLock()))
-		held, next := p.request("n"), p.request("n")
-		p.mustAcquire(held)
-		p.mustWait(next)
-		p.mustRelease(held, 0)
-		p.wantGrant(next)
-		if n := server.MustCmd(t, "EXISTS", "lock-signal:n"); n != int64(0) {
-			t.Error("a hand-off has notified")
-		}
-		for range 2 { // there is one element, however many releases
-			p.mustRelease(next, 0)
-			if elements := server.MustCmd(t, "LRANGE", "lock-signal:n", "0", "-1"); !reflect.DeepEqual(elements, []any{"1"}) {
-				t.Errorf("the list has %v", elements)
-			}
-			if ms, _ := server.MustCmd(t, "PTTL", "lock-signal:n").(int64); ms <= 0 || ms > 1000 {
-				t.Errorf("the list expires in %d ms", ms)
-			}
-			p.mustAcquire(next)
-		}
-	})
-	t.Run("Spring", func(t *testing.T) {
-		t.Parallel()
-		server := redistest.Start(t)
-		received := messages(t, server, "orders-channel:orders:n")
-		p := newClient(t, open(t, server, redisstore.Prefix("orders:"), redisstore.NotifySpring()))
-		c := p.request("n")
-		p.mustAcquire(c)
-		p.mustRelease(c, 0)
-		if m := receive(t, received); m != "orders:n" {
-			t.Errorf("message %q", m)
-		}
-	})
-}
-
-func TestNotifyRejectsOtherPrefixes(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	for what, options := range map[string][]redisstore.Option{
-		"python, prefix":  {redisstore.Prefix("other:"), redisstore.NotifyPythonRedisLock()},
-		"python, cluster": {redisstore.Sharded(), redisstore.NotifyPythonRedisLock()},
-		"Spring, empty":   {redisstore.Prefix(""), redisstore.NotifySpring()},
-		"Spring, colons":  {redisstore.Prefix("a:b:"), redisstore.NotifySpring()},
-		"Redisson":        {redisstore.Redisson(), redisstore.NotifySpring()},
-	} {
-		p := newClient(t, open(t, server, options...))
-		_, err := p.s.Acquire(t.Context(), p.request("n"))
-		wantIs(t, what, err, driver.ErrInvalid)
 	}
 }

@@ -24,8 +24,8 @@ import (
 // proxies have no notifications: waiters poll, and a holder learns of its revocation with
 // its next renewal. The high-water mark of a fence lives for an hour after each grant.
 //
-// It cannot be used with Sharded, WithReplicas, Redisson, or the options that notify waiters
-// of other libraries. docs/redis.md says how each proxy has to be set up.
+// It cannot be used with Sharded, WithReplicas or Redisson. docs/redis.md says how each proxy
+// has to be set up.
 func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }} }
 
 var errNoNotifications = errors.New("a proxy cannot forward notifications")
@@ -40,10 +40,8 @@ func (s *Store) checkProxy() error {
 		other = "a client of a cluster: such a client finds the servers itself"
 	case s.replicas != nil:
 		other = "WithReplicas: WAIT has no key, so no proxy can route it"
-	case s.format.Redisson != nil:
+	case s.format.Redisson:
 		other = "Redisson, whose waiters need notifications"
-	case s.format.Notify != "":
-		other = fmt.Sprintf("notifications for %s", s.format.Notify)
 	default:
 		return nil
 	}

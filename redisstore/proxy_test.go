@@ -236,7 +236,6 @@ func TestProxyRefusals(t *testing.T) {
 	request := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
 	for name, other := range map[string]redisstore.Option{
 		"Sharded": redisstore.Sharded(), "WithReplicas": redisstore.WithReplicas(1, time.Second), "Redisson": redisstore.Redisson(),
-		"Spring": redisstore.NotifySpring(), "python-redis-lock": redisstore.NotifyPythonRedisLock(),
 	} {
 		s := redisstore.New(redistest.Dial("127.0.0.1:1"), other, redisstore.Proxy(), redisstore.Prefix("lock:"))
 		if _, err := s.Acquire(t.Context(), request); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Proxy") {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
-	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
 // Redisson makes the store share its locks with Redisson, the library for Java: the lock of a
-// name is an RLock with the same name. Each side waits while the other holds, and is woken
-// by its release. The prefix is empty then, unless Prefix is given, for a NameMapper.
+// name is an RLock with the same name. Each side waits while the other holds. Redisson is woken
+// by a release of dibs, and the first waiter of dibs polls. The prefix is empty then, unless
+// Prefix is given, for a NameMapper.
 //
 // A lease of dibs is for Redisson an RLock of another process. It may be a mutex, a set of
 // names, an election or a periodic job. Readers and permits return driver.ErrInvalid, since
@@ -24,22 +24,14 @@ import (
 // wait, both sides get about the same part of the time. An RFairLock is in order among its own
 // threads.
 func Redisson() Option {
-	return Option{func(s *settings) { s.format.Redisson = new(wire.Redisson) }}
-}
-
-// RedissonFences makes the fences of dibs and the tokens of RFencedLock one growing sequence
-// for each name. It implies Redisson. All clients of dibs that share a name need it. It costs
-// two commands for each grant, and a key for each name that never expires.
-func RedissonFences() Option {
-	return Option{func(s *settings) { s.format.Redisson, s.fenced = new(wire.Redisson), true }}
+	return Option{func(s *settings) { s.format.Redisson = true }}
 }
 
 // completeRedisson sets what Redisson mode implies. Options may come in any order.
 func (s *settings) completeRedisson() {
-	if s.format.Redisson == nil {
+	if !s.format.Redisson {
 		return
 	}
-	s.format.Redisson = &wire.Redisson{Sharded: s.format.Sharded, Fenced: s.fenced}
 	s.mixed = true
 	if !s.prefixed {
 		s.format.Prefix = ""
@@ -75,9 +67,9 @@ func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) drive
 // redissonAdvice is what to do about a lock in Redisson's form, for a store that has the other
 // form, or "".
 func (s *Store) redissonAdvice(d foreign.Description) string {
-	const use = "goredisstore.Redisson(), or --redisson of the command"
+	const use = "redisstore.Redisson(), or --redisson of the command"
 	switch {
-	case s.format.Redisson != nil || !d.Lock:
+	case s.format.Redisson || !d.Lock:
 	case d.Kind == foreign.RLockKind:
 		return "; to share locks with Redisson, use Redisson mode: " + use
 	case d.Kind == foreign.ModeKind:
@@ -90,7 +82,7 @@ func (s *Store) redissonAdvice(d foreign.Description) string {
 // lock has a count, which dibs would delete.
 func (s *Store) checkRedissonToken(name, token string) error {
 	switch {
-	case s.format.Redisson == nil:
+	case !s.format.Redisson:
 		return nil
 	case token == "mode":
 		return fmt.Errorf("%w: %q: the token %q is the name of another field of the lock in Redisson mode", driver.ErrInvalid, name, token)
@@ -102,7 +94,7 @@ func (s *Store) checkRedissonToken(name, token string) error {
 
 // checkRedisson rejects a request that Redisson has another form for.
 func (s *Store) checkRedisson(c driver.AcquireRequest) error {
-	if s.format.Redisson == nil || c.Exclusive() {
+	if !s.format.Redisson || c.Exclusive() {
 		return nil
 	}
 	return fmt.Errorf("%w: %q: a store in Redisson mode has no readers and no permits: use a mutex, or a store without it", driver.ErrInvalid, c.Name)

@@ -28,9 +28,8 @@ func TestStoreInRedissonMode(t *testing.T) {
 		start   func(testing.TB) *redistest.Server
 		options []redisstore.Option
 	}{
-		"one server":      {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Redisson()}},
-		"cluster":         {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.Sharded(), redisstore.Redisson()}},
-		"with the tokens": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.RedissonFences()}},
+		"one server": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Redisson()}},
+		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.Sharded(), redisstore.Redisson()}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := test.start(t)
@@ -176,55 +175,5 @@ func TestRedissonModeHasNoReaders(t *testing.T) {
 	wantIs(t, "vote", err, driver.ErrInvalid)
 	if keys := keysOf(t, server); len(keys) != 0 {
 		t.Errorf("keys %q", keys)
-	}
-}
-
-// With RedissonFences the fences of dibs and the tokens of RFencedLock grow together.
-func TestRedissonFences(t *testing.T) {
-	t.Parallel()
-	for what, test := range map[string]struct {
-		options []redisstore.Option
-		start   func(testing.TB) *redistest.Server
-	}{
-		"one server": {nil, func(t testing.TB) *redistest.Server { return redistest.Start(t) }},
-		"cluster":    {[]redisstore.Option{redisstore.Sharded()}, func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			server := test.start(t)
-			p := watchingClient(t, open(t, server, append(test.options, redisstore.RedissonFences())...))
-			last := uint64(0)
-			grew := func(who string, fence uint64) {
-				t.Helper()
-				if fence <= last {
-					t.Errorf("%s: fence %d after %d", who, fence, last)
-				}
-				last = fence
-			}
-			incr := func() uint64 { // as RFencedLock does
-				n, _ := server.MustCmd(t, "INCR", "redisson_lock_token:{n}").(int64)
-				return uint64(n)
-			}
-			grew("RFencedLock", incr())
-			for range 3 {
-				first, second := p.request("n"), p.request("n")
-				grew("dibs", p.mustAcquire(first))
-				grew("dibs again", p.mustAcquire(first))
-				p.mustWait(second)
-				p.mustRelease(first, 0)
-				grew("hand-off", p.wantGrant(second))
-				p.mustRelease(second, 0)
-				grew("RFencedLock", incr())
-				server.MustCmd(t, "INCRBY", "redisson_lock_token:{n}", "1000000000") // as if its clock were ahead
-				grew("RFencedLock", incr())
-				several := p.request("n")
-				several.With = []string{"{n}2"}
-				grew("several names", p.mustAcquire(several))
-				p.mustRelease(several, 0)
-				several.Name = "{n}2"
-				p.mustRelease(several, 0)
-				grew("RFencedLock", incr())
-			}
-		})
 	}
 }

@@ -323,7 +323,7 @@ func TestErrorOfRedissonLockNamesTheMode(t *testing.T) {
 	for _, name := range []string{"theirs", "ours"} {
 		err := plain.try(plain.request(name), false)
 		wantIs(t, "acquire", err, driver.ErrWrongType)
-		for _, want := range []string{"goredisstore.Redisson()", "--redisson"} {
+		for _, want := range []string{"redisstore.Redisson()", "--redisson"} {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v, want %s", name, err, want)
 			}

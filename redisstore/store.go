@@ -29,7 +29,6 @@ type Store struct {
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must have a write, or nil
 	mixed    mixedNames
-	releases releases
 	hasData  atomic.Bool // a lock key has a value that is too long for a lock: see plain
 	readOnly atomic.Bool // the user may only read: see read
 }
@@ -49,7 +48,6 @@ type settings struct {
 	prefixed bool // the user has set the prefix
 	prompt   bool
 	mixed    bool
-	fenced   bool // see RedissonFences
 	replicas *replication
 }
 
@@ -94,8 +92,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
-		releases: releases{conn: conn, format: s.format},
-		slots:    pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
+		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
 	}
 }
 
@@ -166,9 +163,6 @@ func (s *Store) check(name string) error {
 // checkKey validates the settings of the store, and the key of a valid name.
 func (s *Store) checkKey(name string) error {
 	if err := s.replicas.check(); err != nil {
-		return err
-	}
-	if err := s.checkNotify(); err != nil {
 		return err
 	}
 	if err := s.checkProxy(); err != nil {

@@ -46,7 +46,7 @@ func (s *Store) checkVote(c driver.AcquireRequest) error {
 	if s.format.Proxy {
 		return fmt.Errorf("%w: %q: a proxy cannot be a quorum node: the servers behind it lose data one by one", driver.ErrInvalid, c.Name)
 	}
-	if s.format.Redisson != nil {
+	if s.format.Redisson {
 		return fmt.Errorf("%w: %q: a store in Redisson mode cannot be a quorum node", driver.ErrInvalid, c.Name)
 	}
 	return driver.CheckVote(c)

@@ -17,7 +17,7 @@ func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool,
 		return false, err
 	}
 	r := s.requests.Get()
-	s.format.Wanted(&r.Request, w, s.releases.listening(w.Name))
+	s.format.Wanted(&r.Request, w)
 	reply, _ := s.do(ctx, r, driver.DeadlineOf(ctx))
 	if reply.Err != nil {
 		return false, s.wrapReplyError(ctx, driver.DeadlineOf(ctx), "notify wanted", []string{w.Name}, reply.Err)

@@ -24,7 +24,6 @@ func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool,
 	if s.format.Proxy {
 		return errNoNotifications
 	}
-	defer s.releases.watch(ctx, client, on)()
 	if s.format.Sharded {
 		ctx, end := context.WithCancel(ctx)
 		var epochs sync.WaitGroup

@@ -26,7 +26,7 @@ var drills = drill.Opener{
 		return rueidisstore.New(dial(t, addr, func(o *rueidis.ClientOption) {
 			o.AlwaysRESP2, o.DisableCache, o.ForceSingleClient, o.ClientSetInfo = true, true, true, rueidis.DisableClientSetInfo
 			o.DialCtxFn = rueidisstore.DialWithoutHello
-		}), rueidisstore.Proxy())
+		}), redisstore.Proxy())
 	},
 	Warm: withIdleConns,
 	Cluster: func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store {
@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
-	drills.SentinelFailover(t, drill.Deaths(), rueidisstore.WithReplicas(1, time.Second))
+	drills.SentinelFailover(t, drill.Deaths(), redisstore.WithReplicas(1, time.Second))
 }
 
 func TestSentinelLoss(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 )
@@ -48,7 +49,7 @@ func Example_sentinel() {
 		return
 	}
 	defer client.Close()
-	locks := dibs.New(rueidisstore.New(client, rueidisstore.WithReplicas(1, 200*time.Millisecond)))
+	locks := dibs.New(rueidisstore.New(client, redisstore.WithReplicas(1, 200*time.Millisecond)))
 	defer locks.Close()
 }
 

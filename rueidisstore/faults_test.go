@@ -324,7 +324,7 @@ func TestTooFewReplicas(t *testing.T) {
 			const timeout, longTTL = 300 * time.Millisecond, 30 * time.Second
 			server := start(t)
 			client := dial(t, server.Addr())
-			locks := dibs.New(rueidisstore.New(client, rueidisstore.WithReplicas(1, timeout)), dibs.TTL(longTTL), dibs.Timeout(10*time.Second))
+			locks := dibs.New(rueidisstore.New(client, redisstore.WithReplicas(1, timeout)), dibs.TTL(longTTL), dibs.Timeout(10*time.Second))
 			defer locks.Close()
 			plain := open(t, client, dibs.TTL(longTTL))
 			_, err := locks.Mutex(job).TryLock(t.Context())

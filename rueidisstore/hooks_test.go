@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 )
@@ -90,7 +91,7 @@ func TestContextValues(t *testing.T) {
 				}
 				drill.Unlock(t, l)
 			}
-			replicated := dibs.New(rueidisstore.New(client, rueidisstore.WithReplicas(1, 10*time.Millisecond)))
+			replicated := dibs.New(rueidisstore.New(client, redisstore.WithReplicas(1, 10*time.Millisecond)))
 			defer replicated.Close()
 			_, err := replicated.Mutex(job).TryLock(context.WithValue(t.Context(), traceKey{}, "replicated"))
 			wantErr(t, err, dibs.ErrUnavailable) // there are no replicas
@@ -110,5 +111,5 @@ func TestUnsupportedClients(t *testing.T) {
 	t.Parallel()
 	drill.WantInvalid(t, rueidisstore.New(nil), "nil")
 	drill.WantInvalid(t, rueidisstore.New((*hookedClient)(nil)), "nil")
-	drill.WantInvalid(t, rueidisstore.New(nil, rueidisstore.WithReplicas(1, time.Second)), "nil")
+	drill.WantInvalid(t, rueidisstore.New(nil, redisstore.WithReplicas(1, time.Second)), "nil")
 }

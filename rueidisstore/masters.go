@@ -39,7 +39,7 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (ma
 	ranges, err := c.ranges(ctx, nodes)
 	found := make(map[string]slots.Range)
 	for _, r := range ranges {
-		found[r.Master()] = r
+		found[r.Master] = r
 	}
 	return found, err
 }
@@ -51,7 +51,7 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (ma
 // one is dead. A user without rights to the key gets an error until another command is
 // redirected.
 func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r slots.Range) (rueidis.Client, error) {
-	addr := r.Master()
+	addr := r.Master
 	if client, ok := nodes[addr]; ok {
 		return client, nil
 	}
@@ -111,7 +111,7 @@ func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 		return all
 	}
 	if r, ok := slots.Find(m.ranges, int(cmd.Slot())); ok {
-		if node, ok := all.Nodes()[r.Master()]; ok {
+		if node, ok := all.Nodes()[r.Master]; ok {
 			return node
 		}
 	}

@@ -44,7 +44,7 @@
 // many clients. No context of the store ends at that time. Contexts of your own commands may:
 // see docs/redis.md.
 //
-// [WithReplicas] uses one more connection for each call, and two round trips instead of
+// [redisstore.WithReplicas] uses one more connection for each call, and two round trips instead of
 // one. rueidis returns the replies of a pipeline only when it has all of them. In one
 // round trip, a caller that finds the lock held would also wait for the replicas.
 //
@@ -62,7 +62,7 @@
 // ClientOption.ConnWriteTimeout does not apply to these commands, because they are marked
 // as blocking. Dialer.Timeout applies to connecting.
 //
-// Taking a connection for the subscription or for [WithReplicas] cannot be cancelled,
+// Taking a connection for the subscription or for [redisstore.WithReplicas] cannot be cancelled,
 // because rueidis accepts no context there. Callers do not wait for it beyond their own
 // time limits. Closing an unresponsive subscription takes a second.
 package rueidisstore
@@ -71,58 +71,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/links"
-	"github.com/dibslock/dibs/internal/listen"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
 
-// An Option adjusts the store.
-type Option = redisstore.Option
-
-// Prefix sets the text before each name in its key. The default is "lock:". It may be
-// empty; then the name is the key, as in most other lock libraries. See redisstore.Prefix
-// for the other keys that dibs uses.
-func Prefix(prefix string) Option { return redisstore.Prefix(prefix) }
-
-// WithReplicas makes acquire and renewal wait until n replicas have acknowledged the
-// write, for at most timeout. See redisstore.WithReplicas.
-func WithReplicas(n int, timeout time.Duration) Option { return redisstore.WithReplicas(n, timeout) }
-
-// Mixed declares that clients of other libraries use the same keys. See redisstore.Mixed.
-func Mixed() Option { return redisstore.Mixed() }
-
-// Proxy declares that a proxy, such as twemproxy, Codis or Envoy, is in front of several
-// servers. See redisstore.Proxy.
-func Proxy() Option { return redisstore.Proxy() }
-
-// Redisson makes the store share its locks with Redisson, the library for Java. See
-// redisstore.Redisson.
-func Redisson() Option { return redisstore.Redisson() }
-
-// RedissonFences is Redisson, with fences that are the tokens of RFencedLock, too. See
-// redisstore.RedissonFences.
-func RedissonFences() Option { return redisstore.RedissonFences() }
-
-// NotifySpring makes a release notify waiters of Spring Integration's RedisLockRegistry in
-// its mode PUB_SUB_LOCK. See redisstore.NotifySpring.
-func NotifySpring() Option { return redisstore.NotifySpring() }
-
-// NotifyPythonRedisLock makes a release notify waiters of python-redis-lock. See
-// redisstore.NotifyPythonRedisLock.
-func NotifyPythonRedisLock() Option { return redisstore.NotifyPythonRedisLock() }
-
 // New returns a store on a rueidis client. It performs no I/O. With a nil client, every
 // call of the store returns dibs.ErrInvalid.
-func New(client rueidis.Client, options ...Option) *redisstore.Store {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+func New(client rueidis.Client, options ...redisstore.Option) *redisstore.Store {
+	if driver.IsNil(client) {
 		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
 	}
 	c := newConn(client)
@@ -130,7 +94,7 @@ func New(client rueidis.Client, options ...Option) *redisstore.Store {
 	if c.sharded {
 		kind = redisstore.Sharded() // and not Prompt: Do may reload the slot map first
 	}
-	return redisstore.New(c, append([]Option{kind}, options...)...)
+	return redisstore.New(c, append([]redisstore.Option{kind}, options...)...)
 }
 
 const (
@@ -144,9 +108,6 @@ type conn struct {
 	sharded bool
 	newer   atomic.Pointer[slotMap] // loaded after a failover
 
-	listening listen.Connections // the subscriptions of Listen
-	owners    *owners            // by which Listen finds the nodes of a cluster
-
 	withDeadline, withoutDeadline contextCache // for calls with and without a deadline
 
 	calls  calls
@@ -154,7 +115,7 @@ type conn struct {
 }
 
 func newConn(client rueidis.Client) *conn {
-	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster, owners: newOwners()}
+	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
 }
 
 // Do implements redisconn.Conn.

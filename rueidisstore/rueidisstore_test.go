@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/redis/rueidis"
@@ -57,7 +58,7 @@ func conformance(t *testing.T, client rueidis.Client) {
 	var stores atomic.Int32
 	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(*testing.T) driver.Store {
-			return rueidisstore.New(client, rueidisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
+			return rueidisstore.New(client, redisstore.Prefix(fmt.Sprintf("%d:", stores.Add(1))))
 		})
 	})
 }

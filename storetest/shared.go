@@ -605,7 +605,7 @@ func sharedClients(t *testing.T, s driver.Store) {
 			group.Go(func() {
 				for range rounds {
 					rw := c.RWMutex("rw")
-					err := rw.RDo(t.Context(), func(context.Context) error {
+					err := rw.Reading().Do(t.Context(), func(context.Context) error {
 						readers.Add(1)
 						defer readers.Add(-1)
 						if writers.Load() > 0 {

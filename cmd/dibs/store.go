@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/quorum"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"
 )
 
@@ -162,16 +163,16 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 	options := u.Options()
 	o.proxied = len(options) > 0
 	if prefix, set := f.keyPrefix(); set {
-		options = append(options, goredisstore.Prefix(prefix))
+		options = append(options, redisstore.Prefix(prefix))
 	}
 	if f.replicas > 0 {
-		options = append(options, goredisstore.WithReplicas(f.replicas, f.timeout/2))
+		options = append(options, redisstore.WithReplicas(f.replicas, f.timeout/2))
 	}
 	if f.mixed {
-		options = append(options, goredisstore.Mixed())
+		options = append(options, redisstore.Mixed())
 	}
 	if f.redisson {
-		options = append(options, goredisstore.Redisson())
+		options = append(options, redisstore.Redisson())
 	}
 	s := goredisstore.New(rdb, options...)
 	check := func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) }

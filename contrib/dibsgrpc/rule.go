@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Rule is the lock of one method. By and ByContext return rules. It is immutable.
@@ -74,7 +74,7 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 		return badRequest(err)
 	case lock == nil:
 		return handler(ctx)
-	case isNilPointer(lock):
+	case driver.IsNil(lock): // a *dibs.Mutex that was never set: the method must not run without a lock
 		return internal(fmt.Errorf("dibsgrpc: %s: the lock function returned a nil %T; return nil itself for no lock", r.method, lock))
 	}
 	var result error
@@ -91,11 +91,4 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 		return FromError(errors.Join(err, result))
 	}
 	return result // also if the store did not confirm the release: the work is done
-}
-
-// isNilPointer reports whether an interface has a nil pointer, such as a *dibs.Mutex that was
-// never set. That is a fault of the program, so the method must not run without a lock.
-func isNilPointer(lock dibs.Doer) bool {
-	v := reflect.ValueOf(lock)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }

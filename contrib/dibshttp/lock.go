@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // An Option configures the middleware of [Lock].
@@ -78,18 +78,11 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.fail(w, r, badRequest(err))
 	case lock == nil:
 		next.ServeHTTP(w, r)
-	case isNilPointer(lock):
+	case driver.IsNil(lock): // a *dibs.Mutex that was never set: the handler must not run without a lock
 		m.fail(w, r, FromError(errNilLock))
 	default:
 		m.serveLocked(w, r, next, lock)
 	}
-}
-
-// isNilPointer reports whether an interface has a nil pointer, such as a *dibs.Mutex that was
-// never set. That is a fault of the program, so the handler must not run without a lock.
-func isNilPointer(lock dibs.Doer) bool {
-	v := reflect.ValueOf(lock)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next http.Handler, lock dibs.Doer) {

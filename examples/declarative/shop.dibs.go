@@ -37,8 +37,10 @@ func (l *lockedShop) Pay(ctx context.Context, order string) error {
 	}, l.payOptions...)
 }
 
-func (l *lockedShop) Deposit(ctx context.Context, account string, cents int64) (int64, error) {
-	return dibs.Call(ctx, l.locks.Mutex(balanceLock(account), l.options...), func(ctx context.Context) (int64, error) {
-		return l.next.Deposit(ctx, account, cents)
+func (l *lockedShop) Deposit(ctx context.Context, account string, cents int64) (balance int64, err error) {
+	err = l.locks.Mutex(balanceLock(account), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		balance, err = l.next.Deposit(ctx, account, cents)
+		return err
 	}, l.depositOptions...)
+	return balance, err
 }

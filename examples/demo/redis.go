@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/internal/exstore"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -36,7 +37,7 @@ func openServer(ctx context.Context, url, prefix string) (*redisData, error) {
 	}
 	// The hash tag puts the locks of all demos into one slot. dibs stores one fence
 	// high-water mark per slot and never deletes it: so all demos together leave one key.
-	store := goredisstore.New(rdb, goredisstore.Prefix(prefix+"{demo}:"))
+	store := goredisstore.New(rdb, redisstore.Prefix(prefix+"{demo}:"))
 	return &redisData{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
 

@@ -46,6 +46,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -128,12 +129,12 @@ func (u *URL) Open() (redis.UniversalClient, error) {
 
 // Options returns the options of a store that the URL implies: those of the parameters proxy
 // and sharded. Locks are not safe without them.
-func (u *URL) Options() []goredisstore.Option {
+func (u *URL) Options() []redisstore.Option {
 	switch {
 	case u.proxy:
-		return []goredisstore.Option{goredisstore.Proxy()}
+		return []redisstore.Option{redisstore.Proxy()}
 	case u.sharded:
-		return []goredisstore.Option{goredisstore.Sharded()}
+		return []redisstore.Option{redisstore.Sharded()}
 	}
 	return nil
 }

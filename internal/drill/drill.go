@@ -62,9 +62,19 @@ func (o Opener) Store(t *testing.T) {
 			return o.Sentinel(t, s.Addrs(), s.MasterName, options...)
 		})
 	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
+	o.onCluster(t, func(t *testing.T) {
 		c := redistest.StartCluster(t, 3, 1)
 		conformance(t, func(options ...redisstore.Option) *redisstore.Store { return o.Cluster(t, c.Addrs(), options...) })
+	})
+}
+
+// onCluster runs a part of a scenario if the library supports clusters.
+func (o Opener) onCluster(t *testing.T, part func(t *testing.T)) {
+	if o.Cluster == nil {
+		return
+	}
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		part(t)
 	})
 }

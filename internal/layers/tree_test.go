@@ -161,7 +161,7 @@ func layerOf(dir string) layer {
 	case "redisstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
-		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/listen", "internal/slots"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
@@ -173,8 +173,6 @@ func layerOf(dir string) layer {
 			l.imports = []string{"driver", "internal/view"}
 		case "internal/sqlstore":
 			l.imports = []string{"driver", "internal/serverclock"}
-		case "internal/listen":
-			l.imports = []string{"internal/load"}
 		case "internal/loadsim":
 			l.imports = []string{".", "driver", "memstore"}
 		case "internal/load", "internal/renew", "internal/serverclock", "internal/spawn":

@@ -10,7 +10,7 @@ import (
 )
 
 // The subscription of a client is repeated as the Redis stores do it: see redisstore,
-// resubscribe.go and masterwatch.go, and internal/listen.
+// resubscribe.go and masterwatch.go.
 
 const (
 	openTimeout    = 5 * time.Second

@@ -144,9 +144,6 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// BusPort returns the port at which the other nodes of a cluster reach the server.
-func (s *Server) BusPort() int { return s.bus }
-
 // URL returns the server's redis:// URL.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 

@@ -9,11 +9,8 @@ import (
 // A Range is a range of slots owned by one master.
 type Range struct {
 	First, Last int
-	Nodes       []string // host:port of the master and its replicas
+	Master      string // host:port
 }
-
-// Master returns the address of the owner.
-func (r Range) Master() string { return r.Nodes[0] }
 
 // Find returns the range that has a slot.
 func Find(ranges []Range, slot int) (r Range, ok bool) {
@@ -50,22 +47,18 @@ func parse(item any, from string) (r Range, ok bool) {
 	}
 	first, ok1 := fields[0].(int64)
 	last, ok2 := fields[1].(int64)
-	for _, field := range fields[2:] {
-		node, _ := field.([]any)
-		if len(node) < 2 {
-			return r, false
-		}
-		host, _ := node[0].(string)
-		port, _ := node[1].(int64)
-		r.Nodes = append(r.Nodes, Address(host, strconv.FormatInt(port, 10), from))
+	node, _ := fields[2].([]any)
+	if len(node) < 2 {
+		return r, false
 	}
-	r.First, r.Last = int(first), int(last)
-	return r, ok1 && ok2
+	host, _ := node[0].(string)
+	port, _ := node[1].(int64)
+	return Range{int(first), int(last), address(host, strconv.FormatInt(port, 10), from)}, ok1 && ok2
 }
 
-// Address returns the address of a node as reported by the node at from. That node omits
+// address returns the address of a node as reported by the node at from. That node omits
 // the host or reports "?" if its own host is unknown.
-func Address(host, port, from string) string {
+func address(host, port, from string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(from)
 	}

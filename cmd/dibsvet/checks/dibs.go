@@ -126,7 +126,7 @@ type lockedFunc struct {
 	literal  *ast.FuncLit // nil if the function is declared elsewhere
 }
 
-// lockedFunc returns the function that a call runs under a lock: Do, RDo, Run, Call, Wrap or
+// lockedFunc returns the function that a call runs under a lock: Do, Run, Call, Wrap or
 // WrapCall. A Do of another type counts if it has the signature of dibs.Doer.
 func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 	t := s.target(call)
@@ -141,7 +141,7 @@ func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 		}
 	case d.is("", "Wrap", "WrapCall"):
 		at, l.lock = 1, nil
-	case d.name == "Do" || d.is("RWMutex", "RDo") || d.is("Election", "Run") || isDo(t.fn):
+	case d.name == "Do" || d.is("Election", "Run") || isDo(t.fn):
 		at = 1
 	case s.callbacks:
 		at = slices.IndexFunc(call.Args, s.isCallback)

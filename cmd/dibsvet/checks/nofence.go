@@ -47,7 +47,7 @@ func newNoFence(src *analysis.Analyzer, enabled func() bool) *analysis.Analyzer 
 
 // excludes reports whether the lock of a function is exclusive, as far as the package shows it.
 func (f *finder) excludes(l lockedFunc) bool {
-	if l.dibs.is("RWMutex", "RDo") || l.dibs.receiver == "Semaphore" {
+	if l.dibs.receiver == "Semaphore" {
 		return false
 	}
 	made, ok := f.construction(l.lock)

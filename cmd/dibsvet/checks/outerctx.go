@@ -15,7 +15,7 @@ The function given to Do receives a context that ends when the lease is lost, an
 carries the lease. A context from outside does neither: the work continues without the
 lock, and a nested lock on the same name waits for itself.
 
-The check inspects function literals given to Do, RDo, Run, Call, Wrap or WrapCall. It
+The check inspects function literals given to Do, Run, Call, Wrap or WrapCall. It
 reports a context from outside that is passed to a call: a variable, a field, or the
 result of a method Context, such as that of *http.Request. The fix uses the parameter.
 
@@ -253,7 +253,7 @@ func (o *outerContexts) ofOuterLock(e ast.Expr) bool {
 func (o *outerContexts) message(found outerContext) string {
 	name := o.text(found.context)
 	problem := name + " is from outside: it does not end when the lease is lost"
-	if fn := o.target(found.call).fn; givesLease(fn) || isDo(fn) || dibsFuncOf(fn).is("RWMutex", "RDo") || dibsFuncOf(fn).is("", "Call") {
+	if fn := o.target(found.call).fn; givesLease(fn) || isDo(fn) || dibsFuncOf(fn).is("", "Call") {
 		problem = name + " is from outside: it does not carry the lease, so a lock on the same name waits for itself"
 	}
 	if o.hasName() {

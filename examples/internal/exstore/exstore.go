@@ -15,6 +15,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
+	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -45,7 +46,7 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 		return nil, err
 	}
 	// A separate prefix: examples must not touch the locks of real programs.
-	return &Store{Store: goredisstore.New(rdb, goredisstore.Prefix("dibs:example:")), Description: name, closeAll: rdb.Close}, nil
+	return &Store{Store: goredisstore.New(rdb, redisstore.Prefix("dibs:example:")), Description: name, closeAll: rdb.Close}, nil
 }
 
 // Shared reports whether other processes can use the store.

@@ -12,7 +12,7 @@ import (
 // types returns the types of the keys of a lock, in the order of Keys.list. In Redisson mode
 // the lock key has none: a hash may have another shape.
 func (f Format) types() []string {
-	if f.Redisson != nil {
+	if f.Redisson {
 		return []string{"", "zset", "hash", "string", "zset"}
 	}
 	return []string{"string", "zset", "hash", "string", "zset"}

@@ -16,7 +16,7 @@ func TestCanCoalesce(t *testing.T) {
 	mutex := driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
 	reader, permit, waiter, own := mutex, mutex, mutex, mutex
 	reader.Limit, permit.Limit, waiter.Queue, own.Token = driver.Unlimited, 3, true, "t"
-	redisson := Format{Redisson: new(Redisson)}
+	redisson := Format{Redisson: true}
 	end := driver.ReleaseRequest{Name: "a", Token: "t", Fence: 7}
 	reserve, unreserve := end, end
 	reserve.Reserve, unreserve.Unreserve = time.Second, true

@@ -36,27 +36,24 @@ const (
 
 // A Format is what the keys and scripts of a store depend on.
 type Format struct {
-	Prefix   string    // of each lock key
-	Sharded  bool      // the server is a cluster
-	Proxy    bool      // a proxy routes each command by the hash tag of its first key
-	Redisson *Redisson // the form of the lock keys; nil: strings
-	Notify   Library   // whose waiters are notified; "": none
+	Prefix   string // of each lock key
+	Sharded  bool   // the server is a cluster
+	Proxy    bool   // a proxy routes each command by the hash tag of its first key
+	Redisson bool   // the lock keys are hashes, as those of Redisson; else strings
 }
 
 func (f Format) scripts() *Scripts {
 	switch {
 	case f.Proxy:
 		return proxyScripts()
-	case f.Redisson != nil:
-		return f.Redisson.Scripts()
-	case f.Notify != "":
-		return f.Notify.Scripts()
+	case f.Redisson:
+		return redissonScripts(f.Sharded)
 	}
 	return Plain()
 }
 
 // joins reports whether requests may be part of a coalesced call.
-func (f Format) joins() bool { return f.Redisson == nil && f.Notify == "" && !f.Proxy }
+func (f Format) joins() bool { return !f.Redisson && !f.Proxy }
 
 // A Route is where the keys of a lock are. Names with equal routes may share a script call.
 type Route struct {

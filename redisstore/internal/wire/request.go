@@ -225,14 +225,10 @@ func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
 	r.add(f.check(), strconv.FormatUint(q.Fence, 10), q.Reason, q.Token)
 }
 
-// Wanted encodes a request to be notified of the next waiter. In Redisson mode, listening is
-// how many subscribers of Redisson's channel are this client's.
-func (f Format) Wanted(r *Request, w driver.WantedRequest, listening int) {
+// Wanted encodes a request to be notified of the next waiter.
+func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
-	if f.Redisson != nil {
-		r.add(strconv.Itoa(listening))
-	}
 }
 
 // Announce encodes the announcement of a later request for some names, all in one slot.
@@ -269,7 +265,7 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 // Renews reports whether Renew can encode the extension of a lease: an exclusive one that is
 // recorded. In Redisson mode there is no record.
 func (f Format) Renews(h driver.ExtendRequest) bool {
-	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && f.Redisson == nil
+	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && !f.Redisson
 }
 
 // Renew encodes the extension of some leases of one slot, for which Renews is true.

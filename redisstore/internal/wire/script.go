@@ -31,50 +31,25 @@ var Plain = sync.OnceValue(func() *Scripts {
 	return scriptsOf(func(name string) string { return read(plain, "plain", name) })
 })
 
-// A Redisson is the form of locks that Redisson has, in which the lock keys are hashes.
-type Redisson struct {
-	Sharded bool // the server is a cluster
-	Fenced  bool // the fences are the tokens of RFencedLock
-}
-
-// Scripts returns the scripts for this form.
-func (m Redisson) Scripts() *Scripts { return redissonScripts[m]() }
-
-// redissonScripts are made when they are first used: most programs do not need them.
-var redissonScripts = func() map[Redisson]func() *Scripts {
-	all := make(map[Redisson]func() *Scripts)
-	for _, m := range []Redisson{{}, {Sharded: true}, {Fenced: true}, {Sharded: true, Fenced: true}} {
-		all[m] = sync.OnceValue(m.load)
+// redissonScripts returns the scripts for the form of locks that Redisson has, in which the lock
+// keys are hashes. They are made when they are first used: most programs do not need them.
+func redissonScripts(sharded bool) *Scripts {
+	if sharded {
+		return shardedRedissonScripts()
 	}
-	return all
-}()
+	return singleRedissonScripts()
+}
 
-// A Library is one whose waiters are notified when a lock becomes free.
-type Library string
-
-// The libraries whose waiters wait for a message.
-const (
-	Spring          Library = "spring"
-	PythonRedisLock Library = "python-redis-lock"
+var (
+	singleRedissonScripts  = sync.OnceValue(func() *Scripts { return loadRedisson(false) })
+	shardedRedissonScripts = sync.OnceValue(func() *Scripts { return loadRedisson(true) })
 )
-
-// Scripts returns scripts that notify the waiters of a library.
-func (l Library) Scripts() *Scripts { return notifyingScripts[l]() }
-
-var notifyingScripts = map[Library]func() *Scripts{
-	Spring:          sync.OnceValue(Spring.load),
-	PythonRedisLock: sync.OnceValue(PythonRedisLock.load),
-}
-
-func (l Library) load() *Scripts {
-	return load("notify", strings.NewReplacer("'LIBRARY'", "'"+string(l)+"'"))
-}
 
 // redissonLine begins a line that only the scripts for Redisson have.
 const redissonLine = "--#redisson "
 
-func (m Redisson) load() *Scripts {
-	return load("redisson", strings.NewReplacer("SHARDED", strconv.FormatBool(m.Sharded), "FENCED", strconv.FormatBool(m.Fenced), redissonLine, ""))
+func loadRedisson(sharded bool) *Scripts {
+	return load("redisson", strings.NewReplacer("SHARDED", strconv.FormatBool(sharded), redissonLine, ""))
 }
 
 // proxyScripts returns the scripts for servers behind a proxy. They are made when they are

@@ -16,7 +16,7 @@ func allOf(s *Scripts) []*redisconn.Script {
 
 // What is sent to a server that does not know a script is less than half of the file.
 func TestScriptsAreSmall(t *testing.T) {
-	for name, of := range map[string]*Scripts{"plain": Plain(), "proxy": proxyScripts(), "Redisson": (Redisson{}).Scripts(), "Spring": Spring.Scripts()} {
+	for name, of := range map[string]*Scripts{"plain": Plain(), "proxy": proxyScripts(), "Redisson": redissonScripts(false)} {
 		for _, s := range allOf(of) {
 			if strings.Contains(s.Text, "--") || strings.Contains(s.Text, "\n\n") || strings.Contains(s.Text, "  ") {
 				t.Errorf("%s: a script is sent with comments or spaces: %s", name, s.Text)
@@ -51,7 +51,7 @@ func TestGlobalsOfScripts(t *testing.T) {
 		tokens := luaTokens(readScript(strings.TrimSuffix(file.Name(), ".lua")))
 		for i, token := range tokens {
 			_, isLocal := scriptNames()[token]
-			if isName(token) && !isLocal && !isField(tokens, i) && !luaGlobals[token] && token != "SHARDED" && token != "FENCED" {
+			if isName(token) && !isLocal && !isField(tokens, i) && !luaGlobals[token] && token != "SHARDED" {
 				t.Errorf("%s uses %s: add it to luaGlobals", file.Name(), token)
 			}
 		}

@@ -62,7 +62,7 @@ func vectors() string {
 			f.Revoke(r, driver.RevokeRequest{Name: "order:42", Fence: lease.Fence, Reason: "maintenance"})
 		}},
 		{"wanted", func(r *Request) {
-			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client}, 0)
+			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
 		{"announce, two names", func(r *Request) { f.Announce(r, []string{"order:42", "order:43"}) }},
 		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},

@@ -2,8 +2,6 @@ package generate
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
 	"maps"
@@ -197,13 +195,9 @@ func (e *emitter) method(m *method) {
 	switch values := m.signature.Results().Len() - 1; {
 	case !m.locked():
 		e.passOn(m, head, results, call)
-	case values == 0 && m.kind() == directive.Once:
-		err := fresh("err", m.names())
-		e.printf("%s error {\n_, %s := %s\nreturn %s\n}\n", head, err, e.do(m, e.simpleFunc(m, call)), err)
-	case values == 0:
-		e.printf("%s error {\nreturn %s\n}\n", head, e.do(m, e.simpleFunc(m, call)))
-	case values == 1 && m.kind() != directive.Once && !e.hides(m):
-		e.printf("%s %s {\nreturn %s\n}\n", head, results, e.call(m, call))
+	case values == 0 && m.kind() != directive.Once:
+		fn := fmt.Sprintf("func(%s %s.Context) error {\nreturn %s\n}", m.params[0], e.context(), call)
+		e.printf("%s error {\nreturn %s\n}\n", head, e.do(m, fn))
 	default:
 		e.withNamedResults(m, head, call)
 	}
@@ -218,39 +212,13 @@ func (e *emitter) passOn(m *method, head, results, call string) {
 	e.printf("%s %s {\nreturn %s\n}\n", head, results, call)
 }
 
-// simpleFunc returns the function under the lock of a method without values. A method
-// that has no parameter but the context is itself that function.
-func (e *emitter) simpleFunc(m *method, call string) string {
-	if len(m.params) == 1 {
-		return e.d.receiver + "." + e.names.next + "." + m.name
-	}
-	return fmt.Sprintf("func(%s %s.Context) error {\nreturn %s\n}", m.params[0], e.context(), call)
-}
-
-// do returns a call of Do, or RDo, of the lock.
+// do returns a call of Do of the lock.
 func (e *emitter) do(m *method, fn string) string {
-	method := "Do"
-	if m.kind() == directive.Read {
-		method = "RDo"
-	}
-	return fmt.Sprintf("%s.%s(%s, %s%s)", e.lock(m), method, m.params[0], fn, e.callOptions(m))
+	return fmt.Sprintf("%s.Do(%s, %s%s)", e.lock(m), m.params[0], fn, e.callOptions(m))
 }
 
-// call returns a dibs.Call for a method with one value.
-func (e *emitter) call(m *method, call string) string {
-	lock := e.lock(m)
-	if m.kind() == directive.Read {
-		lock += ".Reading()"
-	}
-	fn := e.d.receiver + "." + e.names.next + "." + m.name
-	if len(m.params) > 1 {
-		fn = fmt.Sprintf("func(%s %s.Context) %s {\nreturn %s\n}", m.params[0], e.context(), e.results(m.signature.Results()), call)
-	}
-	return fmt.Sprintf("%s.Call(%s, %s, %s%s)", e.dibs(), m.params[0], lock, fn, e.callOptions(m))
-}
-
-// withNamedResults writes a method whose values do not fit dibs.Call: several, those of a
-// job that may not run, and one whose type a parameter hides in the function.
+// withNamedResults writes a method with values, or of a job that may not run. The function under
+// the lock sets them.
 func (e *emitter) withNamedResults(m *method, head, call string) {
 	taken := m.names()
 	maps.Copy(taken, e.d.typeParamNames())
@@ -308,7 +276,9 @@ func (e *emitter) lock(m *method) string {
 		options = ", " + e.d.receiver + "." + e.names.options + "..."
 	}
 	switch m.kind() {
-	case directive.Read, directive.Write:
+	case directive.Read:
+		return fmt.Sprintf("%s.RWMutex(%s%s).Reading()", locks, list, options)
+	case directive.Write:
 		return fmt.Sprintf("%s.RWMutex(%s%s)", locks, list, options)
 	case directive.Permits:
 		return fmt.Sprintf("%s.Semaphore(%s, %s%s)", locks, list, e.expression(m, m.found.Count), options)
@@ -405,26 +375,4 @@ func (e *emitter) results(results *types.Tuple) string {
 		return list[0]
 	}
 	return "(" + strings.Join(list, ", ") + ")"
-}
-
-// hides reports whether a parameter has the name of a type in the results, or of its package:
-// within the method the name is the parameter.
-func (e *emitter) hides(m *method) (hidden bool) {
-	names := map[string]bool{}
-	for _, name := range m.params {
-		names[name] = true
-	}
-	if len(m.params) == 1 {
-		return false // no function literal has these results
-	}
-	expr, err := parser.ParseExpr("func() " + e.results(m.signature.Results()))
-	if err != nil {
-		return true
-	}
-	ast.Inspect(expr, func(n ast.Node) bool {
-		id, ok := n.(*ast.Ident)
-		hidden = hidden || ok && names[id.Name]
-		return true
-	})
-	return hidden
 }

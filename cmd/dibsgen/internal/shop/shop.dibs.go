@@ -39,10 +39,12 @@ type lockedShop struct {
 	stockOptions    []dibs.Option
 }
 
-func (l *lockedShop) Pay(ctx context.Context, o Order) (Receipt, error) {
-	return dibs.Call(ctx, l.locks.Mutex("order:"+o.ID, l.options...), func(ctx context.Context) (Receipt, error) {
-		return l.next.Pay(ctx, o)
+func (l *lockedShop) Pay(ctx context.Context, o Order) (r1 Receipt, err error) {
+	err = l.locks.Mutex("order:"+o.ID, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Pay(ctx, o)
+		return err
 	}, l.payOptions...)
+	return r1, err
 }
 
 func (l *lockedShop) Transfer(ctx context.Context, from, to string, cents int64) error {
@@ -57,10 +59,12 @@ func (l *lockedShop) Archive(ctx context.Context, ids []string) error {
 	}, l.archiveOptions...)
 }
 
-func (l *lockedShop) Show(ctx context.Context, page int) (string, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("catalogue", l.options...).Reading(), func(ctx context.Context) (string, error) {
-		return l.next.Show(ctx, page)
+func (l *lockedShop) Show(ctx context.Context, page int) (r1 string, err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Show(ctx, page)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedShop) Publish(ctx context.Context, page int, text string) error {
@@ -75,8 +79,11 @@ func (l *lockedShop) Upload(ctx context.Context, file string) error {
 	}, l.uploadOptions...)
 }
 
-func (l *lockedShop) Nightly(ctx context.Context) error {
-	_, err := l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, l.next.Nightly)
+func (l *lockedShop) Nightly(ctx context.Context) (err error) {
+	_, err = l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		err = l.next.Nightly(ctx)
+		return err
+	})
 	return err
 }
 

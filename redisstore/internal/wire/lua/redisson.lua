@@ -10,14 +10,15 @@
 --           for a message on a channel of its own, "channel:waiter"
 -- timeouts  "redisson_lock_timeout:{lock}", zset: such a waiter → ms of its client's clock
 --           after which others remove it from the queue
--- counter   "redisson_lock_token:{lock}", the last token of an RFencedLock
 --
 -- These keys are in the slot of the lock. A hash of another shape is the same error as a key
--- of another type. SHARDED and FENCED are replaced by the settings of the store.
+-- of another type. SHARDED is replaced by the setting of the store.
 
 local server = redis
 
---#include lock_key.lua
+local function is_lock(key)
+  return not (string.find(key, ':dibs:%a+$') or string.sub(key, 1, 11) == 'dibs:fence:' or key == 'dibs:node')
+end
 
 local function name_in(prefix, key)
   return string.find(key, '{', 1, true) and prefix .. ':' .. key or prefix .. ':{' .. key .. '}'
@@ -63,13 +64,12 @@ local function wake_clients(key)
   for _, channel in ipairs(channels_of(key)) do publish(channel) end
 end
 
--- foreign_client_waits reports whether a client of Redisson listens for a release. own is how
--- many of the subscribers are of dibs.
-local function foreign_client_waits(own)
+-- foreign_client_waits reports whether a client of Redisson listens for a release.
+local function foreign_client_waits()
   local channels = channels_of(KEYS[1])
   local count = count_subscribers('NUMSUB', channels)
   if SHARDED then count = count + count_subscribers('SHARDNUMSUB', channels) end
-  return count > (own or 0)
+  return count > 0
 end
 
 -- read_lock returns the holder, false without one, or an error.
@@ -103,51 +103,18 @@ local function delete_lock(...)
   return n
 end
 
--- counters returns the largest token of the RFencedLocks with the keys of this call.
-local function counters()
-  local most = 0
-  for _, key in ipairs(KEYS) do
-    if is_lock(key) then most = math.max(most, tonumber(server.call('GET', name_in('redisson_lock_token', key)) or 0)) end
-  end
-  return most
-end
-
-local function is_fence(key) return FENCED and string.sub(key, 1, 11) == 'dibs:fence:' end
-
--- with_counters returns a fence high-water mark, or the tokens of RFencedLocks if larger.
-local function with_counters(highwater)
-  if type(highwater) == 'table' then return highwater end
-  local most = counters()
-  if most > tonumber(highwater or 0) then return string.format('%.0f', most) end
-  return highwater
-end
-
--- record_fence makes a fence the token of the RFencedLocks, unless that is larger.
-local function record_fence(fence)
-  if tonumber(fence) <= counters() then return end
-  for _, key in ipairs(KEYS) do
-    if is_lock(key) then server.call('SET', name_in('redisson_lock_token', key), fence) end
-  end
-end
-
 local commands = {}
 
 function commands.GET(key)
   if is_lock(key) then return read_lock(key) end
-  if is_fence(key) then return with_counters(server.pcall('GET', key)) end
   return server.pcall('GET', key)
 end
 
-function commands.SET(key, value, option, ms)
-  if is_lock(key) then
-    write_lock(key, value, ms)
-    return { ok = 'OK' }
-  end
-  local previous = option and server.pcall('SET', key, value, option) or not option and server.pcall('SET', key, value)
-  if not is_fence(key) then return previous end
-  if option then previous = with_counters(previous) end
-  record_fence(value)
-  return previous
+function commands.SET(key, value, ...)
+  if not is_lock(key) then return server.pcall('SET', key, value, ...) end
+  local _, ms = ...
+  write_lock(key, value, ms)
+  return { ok = 'OK' }
 end
 
 function commands.DEL(...)

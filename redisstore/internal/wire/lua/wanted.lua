@@ -5,7 +5,6 @@
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  token
 --        2  client
---        3  in Redisson mode, how many subscribers of Redisson's channel are this client's
 -- Reply  {the server's time in µs, 1 or 0}: whether a request waits already. Then no
 --        notification follows. 0 also if the token does not hold
 
@@ -43,7 +42,7 @@ end
 
 if not holds(ARGV[1]) then return { now, 0 } end
 if has_waiters() then return { now, 1 } end
---#redisson if foreign_client_waits(tonumber(ARGV[3])) then return { now, 1 } end
+--#redisson if foreign_client_waits() then return { now, 1 } end
 
 local asked = { ARGV[2] .. ' ' .. ARGV[1] }
 for _, other in ipairs(cjson.decode(redis.call('HGET', meta, '!') or '[]')) do

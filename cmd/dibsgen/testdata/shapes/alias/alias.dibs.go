@@ -69,8 +69,10 @@ type lockedGeneric[T any] struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedGeneric[T]) Put(ctx Context, value T) (Text, error) {
-	return dibs.Call(ctx, l.locks.Mutex("generic", l.options...), func(ctx context.Context) (Text, error) {
-		return l.next.Put(ctx, value)
+func (l *lockedGeneric[T]) Put(ctx Context, value T) (r1 Text, err error) {
+	err = l.locks.Mutex("generic", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Put(ctx, value)
+		return err
 	})
+	return r1, err
 }

@@ -27,8 +27,10 @@ type lockedClient struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedClient) Buy(ctx context.Context, o mutex.Order, shop embedded.Shop) (mutex.Receipt, error) {
-	return dibs.Call(ctx, l.locks.Mutex("order:"+o.ID, l.options...), func(ctx context.Context) (mutex.Receipt, error) {
-		return l.next.Buy(ctx, o, shop)
+func (l *lockedClient) Buy(ctx context.Context, o mutex.Order, shop embedded.Shop) (r1 mutex.Receipt, err error) {
+	err = l.locks.Mutex("order:"+o.ID, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Buy(ctx, o, shop)
+		return err
 	})
+	return r1, err
 }

@@ -27,8 +27,10 @@ type lockedShop struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedShop) Pay(ctx context.Context, id int) (*strconv.NumError, error) {
-	return dibs.Call(ctx, l.locks.Mutex("order:"+Itoa(id), l.options...), func(ctx context.Context) (*strconv.NumError, error) {
-		return l.next.Pay(ctx, id)
+func (l *lockedShop) Pay(ctx context.Context, id int) (r1 *strconv.NumError, err error) {
+	err = l.locks.Mutex("order:"+Itoa(id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Pay(ctx, id)
+		return err
 	})
+	return r1, err
 }

@@ -53,8 +53,12 @@ func (l *lockedShop) Pay(ctx context.Context, id string) error {
 	})
 }
 
-func (l *lockedShop) Show(ctx context.Context) (string, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("catalogue", l.options...).Reading(), l.next.Show)
+func (l *lockedShop) Show(ctx context.Context) (r1 string, err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Show(ctx)
+		return err
+	})
+	return r1, err
 }
 
 // LockEverything returns next under the locks that the directives of Everything declare.
@@ -79,8 +83,12 @@ func (l *lockedEverything) Pay(ctx context.Context, id string) error {
 	})
 }
 
-func (l *lockedEverything) Show(ctx context.Context) (string, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("catalogue", l.options...).Reading(), l.next.Show)
+func (l *lockedEverything) Show(ctx context.Context) (r1 string, err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Show(ctx)
+		return err
+	})
+	return r1, err
 }
 
 func (l *lockedEverything) Close() error {

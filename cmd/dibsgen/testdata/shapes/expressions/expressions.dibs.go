@@ -85,5 +85,7 @@ func (l *lockedShop) Raw(ctx context.Context, r rune) error {
 }
 
 func (l *lockedShop) Context(ctx context.Context) error {
-	return l.locks.Mutex(tenant(ctx) /* of the request */ +":orders", l.options...).Do(ctx, l.next.Context)
+	return l.locks.Mutex(tenant(ctx) /* of the request */ +":orders", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Context(ctx)
+	})
 }

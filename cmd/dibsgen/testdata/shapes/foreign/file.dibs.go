@@ -27,10 +27,12 @@ type lockedFile struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedFile) Save(ctx context.Context, name string, from io.Reader) (int64, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("file:"+name, l.options...), func(ctx context.Context) (int64, error) {
-		return l.next.Save(ctx, name, from)
+func (l *lockedFile) Save(ctx context.Context, name string, from io.Reader) (n int64, err error) {
+	err = l.locks.RWMutex("file:"+name, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		n, err = l.next.Save(ctx, name, from)
+		return err
 	})
+	return n, err
 }
 
 func (l *lockedFile) Close() error {

@@ -27,16 +27,20 @@ type lockedRepository[K cmp.Ordered, V any] struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedRepository[K, V]) Update(ctx context.Context, key K, change func(V) V) (V, error) {
-	return dibs.Call(ctx, l.locks.Mutex(fmt.Sprint("row:", key), l.options...), func(ctx context.Context) (V, error) {
-		return l.next.Update(ctx, key, change)
+func (l *lockedRepository[K, V]) Update(ctx context.Context, key K, change func(V) V) (r1 V, err error) {
+	err = l.locks.Mutex(fmt.Sprint("row:", key), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Update(ctx, key, change)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedRepository[K, V]) Get(ctx context.Context, key K) (V, error) {
-	return dibs.Call(ctx, l.locks.RWMutex(fmt.Sprint("row:", key), l.options...).Reading(), func(ctx context.Context) (V, error) {
-		return l.next.Get(ctx, key)
+func (l *lockedRepository[K, V]) Get(ctx context.Context, key K) (r1 V, err error) {
+	err = l.locks.RWMutex(fmt.Sprint("row:", key), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Get(ctx, key)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedRepository[K, V]) Len() int {
@@ -109,8 +113,10 @@ type lockedHidden[next any, locks any, options any] struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedHidden[next, locks, options]) Put(ctx context.Context, a next, b locks, c options) (next, error) {
-	return dibs.Call(ctx, l.locks.Mutex("hidden", l.options...), func(ctx context.Context) (next, error) {
-		return l.next.Put(ctx, a, b, c)
+func (l *lockedHidden[next, locks, options]) Put(ctx context.Context, a next, b locks, c options) (r1 next, err error) {
+	err = l.locks.Mutex("hidden", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Put(ctx, a, b, c)
+		return err
 	})
+	return r1, err
 }

@@ -27,7 +27,9 @@ type lockedClock struct {
 }
 
 func (l *lockedClock) Tick(ctx context.Context) error {
-	return l.locks.Mutex("tick", l.options...).Do(ctx, l.next.Tick)
+	return l.locks.Mutex("tick", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Tick(ctx)
+	})
 }
 
 func (l *lockedClock) Put(ctx context.Context, id string, value time.Duration) error {

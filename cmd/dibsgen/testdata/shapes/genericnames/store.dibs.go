@@ -86,10 +86,12 @@ func (l *lockedKeyed[K, V]) Get(ctx context.Context, id string) (V, error) {
 	return l.next.Get(ctx, id)
 }
 
-func (l *lockedKeyed[K, V]) Find(ctx context.Context, k K) (V, error) {
-	return dibs.Call(ctx, l.locks.RWMutex(pair[K, V](k), l.options...).Reading(), func(ctx context.Context) (V, error) {
-		return l.next.Find(ctx, k)
+func (l *lockedKeyed[K, V]) Find(ctx context.Context, k K) (r1 V, err error) {
+	err = l.locks.RWMutex(pair[K, V](k), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Find(ctx, k)
+		return err
 	})
+	return r1, err
 }
 
 // LockNested returns next under the locks that the directives of Nested declare.
@@ -310,10 +312,12 @@ func (l *lockedByID) Get(ctx context.Context, id string) (stringer, error) {
 	return l.next.Get(ctx, id)
 }
 
-func (l *lockedByID) Find(ctx context.Context, k OrderID) (stringer, error) {
-	return dibs.Call(ctx, l.locks.RWMutex(pair[OrderID, stringer](k), l.options...).Reading(), func(ctx context.Context) (stringer, error) {
-		return l.next.Find(ctx, k)
+func (l *lockedByID) Find(ctx context.Context, k OrderID) (r1 stringer, err error) {
+	err = l.locks.RWMutex(pair[OrderID, stringer](k), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Find(ctx, k)
+		return err
 	})
+	return r1, err
 }
 
 // LockRows returns next under the locks that the directives of Rows declare.
@@ -431,7 +435,9 @@ func (l *lockedTable) Get(ctx context.Context, id string) (Order, error) {
 }
 
 func (l *lockedTable) Truncate(ctx context.Context) error {
-	return l.locks.Mutex("table", l.options...).Do(ctx, l.next.Truncate)
+	return l.locks.Mutex("table", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Truncate(ctx)
+	})
 }
 
 // LockLiteral returns next under the locks that the directives of Literal declare.

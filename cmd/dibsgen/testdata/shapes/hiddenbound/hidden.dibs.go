@@ -32,16 +32,20 @@ func (l *lockedStore[T]) Put(ctx context2.Context, id string, row T) error {
 	})
 }
 
-func (l *lockedStore[T]) Move(ctx context2.Context, id, model, row2, context string, K ...T) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[T](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Move(ctx, id, model, row2, context, K...)
+func (l *lockedStore[T]) Move(ctx context2.Context, id, model, row2, context string, K ...T) (r1 string, err error) {
+	err = l.locks.Mutex(name[T](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Move(ctx, id, model, row2, context, K...)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedStore[T]) Delete(ctx context2.Context, id string, string int) (T, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[T](id), l.options...), func(ctx context2.Context) (T, error) {
-		return l.next.Delete(ctx, id, string)
+func (l *lockedStore[T]) Delete(ctx context2.Context, id string, string int) (row T, err error) {
+	err = l.locks.Mutex(name[T](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		row, err = l.next.Delete(ctx, id, string)
+		return err
 	})
+	return row, err
 }
 
 func (l *lockedStore[T]) Swap(ctx context2.Context, id string) (row T, model int, err error) {
@@ -74,16 +78,20 @@ func (l *lockedRows) Put(ctx context2.Context, id string, row3 row) error {
 	})
 }
 
-func (l *lockedRows) Move(ctx context2.Context, id, model, row2, context string, K ...row) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[row](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Move(ctx, id, model, row2, context, K...)
+func (l *lockedRows) Move(ctx context2.Context, id, model, row2, context string, K ...row) (r1 string, err error) {
+	err = l.locks.Mutex(name[row](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Move(ctx, id, model, row2, context, K...)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedRows) Delete(ctx context2.Context, id string, string int) (row, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[row](id), l.options...), func(ctx context2.Context) (row, error) {
-		return l.next.Delete(ctx, id, string)
+func (l *lockedRows) Delete(ctx context2.Context, id string, string int) (r1 row, err error) {
+	err = l.locks.Mutex(name[row](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Delete(ctx, id, string)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedRows) Swap(ctx context2.Context, id string) (r1 row, model int, err error) {
@@ -116,16 +124,20 @@ func (l *lockedModels) Put(ctx context2.Context, id string, row []*model.Row) er
 	})
 }
 
-func (l *lockedModels) Move(ctx context2.Context, id, model2, row2, context string, K ...[]*model.Row) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[[]*model.Row](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Move(ctx, id, model2, row2, context, K...)
+func (l *lockedModels) Move(ctx context2.Context, id, model2, row2, context string, K ...[]*model.Row) (r1 string, err error) {
+	err = l.locks.Mutex(name[[]*model.Row](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Move(ctx, id, model2, row2, context, K...)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedModels) Delete(ctx context2.Context, id string, string int) ([]*model.Row, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[[]*model.Row](id), l.options...), func(ctx context2.Context) ([]*model.Row, error) {
-		return l.next.Delete(ctx, id, string)
+func (l *lockedModels) Delete(ctx context2.Context, id string, string int) (row []*model.Row, err error) {
+	err = l.locks.Mutex(name[[]*model.Row](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		row, err = l.next.Delete(ctx, id, string)
+		return err
 	})
+	return row, err
 }
 
 func (l *lockedModels) Swap(ctx context2.Context, id string) (row []*model.Row, r2 int, err error) {
@@ -158,16 +170,20 @@ func (l *lockedTexts) Put(ctx context2.Context, id, row string) error {
 	})
 }
 
-func (l *lockedTexts) Move(ctx context2.Context, id, model, row2, context string, K ...string) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[string](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Move(ctx, id, model, row2, context, K...)
+func (l *lockedTexts) Move(ctx context2.Context, id, model, row2, context string, K ...string) (r1 string, err error) {
+	err = l.locks.Mutex(name[string](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Move(ctx, id, model, row2, context, K...)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedTexts) Delete(ctx context2.Context, id string, string2 int) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[string](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Delete(ctx, id, string2)
+func (l *lockedTexts) Delete(ctx context2.Context, id string, string2 int) (row string, err error) {
+	err = l.locks.Mutex(name[string](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		row, err = l.next.Delete(ctx, id, string2)
+		return err
 	})
+	return row, err
 }
 
 func (l *lockedTexts) Swap(ctx context2.Context, id string) (row string, model int, err error) {
@@ -200,16 +216,20 @@ func (l *lockedKeyed[K]) Put(ctx context2.Context, id string, row map[string]K) 
 	})
 }
 
-func (l *lockedKeyed[K]) Move(ctx context2.Context, id, model, row2, context string, K2 ...map[string]K) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[map[string]K](id), l.options...), func(ctx context2.Context) (string, error) {
-		return l.next.Move(ctx, id, model, row2, context, K2...)
+func (l *lockedKeyed[K]) Move(ctx context2.Context, id, model, row2, context string, K2 ...map[string]K) (r1 string, err error) {
+	err = l.locks.Mutex(name[map[string]K](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		r1, err = l.next.Move(ctx, id, model, row2, context, K2...)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedKeyed[K]) Delete(ctx context2.Context, id string, string2 int) (map[string]K, error) {
-	return dibs.Call(ctx, l.locks.Mutex(name[map[string]K](id), l.options...), func(ctx context2.Context) (map[string]K, error) {
-		return l.next.Delete(ctx, id, string2)
+func (l *lockedKeyed[K]) Delete(ctx context2.Context, id string, string2 int) (row map[string]K, err error) {
+	err = l.locks.Mutex(name[map[string]K](id), l.options...).Do(ctx, func(ctx context2.Context) (err error) {
+		row, err = l.next.Delete(ctx, id, string2)
+		return err
 	})
+	return row, err
 }
 
 func (l *lockedKeyed[K]) Swap(ctx context2.Context, id string) (row map[string]K, model int, err error) {

@@ -30,10 +30,12 @@ type lockedShop struct {
 	options []locks.Option // of all locks
 }
 
-func (l *lockedShop) Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (unicode.CaseRange, error) {
-	return locks.Call(ctx, l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...), func(ctx context.Context) (unicode.CaseRange, error) {
-		return l.next.Pay(ctx, name, n, source)
+func (l *lockedShop) Pay(ctx context.Context, name string, n int, source *mathrand.Rand) (r1 unicode.CaseRange, err error) {
+	err = l.locks.Mutex(text.ToLower(name)+strconv.Itoa(n), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Pay(ctx, name, n, source)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedShop) Get(key locks.Option, r io.Reader) (*text.Builder, error) {

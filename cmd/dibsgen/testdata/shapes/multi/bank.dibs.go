@@ -35,8 +35,10 @@ func (l *lockedBank) Transfer(ctx context.Context, from, to string, cents int64)
 	}, l.transferOptions...)
 }
 
-func (l *lockedBank) Exchange(ctx context.Context, a, b string) (float64, error) {
-	return dibs.Call(ctx, l.locks.All("account:"+a, "account:"+b, "rates"), func(ctx context.Context) (float64, error) {
-		return l.next.Exchange(ctx, a, b)
+func (l *lockedBank) Exchange(ctx context.Context, a, b string) (rate float64, err error) {
+	err = l.locks.All("account:"+a, "account:"+b, "rates").Do(ctx, func(ctx context.Context) (err error) {
+		rate, err = l.next.Exchange(ctx, a, b)
+		return err
 	}, l.options...)
+	return rate, err
 }

@@ -29,10 +29,12 @@ type lockedShop struct {
 	payOptions []dibs.Option
 }
 
-func (l *lockedShop) Pay(ctx context.Context, o Order) (Receipt, error) {
-	return dibs.Call(ctx, l.locks.Mutex("order:"+o.ID, l.options...), func(ctx context.Context) (Receipt, error) {
-		return l.next.Pay(ctx, o)
+func (l *lockedShop) Pay(ctx context.Context, o Order) (r1 Receipt, err error) {
+	err = l.locks.Mutex("order:"+o.ID, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Pay(ctx, o)
+		return err
 	}, l.payOptions...)
+	return r1, err
 }
 
 func (l *lockedShop) Cancel(ctx context.Context, id string) error {

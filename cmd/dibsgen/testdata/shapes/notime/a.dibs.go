@@ -29,5 +29,7 @@ type lockedA struct {
 }
 
 func (l *lockedA) Do(ctx context.Context) error {
-	return l.locks.Mutex("a", l.options...).Do(ctx, l.next.Do, l.doOptions...)
+	return l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Do(ctx)
+	}, l.doOptions...)
 }

@@ -29,14 +29,18 @@ type lockedJobs struct {
 	lettersOptions []dibs.Option
 }
 
-func (l *lockedJobs) Report(ctx context.Context) error {
-	_, err := l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, l.next.Report)
+func (l *lockedJobs) Report(ctx context.Context) (err error) {
+	_, err = l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		err = l.next.Report(ctx)
+		return err
+	})
 	return err
 }
 
-func (l *lockedJobs) Letters(ctx context.Context, list string) error {
-	_, err := l.locks.Once("letter:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) error {
-		return l.next.Letters(ctx, list)
+func (l *lockedJobs) Letters(ctx context.Context, list string) (err error) {
+	_, err = l.locks.Once("letter:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		err = l.next.Letters(ctx, list)
+		return err
 	}, l.lettersOptions...)
 	return err
 }

@@ -38,21 +38,31 @@ type lockedAll struct {
 }
 
 func (l *lockedAll) A(ctx context.Context) error {
-	return l.locks.Mutex("a", l.options...).Do(ctx, l.next.A, l.aOptions...)
+	return l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.A(ctx)
+	}, l.aOptions...)
 }
 
 func (l *lockedAll) B(ctx context.Context) error {
-	return l.locks.Mutex("b", l.options...).Do(ctx, l.next.B, l.bOptions...)
+	return l.locks.Mutex("b", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.B(ctx)
+	}, l.bOptions...)
 }
 
 func (l *lockedAll) C(ctx context.Context) error {
-	return l.locks.Mutex("c", l.options...).Do(ctx, l.next.C, l.cOptions...)
+	return l.locks.Mutex("c", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.C(ctx)
+	}, l.cOptions...)
 }
 
 func (l *lockedAll) D(ctx context.Context) error {
-	return l.locks.Mutex("d", l.options...).Do(ctx, l.next.D, l.dOptions...)
+	return l.locks.Mutex("d", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.D(ctx)
+	}, l.dOptions...)
 }
 
 func (l *lockedAll) E(ctx context.Context) error {
-	return l.locks.Mutex("e", l.options...).Do(ctx, l.next.E, l.eOptions...)
+	return l.locks.Mutex("e", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.E(ctx)
+	}, l.eOptions...)
 }

@@ -37,10 +37,12 @@ func (l *lockedPartner) Upload(ctx context.Context, file string) error {
 	}, l.uploadOptions...)
 }
 
-func (l *lockedPartner) Download(ctx context.Context, name string) ([]byte, error) {
-	return dibs.Call(ctx, l.locks.Semaphore("partner:"+name, calls*2, l.options...), func(ctx context.Context) ([]byte, error) {
-		return l.next.Download(ctx, name)
+func (l *lockedPartner) Download(ctx context.Context, name string) (r1 []byte, err error) {
+	err = l.locks.Semaphore("partner:"+name, calls*2, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Download(ctx, name)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedPartner) Call(ctx context.Context, limits Limits) error {

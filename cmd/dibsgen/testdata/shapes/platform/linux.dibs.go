@@ -26,5 +26,7 @@ type lockedEverywhere struct {
 }
 
 func (l *lockedEverywhere) Pay(ctx context.Context) error {
-	return l.locks.Mutex("a", l.options...).Do(ctx, l.next.Pay)
+	return l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Pay(ctx)
+	})
 }

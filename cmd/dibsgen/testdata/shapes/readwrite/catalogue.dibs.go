@@ -31,18 +31,22 @@ type lockedCatalogue struct {
 	numberOptions []dibs.Option
 }
 
-func (l *lockedCatalogue) Show(ctx context.Context, page int) (string, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("catalogue", l.options...).Reading(), func(ctx context.Context) (string, error) {
-		return l.next.Show(ctx, page)
+func (l *lockedCatalogue) Show(ctx context.Context, page int) (r1 string, err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Show(ctx, page)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedCatalogue) Check(ctx context.Context) error {
-	return l.locks.RWMutex("catalogue", l.options...).RDo(ctx, l.next.Check, l.checkOptions...)
+	return l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) error {
+		return l.next.Check(ctx)
+	}, l.checkOptions...)
 }
 
 func (l *lockedCatalogue) Bounds(ctx context.Context) (first, last int, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).RDo(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
 		first, last, err = l.next.Bounds(ctx)
 		return err
 	})
@@ -55,8 +59,10 @@ func (l *lockedCatalogue) Publish(ctx context.Context, page int, text string) er
 	})
 }
 
-func (l *lockedCatalogue) Number(ctx context.Context, page int) (int, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("catalogue", l.options...), func(ctx context.Context) (int, error) {
-		return l.next.Number(ctx, page)
+func (l *lockedCatalogue) Number(ctx context.Context, page int) (r1 int, err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Number(ctx, page)
+		return err
 	}, l.numberOptions...)
+	return r1, err
 }

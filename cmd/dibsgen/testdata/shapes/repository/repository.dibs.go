@@ -59,10 +59,12 @@ func (l *lockedRows[ID, E]) Create(ctx context.Context, id ID, row E) error {
 	}, l.createOptions...)
 }
 
-func (l *lockedRows[ID, E]) Update(ctx context.Context, id ID, change func(*E) error) (*E, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[E](id), l.options...), func(ctx context.Context) (*E, error) {
-		return l.next.Update(ctx, id, change)
+func (l *lockedRows[ID, E]) Update(ctx context.Context, id ID, change func(*E) error) (r1 *E, err error) {
+	err = l.locks.Mutex(key[E](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Update(ctx, id, change)
+		return err
 	}, l.updateOptions...)
+	return r1, err
 }
 
 func (l *lockedRows[ID, E]) Delete(ctx context.Context, id ID) error {
@@ -71,16 +73,20 @@ func (l *lockedRows[ID, E]) Delete(ctx context.Context, id ID) error {
 	}, l.deleteOptions...)
 }
 
-func (l *lockedRows[ID, E]) DeleteAll(ctx context.Context, ids ...ID) (int, error) {
-	return dibs.Call(ctx, l.locks.All(keys[E](ids)...), func(ctx context.Context) (int, error) {
-		return l.next.DeleteAll(ctx, ids...)
+func (l *lockedRows[ID, E]) DeleteAll(ctx context.Context, ids ...ID) (deleted int, err error) {
+	err = l.locks.All(keys[E](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+		deleted, err = l.next.DeleteAll(ctx, ids...)
+		return err
 	}, l.deleteAllOptions...)
+	return deleted, err
 }
 
-func (l *lockedRows[ID, E]) Export(ctx context.Context, to chan<- E) (int64, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("table:"+model.Region, l.options...).Reading(), func(ctx context.Context) (int64, error) {
-		return l.next.Export(ctx, to)
+func (l *lockedRows[ID, E]) Export(ctx context.Context, to chan<- E) (r1 int64, err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Export(ctx, to)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedRows[ID, E]) Import(ctx context.Context, from iter.Seq[E]) (added, replaced int, err error) {
@@ -122,10 +128,12 @@ func (l *lockedTransactions) InTransaction(ctx context.Context, work func(ctx co
 	return l.next.InTransaction(ctx, work)
 }
 
-func (l *lockedTransactions) Analyze(ctx context.Context, arg2 string) (sql.Result, error) {
-	return dibs.Call(ctx, l.locks.Semaphore("connections", maxConnections, l.options...), func(ctx context.Context) (sql.Result, error) {
-		return l.next.Analyze(ctx, arg2)
+func (l *lockedTransactions) Analyze(ctx context.Context, arg2 string) (r1 sql.Result, err error) {
+	err = l.locks.Semaphore("connections", maxConnections, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Analyze(ctx, arg2)
+		return err
 	}, l.analyzeOptions...)
+	return r1, err
 }
 
 // LockOrders returns next under the locks that the directives of Orders declare.
@@ -185,10 +193,12 @@ func (l *lockedOrders) Create(ctx context.Context, id model.OrderID, row model.O
 	}, l.createOptions...)
 }
 
-func (l *lockedOrders) Update(ctx context.Context, id model.OrderID, change func(*model.Order) error) (*model.Order, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Order](id), l.options...), func(ctx context.Context) (*model.Order, error) {
-		return l.next.Update(ctx, id, change)
+func (l *lockedOrders) Update(ctx context.Context, id model.OrderID, change func(*model.Order) error) (r1 *model.Order, err error) {
+	err = l.locks.Mutex(key[model.Order](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Update(ctx, id, change)
+		return err
 	}, l.updateOptions...)
+	return r1, err
 }
 
 func (l *lockedOrders) Delete(ctx context.Context, id model.OrderID) error {
@@ -197,16 +207,20 @@ func (l *lockedOrders) Delete(ctx context.Context, id model.OrderID) error {
 	}, l.deleteOptions...)
 }
 
-func (l *lockedOrders) DeleteAll(ctx context.Context, ids ...model.OrderID) (int, error) {
-	return dibs.Call(ctx, l.locks.All(keys[model.Order](ids)...), func(ctx context.Context) (int, error) {
-		return l.next.DeleteAll(ctx, ids...)
+func (l *lockedOrders) DeleteAll(ctx context.Context, ids ...model.OrderID) (deleted int, err error) {
+	err = l.locks.All(keys[model.Order](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+		deleted, err = l.next.DeleteAll(ctx, ids...)
+		return err
 	}, l.deleteAllOptions...)
+	return deleted, err
 }
 
-func (l *lockedOrders) Export(ctx context.Context, to chan<- model.Order) (int64, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("table:"+model.Region, l.options...).Reading(), func(ctx context.Context) (int64, error) {
-		return l.next.Export(ctx, to)
+func (l *lockedOrders) Export(ctx context.Context, to chan<- model.Order) (r1 int64, err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Export(ctx, to)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedOrders) Import(ctx context.Context, from iter.Seq[model.Order]) (added, replaced int, err error) {
@@ -229,10 +243,12 @@ func (l *lockedOrders) InTransaction(ctx context.Context, work func(ctx context.
 	return l.next.InTransaction(ctx, work)
 }
 
-func (l *lockedOrders) Analyze(ctx context.Context, arg2 string) (sql.Result, error) {
-	return dibs.Call(ctx, l.locks.Semaphore("connections", maxConnections, l.options...), func(ctx context.Context) (sql.Result, error) {
-		return l.next.Analyze(ctx, arg2)
+func (l *lockedOrders) Analyze(ctx context.Context, arg2 string) (r1 sql.Result, err error) {
+	err = l.locks.Semaphore("connections", maxConnections, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Analyze(ctx, arg2)
+		return err
 	}, l.analyzeOptions...)
+	return r1, err
 }
 
 func (l *lockedOrders) Assign(ctx context.Context, id model.OrderID, customer model.CustomerID) error {
@@ -241,16 +257,20 @@ func (l *lockedOrders) Assign(ctx context.Context, id model.OrderID, customer mo
 	}, l.assignOptions...)
 }
 
-func (l *lockedOrders) AddLine(ctx context.Context, id model.OrderID, line model.Line) (model.Order, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Order](id), l.options...), func(ctx context.Context) (model.Order, error) {
-		return l.next.AddLine(ctx, id, line)
+func (l *lockedOrders) AddLine(ctx context.Context, id model.OrderID, line model.Line) (r1 model.Order, err error) {
+	err = l.locks.Mutex(key[model.Order](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.AddLine(ctx, id, line)
+		return err
 	})
+	return r1, err
 }
 
-func (l *lockedOrders) RemoveLine(ctx context.Context, id model.OrderID, product model.ProductID) (model.Order, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Order](id), l.options...), func(ctx context.Context) (model.Order, error) {
-		return l.next.RemoveLine(ctx, id, product)
+func (l *lockedOrders) RemoveLine(ctx context.Context, id model.OrderID, product model.ProductID) (r1 model.Order, err error) {
+	err = l.locks.Mutex(key[model.Order](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.RemoveLine(ctx, id, product)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedOrders) Merge(ctx context.Context, from, to model.OrderID) error {
@@ -267,10 +287,12 @@ func (l *lockedOrders) Split(ctx context.Context, id model.OrderID, at int) (fir
 	return first, second, err
 }
 
-func (l *lockedOrders) Pay(ctx context.Context, id model.OrderID, cents int64, currency string) (string, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Order](id), l.options...), func(ctx context.Context) (string, error) {
-		return l.next.Pay(ctx, id, cents, currency)
+func (l *lockedOrders) Pay(ctx context.Context, id model.OrderID, cents int64, currency string) (receipt string, err error) {
+	err = l.locks.Mutex(key[model.Order](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		receipt, err = l.next.Pay(ctx, id, cents, currency)
+		return err
 	}, l.payOptions...)
+	return receipt, err
 }
 
 func (l *lockedOrders) Refund(ctx context.Context, id model.OrderID, cents int64) error {
@@ -291,10 +313,12 @@ func (l *lockedOrders) Cancel(ctx context.Context, id model.OrderID, reason erro
 	})
 }
 
-func (l *lockedOrders) Reserve(ctx context.Context, product model.ProductID, quantity int) (int, error) {
-	return dibs.Call(ctx, l.locks.Mutex(fmt.Sprintf("stock:%s", product), l.options...), func(ctx context.Context) (int, error) {
-		return l.next.Reserve(ctx, product, quantity)
+func (l *lockedOrders) Reserve(ctx context.Context, product model.ProductID, quantity int) (left int, err error) {
+	err = l.locks.Mutex(fmt.Sprintf("stock:%s", product), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		left, err = l.next.Reserve(ctx, product, quantity)
+		return err
 	}, l.reserveOptions...)
+	return left, err
 }
 
 func (l *lockedOrders) Unreserve(ctx context.Context, product model.ProductID, quantity int) error {
@@ -303,8 +327,11 @@ func (l *lockedOrders) Unreserve(ctx context.Context, product model.ProductID, q
 	})
 }
 
-func (l *lockedOrders) Expire(ctx context.Context) error {
-	_, err := l.locks.Once("orders:expire", 15*time.Minute, l.options...).Do(ctx, l.next.Expire)
+func (l *lockedOrders) Expire(ctx context.Context) (err error) {
+	_, err = l.locks.Once("orders:expire", 15*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		err = l.next.Expire(ctx)
+		return err
+	})
 	return err
 }
 
@@ -324,20 +351,26 @@ func (l *lockedOrders) Compact(ctx context.Context) (freed int64, err error) {
 	return freed, err
 }
 
-func (l *lockedOrders) Push(ctx context.Context, partner string, orders ...model.Order) (map[model.OrderID]error, error) {
-	return dibs.Call(ctx, l.locks.Semaphore("partner:"+partner, 3, l.options...), func(ctx context.Context) (map[model.OrderID]error, error) {
-		return l.next.Push(ctx, partner, orders...)
+func (l *lockedOrders) Push(ctx context.Context, partner string, orders ...model.Order) (r1 map[model.OrderID]error, err error) {
+	err = l.locks.Semaphore("partner:"+partner, 3, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Push(ctx, partner, orders...)
+		return err
 	}, l.pushOptions...)
+	return r1, err
 }
 
 func (l *lockedOrders) Reindex(ctx context.Context) error {
-	return l.locks.RWMutex("index:orders", l.options...).Do(ctx, l.next.Reindex, l.reindexOptions...)
+	return l.locks.RWMutex("index:orders", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Reindex(ctx)
+	}, l.reindexOptions...)
 }
 
-func (l *lockedOrders) Search(ctx context.Context, query string, limit int) ([]model.Order, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("index:orders", l.options...).Reading(), func(ctx context.Context) ([]model.Order, error) {
-		return l.next.Search(ctx, query, limit)
+func (l *lockedOrders) Search(ctx context.Context, query string, limit int) (r1 []model.Order, err error) {
+	err = l.locks.RWMutex("index:orders", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Search(ctx, query, limit)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedOrders) ByCustomer(ctx context.Context, customer model.CustomerID) ([]model.Order, error) {
@@ -433,10 +466,12 @@ func (l *lockedProducts) Create(ctx context.Context, id model.ProductID, row mod
 	}, l.createOptions...)
 }
 
-func (l *lockedProducts) Update(ctx context.Context, id model.ProductID, change func(*model.Product) error) (*model.Product, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Product](id), l.options...), func(ctx context.Context) (*model.Product, error) {
-		return l.next.Update(ctx, id, change)
+func (l *lockedProducts) Update(ctx context.Context, id model.ProductID, change func(*model.Product) error) (r1 *model.Product, err error) {
+	err = l.locks.Mutex(key[model.Product](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Update(ctx, id, change)
+		return err
 	}, l.updateOptions...)
+	return r1, err
 }
 
 func (l *lockedProducts) Delete(ctx context.Context, id model.ProductID) error {
@@ -445,16 +480,20 @@ func (l *lockedProducts) Delete(ctx context.Context, id model.ProductID) error {
 	}, l.deleteOptions...)
 }
 
-func (l *lockedProducts) DeleteAll(ctx context.Context, ids ...model.ProductID) (int, error) {
-	return dibs.Call(ctx, l.locks.All(keys[model.Product](ids)...), func(ctx context.Context) (int, error) {
-		return l.next.DeleteAll(ctx, ids...)
+func (l *lockedProducts) DeleteAll(ctx context.Context, ids ...model.ProductID) (deleted int, err error) {
+	err = l.locks.All(keys[model.Product](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+		deleted, err = l.next.DeleteAll(ctx, ids...)
+		return err
 	}, l.deleteAllOptions...)
+	return deleted, err
 }
 
-func (l *lockedProducts) Export(ctx context.Context, to chan<- model.Product) (int64, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("table:"+model.Region, l.options...).Reading(), func(ctx context.Context) (int64, error) {
-		return l.next.Export(ctx, to)
+func (l *lockedProducts) Export(ctx context.Context, to chan<- model.Product) (r1 int64, err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Export(ctx, to)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedProducts) Import(ctx context.Context, from iter.Seq[model.Product]) (added, replaced int, err error) {
@@ -518,10 +557,12 @@ func (l *lockedCustomers) Create(ctx context.Context, id model.CustomerID, row m
 	}, l.createOptions...)
 }
 
-func (l *lockedCustomers) Update(ctx context.Context, id model.CustomerID, change func(*model.Customer) error) (*model.Customer, error) {
-	return dibs.Call(ctx, l.locks.Mutex(key[model.Customer](id), l.options...), func(ctx context.Context) (*model.Customer, error) {
-		return l.next.Update(ctx, id, change)
+func (l *lockedCustomers) Update(ctx context.Context, id model.CustomerID, change func(*model.Customer) error) (r1 *model.Customer, err error) {
+	err = l.locks.Mutex(key[model.Customer](id), l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Update(ctx, id, change)
+		return err
 	}, l.updateOptions...)
+	return r1, err
 }
 
 func (l *lockedCustomers) Delete(ctx context.Context, id model.CustomerID) error {
@@ -530,16 +571,20 @@ func (l *lockedCustomers) Delete(ctx context.Context, id model.CustomerID) error
 	}, l.deleteOptions...)
 }
 
-func (l *lockedCustomers) DeleteAll(ctx context.Context, ids ...model.CustomerID) (int, error) {
-	return dibs.Call(ctx, l.locks.All(keys[model.Customer](ids)...), func(ctx context.Context) (int, error) {
-		return l.next.DeleteAll(ctx, ids...)
+func (l *lockedCustomers) DeleteAll(ctx context.Context, ids ...model.CustomerID) (deleted int, err error) {
+	err = l.locks.All(keys[model.Customer](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+		deleted, err = l.next.DeleteAll(ctx, ids...)
+		return err
 	}, l.deleteAllOptions...)
+	return deleted, err
 }
 
-func (l *lockedCustomers) Export(ctx context.Context, to chan<- model.Customer) (int64, error) {
-	return dibs.Call(ctx, l.locks.RWMutex("table:"+model.Region, l.options...).Reading(), func(ctx context.Context) (int64, error) {
-		return l.next.Export(ctx, to)
+func (l *lockedCustomers) Export(ctx context.Context, to chan<- model.Customer) (r1 int64, err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Export(ctx, to)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedCustomers) Import(ctx context.Context, from iter.Seq[model.Customer]) (added, replaced int, err error) {

@@ -34,10 +34,12 @@ func (l2 *lockedStore) None(ctx context.Context, n int) error {
 	})
 }
 
-func (l2 *lockedStore) One(ctx context.Context, n int) (io.Reader, error) {
-	return dibs.Call(ctx, l2.locks.Mutex("a", l2.options...), func(ctx context.Context) (io.Reader, error) {
-		return l2.next.One(ctx, n)
+func (l2 *lockedStore) One(ctx context.Context, n int) (r1 io.Reader, err error) {
+	err = l2.locks.Mutex("a", l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l2.next.One(ctx, n)
+		return err
 	})
+	return r1, err
 }
 
 func (l2 *lockedStore) Two(ctx context.Context, n int) (r1 io.Reader, r2 int, err error) {

@@ -33,8 +33,10 @@ func (l *lockedShop) Old(ctx context.Context, r *rand.Rand) error {
 	})
 }
 
-func (l *lockedShop) New(ctx context.Context, r *rand2.Rand) (rand2.Source, error) {
-	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (rand2.Source, error) {
-		return l.next.New(ctx, r)
+func (l *lockedShop) New(ctx context.Context, r *rand2.Rand) (r1 rand2.Source, err error) {
+	err = l.locks.Mutex("page", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.New(ctx, r)
+		return err
 	})
+	return r1, err
 }

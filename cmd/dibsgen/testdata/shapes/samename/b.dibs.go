@@ -26,8 +26,10 @@ type lockedPage struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedPage) New(ctx context.Context, r *rand.Rand) (rand.Source, error) {
-	return dibs.Call(ctx, l.locks.Mutex("page", l.options...), func(ctx context.Context) (rand.Source, error) {
-		return l.next.New(ctx, r)
+func (l *lockedPage) New(ctx context.Context, r *rand.Rand) (r1 rand.Source, err error) {
+	err = l.locks.Mutex("page", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.New(ctx, r)
+		return err
 	})
+	return r1, err
 }

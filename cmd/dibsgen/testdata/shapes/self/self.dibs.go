@@ -25,10 +25,12 @@ type lockedNode[T any] struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedNode[T]) Next(ctx context.Context, n int) (Node[T], error) {
-	return dibs.Call(ctx, l.locks.Mutex("node", l.options...), func(ctx context.Context) (Node[T], error) {
-		return l.next.Next(ctx, n)
+func (l *lockedNode[T]) Next(ctx context.Context, n int) (r1 Node[T], err error) {
+	err = l.locks.Mutex("node", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Next(ctx, n)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedNode[T]) Parent() Node[T] {
@@ -51,8 +53,10 @@ type lockedBuilder struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedBuilder) With(ctx context.Context, b Builder) (Builder, error) {
-	return dibs.Call(ctx, l.locks.Mutex("builder", l.options...), func(ctx context.Context) (Builder, error) {
-		return l.next.With(ctx, b)
+func (l *lockedBuilder) With(ctx context.Context, b Builder) (r1 Builder, err error) {
+	err = l.locks.Mutex("builder", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.With(ctx, b)
+		return err
 	})
+	return r1, err
 }

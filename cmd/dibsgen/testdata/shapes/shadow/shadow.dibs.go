@@ -43,14 +43,18 @@ func (l2 *lockedShop) In(ctx context2.Context, context string) error {
 	}, l2.inOptions...)
 }
 
-func (l2 *lockedShop) With(l context2.Context, dibs, slices string) (time2.Time, error) {
-	return dibs2.Call(l, l2.locks.Mutex(dibs+slices, l2.options...), func(l context2.Context) (time2.Time, error) {
-		return l2.next.With(l, dibs, slices)
+func (l2 *lockedShop) With(l context2.Context, dibs, slices string) (r1 time2.Time, err error) {
+	err = l2.locks.Mutex(dibs+slices, l2.options...).Do(l, func(l context2.Context) (err error) {
+		r1, err = l2.next.With(l, dibs, slices)
+		return err
 	})
+	return r1, err
 }
 
-func (l2 *lockedShop) For(locks context2.Context, next, options string) (time2.Duration, error) {
-	return dibs2.Call(locks, l2.locks.Mutex("a", l2.options...), func(locks context2.Context) (time2.Duration, error) {
-		return l2.next.For(locks, next, options)
+func (l2 *lockedShop) For(locks context2.Context, next, options string) (d time2.Duration, err error) {
+	err = l2.locks.Mutex("a", l2.options...).Do(locks, func(locks context2.Context) (err error) {
+		d, err = l2.next.For(locks, next, options)
+		return err
 	})
+	return d, err
 }

@@ -36,8 +36,10 @@ func (l *lockedShop) At(ctx context.Context, day time2.Time) error {
 	})
 }
 
-func (l *lockedShop) In(ctx context.Context, time string, n int) (time2.Duration, error) {
-	return dibs.Call(ctx, l.locks.Mutex(time, l.options...), func(ctx context.Context) (time2.Duration, error) {
-		return l.next.In(ctx, time, n)
+func (l *lockedShop) In(ctx context.Context, time string, n int) (r1 time2.Duration, err error) {
+	err = l.locks.Mutex(time, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.In(ctx, time, n)
+		return err
 	}, l.inOptions...)
+	return r1, err
 }

@@ -35,10 +35,12 @@ func (l *lockedArchive) Move(ctx context.Context, ids []string) error {
 	}, l.moveOptions...)
 }
 
-func (l *lockedArchive) Tag(ctx context.Context, tag string, ids ...string) (int, error) {
-	return dibs.Call(ctx, l.locks.All(ids...), func(ctx context.Context) (int, error) {
-		return l.next.Tag(ctx, tag, ids...)
+func (l *lockedArchive) Tag(ctx context.Context, tag string, ids ...string) (r1 int, err error) {
+	err = l.locks.All(ids...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Tag(ctx, tag, ids...)
+		return err
 	}, l.options...)
+	return r1, err
 }
 
 func (l *lockedArchive) Delete(ctx context.Context, ids []int) error {
@@ -48,5 +50,7 @@ func (l *lockedArchive) Delete(ctx context.Context, ids []int) error {
 }
 
 func (l *lockedArchive) Swap(ctx context.Context) error {
-	return l.locks.All([]string{"a", "b"}...).Do(ctx, l.next.Swap, l.options...)
+	return l.locks.All([]string{"a", "b"}...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Swap(ctx)
+	}, l.options...)
 }

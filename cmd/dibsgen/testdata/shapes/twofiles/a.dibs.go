@@ -27,5 +27,7 @@ type lockedA struct {
 }
 
 func (l *lockedA) Do(ctx context.Context) error {
-	return l.locks.Mutex(Name(rand.N(10)), l.options...).Do(ctx, l.next.Do)
+	return l.locks.Mutex(Name(rand.N(10)), l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Do(ctx)
+	})
 }

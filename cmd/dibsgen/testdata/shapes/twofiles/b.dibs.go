@@ -27,7 +27,9 @@ type lockedB struct {
 }
 
 func (l *lockedB) Do(ctx context.Context) error {
-	return l.locks.Mutex(rand.Text(), l.options...).Do(ctx, l.next.Do)
+	return l.locks.Mutex(rand.Text(), l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Do(ctx)
+	})
 }
 
 // LockC returns next under the locks that the directives of C declare.
@@ -47,5 +49,7 @@ type lockedC struct {
 }
 
 func (l *lockedC) Do(ctx context.Context) error {
-	return l.locks.Mutex("c", l.options...).Do(ctx, l.next.Do)
+	return l.locks.Mutex("c", l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Do(ctx)
+	})
 }

@@ -29,10 +29,12 @@ type lockedShop struct {
 func (l *lockedShop) Do(ctx context.Context, f func(a int, b int) (c string), in <-chan local, out chan<- *local, m map[string][]local, a [3]byte, s struct {
 	A int "json:\"a\""
 	local
-}, i interface{ Close() error }, e any, p unsafe.Pointer, n func(...rune) uint8) (func() error, error) {
-	return dibs.Call(ctx, l.locks.Mutex("a", l.options...), func(ctx context.Context) (func() error, error) {
-		return l.next.Do(ctx, f, in, out, m, a, s, i, e, p, n)
+}, i interface{ Close() error }, e any, p unsafe.Pointer, n func(...rune) uint8) (r1 func() error, err error) {
+	err = l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Do(ctx, f, in, out, m, a, s, i, e, p, n)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedShop) Group(ctx context.Context, a, b int, c, d, e string, f int) error {

@@ -31,10 +31,12 @@ func (l *lockedTags) Set(ctx context.Context, id string, tags ...string) error {
 	})
 }
 
-func (l *lockedTags) Get(ctx context.Context, id string, options ...func(*int)) ([]string, error) {
-	return dibs.Call(ctx, l.locks.Mutex("item:"+id, l.options...), func(ctx context.Context) ([]string, error) {
-		return l.next.Get(ctx, id, options...)
+func (l *lockedTags) Get(ctx context.Context, id string, options ...func(*int)) (r1 []string, err error) {
+	err = l.locks.Mutex("item:"+id, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Get(ctx, id, options...)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedTags) List(prefixes ...string) []string {

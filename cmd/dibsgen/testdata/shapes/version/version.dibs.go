@@ -28,5 +28,7 @@ type lockedShop struct {
 }
 
 func (l *lockedShop) Pay(ctx context.Context) error {
-	return l.locks.Mutex(*new("a"), l.options...).Do(ctx, l.next.Pay)
+	return l.locks.Mutex(*new("a"), l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Pay(ctx)
+	})
 }

@@ -58,7 +58,7 @@ func otherWords(ctx context.Context, locks *dibs.Client, c cache, header header)
 // Readers do not write what the lock protects, and the fences of permits are not compared.
 func shared(ctx context.Context, locks *dibs.Client, c cache) error {
 	write := func(ctx context.Context) error { return c.Set(ctx, "a", 1) }
-	if err := locks.RWMutex("a").RDo(ctx, write); err != nil {
+	if err := locks.RWMutex("a").Reading().Do(ctx, write); err != nil {
 		return err
 	}
 	if err := locks.Semaphore("a", 2).Do(ctx, write); err != nil {

@@ -51,7 +51,7 @@ func nestedLock(ctx context.Context, locks *dibs.Client, names []string) error {
 
 func innermost(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
-		return locks.RWMutex("b").RDo(a, func(b context.Context) error {
+		return locks.RWMutex("b").Reading().Do(a, func(b context.Context) error {
 			return save(a) // want `a is from outside`
 		})
 	})
