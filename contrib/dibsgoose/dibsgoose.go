@@ -30,7 +30,7 @@
 //
 // # Versions
 //
-// Tested with v3.26.0 to v3.30.1 of github.com/pressly/goose/v3.
+// Tested with v3.26.0 to v3.29.0 of github.com/pressly/goose/v3.
 package dibsgoose
 
 import (
