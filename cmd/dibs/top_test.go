@@ -276,7 +276,7 @@ func TestTop(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:endless\x1b[2J", "secret")
 	v.await(t, `^held 3   waiting 1   longest wait \S+   never expiring 1   sorted by worst$`)
 	v.await(t, `^  NAME +KIND +HOLDER +TTL +HELD +WAIT +LONGEST +FENCE$`)
-	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +lock \(text\) +sec… +never +- +0 +- +-\n  calm `)
+	v.await(t, `^> busy +mutex +\S+ \(b\) +\S+s +\S+ +1 +\S+s +\S+\n  "endless\\x1b\[2J" +lock \(string\) +sec… +never +- +0 +- +-\n  calm `)
 	v.await(t, `(?s)^busy is held: mutex, by one holder$.*^1 waiter in queue order$.*^1  \S+ \(impatient\)`)
 	v.await(t, `^q quit  j k move  space b page  g G ends  s sort$`)
 	t.Logf("%s", v.display)
