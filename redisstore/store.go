@@ -60,7 +60,8 @@ func Prefix(prefix string) Option {
 }
 
 // Sharded declares that the server is a cluster: one script cannot use keys of different
-// slots, and subscribers may be on other nodes. Adapters set it.
+// slots, and subscribers may be on other nodes. Adapters set it for the client of a cluster. It
+// is also needed if one address is in front of a cluster and hides its nodes.
 func Sharded() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
 // Mixed declares that clients of other libraries use the same keys, and poll for them. A
