@@ -1,7 +1,7 @@
 package dashboard
 
 import (
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/view"
 )
 
@@ -40,11 +40,11 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 	return l
 }
 
-func severityClass(s driver.Severity) string {
+func severityClass(s checkup.Severity) string {
 	switch s {
-	case driver.Critical:
+	case checkup.Critical:
 		return "bad"
-	case driver.Warning:
+	case checkup.Warning:
 		return "odd"
 	}
 	return "calm"

@@ -2,13 +2,14 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
@@ -19,38 +20,47 @@ import (
 // and nothing reports it. This check looks for locks of other libraries beside those of the
 // store. It only reads, and what it reads is bounded:
 const (
-	maxNames      = 500                    // names whose usual other keys are tried
-	maxVisited    = 100_000                // keys that are compared with these names, on each server
-	maxVisitTime  = 500 * time.Millisecond // and for how long
-	maxDescribed  = 100                    // keys that are read, on each server
-	probesPerCall = 1000
+	maxNames     = 500                    // names whose usual other keys are tried
+	maxVisited   = 100_000                // keys that are compared with these names, on each server
+	maxVisitTime = 500 * time.Millisecond // and for how long
+	maxDescribed = 100                    // keys that are read, on each server
 )
 
 // conventions are the prefixes of other libraries, and of none. Others are found by the
 // names that follow them.
 var conventions = []string{"", "lock:", "mutex:", "redlock:", "semaphore:", "lock4j:", "DISTRIBUTED_LOCK:"}
 
-// addNames adds names that the store has locked. They are known when all servers were
-// visited: another prefix may be in a slot of another server.
-func (d *report) addNames(keys []string, prefix string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.names == nil {
-		d.names = make(map[string]bool)
+// names are some that the store has locked. They are known when all servers were visited: another
+// prefix may be in a slot of another server. They are safe for concurrent use.
+type names struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// add adds the names of keys.
+func (n *names) add(keys []string, prefix string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = make(map[string]bool)
 	}
 	for _, key := range keys {
-		if len(d.names) < maxNames {
-			d.names[strings.TrimPrefix(key, prefix)] = true
+		if len(n.known) < maxNames {
+			n.known[strings.TrimPrefix(key, prefix)] = true
 		}
 	}
+}
+
+func (n *names) all() map[string]bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.known)
 }
 
 // checkOtherPrefixes looks on one server for locks of other libraries with the names that
 // are known, and other prefixes.
 func (e *nodeCheck) checkOtherPrefixes() {
-	e.mu.Lock()
-	names := maps.Clone(e.names)
-	e.mu.Unlock()
+	names := e.names.all()
 	if len(names) == 0 {
 		return
 	}
@@ -63,7 +73,7 @@ func (e *nodeCheck) checkOtherPrefixes() {
 		}
 	}
 	if e.unreadable != nil {
-		e.find(driver.Unchecked, "other-prefix", fmt.Sprintf("keys that may be locks of other libraries could not be read: %v", e.unreadable),
+		e.Find(checkup.Unchecked, "other-prefix", fmt.Sprintf("keys that may be locks of other libraries could not be read: %v", e.unreadable),
 			"not checked: locks of other libraries with other prefixes",
 			fmt.Sprintf("ACL SETUSER %s +type +getrange +strlen +hlen +hkeys +hstrlen +llen +scard +xlen ~*, at least while Doctor runs", e.user))
 	}
@@ -75,7 +85,7 @@ func (e *nodeCheck) checkOtherPrefixes() {
 	if more := len(beside) - shown; more > 0 {
 		what += fmt.Sprintf("; and %d more", more)
 	}
-	e.find(driver.Warning, "other-prefix", what,
+	e.Find(checkup.Warning, "other-prefix", what,
 		"a name with two keys is two locks: if both sides protect the same thing, both hold it at once, and neither notices",
 		"give both sides the same key: set Prefix (dibs --prefix) to the prefix of the other library; docs/interop.md lists prefixes. If the names mean different things, ignore this")
 }
@@ -93,35 +103,25 @@ func (e *nodeCheck) usualKeys(names map[string]bool) (found []string) {
 			}
 		}
 	}
-	for part := range slices.Chunk(keys, probesPerCall) {
-		cmds := make([]redisconn.Cmd, len(part))
-		for i, key := range part {
-			cmds[i] = redisconn.Command("EXISTS", key)
+	e.each(keys, func(key string) redisconn.Cmd { return redisconn.Command("EXISTS", key) }, func(key string, r redisconn.Reply) {
+		if r.Value == int64(1) {
+			found = append(found, key)
 		}
-		for i, r := range e.do(cmds...) {
-			if r.Value == int64(1) {
-				found = append(found, part[i])
-			}
-		}
-	}
+	})
 	return found
 }
 
 // keysThatEndWith returns keys of a sample that consist of any prefix, a colon and one of
 // the names.
 func (e *nodeCheck) keysThatEndWith(names map[string]bool) (found []string) {
-	ctx, cancel := context.WithTimeout(e.ctx, maxVisitTime)
-	defer cancel()
 	visited := 0
-	node := redisconn.Node{Do: func(_ context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) { copy(replies, e.do(cmds...)) }}
 	// An error ends the sample early; checkKeys has reported what the user may not do.
-	_ = node.Scan(ctx, "*", func(key string) {
-		if visited++; visited >= maxVisited {
-			cancel()
-		}
+	_ = e.scan("*", maxVisitTime, func(key string) bool {
 		if e.mayBeForeign(key) && endsWithName(key, names) {
 			found = append(found, key)
 		}
+		visited++
+		return visited < maxVisited
 	})
 	return found
 }
@@ -170,16 +170,10 @@ func (e *nodeCheck) describeLock(key string) string {
 // name.
 func (e *nodeCheck) ownKeys(keys []string) (own []string) {
 	const longest = "300" // bytes of a token, and a few more
-	for part := range slices.Chunk(keys, probesPerCall) {
-		cmds := make([]redisconn.Cmd, len(part))
-		for i, key := range part {
-			cmds[i] = redisconn.Command("GETRANGE", key, "0", longest)
+	e.each(keys, func(key string) redisconn.Cmd { return redisconn.Command("GETRANGE", key, "0", longest) }, func(key string, r redisconn.Reply) {
+		if text, ok := r.Value.(string); ok && foreign.IsDibs(text) {
+			own = append(own, key)
 		}
-		for i, r := range e.do(cmds...) {
-			if text, ok := r.Value.(string); ok && foreign.IsDibs(text) {
-				own = append(own, part[i])
-			}
-		}
-	}
+	})
 	return own
 }

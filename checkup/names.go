@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Missing returns which of the wanted names a map lacks.
-func Missing(have map[string]string, want []string) []string {
+// missing returns which of the wanted names a map lacks.
+func missing(have map[string]string, want []string) []string {
 	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 		_, exists := have[name]
 		return exists

@@ -1,4 +1,4 @@
-package driver
+package checkup
 
 import "testing"
 
@@ -17,6 +17,11 @@ func TestFindingsOfSeveralServers(t *testing.T) {
 }
 
 func TestSeverity(t *testing.T) {
+	for severity, code := range map[Severity]int{Note: 0, Unchecked: 0, Warning: 1, Critical: 2} {
+		if have := severity.ExitCode(); have != code {
+			t.Errorf("%v: have exit code %d, want %d", severity, have, code)
+		}
+	}
 	for severity, want := range map[Severity]string{
 		Note: "note", Unchecked: "unchecked", Warning: "warning", Critical: "critical",
 		9: "Severity(9)", -1: "Severity(-1)",

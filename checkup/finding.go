@@ -1,4 +1,4 @@
-package driver
+package checkup
 
 import (
 	"fmt"
@@ -24,8 +24,10 @@ func (s Severity) String() string {
 	return [...]string{"note", "unchecked", "warning", "critical"}[s]
 }
 
-// A Finding is one problem of a server that a doctor has found: package redisstore/doctor,
-// pgstore/doctor or mysqlstore/doctor.
+// ExitCode returns the exit code of a command whose worst finding has the severity.
+func (s Severity) ExitCode() int { return max(0, int(s-Unchecked)) }
+
+// A Finding is one problem of a server that a doctor has found.
 type Finding struct {
 	Severity    Severity
 	Node        string // the server's address; empty if there is only one

@@ -1,9 +1,7 @@
-package checkup_test
+package checkup
 
 import (
 	"testing"
-
-	"github.com/dibslock/dibs/internal/checkup"
 )
 
 func TestSameCode(t *testing.T) {
@@ -28,7 +26,7 @@ func TestSameCode(t *testing.T) {
 		{"a /*! b */", "a", false},
 		{"a /*M! b */", "a", false},
 	} {
-		if have := checkup.SameCode(c.a, c.b); have != c.same {
+		if have := sameCode(c.a, c.b); have != c.same {
 			t.Errorf("%q and %q: have %t, want %t", c.a, c.b, have, c.same)
 		}
 	}

@@ -3,8 +3,6 @@ package checkup
 import (
 	"fmt"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A TimeSample is a reading of the server's clock, between two of this host's.
@@ -22,27 +20,28 @@ func ReadTime(read func() (time.Time, error)) TimeSample {
 }
 
 // CheckClock compares the server's clock with that of this host, and with an earlier reading.
-func (r *Report) CheckClock(start, end TimeSample) {
-	if start.Err != nil || r.Unchecked("clock", "the clock of the server", end.Err) {
+func (s *Server) CheckClock(start, end TimeSample) {
+	if start.Err != nil || s.Unchecked("clock", "the clock of the server", end.Err) {
 		return
 	}
-	r.AddAll(findingsOfClock(start, end)...)
-}
-
-func findingsOfClock(start, end TimeSample) []Candidate {
+	const large = 10 * time.Second
 	away, way := end.ahead(), "ahead of"
 	if away < 0 {
 		away, way = -away, "behind"
 	}
-	jump := end.jumped(start)
-	return []Candidate{
-		{away >= time.Second, driver.Note, "clock", fmt.Sprintf("the server's clock is %v %s that of this host", away.Round(time.Millisecond), way),
-			"none now, because dibs uses the server's clock only; if it is set, leases end early, or names of dead holders stay locked",
-			"check chronyc tracking on both hosts; let a time service slew the clock, not step it"},
-		{jump != 0, driver.Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v during the checks", jump.Round(time.Millisecond)),
-			"a jump forward ends leases early, and a second client acquires them; a jump back keeps names of dead holders locked",
-			"let a single time service slew the clock, not step it; check chronyc tracking"},
+	differs := Note
+	if away >= large {
+		differs = Warning
 	}
+	jump := end.jumped(start)
+	s.AddAll(
+		If(away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s that of this host", away.Round(time.Millisecond), way),
+			"none now, because dibs never compares clocks; if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer",
+			"check timedatectl or chronyc tracking on both hosts; let a time service slew the clock, not step it"),
+		If(jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v during the checks", jump.Round(time.Millisecond)),
+			"a jump forward ends leases early by as much, and a second client acquires them; a jump back keeps names of dead holders locked for longer",
+			"let a single time service slew the clock, not step it; check chronyc tracking"),
+	)
 }
 
 // ahead returns the least by which the server's clock is ahead; negative if it is behind.

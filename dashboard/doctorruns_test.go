@@ -9,18 +9,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 )
 
-var someFindings = driver.Findings{
-	{Severity: driver.Critical, Node: "10.0.0.1:6379", Subject: "eviction", What: "allkeys-lru <b>\x1b", Consequence: "locks are evicted", Remedy: "noeviction"},
-	{Severity: driver.Warning, Subject: "disk", What: "w", Consequence: "c", Remedy: "r"},
-	{Severity: driver.Note, Subject: "prefix", What: "w", Consequence: "c", Remedy: "r"},
+var someFindings = checkup.Findings{
+	{Severity: checkup.Critical, Node: "10.0.0.1:6379", Subject: "eviction", What: "allkeys-lru <b>\x1b", Consequence: "locks are evicted", Remedy: "noeviction"},
+	{Severity: checkup.Warning, Subject: "disk", What: "w", Consequence: "c", Remedy: "r"},
+	{Severity: checkup.Note, Subject: "prefix", What: "w", Consequence: "c", Remedy: "r"},
 }
 
 func TestDoctor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(held(t, "a"), Config{Doctor: func(context.Context) (driver.Findings, error) {
+		h := New(held(t, "a"), Config{Doctor: func(context.Context) (checkup.Findings, error) {
 			time.Sleep(time.Second)
 			return someFindings, nil
 		}})
@@ -42,7 +42,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorIsCalledOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		h := New(held(t, "a"), Config{Doctor: func(context.Context) (driver.Findings, error) {
+		h := New(held(t, "a"), Config{Doctor: func(context.Context) (checkup.Findings, error) {
 			calls.Add(1)
 			return nil, nil
 		}})
@@ -76,10 +76,10 @@ func TestDoctorIsCalledOnceAMinute(t *testing.T) {
 }
 
 func TestDoctorFails(t *testing.T) {
-	for what, doctor := range map[string]func(context.Context) (driver.Findings, error){
-		"no route to host":           func(context.Context) (driver.Findings, error) { return nil, errors.New("no route to host") },
-		"the doctor panicked: a bug": func(context.Context) (driver.Findings, error) { panic("a bug") },
-		"context deadline exceeded": func(ctx context.Context) (driver.Findings, error) {
+	for what, doctor := range map[string]func(context.Context) (checkup.Findings, error){
+		"no route to host":           func(context.Context) (checkup.Findings, error) { return nil, errors.New("no route to host") },
+		"the doctor panicked: a bug": func(context.Context) (checkup.Findings, error) { panic("a bug") },
+		"context deadline exceeded": func(ctx context.Context) (checkup.Findings, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
@@ -103,7 +103,7 @@ func TestDoctorFails(t *testing.T) {
 func TestDoctorFailsAfterFindings(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
-		h := New(held(t, "a"), Config{Doctor: func(context.Context) (driver.Findings, error) {
+		h := New(held(t, "a"), Config{Doctor: func(context.Context) (checkup.Findings, error) {
 			return someFindings[:1], errors.New("connection refused")
 		}})
 		wantText(t, body(t, h, "doctor"), "The check failed: connection refused", "allkeys-lru")
@@ -117,7 +117,7 @@ func TestDoctorFailsAfterFindings(t *testing.T) {
 
 func TestDoctorFindsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(held(t, "a"), Config{Doctor: func(context.Context) (driver.Findings, error) { return nil, nil }})
+		h := New(held(t, "a"), Config{Doctor: func(context.Context) (checkup.Findings, error) { return nil, nil }})
 		wantText(t, body(t, h, "doctor"), "The doctor has found nothing.")
 		wantNoText(t, body(t, h, ""), "The doctor")
 	})

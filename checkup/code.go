@@ -11,9 +11,9 @@ var textOrComment = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)'[^']*'|"[^"]*"|` + "`[^`]*`" + `|--(?:[ \t\r][^\n]*)?(?:\n|$)|/\*.*?\*/`)
 })
 
-// SameCode reports whether two texts of SQL differ in comments and spaces only. A tool may
+// sameCode reports whether two texts of SQL differ in comments and spaces only. A tool may
 // remove comments, as the client of MariaDB does. Comments that a server executes are code.
-func SameCode(a, b string) bool { return a == b || codeOf(a) == codeOf(b) }
+func sameCode(a, b string) bool { return a == b || codeOf(a) == codeOf(b) }
 
 func codeOf(text string) string {
 	text = textOrComment().ReplaceAllStringFunc(text, func(found string) string {

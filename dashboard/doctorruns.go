@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 )
 
 const (
@@ -15,10 +15,10 @@ const (
 	doctorTime  = 30 * time.Second // limit of one check
 )
 
-// A checkup calls a doctor once a minute, while somebody wants its findings. For metrics, which are
-// read all the time, it does so less often.
-type checkup struct {
-	doctor func(context.Context) (driver.Findings, error) // nil: there is none
+// doctorRuns call a doctor once a minute, while somebody wants its findings. For metrics, which are
+// read all the time, they do so less often.
+type doctorRuns struct {
+	doctor func(context.Context) (checkup.Findings, error) // nil: there is none
 
 	mu      sync.Mutex
 	began   time.Time
@@ -29,16 +29,16 @@ type checkup struct {
 // A report is the result of a check.
 type report struct {
 	at       time.Time
-	findings driver.Findings
+	findings checkup.Findings
 	err      error // why there are no findings
 }
 
 // latest returns the last report, or nil before the first one. If a check is due, latest
 // starts it and does not wait for its end.
-func (c *checkup) latest() *report { return c.within(doctorEvery) }
+func (c *doctorRuns) latest() *report { return c.within(doctorEvery) }
 
 // within does what latest does, but a check is due after another pause.
-func (c *checkup) within(pause time.Duration) *report {
+func (c *doctorRuns) within(pause time.Duration) *report {
 	if c.doctor == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (c *checkup) within(pause time.Duration) *report {
 }
 
 // wait does what latest does, and waits for the first report, until ctx ends.
-func (c *checkup) wait(ctx context.Context) *report {
+func (c *doctorRuns) wait(ctx context.Context) *report {
 	if r := c.latest(); r != nil || c.doctor == nil {
 		return r
 	}
@@ -68,7 +68,7 @@ func (c *checkup) wait(ctx context.Context) *report {
 	return c.latest()
 }
 
-func (c *checkup) check(done chan<- struct{}) {
+func (c *doctorRuns) check(done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), doctorTime)
 	defer cancel()
 	r := &report{}
@@ -81,7 +81,7 @@ func (c *checkup) check(done chan<- struct{}) {
 }
 
 // call calls the doctor. In this goroutine a panic would end the program.
-func (c *checkup) call(ctx context.Context) (f driver.Findings, err error) {
+func (c *doctorRuns) call(ctx context.Context) (f checkup.Findings, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			f, err = nil, fmt.Errorf("the doctor panicked: %v", p)
