@@ -36,10 +36,10 @@ func (s *Server) CheckClock(start, end TimeSample) {
 	jump := end.jumped(start)
 	s.AddAll(
 		If(away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s that of this host", away.Round(time.Millisecond), way),
-			"none now, because dibs never compares clocks; if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer",
+			"none now, because dibs never compares clocks; if the server's clock is set, a jump forward ends leases early, and a jump back keeps names of dead holders locked",
 			"check timedatectl or chronyc tracking on both hosts; let a time service slew the clock, not step it"),
 		If(jump != 0, Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v during the checks", jump.Round(time.Millisecond)),
-			"a jump forward ends leases early by as much, and a second client acquires them; a jump back keeps names of dead holders locked for longer",
+			"a jump forward ends leases early, and a second client acquires them; a jump back keeps names of dead holders locked",
 			"let a single time service slew the clock, not step it; check chronyc tracking"),
 	)
 }

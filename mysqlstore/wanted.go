@@ -16,10 +16,7 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wante
 	if len(r.Token) > maxToken || len(r.Client) > maxToken {
 		return false, fmt.Errorf("%w: notify wanted %q: the token or the client is longer than %d bytes", driver.ErrInvalid, r.Name, maxToken)
 	}
-	v := verb{op: "notify wanted", name: r.Name, text: s.text.wanted}
-	err = s.call(ctx, v, func(until int64) []any {
-		return []any{listOf(r.Name), []byte(r.Token), []byte(r.Client), until}
-	}, scanFlag(&wanted))
+	wanted, err = s.db.NotifyWanted(ctx, r)
 	if err == nil && !wanted {
 		s.fetches.asks(r.Client)
 	}

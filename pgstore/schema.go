@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -94,21 +94,21 @@ func in(schema string, version int, text string) string {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// statements are the texts that the store sends.
+// statements are the texts that only this store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
+	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn, committed string
 }
 
-func statementsOf(schema string, version int) statements {
+func statementsOf(schema string, version int) (statements, sqlstore.Statements) {
 	in := func(text string) string { return in(schema, version, text) }
-	return statements{
-		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL), resize: in(resizeSQL),
-		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL), cancel: in(cancelSQL), revoke: in(revokeSQL),
-		wanted: in(wantedSQL), fenceOf: in(fenceOfSQL),
-		extend: in(file("extend")), inspect: in(file("inspect")), list: in(file("list")),
-		guard:        in(guardSQL),
-		releaseIn:    in(releaseInSQL),
-		committed:    in(committedSQL),
-		removeUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
+	own := statements{
+		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL),
+		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL),
+		extend: in(file("extend")), guard: in(guardSQL), releaseIn: in(releaseInSQL), committed: in(committedSQL),
+	}
+	return own, sqlstore.Statements{
+		Resize: in(resizeSQL), Cancel: in(cancelSQL), Revoke: in(revokeSQL), Wanted: in(wantedSQL),
+		FenceOf: in(fenceOfSQL), Inspect: in(file("inspect")), List: in(file("list")),
+		RemoveUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}
 }

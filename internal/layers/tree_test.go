@@ -149,7 +149,9 @@ func layerOf(dir string) layer {
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
-		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "internal/sqlstore"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "sqlstore"}, external: true, library: true}
+	case "sqlstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, library: true}
 	case "checkup", "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
@@ -171,8 +173,6 @@ func layerOf(dir string) layer {
 			l.imports = []string{"checkup", "driver", "internal/waitgraph"}
 		case "internal/watch":
 			l.imports = []string{"driver", "internal/view"}
-		case "internal/sqlstore":
-			l.imports = []string{"driver", "internal/serverclock"}
 		case "internal/listen":
 			l.imports = []string{"internal/load"}
 		case "internal/loadsim":
@@ -182,7 +182,7 @@ func layerOf(dir string) layer {
 		case "internal/pgtest", "internal/mysqltest":
 			l.imports = []string{"internal/spawn"}
 		case "internal/redistest":
-			l.imports = []string{"redisstore"}
+			l.imports = []string{"redisstore", "internal/spawn"}
 		case "internal/sqldrill":
 			l.imports = []string{".", "driver", "internal/redistest"}
 		case "internal/drill":

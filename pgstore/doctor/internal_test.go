@@ -8,7 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"

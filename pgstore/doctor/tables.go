@@ -7,7 +7,7 @@ import (
 	"regexp"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 )

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 func TestParseEvent(t *testing.T) {
