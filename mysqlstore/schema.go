@@ -39,18 +39,9 @@ func file(name string) string {
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_wait_timeout, and repeat the statement if it fails for that reason. Migrate does so.
 func SQL(prefix string, from, to int) (statements []string, err error) {
-	versions, err := sqlstore.StepsBetween(from, to, Version)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range versions {
-		if to < from {
-			statements = append(statements, down(prefix, v)...)
-		} else {
-			statements = append(statements, up(prefix, v)...)
-		}
-	}
-	return statements, nil
+	return sqlstore.Migration(from, to, Version,
+		func(version int) []string { return up(prefix, version) },
+		func(version int) []string { return down(prefix, version) })
 }
 
 // up returns the statements that create a version.

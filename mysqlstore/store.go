@@ -69,8 +69,12 @@ func check(c driver.AcquireRequest) error {
 	if err := driver.CheckAcquire(c); err != nil {
 		return err
 	}
-	if len(c.Token) > maxToken || len(c.Client) > maxToken {
-		return fmt.Errorf("%w: acquire %q: the token or the client is longer than %d bytes", driver.ErrInvalid, c.Name, maxToken)
+	return checkTexts("acquire", c.Name, c.Token, c.Client)
+}
+
+func checkTexts(op, name, token, client string) error {
+	if len(token) > maxToken || len(client) > maxToken {
+		return fmt.Errorf("%w: %s %q: the token or the client is longer than %d bytes", driver.ErrInvalid, op, name, maxToken)
 	}
 	return nil
 }

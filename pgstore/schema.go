@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,22 +39,13 @@ func file(name string) string {
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
 func SQL(schema string, from, to int) (string, error) {
-	versions, err := sqlstore.StepsBetween(from, to, Version)
-	if err != nil {
-		return "", err
+	all, err := sqlstore.Migration(from, to, Version,
+		func(version int) []string { return []string{up(schema, version)} },
+		func(version int) []string { return []string{down(schema, version)} })
+	if from == 0 && len(all) > 0 {
+		all = slices.Insert(all, 0, in(schema, 0, createSchemaSQL))
 	}
-	var all strings.Builder
-	if from == 0 && to > 0 {
-		all.WriteString(in(schema, 0, createSchemaSQL))
-	}
-	for _, v := range versions {
-		if to < from {
-			all.WriteString(down(schema, v))
-		} else {
-			all.WriteString(up(schema, v))
-		}
-	}
-	return all.String(), nil
+	return strings.Join(all, ""), err
 }
 
 const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"math/rand/v2"
 	"time"
 )
 
@@ -47,12 +48,12 @@ type Database struct {
 	Run   Runner
 	Limit *Limit
 
-	unused *Unused
+	unused unused
 }
 
 // NewDatabase returns a Database.
 func NewDatabase(d Dialect, run Runner) *Database {
-	return &Database{Dialect: d, Run: run, Limit: NewLimit(), unused: NewUnused()}
+	return &Database{Dialect: d, Run: run, Limit: NewLimit(), unused: unused{counted: rand.IntN(countedEach)}}
 }
 
 // A Verb is a statement that has a time limit and is void after it.
@@ -110,14 +111,5 @@ func (d *Database) Each(ctx context.Context, urgent bool, text string, args, int
 			on()
 		}
 		return rows.Err()
-	})
-}
-
-// RemoveUnused counts an acquire. After some of them it removes, in the background, names that nobody
-// has used for some time. existed: the acquired name certainly existed.
-func (d *Database) RemoveUnused(existed bool) {
-	d.unused.Sweep(existed, func(ctx context.Context, names int) error {
-		var more bool
-		return d.One(ctx, false, d.SQL.RemoveUnused, []any{names, UnusedAfter.Microseconds()}, &more)
 	})
 }
