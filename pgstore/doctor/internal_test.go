@@ -8,8 +8,8 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/sqlstore"
 	"github.com/dibslock/dibs/pgstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )

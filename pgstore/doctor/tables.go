@@ -7,8 +7,8 @@ import (
 	"regexp"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/sqlstore"
 	"github.com/dibslock/dibs/pgstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
