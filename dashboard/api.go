@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/waitgraph"
 )
@@ -221,8 +221,8 @@ func waitAnswersOf(g waitgraph.Graph, waits []waitgraph.Wait) []waitAnswer {
 }
 
 func (h *handler) apiFindings(w http.ResponseWriter, r *http.Request) {
-	answer := findingsAnswer{Schema: view.Schema, Worst: driver.Note.String(), Findings: []view.Finding{}}
-	report := h.checkup.wait(r.Context())
+	answer := findingsAnswer{Schema: view.Schema, Worst: checkup.Note.String(), Findings: []view.Finding{}}
+	report := h.runs.wait(r.Context())
 	if report != nil {
 		answer.Time, answer.Worst = report.at.UTC().Truncate(time.Millisecond), report.findings.Worst().String()
 		answer.Error = view.ErrorText(report.err)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 )
@@ -36,7 +37,7 @@ type Config struct {
 	// Doctor checks the server, for example with package redisstore/doctor. It is called at
 	// most once a minute, with a context of 30s, in a goroutine of its own. If it is nil,
 	// there are no findings.
-	Doctor func(context.Context) (driver.Findings, error)
+	Doctor func(context.Context) (checkup.Findings, error)
 
 	// User names the sender of a request that revokes, for the log and the events of the name.
 	// If it is nil, that is the address of the client.

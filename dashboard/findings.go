@@ -1,7 +1,7 @@
 package dashboard
 
 import (
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/view"
 )
 
@@ -32,9 +32,9 @@ func (h *handler) findingsOf(f *frame, r *report) findingList {
 
 func severityClass(severity string) string {
 	switch severity {
-	case driver.Critical.String():
+	case checkup.Critical.String():
 		return "bad"
-	case driver.Warning.String():
+	case checkup.Warning.String():
 		return "odd"
 	}
 	return "calm"

@@ -26,7 +26,7 @@ func New(store driver.Store, c Config) *Dashboard {
 	poller := watch.Poller{Store: store, Timeout: c.Timeout}
 	h := &handler{
 		store: store, config: c, poller: poller, metrics: newMetrics(), history: history{every: c.Every},
-		secrets: newSecrets(), checkup: &checkup{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
+		secrets: newSecrets(), runs: &doctorRuns{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
 	}
 	h.hub = watch.NewHub(poller, c.Glob, c.Every, h.polled)
 	get := func(f http.HandlerFunc) route { return route{http.MethodGet, f} }
@@ -65,7 +65,7 @@ type handler struct {
 	frames  frames
 	history history
 	metrics *metrics
-	checkup *checkup
+	runs    *doctorRuns
 	secrets secrets
 	origin  *http.CrossOriginProtection
 	routes  map[string]route

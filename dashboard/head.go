@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/waitgraph"
@@ -147,22 +148,22 @@ func doctorWarning(r *report) (all []warning) {
 	if r.err != nil {
 		all = append(all, warning{"odd", words("The check of the doctor has failed."), viewDoctor, show})
 	}
-	number := make(map[driver.Severity]int)
+	number := make(map[checkup.Severity]int)
 	for _, f := range r.findings {
 		number[f.Severity]++
 	}
 	var parts []string
-	if n := number[driver.Critical]; n > 0 {
+	if n := number[checkup.Critical]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d critical", n))
 	}
-	if n := number[driver.Warning]; n > 0 {
+	if n := number[checkup.Warning]; n > 0 {
 		parts = append(parts, view.Plural(n, "warning", "warnings"))
 	}
 	if len(parts) == 0 {
 		return all
 	}
 	class := "odd"
-	if number[driver.Critical] > 0 {
+	if number[checkup.Critical] > 0 {
 		class = "bad"
 	}
 	return append(all, warning{class, words("The doctor has findings: " + strings.Join(parts, ", ") + "."), viewDoctor, show})

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -62,7 +63,7 @@ func TestMetrics(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		h := recorded(t, s, Config{Doctor: func(context.Context) (driver.Findings, error) { return someFindings, nil }})
+		h := recorded(t, s, Config{Doctor: func(context.Context) (checkup.Findings, error) { return someFindings, nil }})
 		first, second := tokenOf("web-7", 211, driver.KindMutex, 1, ""), tokenOf("web-8", 212, driver.KindMutex, 1, "")
 		acquire(t, s, "order:42", first)
 		acquire(t, s, "order:42", second)

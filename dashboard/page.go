@@ -94,9 +94,9 @@ func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page)
 	case viewDoctor:
 		ctx, cancel := context.WithTimeout(r.Context(), firstPoll)
 		defer cancel()
-		live, err = h.rendered(ctx, f, q, h.checkup.wait(ctx))
+		live, err = h.rendered(ctx, f, q, h.runs.wait(ctx))
 	default:
-		live, err = h.rendered(r.Context(), f, q, h.checkup.latest())
+		live, err = h.rendered(r.Context(), f, q, h.runs.latest())
 	}
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 	if err != nil {
 		return nil // the note has the reason
 	}
-	live, err := h.renderName(f, q, state, time.Now(), h.checkup.latest())
+	live, err := h.renderName(f, q, state, time.Now(), h.runs.latest())
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/internal/watch"
@@ -25,7 +26,7 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	var e exposition
 	h.metrics.write(&e, f)
 	writeState(&e, f)
-	writeFindings(&e, h.checkup.within(scrapeEvery))
+	writeFindings(&e, h.runs.within(scrapeEvery))
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(e.Bytes()) // the client has gone
 }
@@ -146,12 +147,12 @@ func writeFindings(e *exposition, r *report) {
 		return
 	}
 	e.one("dibs_doctor_failed", "gauge", "Whether the last check of the doctor has failed, perhaps after some findings: 1 or 0.", bit(r.err != nil))
-	found := make(map[driver.Severity]int)
+	found := make(map[checkup.Severity]int)
 	for _, f := range r.findings {
 		found[f.Severity]++
 	}
 	e.family("dibs_findings", "gauge", "Number of findings of the doctor, by severity.")
-	for _, s := range []driver.Severity{driver.Note, driver.Unchecked, driver.Warning, driver.Critical} {
+	for _, s := range []checkup.Severity{checkup.Note, checkup.Unchecked, checkup.Warning, checkup.Critical} {
 		if r.err == nil || found[s] > 0 {
 			e.value("dibs_findings", float64(found[s]), "severity", s.String())
 		}

@@ -43,7 +43,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		if f.began().Before(after) && snapshot.Err == nil {
 			continue // older than the page
 		}
-		fragment, err := h.rendered(r.Context(), f, q, h.checkup.latest())
+		fragment, err := h.rendered(r.Context(), f, q, h.runs.latest())
 		if err != nil {
 			fragment, err = h.failed(f, q, err)
 		}
@@ -76,7 +76,7 @@ func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, "", err)
 		return
 	}
-	fragment, err := h.rendered(r.Context(), h.latest(r.Context()), q, h.checkup.latest())
+	fragment, err := h.rendered(r.Context(), h.latest(r.Context()), q, h.runs.latest())
 	if err != nil {
 		h.refuse(w, r, "", err)
 		return

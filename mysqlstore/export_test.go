@@ -6,7 +6,7 @@ import (
 )
 
 // UseNextVersion has the store use the version that MigrateToNext creates.
-func (s *Store) UseNextVersion() { s.text = statementsOf(s.prefix, Version+1) }
+func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 
 // MigrateToNext upgrades the tables to a version that does not exist yet: it adds columns, and has
 // the procedures of this version.

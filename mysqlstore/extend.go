@@ -3,12 +3,10 @@ package mysqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // maxExtend is the largest number of leases in one statement.
@@ -31,18 +29,14 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 
 // extend extends the leases with these numbers, and sets their errors.
 func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, part []int, errs []error) {
-	type lease [5]any // as list_of reads it
-	list := make([]lease, len(part))
+	list := make([][]any, len(part))
 	for i, j := range part {
 		r := requests[j]
 		s.kept.need(r.TTL)
-		list[i] = lease{j, hexOf(r.Name), hexOf(r.Token), hexOf(r.Client), sqlstore.Micros(r.TTL)}
+		list[i] = []any{j, hexOf(r.Name), hexOf(r.Token), hexOf(r.Client), sqlstore.Micros(r.TTL)}
 		errs[j] = driver.ErrLost
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		panic(err) // numbers and hexadecimal texts can be encoded
-	}
+	text := listText(list)
 	within, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
 	extended, err := s.extendOnce(within, text)
@@ -63,24 +57,8 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, par
 }
 
 // extendOnce returns the numbers of the leases that were extended.
-func (s *Store) extendOnce(ctx context.Context, list []byte) (extended []int, err error) {
-	err = s.useSoon(ctx, func(conn *sql.Conn) error {
-		rows, err := conn.QueryContext(ctx, s.text.extend, string(list))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var i int
-			if err := rows.Scan(&i); err != nil {
-				return err
-			}
-			extended = append(extended, i)
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		return nil, err
-	}
-	return extended, nil
+func (s *Store) extendOnce(ctx context.Context, list string) (extended []int, err error) {
+	var i int
+	err = s.db.Each(ctx, true, s.text.extend, []any{list}, []any{&i}, func() { extended = append(extended, i) })
+	return extended, err
 }

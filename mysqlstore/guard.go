@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // Guard ties a transaction in the database of the store to the leases that ctx carries. It
@@ -61,7 +61,7 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout) // transactions may have all connections
 	defer cancel()
-	err := s.useSoon(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, s.text.hasGuard, args...).Scan(&held) })
+	err := s.db.One(ctx, true, s.text.hasGuard, args, &held)
 	return err == nil && held
 }
 

@@ -84,7 +84,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 			t.Parallel()
 			s, locks, db := newClient(t)
 			accounts := newTable(t, db)
-			for kind, lock := range locking {
+			for kind, lock := range sqldrill.Locking {
 				for _, c := range cases {
 					t.Run(kind+"/"+c.name, func(t *testing.T) {
 						l, err := lock(t.Context(), locks, dibs.TTL(time.Minute), dibs.NoRenew())
@@ -205,7 +205,7 @@ var errStale = errors.New("a guarded transaction was not alone")
 // written. It is refused, and it is no loss.
 func TestGuardWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range locking {
+	for kind, lock := range sqldrill.Locking {
 		for _, level := range levels {
 			t.Run(fmt.Sprintf("%s/%s", kind, level), func(t *testing.T) {
 				t.Parallel()

@@ -1,13 +1,14 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"time"
 
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // poolOf returns the bookkeeping of a database's connections.
@@ -21,6 +22,22 @@ func poolOf(db *sql.DB) *sqlstore.Pool {
 // maxAtOnce is how many requests a store sends at a time. A *sql.DB without a limit would open a
 // connection for each, until the server refuses them.
 const maxAtOnce = 8
+
+// run is the sqlstore.Runner of the store.
+func (s *Store) run(ctx context.Context, urgent bool, text string, args []any, read func(sqlstore.Rows) error) error {
+	use := s.use
+	if urgent {
+		use = s.useSoon
+	}
+	return use(ctx, func(conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		err = read(rows)
+		return cmp.Or(err, rows.Close()) // a procedure may fail after its rows
+	})
+}
 
 // use calls do with a connection of the pool.
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) error {
@@ -102,14 +119,14 @@ func (s *Store) usePool(ctx context.Context, do func(*sql.Conn) error) (err erro
 // connect returns a connection of the pool. On a slow network one takes longer to open than a request
 // may last, and is lost then. So another one is opened for the next request.
 func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
-	conn, err := s.db.Conn(ctx)
+	conn, err := s.pool.Conn(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && !s.conns.IsFull() && s.opening.CompareAndSwap(false, true) {
 		go func() {
 			defer s.opening.Store(false)
 			const longest = 10 * time.Second
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 			defer cancel()
-			if conn, err := s.db.Conn(ctx); err == nil {
+			if conn, err := s.pool.Conn(ctx); err == nil {
 				_ = conn.Close() // it goes to the pool
 			}
 		}()

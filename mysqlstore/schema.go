@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // Version is the version of the tables and procedures that this package uses. Each release that
@@ -39,18 +39,9 @@ func file(name string) string {
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_wait_timeout, and repeat the statement if it fails for that reason. Migrate does so.
 func SQL(prefix string, from, to int) (statements []string, err error) {
-	versions, err := sqlstore.StepsBetween(from, to, Version)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range versions {
-		if to < from {
-			statements = append(statements, down(prefix, v)...)
-		} else {
-			statements = append(statements, up(prefix, v)...)
-		}
-	}
-	return statements, nil
+	return sqlstore.Migration(from, to, Version,
+		func(version int) []string { return up(prefix, version) },
+		func(version int) []string { return down(prefix, version) })
 }
 
 // up returns the statements that create a version.
@@ -121,22 +112,21 @@ const fenceOfSQL = `SELECT fence FROM (
   UNION ALL SELECT fence, reserved FROM dibs_holders WHERE name = UNHEX(?) AND token = UNHEX(?)
 ) AS h ORDER BY reserved LIMIT 1`
 
-// statements are the texts that the store sends.
-type statements struct {
-	acquire, resize, release, cancel, revoke, wanted, extend, removeUnused string
-	inspect, list, fenceOf, guard, hasGuard, messages, deleteMessages      string
-}
+// statements are the texts that only this store sends.
+type statements struct{ acquire, release, extend, guard, hasGuard, messages, deleteMessages string }
 
-func statementsOf(prefix string, version int) statements {
+func statementsOf(prefix string, version int) (statements, sqlstore.Statements) {
 	with := func(text string) string { return with(prefix, version, text) }
-	return statements{
-		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), resize: with("CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
-		release: with("CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with("CALL dibs_cancel(?, ?, ?)"),
-		revoke: with("CALL dibs_revoke(?, ?, ?, ?)"), wanted: with("CALL dibs_wanted(?, ?, ?, ?)"), extend: with("CALL dibs_extend(?)"),
-		removeUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
-		inspect:      with(file("inspect")), list: with(file("list")), fenceOf: with(fenceOfSQL),
-		guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(hasGuardSQL),
+	own := statements{
+		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), release: with("CALL dibs_release(?, ?, ?, ?, ?)"),
+		extend: with("CALL dibs_extend(?)"), guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(hasGuardSQL),
 		messages:       with("SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with("DELETE FROM dibs_messages WHERE id IN "),
+	}
+	return own, sqlstore.Statements{
+		Resize: with("CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"), Cancel: with("CALL dibs_cancel(?, ?, ?)"),
+		Revoke: with("CALL dibs_revoke(?, ?, ?, ?)"), Wanted: with("CALL dibs_wanted(?, ?, ?, ?)"),
+		FenceOf: with(fenceOfSQL), Inspect: with(file("inspect")), List: with(file("list")),
+		RemoveUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
 	}
 }

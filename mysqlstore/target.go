@@ -9,4 +9,4 @@ type Target struct {
 }
 
 // Target returns what the store uses.
-func (s *Store) Target() Target { return Target{DB: s.db, Prefix: s.prefix} }
+func (s *Store) Target() Target { return Target{DB: s.pool, Prefix: s.prefix} }

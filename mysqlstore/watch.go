@@ -9,7 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/load"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // The pace at which a client fetches its notifications, however many waiters it has.
@@ -44,7 +44,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 			on(driver.Event{Kind: driver.EventConnected})
 		}
 		for _, m := range messages {
-			if e, ok := sqlstore.ParseEvent(m, s.limit.Clock.Age); ok {
+			if e, ok := sqlstore.ParseEvent(m, s.db.Limit.Clock.Age); ok {
 				on(e)
 			}
 		}
@@ -106,21 +106,10 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 
 // messages returns the next messages of a client.
 func (s *Store) messages(ctx context.Context, client string) (ids []any, texts []string, err error) {
-	err = s.useSoon(ctx, func(conn *sql.Conn) error {
-		rows, err := conn.QueryContext(ctx, s.text.messages, []byte(client))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id int64
-			var text []byte
-			if err := rows.Scan(&id, &text); err != nil {
-				return err
-			}
-			ids, texts = append(ids, id), append(texts, string(text))
-		}
-		return rows.Err()
+	var id int64
+	var text string
+	err = s.db.Each(ctx, true, s.text.messages, []any{[]byte(client)}, []any{&id, &text}, func() {
+		ids, texts = append(ids, id), append(texts, text)
 	})
 	if err != nil {
 		return nil, nil, unavailable("watch", "", err)

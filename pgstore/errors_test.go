@@ -3,11 +3,12 @@ package pgstore_test
 import (
 	"context"
 	"errors"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"

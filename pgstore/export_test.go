@@ -9,7 +9,7 @@ import (
 func (s *Store) AcquireQuiet() string { return s.text.acquireQuiet }
 
 // UseNextVersion has the store use the version that MigrateToNext creates.
-func (s *Store) UseNextVersion() { s.text = statementsOf(s.schema, Version+1) }
+func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 
 // MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and has
 // the functions of this version.

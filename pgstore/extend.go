@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
-	"github.com/jackc/pgx/v5"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // maxExtend is the largest number of leases in one statement.
@@ -102,19 +101,15 @@ func (s *Store) extendOnce(ctx context.Context, requests []driver.ExtendRequest)
 		names[i], tokens[i], clients[i], ttls[i] = toText(r.Name), toText(r.Token), toText(r.Client), sqlstore.Micros(r.TTL)
 	}
 	results := make([]result, len(requests))
-	err := s.transact(ctx, true, s.text.extend, []any{names, tokens, clients, ttls}, func(rows pgx.Rows) error {
-		var i int
-		var done, exists bool
-		_, err := pgx.ForEachRow(rows, []any{&i, &done, &exists}, func() error {
-			switch {
-			case done:
-				results[i-1] = extended
-			case exists:
-				results[i-1] = locked
-			}
-			return nil
-		})
-		return err
+	var i int
+	var done, exists bool
+	err := s.db.Each(ctx, true, s.text.extend, []any{names, tokens, clients, ttls}, []any{&i, &done, &exists}, func() {
+		switch {
+		case done:
+			results[i-1] = extended
+		case exists:
+			results[i-1] = locked
+		}
 	})
 	return results, err
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -37,18 +37,19 @@ func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx
 // GuardSQL is Guard for a transaction of database/sql.
 func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx) error { return s.guard(ctx, inSQL(tx)) }
 
-// A row is that of pgx or of database/sql.
-type row interface{ Scan(into ...any) error }
-
 // A queryRow executes a statement in the transaction of the user.
-type queryRow func(ctx context.Context, text string, args ...any) row
+type queryRow func(ctx context.Context, text string, args ...any) sqlstore.Row
 
 func inPgx(tx pgx.Tx) queryRow {
-	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRow(ctx, text, args...) }
+	return func(ctx context.Context, text string, args ...any) sqlstore.Row {
+		return tx.QueryRow(ctx, text, args...)
+	}
 }
 
 func inSQL(tx *sql.Tx) queryRow {
-	return func(ctx context.Context, text string, args ...any) row { return tx.QueryRowContext(ctx, text, args...) }
+	return func(ctx context.Context, text string, args ...any) sqlstore.Row {
+		return tx.QueryRowContext(ctx, text, args...)
+	}
 }
 
 const guardSQL = `SELECT dibs.guard($1, $2, $3)`

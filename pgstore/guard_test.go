@@ -10,16 +10,12 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
-
-const ttl = 500 * time.Millisecond
-
-// guardedTTL is that of a lease which has to be held until a guard begins, also on a busy machine.
-const guardedTTL = 10 * ttl
 
 // newClient returns a client of a store, and the pool of the store.
 func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Client, *pgxpool.Pool) {
@@ -49,91 +45,34 @@ func beginGuarded(ctx context.Context, t *testing.T, s *pgstore.Store, pool *pgx
 	return tx
 }
 
-// locking are the ways to hold the name n.
-var locking = map[string]func(context.Context, *dibs.Client, ...dibs.Option) (*dibs.Lease, error){
-	"mutex": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.Mutex("n").Lock(ctx, options...)
-	},
-	"reader": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.RWMutex("n").RLock(ctx, options...)
-	},
-	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.All("n", "o").Lock(ctx, options...)
-	},
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	sqldrill.RunGuards(t, func(t *testing.T, options ...dibs.Option) sqldrill.Guarded {
+		s, locks, pool := newClient(t, options...)
+		return sqldrill.Guarded{Store: s, Locks: locks, Begin: func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Transaction, error) {
+			return beginNative(ctx, s, pool, level)
+		}}
+	})
 }
 
-// A guarded transaction keeps everybody else out until it ends, also after its lease has expired.
-func TestGuardKeepsOthersOut(t *testing.T) {
+// ReleaseIn refuses a lease of a cohort, as Guard does.
+func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range locking {
-
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			s, locks, pool := newClient(t)
-			l, err := lock(t.Context(), locks, dibs.TTL(guardedTTL), dibs.NoRenew())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx := l.Context()
-			tx := beginGuarded(ctx, t, s, pool)
-			<-ctx.Done() // the holder has lost its lease, as after a long stop
-			begin := time.Now()
-			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
-				t.Errorf("%v, %v while a transaction is guarded, want ErrBusy", l, err)
-			}
-			if took := time.Since(begin); took > 10*ttl {
-				t.Errorf("waited for %v, want about %v", took, ttl)
-			}
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			next, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(10*time.Second))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := next.Unlock(); err != nil {
-				t.Error(err)
-			}
-			_ = l.Unlock() // it was lost
-		})
+	s, locks, pool := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
+	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+		if !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid", err)
+		}
+		return locks.Holds(ctx, "n")
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
-// A lease that is released while a transaction is guarded ends with the transaction, and the
-// waiter gets it soon.
-func TestReleaseOfAGuardedLease(t *testing.T) {
-	t.Parallel()
-	for kind, lock := range locking {
-
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			s, locks, pool := newClient(t)
-			l, err := lock(t.Context(), locks)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tx := beginGuarded(l.Context(), t, s, pool)
-			next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Position != 1 {
-				t.Fatalf("%+v, %v, want it queued", reply, err)
-			}
-			if err := l.Unlock(); err != nil {
-				t.Fatal(err)
-			}
-			if reply, err := s.Acquire(t.Context(), next); err != nil || reply.Held || reply.Remaining > time.Second {
-				t.Errorf("%+v, %v while a transaction is guarded, want it queued for a short time", reply, err)
-			}
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if reply, err := s.Acquire(t.Context(), next); err != nil || !reply.Held {
-				t.Errorf("%+v, %v after the transaction, want it held", reply, err)
-			}
-		})
-	}
-}
-
-// Likewise if nobody waits: then the release is one plain statement.
+// A lease that is released while a transaction is guarded ends with the transaction, also if nobody
+// waits: then the release is one plain statement.
 func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -166,7 +105,7 @@ func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(guardedTTL), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(sqldrill.GuardedTTL), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,37 +149,7 @@ func TestGuardOfALostLease(t *testing.T) {
 			t.Errorf("%s: %v after the loss, want ErrLost", library, err)
 		}
 	}
-	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.Guard(t.Context(), tx) }); !errors.Is(err, dibs.ErrInvalid) {
-		t.Errorf("%v without a lease, want ErrInvalid", err)
-	}
 	_ = l.Unlock() // it was lost
-}
-
-// Renewals and waiters do not wait for a guard.
-func TestGuardDelaysNoRenewal(t *testing.T) {
-	t.Parallel()
-	s, locks, pool := newClient(t)
-	l, err := locks.Mutex("n").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := l.Context()
-	tx := beginGuarded(ctx, t, s, pool)
-	limited, stop := context.WithTimeout(t.Context(), 5*time.Second)
-	defer stop()
-	if err := l.Extend(limited, time.Minute); err != nil {
-		t.Errorf("extend: %v", err)
-	}
-	reply, err := s.Acquire(limited, driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true})
-	if err != nil || reply.Held || reply.Position != 1 {
-		t.Errorf("%+v, %v, want it queued", reply, err)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unlock(); err != nil {
-		t.Error(err)
-	}
 }
 
 // A connection may have another isolation level, and may not wait for its commits to be stored.
@@ -317,22 +226,3 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER record AFTER INSERT OR UPDATE ON %[1]s.names DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION %[1]s.record();`
-
-// The calls of a cohort share a lease in the store, so a transaction cannot be tied to one of
-// them. The call keeps its lease.
-func TestGuardRefusesACohort(t *testing.T) {
-	t.Parallel()
-	s, locks, pool := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
-	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-		for what, tie := range map[string]func(context.Context, pgx.Tx) error{"Guard": s.Guard, "ReleaseIn": s.ReleaseIn} {
-			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return tie(ctx, tx) })
-			if !errors.Is(err, dibs.ErrInvalid) {
-				t.Errorf("%s: %v, want ErrInvalid", what, err)
-			}
-		}
-		return locks.Holds(ctx, "n")
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}

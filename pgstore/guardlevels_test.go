@@ -102,7 +102,7 @@ func raceRevoke(t *testing.T, s *pgstore.Store, locks *dibs.Client, pool *pgxpoo
 // With one snapshot, a guard tells a lost lease from a snapshot that does not show the lease as it is.
 func TestGuardWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range locking {
+	for kind, lock := range sqldrill.Locking {
 		for _, level := range oneSnapshot {
 			t.Run(fmt.Sprintf("%s/%s", kind, level), func(t *testing.T) {
 				t.Parallel()

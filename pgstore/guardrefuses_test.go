@@ -44,7 +44,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 			if err := l.Unlock(); err != nil {
 				t.Fatal(err)
 			}
-			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
+			if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(sqldrill.TTL)); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("%v, %v after the rollback of a savepoint, want ErrBusy", l, err)
 			}
 			if err := tx.Commit(t.Context()); err != nil {
@@ -239,7 +239,7 @@ func TestPreparedTransactions(t *testing.T) {
 	if err := l.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(ttl)); !errors.Is(err, dibs.ErrBusy) {
+	if l, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(sqldrill.TTL)); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("%v, %v while a transaction is prepared, want ErrBusy", l, err)
 	}
 	if _, err := pool.Exec(t.Context(), "COMMIT PREPARED 'guarded'"); err != nil {
@@ -257,7 +257,7 @@ func TestPreparedTransactions(t *testing.T) {
 // A name that only a guard keeps is listed, as held.
 func TestGuardedNameIsListed(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range locking {
+	for kind, lock := range sqldrill.Locking {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 

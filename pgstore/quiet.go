@@ -1,11 +1,10 @@
 package pgstore
 
 import (
+	"database/sql"
 	"errors"
 	"hash/maphash"
 	"sync/atomic"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // quietNames are names for which nobody waited when this process last acquired them. For them
@@ -41,4 +40,4 @@ func (q *quietNames) remove(name string) {
 
 // notQuiet reports whether a plain statement changed nothing because the name was not quiet: it
 // found no row, or a transaction guards the lease.
-func notQuiet(err error) bool { return errors.Is(err, pgx.ErrNoRows) || isCode(err, codeGuarded) }
+func notQuiet(err error) bool { return errors.Is(err, sql.ErrNoRows) || isCode(err, codeGuarded) }

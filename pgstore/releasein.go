@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -105,10 +105,7 @@ func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	err = s.conns.use(ctx, true, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, s.text.committed, number).Scan(&given)
-	})
-	if err != nil {
+	if err = s.db.One(ctx, true, s.text.committed, []any{number}, &given); err != nil {
 		return false, unavailable("release", name, err)
 	}
 	return given, nil

@@ -9,13 +9,14 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/jackc/pgx/v5"
 )
 
 // A lease that is released in a transaction ends with its commit, and the waiter is notified.
 func TestReleaseIn(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range locking {
+	for kind, lock := range sqldrill.Locking {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t, dibs.TTL(time.Minute))
@@ -48,7 +49,7 @@ func TestReleaseIn(t *testing.T) {
 				t.Errorf("%+v, %v after the commit, want the waiter to hold it", state, err)
 			}
 			// Not a loss: the holder has released it.
-			extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: ttl}
+			extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: sqldrill.TTL}
 			if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 				t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
 			}
@@ -131,7 +132,7 @@ func TestReleaseInDo(t *testing.T) {
 func TestReleaseInRefused(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(4*ttl), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(4*sqldrill.TTL), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestLossAfterARollback(t *testing.T) {
 	if revoked, err := s.Revoke(t.Context(), reason); err != nil || !revoked {
 		t.Fatalf("%v, %v, want it revoked", revoked, err)
 	}
-	extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: ttl}
+	extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: sqldrill.TTL}
 	if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrLost) {
 		t.Errorf("extend: %v, want ErrLost", errs)
 	}

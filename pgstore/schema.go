@@ -4,10 +4,11 @@ import (
 	"embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -38,22 +39,13 @@ func file(name string) string {
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
 func SQL(schema string, from, to int) (string, error) {
-	versions, err := sqlstore.StepsBetween(from, to, Version)
-	if err != nil {
-		return "", err
+	all, err := sqlstore.Migration(from, to, Version,
+		func(version int) []string { return []string{up(schema, version)} },
+		func(version int) []string { return []string{down(schema, version)} })
+	if from == 0 && len(all) > 0 {
+		all = slices.Insert(all, 0, in(schema, 0, createSchemaSQL))
 	}
-	var all strings.Builder
-	if from == 0 && to > 0 {
-		all.WriteString(in(schema, 0, createSchemaSQL))
-	}
-	for _, v := range versions {
-		if to < from {
-			all.WriteString(down(schema, v))
-		} else {
-			all.WriteString(up(schema, v))
-		}
-	}
-	return all.String(), nil
+	return strings.Join(all, ""), err
 }
 
 const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
@@ -94,21 +86,21 @@ func in(schema string, version int, text string) string {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// statements are the texts that the store sends.
+// statements are the texts that only this store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
+	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn, committed string
 }
 
-func statementsOf(schema string, version int) statements {
+func statementsOf(schema string, version int) (statements, sqlstore.Statements) {
 	in := func(text string) string { return in(schema, version, text) }
-	return statements{
-		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL), resize: in(resizeSQL),
-		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL), cancel: in(cancelSQL), revoke: in(revokeSQL),
-		wanted: in(wantedSQL), fenceOf: in(fenceOfSQL),
-		extend: in(file("extend")), inspect: in(file("inspect")), list: in(file("list")),
-		guard:        in(guardSQL),
-		releaseIn:    in(releaseInSQL),
-		committed:    in(committedSQL),
-		removeUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
+	own := statements{
+		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL),
+		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL),
+		extend: in(file("extend")), guard: in(guardSQL), releaseIn: in(releaseInSQL), committed: in(committedSQL),
+	}
+	return own, sqlstore.Statements{
+		Resize: in(resizeSQL), Cancel: in(cancelSQL), Revoke: in(revokeSQL), Wanted: in(wantedSQL),
+		FenceOf: in(fenceOfSQL), Inspect: in(file("inspect")), List: in(file("list")),
+		RemoveUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}
 }

@@ -56,13 +56,21 @@ func hold() error {
 	bank := &sqldrill.Bank{Store: s, Texts: textsOf(*holderSchema), Way: sqldrill.WayOf(*holderWay), Guarded: *holderGuards}
 	bank.Begin = func(ctx context.Context, level sql.IsolationLevel) (sqldrill.Transaction, error) {
 		if bank.Way.Native {
-			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(strings.ToLower(level.String()))})
-			return nativeTx{tx, s}, err
+			return beginNative(ctx, s, pool, level)
 		}
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 		return sqldrill.SQLTransaction{Tx: tx, Guarding: s.GuardSQL, Releasing: s.ReleaseInSQL}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
+}
+
+func beginNative(ctx context.Context, s *pgstore.Store, pool *pgxpool.Pool, level sql.IsolationLevel) (sqldrill.Transaction, error) {
+	var options pgx.TxOptions
+	if level != sql.LevelDefault {
+		options.IsoLevel = pgx.TxIsoLevel(strings.ToLower(level.String()))
+	}
+	tx, err := pool.BeginTx(ctx, options)
+	return nativeTx{tx, s}, err
 }
 
 // A nativeTx is a transaction of pgx.

@@ -1,13 +1,10 @@
 package pgstore
 
 import (
-	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqlstore"
-	"github.com/jackc/pgx/v5"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -16,9 +13,8 @@ type Store struct {
 	conns  *ownConns
 	schema string
 	poll   bool
+	db     *sqlstore.Database
 	text   statements
-	limit  *sqlstore.Limit
-	unused *sqlstore.Unused
 	quiet  *quietNames
 	given  givenLeases
 
@@ -58,38 +54,14 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 			o.apply(&c)
 		}
 	}
-	s := &Store{
-		schema: c.schema, poll: c.poll, text: statementsOf(c.schema, Version),
-		limit: sqlstore.NewLimit(), unused: sqlstore.NewUnused(), quiet: newQuietNames(),
-	}
+	s := &Store{schema: c.schema, poll: c.poll, quiet: newQuietNames()}
+	s.db = sqlstore.NewDatabase(dialect{}, s.transact)
+	s.useVersion(Version)
 	s.conns = newConns(pool, s.warm)
 	return s
 }
 
+func (s *Store) useVersion(version int) { s.text, s.db.SQL = statementsOf(s.schema, version) }
+
 // Groups implements driver.Store: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
-
-// A verb is a statement that has a time limit and is void after it.
-type verb struct {
-	op, name string
-	text     string
-	until    time.Time
-	urgent   bool // it does not wait until others are done
-}
-
-// call executes a verb. args gets the time limit by the server's clock. scan reads the
-// row, of which the first column is the server's time, and reports whether the request was
-// void.
-func (s *Store) call(ctx context.Context, v verb, args func(until int64) []any, scan func(pgx.Row) (at int64, void bool, err error)) error {
-	err := s.limit.Send(ctx, v.until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
-		err = s.transact(ctx, v.urgent, v.text, args(until), oneRow(func(row pgx.Row) (err error) {
-			at, void, err = scan(row)
-			return err
-		}))
-		return at, void, err
-	}, repeatable)
-	if err != nil {
-		return unavailable(v.op, v.name, err)
-	}
-	return nil
-}

@@ -1,15 +1,15 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
 
 // transact runs a statement in a transaction of its own, with read committed isolation. An urgent
 // one does not wait until others are done.
-func (s *Store) transact(ctx context.Context, urgent bool, text string, args []any, read func(pgx.Rows) error) error {
+func (s *Store) transact(ctx context.Context, urgent bool, text string, args []any, read func(sqlstore.Rows) error) error {
 	return s.conns.use(ctx, urgent, func(conn *pgx.Conn) error {
 		if !s.setsIsolation.Load() {
 			err := query(ctx, conn, text, args, read)
@@ -23,7 +23,7 @@ func (s *Store) transact(ctx context.Context, urgent bool, text string, args []a
 }
 
 // query sends a statement, and reads its rows.
-func query(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(pgx.Rows) error) error {
+func query(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(sqlstore.Rows) error) error {
 	rows, err := conn.Query(ctx, text, args...)
 	if err != nil {
 		return err
@@ -34,29 +34,15 @@ func query(ctx context.Context, conn *pgx.Conn, text string, args []any, read fu
 
 // queryCommitted is query with read committed isolation, whatever the default is. BEGIN, the statement
 // and COMMIT are one round trip: otherwise a process that is stopped in between would keep names locked.
-func queryCommitted(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(pgx.Rows) error) error {
+func queryCommitted(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(sqlstore.Rows) error) error {
 	const failed = 'E'
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	batch.Queue(text, args...).Query(read)
+	batch.Queue(text, args...).Query(func(rows pgx.Rows) error { return read(rows) })
 	batch.Queue("COMMIT")
 	err := conn.SendBatch(ctx, &batch).Close()
 	if conn.PgConn().TxStatus() == failed {
 		_, _ = conn.Exec(ctx, "ROLLBACK") // a connection that is not idle afterwards is closed
 	}
 	return err
-}
-
-// oneRow reads the only row of a statement.
-func oneRow(scan func(pgx.Row) error) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		if !rows.Next() {
-			return cmp.Or(rows.Err(), pgx.ErrNoRows)
-		}
-		if err := scan(rows); err != nil {
-			return err
-		}
-		rows.Close()
-		return rows.Err()
-	}
 }

@@ -16,7 +16,8 @@ func TestLateRequests(t *testing.T) {
 	pool := newPool(t, sharedServer(t).URL())
 	s := newStoreOn(t, pool, pgstore.Schema("late"))
 	c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Minute)}
-	if reply, err := s.Acquire(t.Context(), c); err != nil || !reply.Held {
+	reply, err := s.Acquire(t.Context(), c)
+	if err != nil || !reply.Held {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	for verb, call := range map[string]string{
@@ -26,6 +27,7 @@ func TestLateRequests(t *testing.T) {
 		"release": "SELECT at, held FROM late.release_v1('n', 't', 0, false, 1)",
 		"cancel":  "SELECT at, done FROM late.cancel_v1(ARRAY['n'], 't', 1)",
 		"wanted":  "SELECT at, wanted FROM late.wanted_v1('n', 't', 'c', 1)",
+		"revoke":  fmt.Sprintf("SELECT at, revoked FROM late.revoke_v1('n', %d, 'why', 1)", reply.Fence),
 	} {
 		var at int64
 		var held *bool

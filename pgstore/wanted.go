@@ -13,7 +13,5 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wante
 	if err := driver.CheckWanted(r); err != nil {
 		return false, err
 	}
-	v := verb{op: "notify wanted", name: r.Name, text: s.text.wanted}
-	err = s.call(ctx, v, func(until int64) []any { return []any{toText(r.Name), toText(r.Token), toText(r.Client), until} }, scanFlag(&wanted))
-	return wanted, err
+	return s.db.NotifyWanted(ctx, r)
 }

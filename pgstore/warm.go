@@ -42,10 +42,10 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 // learn learns from the reply to a request that does nothing.
 func (s *Store) learn(sent time.Time, results pgx.BatchResults) {
 	var none driver.AcquireReply
-	at, _, err := scanReply(&none)(results.QueryRow())
+	at, _, err := s.db.ScanReply(&none)(results.QueryRow())
 	switch {
 	case err == nil:
-		s.limit.Clock.Learn(sent, time.Now(), at)
+		s.db.Limit.Clock.Learn(sent, time.Now(), at)
 	case isCode(err, codeIsolation):
 		s.setsIsolation.Store(true)
 	}

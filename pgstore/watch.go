@@ -8,7 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/load"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/sqlstore"
 )
 
 // Watch implements driver.Store, by a connection of its own that listens.
@@ -24,7 +24,7 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 			up = time.Now()
 			on(driver.Event{Kind: driver.EventConnected})
 		}, func(message string) {
-			if e, ok := sqlstore.ParseEvent(message, s.limit.Clock.Age); ok {
+			if e, ok := sqlstore.ParseEvent(message, s.db.Limit.Clock.Age); ok {
 				e.Token, e.Reason = fromText(e.Token), fromText(e.Reason)
 				on(e)
 			}

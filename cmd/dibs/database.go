@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
@@ -19,7 +20,7 @@ type database struct {
 	statements func(from, to int) (string, error)
 	version    func(context.Context) (int, error) // of the tables, or 0 if there are none
 	migrate    func(context.Context) error
-	check      func(context.Context) (driver.Findings, error)
+	check      func(context.Context) (checkup.Findings, error)
 	close      func()
 }
 

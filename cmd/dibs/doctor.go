@@ -8,15 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
-)
-
-// The exit codes of doctor.
-const (
-	exitWarnings = 1
-	exitCritical = 2
 )
 
 func doctorCmd(a *app) *cobra.Command {
@@ -63,13 +58,13 @@ type nodeReport struct {
 	Error    string         `json:"error,omitempty"` // why it was not reached
 	Findings []view.Finding `json:"findings"`
 
-	found driver.Findings
+	found checkup.Findings
 	err   error // Error is its text
 }
 
 func examineStore(ctx context.Context, con *console, s *opened) error {
 	nodes := examine(ctx, s)
-	worst, reached := driver.Note, false
+	worst, reached := checkup.Note, false
 	for _, n := range nodes {
 		if errors.Is(n.err, driver.ErrInvalid) {
 			return n.err // of the options, whatever the server
@@ -77,10 +72,10 @@ func examineStore(ctx context.Context, con *console, s *opened) error {
 		reached = reached || n.Reached
 		worst = max(worst, n.found.Worst())
 		if !n.Reached {
-			worst = driver.Critical
+			worst = checkup.Critical
 		}
 	}
-	code := [...]int{driver.Note: 0, driver.Unchecked: 0, driver.Warning: exitWarnings, driver.Critical: exitCritical}[worst]
+	code := worst.ExitCode()
 	if !reached {
 		code = exitTrouble
 	}
@@ -108,7 +103,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	return nodes
 }
 
-func reportOf(where string, found driver.Findings, err error) nodeReport {
+func reportOf(where string, found checkup.Findings, err error) nodeReport {
 	n := nodeReport{URL: where, Reached: err == nil, Findings: view.FindingsOf(found), found: found}
 	if err != nil {
 		n.Error, n.err = strings.TrimPrefix(err.Error(), "dibs: "), err
@@ -117,7 +112,7 @@ func reportOf(where string, found driver.Findings, err error) nodeReport {
 }
 
 // tryLock acquires and releases a lock: the only check for a local file.
-func tryLock(ctx context.Context, s *opened) (driver.Findings, error) {
+func tryLock(ctx context.Context, s *opened) (checkup.Findings, error) {
 	locks := s.client()
 	defer locks.Close()
 	lease, err := locks.Mutex("dibs:doctor:" + rand.Text()).TryLock(ctx)
@@ -127,8 +122,8 @@ func tryLock(ctx context.Context, s *opened) (driver.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return driver.Findings{{
-		Severity: driver.Note, Subject: "host",
+	return checkup.Findings{{
+		Severity: checkup.Note, Subject: "host",
 		What:        "a lock was acquired and released; the locks are in a file of this host",
 		Consequence: "they do not exclude processes on other hosts",
 		Remedy:      "use --url redis://… for locks that several hosts share",

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/mysqlstore/doctor"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
@@ -44,6 +44,6 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 			return strings.Join(all, ";\n\n") + ";\n", nil
 		},
 		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
-		check: func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) },
+		check: func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/dashboard"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
@@ -131,7 +131,7 @@ func (q serveRequest) config(con *console, s *opened) dashboard.Config {
 	return dashboard.Config{
 		Title: s.location, Glob: q.glob, Every: time.Duration(q.every), Timeout: s.timeout,
 		Allow:  func(r *http.Request) bool { return q.revoke && q.key.allows(r) },
-		Doctor: func(ctx context.Context) (driver.Findings, error) { return findings(ctx, s) },
+		Doctor: func(ctx context.Context) (checkup.Findings, error) { return findings(ctx, s) },
 		User:   func(r *http.Request) string { return userName() + " from " + r.RemoteAddr },
 		Revoked: func(_ *http.Request, r dashboard.Revocation) {
 			con.logf("%s: revoked the lease of %s, by %s, reason: %s", view.Safe(r.Name), r.Holder, view.Safe(r.User), view.Safe(r.Reason))
@@ -149,7 +149,7 @@ func userName() string {
 }
 
 // findings returns what doctor finds on all nodes.
-func findings(ctx context.Context, s *opened) (all driver.Findings, err error) {
+func findings(ctx context.Context, s *opened) (all checkup.Findings, err error) {
 	for _, n := range examine(ctx, s) {
 		if !n.Reached {
 			err = errors.Join(err, fmt.Errorf("%s: %s", n.URL, n.Error))

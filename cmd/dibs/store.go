@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
@@ -32,7 +33,7 @@ type opened struct {
 // A node is one server, which doctor can check.
 type node struct {
 	location string
-	check    func(context.Context) (driver.Findings, error)
+	check    func(context.Context) (checkup.Findings, error)
 }
 
 func (o *opened) close() error {
@@ -175,7 +176,7 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		options = append(options, redisstore.Redisson())
 	}
 	s := goredisstore.New(rdb, options...)
-	check := func(ctx context.Context) (driver.Findings, error) { return doctor.Check(ctx, s) }
+	check := func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) }
 	o.nodes = append(o.nodes, node{u.String(), check})
 	return s, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
@@ -543,7 +544,7 @@ func TestColours(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	for env, coloured := range map[string]bool{"TERM=xterm": true, "TERM=dumb": false, "NO_COLOR=1": false} {
 		v := startOn(t, 100, 50, []string{"TERM=xterm", "DIBS_URL=" + server.URL(), env}, "doctor")
-		v.ends(t, exitCritical)
+		v.ends(t, checkup.Critical.ExitCode())
 		v.await(t, `^critical: eviction$`)
 		if v.coloured != coloured {
 			t.Errorf("%s: coloured %v, want %v", env, v.coloured, coloured)

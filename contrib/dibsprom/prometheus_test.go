@@ -180,19 +180,15 @@ rule_files: [%q]
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := prometheusServer{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	log := filepath.Join(dir, "log")
 	run, err := spawn.Start(bin, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.addr}, log, nil, syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		run.End(syscall.SIGTERM, patience)
-		log.Close()
-		if text, err := os.ReadFile(log.Name()); t.Failed() {
+		if text, err := os.ReadFile(log); t.Failed() {
 			t.Logf("%s%v", text, err)
 		}
 	})

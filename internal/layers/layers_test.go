@@ -449,7 +449,7 @@ func commandLines(t *tree) (found []string) {
 var concerns = map[string]struct{ may, mayNot []string }{
 	"cmd/dibs/internal/supervise": {may: []string{module, "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
 	"cmd/dibs/internal/monitor":   {may: []string{module, module + "/driver", module + "/internal/view"}, mayNot: []string{"os/", "syscall"}},
-	"internal/view":               {may: []string{module + "/driver", module + "/internal/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
+	"internal/view":               {may: []string{module + "/checkup", module + "/driver", module + "/internal/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
 	"internal/watch":              {may: []string{module + "/driver", module + "/internal/view"}, mayNot: []string{"net/", "os/", "syscall", "flag"}},
 }
 

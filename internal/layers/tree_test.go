@@ -149,30 +149,30 @@ func layerOf(dir string) layer {
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/checkup", "internal/links", "internal/load", "internal/sqlstore"}, external: true, library: true}
-	case "quorum":
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "sqlstore"}, external: true, library: true}
+	case "sqlstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, library: true}
+	case "checkup", "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
 		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
 	case "dashboard":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/classes", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/classes", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
 		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
 	case "internal":
 		l := layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client}
 		switch l.dir {
-		case "internal/locktable", "internal/checkup", "internal/waitgraph":
+		case "internal/locktable", "internal/waitgraph":
 			l.imports = contract
 		case "internal/view":
-			l.imports = []string{"driver", "internal/waitgraph"}
+			l.imports = []string{"checkup", "driver", "internal/waitgraph"}
 		case "internal/watch":
 			l.imports = []string{"driver", "internal/view"}
-		case "internal/sqlstore":
-			l.imports = []string{"driver", "internal/serverclock"}
 		case "internal/loadsim":
 			l.imports = []string{".", "driver", "memstore"}
 		case "internal/load", "internal/renew", "internal/serverclock", "internal/spawn":
@@ -180,7 +180,7 @@ func layerOf(dir string) layer {
 		case "internal/pgtest", "internal/mysqltest":
 			l.imports = []string{"internal/spawn"}
 		case "internal/redistest":
-			l.imports = []string{"redisstore"}
+			l.imports = []string{"redisstore", "internal/spawn"}
 		case "internal/duetest":
 			l.imports = []string{".", "internal/childtest"}
 		case "internal/sqldrill":

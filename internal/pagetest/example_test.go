@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/dashboard"
 	"github.com/dibslock/dibs/driver"
 )
@@ -61,9 +62,9 @@ func as(process, kind, label string) dibs.Option {
 }
 
 // findings are those of an example of a server.
-func findings(context.Context) (driver.Findings, error) {
-	return driver.Findings{{
-		Severity: driver.Warning, Subject: "persistence", What: "appendfsync is everysec",
+func findings(context.Context) (checkup.Findings, error) {
+	return checkup.Findings{{
+		Severity: checkup.Warning, Subject: "persistence", What: "appendfsync is everysec",
 		Consequence: "after a crash of the host, the locks of the last second may be forgotten",
 		Remedy:      "set appendfsync always, or use a quorum",
 	}}, nil

@@ -2,18 +2,15 @@
 package pgtest
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,21 +20,14 @@ import (
 // ErrNoServer means that this machine has no PostgreSQL server.
 var ErrNoServer = errors.New("no PostgreSQL server is installed")
 
-const (
-	startTimeout = 30 * time.Second // for a server to start or to end
-	superuser    = "postgres"
-)
+const superuser = "postgres"
 
 // A Server is a PostgreSQL server with a data directory of its own. It is safe for concurrent
 // use.
 type Server struct {
+	*spawn.Server
 	bin  string
-	dir  string
-	port int
 	args []string
-
-	mu  sync.Mutex
-	run *spawn.Process
 }
 
 // Start creates a database cluster and starts a server for it. args are settings, as in
@@ -47,20 +37,7 @@ func Start(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not in a test's directory, which only its user may enter.
-	dir, err := os.MkdirTemp("", "dibs-postgres")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{bin: bin, dir: dir, args: args}
-	if err := s.create(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return s, nil
-}
-
-func (s *Server) create() error {
-	return s.begin("initdb", "-D", s.data(), "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	return start(bin, args, "initdb", "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
 // ErrNoStandby means that the package of the server lacks the program that copies it.
@@ -71,41 +48,33 @@ func (s *Server) Standby(args ...string) (*Server, error) {
 	if _, err := os.Stat(filepath.Join(s.bin, "pg_basebackup")); err != nil {
 		return nil, ErrNoStandby
 	}
-	dir, err := os.MkdirTemp("", "dibs-postgres")
+	return start(s.bin, args, "pg_basebackup", "-R", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-U", superuser)
+}
+
+// start creates the data directory by a command, and starts a server for it.
+func start(bin string, args []string, command string, options ...string) (*Server, error) {
+	server, err := spawn.NewServer("postgres", credential(), syscall.SIGQUIT)
 	if err != nil {
 		return nil, err
 	}
-	standby := &Server{bin: s.bin, dir: dir, args: args}
-	err = standby.begin("pg_basebackup", "-D", standby.data(), "-R", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser)
+	s := &Server{server, bin, args}
+	err = s.Prepare(filepath.Join(bin, command), append([]string{"-D", s.data()}, options...)...)
+	if err == nil {
+		err = s.Restart()
+	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.Close())
 	}
-	return standby, nil
-}
-
-// begin creates the data directory by a command, and starts the server.
-func (s *Server) begin(command string, args ...string) (err error) {
-	if id := credential(); id != nil {
-		if err := os.Chown(s.dir, int(id.Uid), int(id.Gid)); err != nil {
-			return err
-		}
-	}
-	if err := s.command(command, args...); err != nil {
-		return err
-	}
-	if s.port, err = spawn.FreePort(); err != nil {
-		return err
-	}
-	return s.Restart()
+	return s, nil
 }
 
 // Close ends the server and removes its files.
 func (s *Server) Close() error {
 	s.Stop()
-	return os.RemoveAll(s.dir)
+	return s.Server.Close()
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) data() string { return s.Path("data") }
 
 // binaries returns the directory of the server that DIBS_POSTGRES names, or else of the newest one.
 // Debian does not have it in PATH.
@@ -116,8 +85,8 @@ func binaries() (string, error) {
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) > 0 {
 		return filepath.Dir(found[len(found)-1]), nil
 	}
-	path, err := exec.LookPath("postgres")
-	if err != nil {
+	path, found := spawn.Find("postgres")
+	if !found {
 		return "", ErrNoServer
 	}
 	return filepath.Dir(path), nil
@@ -125,20 +94,7 @@ func binaries() (string, error) {
 
 // credential returns the user that the server runs as, because it refuses root; or nil for the
 // user of this process.
-func credential() *syscall.Credential { return spawn.User(superuser, "nobody") }
-
-func (s *Server) command(name string, args ...string) error {
-	c := exec.Command(filepath.Join(s.bin, name), args...)
-	c.Dir = s.dir
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: credential()}
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, out)
-	}
-	return nil
-}
-
-// Addr returns the address of the server.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func credential() *spawn.Account { return spawn.User(superuser, "nobody") }
 
 // URL returns the connection string of the server.
 func (s *Server) URL() string { return URL(s.Addr()) }
@@ -150,79 +106,39 @@ func URL(addr string) string {
 
 // Restart starts the server again, after Stop or Kill, and waits until it replies.
 func (s *Server) Restart() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for {
-		log, err := s.start(ctx)
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"}
+	for _, setting := range s.args {
+		args = append(args, "-c", setting)
+	}
+	const longest = 30 * time.Second
+	for end := time.Now().Add(longest); ; {
+		err := s.Start(filepath.Join(s.bin, "postgres"), args, greet)
 		// The processes of a killed server end a moment after it.
-		if err == nil || !bytes.Contains(log, []byte("pre-existing shared memory block")) || ctx.Err() != nil {
+		if err == nil || !strings.Contains(err.Error(), "pre-existing shared memory block") || time.Now().After(end) {
 			return err
 		}
 	}
 }
 
-// greets reports whether the server accepts a client: then it answers with a request to authenticate.
-func (s *Server) greets() bool {
-	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
+// greet begins a session. A server that accepts clients answers with a request to authenticate.
+func greet(conn net.Conn) error {
 	const version = 3 << 16
 	text := "user\x00" + superuser + "\x00database\x00postgres\x00\x00"
 	hello := binary.BigEndian.AppendUint32(nil, uint32(8+len(text)))
 	hello = append(binary.BigEndian.AppendUint32(hello, version), text...)
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	if _, err := conn.Write(hello); err != nil {
-		return false
+		return err
 	}
 	kind := make([]byte, 1)
-	_, err = io.ReadFull(conn, kind)
-	_, _ = conn.Write([]byte{'X', 0, 0, 0, 4}) // so that the server logs no lost connection
-	return err == nil && kind[0] == 'R'
-}
-
-// start starts the server, and waits until it replies. It returns what it has logged if it has ended.
-func (s *Server) start(ctx context.Context) (log []byte, err error) {
-	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"}
-	for _, setting := range s.args {
-		args = append(args, "-c", setting)
+	if _, err := io.ReadFull(conn, kind); err != nil {
+		return err
 	}
-	name := filepath.Join(s.dir, "log")
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, err
+	if kind[0] != 'R' {
+		return fmt.Errorf("the server answers with %q", kind)
 	}
-	defer file.Close()
-	if s.run, err = spawn.Start(filepath.Join(s.bin, "postgres"), args, file, credential(), syscall.SIGQUIT); err != nil {
-		return nil, err
-	}
-	for !s.greets() {
-		select {
-		case <-s.run.Exited:
-			log, err = os.ReadFile(name)
-			return log, errors.Join(err, fmt.Errorf("the server has ended: %s", log))
-		case <-ctx.Done():
-			return nil, errors.New("the server does not reply")
-		case <-time.After(20 * time.Millisecond): // between polls
-		}
-	}
-	return nil, nil
+	_, err := conn.Write([]byte{'X', 0, 0, 0, 4}) // so that the server logs no lost connection
+	return err
 }
 
 // Stop ends the server and its connections, as for a restart by an operator.
-func (s *Server) Stop() { s.end(syscall.SIGINT) }
-
-// Kill ends the server without a shutdown.
-func (s *Server) Kill() { s.end(syscall.SIGKILL) }
-
-func (s *Server) end(sig syscall.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.run != nil {
-		s.run.End(sig, startTimeout)
-	}
-	s.run = nil
-}
+func (s *Server) Stop() { s.End(syscall.SIGINT) }

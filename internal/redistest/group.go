@@ -130,7 +130,7 @@ func (s *Server) queryText(ctx context.Context, args ...string) (string, error) 
 // running reports whether the latest process has not ended; it may be paused.
 func (s *Server) running() bool {
 	select {
-	case <-s.proc.Load().exited:
+	case <-s.proc.Load().Exited:
 		return false
 	default:
 		return true

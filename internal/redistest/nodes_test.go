@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/internal/spawn"
 )
 
 func startCluster(t *testing.T, masters, replicas int, args ...string) *Cluster {
@@ -215,7 +217,7 @@ func TestServersOutsideTheCluster(t *testing.T) {
 func TestBusPortTaken(t *testing.T) {
 	t.Parallel()
 	first := Start(t)
-	port, err := freePort()
+	port, err := spawn.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

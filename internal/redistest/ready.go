@@ -6,43 +6,22 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/dibslock/dibs/internal/spawn"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // awaitReady polls until p serves commands. There is no event to wait for: a server with
 // log level warning does not log that it is ready.
-func (s *Server) awaitReady(p *process) error {
+func (s *Server) awaitReady(p *spawn.Process) error {
 	c := s.dial()
 	defer c.Close()
-	return p.await(func(ctx context.Context) error { return s.ready(ctx, c, p) })
-}
-
-// await polls until ready returns nil, for startTimeout at most, or until the process has exited.
-func (p *process) await(ready func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.exited:
-			return errors.New("the process has exited")
-		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", startTimeout, err)
-		case <-tick.C:
-		}
-	}
+	return p.Await(startTimeout, func(ctx context.Context) error { return s.ready(ctx, c, p) })
 }
 
 // ready checks the process ID, too: another server may have taken the port and reply
 // while this one is failing.
-func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
+func (s *Server) ready(ctx context.Context, c *Conn, p *spawn.Process) error {
 	info, err := text(ctx, c, "INFO", "server")
 	if needsPassword(err) {
 		return nil
@@ -50,7 +29,7 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *process) error {
 	if err != nil {
 		return err
 	}
-	if pid := field(info, "process_id"); pid != strconv.Itoa(p.cmd.Process.Pid) {
+	if pid := field(info, "process_id"); pid != strconv.Itoa(p.Pid()) {
 		return fmt.Errorf("process %s answers instead", pid)
 	}
 	if _, err := text(ctx, c, "PING"); err != nil {

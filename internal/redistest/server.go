@@ -13,7 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/dibslock/dibs/internal/spawn"
 )
 
 // ErrNoServer means that this machine has no redis-server or valkey-server.
@@ -21,6 +24,7 @@ var ErrNoServer = errors.New("no redis-server in PATH")
 
 const (
 	startTimeout = 10 * time.Second // for a server to reply after its start
+	stopTimeout  = 3 * time.Second  // for a server to end after SIGTERM
 	portTries    = 5                // number of free ports to try
 )
 
@@ -42,7 +46,7 @@ type Server struct {
 	tls    int     // of a server with TLS
 	master *Server // if set, the next process starts as its replica
 	runs   int     // number of processes started: each has its own log
-	proc   atomic.Pointer[process]
+	proc   atomic.Pointer[spawn.Process]
 }
 
 // StartServer starts a server with its files in dir, which must exist, and waits until it
@@ -86,19 +90,13 @@ func start(s *Server) (*Server, error) {
 // serverVariable has the program that is started, instead of the one that is installed.
 const serverVariable = "DIBS_REDIS_SERVER"
 
-// findServer searches PATH first, then the usual directories of daemons, which are often
-// not in a user's PATH.
+// findServer returns the path of the program that is started.
 func findServer() (string, error) {
 	if bin := os.Getenv(serverVariable); bin != "" {
 		return exec.LookPath(bin)
 	}
-	names := []string{"redis-server", "valkey-server"}
-	for _, dir := range []string{"", "/usr/sbin", "/usr/local/bin"} {
-		for _, name := range names {
-			if bin, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return bin, nil
-			}
-		}
+	if bin, found := spawn.Find("redis-server", "valkey-server"); found {
+		return bin, nil
 	}
 	return "", ErrNoServer
 }
@@ -108,7 +106,7 @@ func findServer() (string, error) {
 func (s *Server) choosePorts() error {
 	for _, port := range []*int{&s.port, &s.bus, &s.tls} {
 		var err error
-		if *port, err = freePort(); err != nil {
+		if *port, err = spawn.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -117,7 +115,7 @@ func (s *Server) choosePorts() error {
 	}
 	for s.port > 65535-fixedBus { // another process may use the bus port: see errPortTaken
 		var err error
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = spawn.FreePort(); err != nil {
 			return err
 		}
 	}
@@ -128,17 +126,6 @@ func (s *Server) choosePorts() error {
 // fixedBus is the distance of the bus port before Redis 7.
 const fixedBus = 10000
 
-// freePort returns a free port. Another process may take it before the server does: see
-// errPortTaken.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // Addr returns the server's host:port. It never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
@@ -148,20 +135,20 @@ func (s *Server) Addr() string {
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 // Pid returns the process ID of the latest process.
-func (s *Server) Pid() int { return s.proc.Load().cmd.Process.Pid }
+func (s *Server) Pid() int { return s.proc.Load().Pid() }
 
 // Kill ends the process, as a crash would, and returns when it has ended.
 func (s *Server) Kill() {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
-	s.proc.Load().kill()
+	s.proc.Load().Kill()
 }
 
 // Stop sends SIGTERM, kills the process after 3 s, and returns when it has ended.
 func (s *Server) Stop() {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
-	s.proc.Load().stop()
+	s.proc.Load().End(syscall.SIGTERM, stopTimeout)
 }
 
 // Restart kills the process if it runs and starts another on the same port, in the same
@@ -183,7 +170,7 @@ func (s *Server) restartUnder(master *Server) error {
 }
 
 func (s *Server) relaunch() error {
-	s.proc.Load().kill()
+	s.proc.Load().Kill()
 	giveUp := time.Now().Add(startTimeout)
 	for {
 		err := s.launch()
@@ -195,22 +182,22 @@ func (s *Server) relaunch() error {
 
 // Pause stops the process and keeps its connections open, like a long page-in or a
 // suspended machine.
-func (s *Server) Pause() error { return s.proc.Load().pause() }
+func (s *Server) Pause() error { return s.proc.Load().Pause() }
 
 // Resume ends a Pause.
-func (s *Server) Resume() error { return s.proc.Load().resume() }
+func (s *Server) Resume() error { return s.proc.Load().Resume() }
 
 // launch starts a process and waits until it replies. It leaves no process behind when it
 // fails.
 func (s *Server) launch() error {
 	s.runs++
-	p, err := spawn(s.bin, s.arguments(), s.stderr())
+	p, err := spawn.Start(s.bin, s.arguments(), s.stderr(), nil, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
 	s.proc.Store(p)
 	if err := s.awaitReady(p); err != nil {
-		p.kill()
+		p.Kill()
 		return s.explain(err)
 	}
 	return nil

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/dibslock/dibs/internal/spawn"
 )
 
 var errNoTwemproxy = errors.New("no nutcracker in PATH")
@@ -32,12 +34,12 @@ func StartTwemproxy(t testing.TB, hashTag string, servers ...*Server) (addr stri
 		t.Skipf("SKIPPED: %v; `make test` installs it", err)
 	}
 	for range portTries {
-		var p *process
+		var p *spawn.Process
 		if err == nil {
 			p, addr, err = launchTwemproxy(bin, t.TempDir(), hashTag, servers)
 		}
 		if err == nil {
-			t.Cleanup(p.stop)
+			t.Cleanup(func() { p.End(syscall.SIGTERM, stopTimeout) })
 			return addr
 		}
 	}
@@ -46,21 +48,19 @@ func StartTwemproxy(t testing.TB, hashTag string, servers ...*Server) (addr stri
 }
 
 func findTwemproxy() (string, error) {
-	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin"} {
-		if bin, err := exec.LookPath(filepath.Join(dir, "nutcracker")); err == nil {
-			return bin, nil
-		}
+	if bin, found := spawn.Find("nutcracker"); found {
+		return bin, nil
 	}
 	return "", errNoTwemproxy
 }
 
 // launchTwemproxy starts it on free ports, one of them for its statistics.
-func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *process, addr string, err error) {
-	port, err := freePort()
+func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *spawn.Process, addr string, err error) {
+	port, err := spawn.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
-	stats, err := freePort()
+	stats, err := spawn.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
@@ -69,12 +69,12 @@ func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *process, a
 	if err := os.WriteFile(file, []byte(twemproxyConfig(addr, hashTag, servers)), 0o600); err != nil {
 		return nil, "", err
 	}
-	p, err = spawn(bin, []string{"-c", file, "-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, filepath.Join(dir, "nutcracker.log"))
+	p, err = spawn.Start(bin, []string{"-c", file, "-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, filepath.Join(dir, "nutcracker.log"), nil, syscall.SIGKILL)
 	if err != nil {
 		return nil, "", err
 	}
 	if err := awaitTwemproxy(p, addr); err != nil {
-		p.stop()
+		p.End(syscall.SIGTERM, stopTimeout)
 		log, _ := os.ReadFile(filepath.Join(dir, "nutcracker.log"))
 		return nil, "", fmt.Errorf("nutcracker: %w: %s", err, log)
 	}
@@ -98,10 +98,10 @@ func twemproxyConfig(addr, hashTag string, servers []*Server) string {
 }
 
 // awaitTwemproxy polls until it answers: there is no event to wait for.
-func awaitTwemproxy(p *process, addr string) error {
+func awaitTwemproxy(p *spawn.Process, addr string) error {
 	c := Dial(addr)
 	defer c.Close()
-	return p.await(func(ctx context.Context) error {
+	return p.Await(startTimeout, func(ctx context.Context) error {
 		_, err := text(ctx, c, "PING")
 		return err
 	})

@@ -2,10 +2,14 @@
 package spawn
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -25,9 +29,14 @@ type Process struct {
 //
 // The kernel sends that signal when the thread that started the program ends, and Go may
 // end any thread. So one goroutine keeps its thread while the program runs.
-func Start(bin string, args []string, output *os.File, as *syscall.Credential, death syscall.Signal) (*Process, error) {
+func Start(bin string, args []string, output string, as *Account, death syscall.Signal) (*Process, error) {
+	file, err := os.Create(output)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	p := &Process{cmd: exec.Command(bin, args...), Exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = output, output
+	p.cmd.Stdout, p.cmd.Stderr = file, file
 	p.cmd.SysProcAttr = attributes(as, death)
 	started := make(chan error)
 	go func() {
@@ -43,39 +52,87 @@ func Start(bin string, args []string, output *os.File, as *syscall.Credential, d
 	return p, <-started
 }
 
+// Await polls until ready returns nil, for a time at most, or until the process has ended.
+func (p *Process) Await(limit time.Duration, ready func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Exited:
+			return errors.New("the process has exited")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %v: %w", limit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Pid returns the process ID.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal. It fails if the process has ended.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// End sends a signal and waits for the end. After the limit it kills the process.
+// End sends a signal and waits for the end. After the limit it kills the process. A process that is
+// paused receives the signal, too.
 func (p *Process) End(s syscall.Signal, limit time.Duration) {
 	_ = p.Signal(s) // fails only if it has ended
+	_ = p.Resume()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-p.Exited:
 	case <-timer.C:
-		_ = p.cmd.Process.Kill() // likewise
-		<-p.Exited
+		p.Kill()
 	}
 }
 
+// Kill ends the process without a shutdown.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only if it has ended
+	<-p.Exited
+}
+
+// An Account is a user of the system.
+type Account struct{ uid, gid int }
+
 // User returns the first user that exists, for a server that refuses to run as root. It
 // returns nil if this process is not root.
-func User(names ...string) *syscall.Credential {
+func User(names ...string) *Account {
 	if os.Getuid() != 0 {
 		return nil
 	}
 	for _, name := range names {
 		if u, err := user.Lookup(name); err == nil {
-			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+			uid, _ := strconv.Atoi(u.Uid)
+			gid, _ := strconv.Atoi(u.Gid)
+			return &Account{uid, gid}
 		}
 	}
 	return nil
 }
 
-// FreePort returns a port of the loopback address on which nobody listens.
+// Find returns the path of the first program that exists: in PATH, or else in the usual directories of
+// daemons, which are often not in a user's PATH.
+func Find(names ...string) (path string, found bool) {
+	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin"} {
+		for _, name := range names {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// FreePort returns a port of the loopback address on which nobody listens. Another process may take it
+// before a server does.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,6 @@
 package view
 
-import "github.com/dibslock/dibs/driver"
+import "github.com/dibslock/dibs/checkup"
 
 // A Finding is one problem that a doctor has found.
 type Finding struct {
@@ -13,7 +13,7 @@ type Finding struct {
 }
 
 // FindingsOf returns findings as JSON has them.
-func FindingsOf(found driver.Findings) []Finding {
+func FindingsOf(found checkup.Findings) []Finding {
 	all := make([]Finding, len(found))
 	for i, f := range found {
 		all[i] = Finding{f.Severity.String(), f.Node, f.Subject, f.What, f.Consequence, f.Remedy}

@@ -5,11 +5,9 @@ package doctor
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
@@ -21,73 +19,41 @@ import (
 // It changes no setting and no lock of others. A check that could not be made is a finding
 // too. The error means that the server could not be reached at all. Check returns soon after
 // ctx ends, and within 30 s. docs/doctor.md lists the findings.
-func Check(ctx context.Context, s *mysqlstore.Store) (driver.Findings, error) {
-	const longest = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if err := reach(ctx, s); err != nil {
-		return nil, err
-	}
-	conn, err := s.Target().DB.Conn(ctx)
-	if err != nil {
-		return nil, &driver.UnavailableError{Op: "doctor", Cause: err}
-	}
-	defer conn.Close()
-	e := &examination{Report: checkup.Report{Ctx: ctx}, store: s, target: s.Target(), conn: conn}
-	for _, check := range checks {
-		check(e)
-	}
-	return e.Findings(), nil
-}
-
-// reach returns an error if the server cannot be reached.
-func reach(ctx context.Context, s *mysqlstore.Store) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	_, err := s.SchemaVersion(ctx)
-	var u *driver.UnavailableError
-	if errors.As(err, &u) {
-		return &driver.UnavailableError{Op: "doctor", Cause: u.Cause, Refused: u.Refused}
-	}
-	return err
-}
-
-// The checks, in the order in which they run and are reported.
-var checks = []func(*examination){
-	(*examination).readFacts,
-	(*examination).checkServer,
-	(*examination).checkRole,
-	(*examination).checkSettings,
-	(*examination).checkDurability,
-	(*examination).checkReplicas,
-	(*examination).checkProxy,
-	(*examination).checkSessions,
-	(*examination).checkLoad,
-	(*examination).checkTables,
-	(*examination).checkLocking,
-	(*examination).checkClock,
+func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
+	return checkup.ExamineDatabase(ctx, s, func(error) bool { return false }, func(d checkup.Database) {
+		e := &examination{Database: d, target: s.Target()}
+		e.Run(
+			checkup.Check{Name: "facts", Run: e.readFacts},
+			checkup.Check{Name: "server", Run: e.checkServer},
+			checkup.Check{Name: "role", Run: e.checkRole},
+			checkup.Check{Name: "session", Run: e.checkSettings},
+			checkup.Check{Name: "durability", Run: e.checkDurability},
+			checkup.Check{Name: "replicas", Run: e.checkReplicas},
+			checkup.Check{Name: "proxy", Run: e.checkProxy},
+			checkup.Check{Name: "sessions", Run: e.checkSessions},
+			checkup.Check{Name: "load", Run: e.checkLoad},
+			checkup.Check{Name: "tables", Run: e.checkTables},
+			checkup.Check{Name: "lock", Run: e.checkLocking},
+			checkup.Check{Name: "clock", Run: func() { e.CheckClock(e.Start, e.readTime()) }},
+		)
+	})
 }
 
 // An examination is one run of the checks, and what they know about the server.
 type examination struct {
-	checkup.Report
+	checkup.Database
 
-	store  *mysqlstore.Store
 	target mysqlstore.Target
-	conn   *sql.Conn
-
-	facts    facts
-	start    checkup.TimeSample
-	unusable bool // a finding says already that no lock can be acquired
+	facts  facts
 }
 
 func (e *examination) queryRow(text string, args ...any) *sql.Row {
-	return e.conn.QueryRowContext(e.Ctx, text, args...)
+	return e.target.DB.QueryRowContext(e.Ctx, text, args...)
 }
 
 // pairs returns the rows of a query with two columns.
 func (e *examination) pairs(text string, args ...any) (map[string]string, error) {
-	rows, err := e.conn.QueryContext(e.Ctx, text, args...)
+	rows, err := e.target.DB.QueryContext(e.Ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,5 +77,3 @@ func (e *examination) readTime() checkup.TimeSample {
 		return time.UnixMicro(micros), err
 	})
 }
-
-func (e *examination) checkClock() { e.CheckClock(e.start, e.readTime()) }

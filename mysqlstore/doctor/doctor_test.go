@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
@@ -97,7 +98,7 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 }
 
 // examine returns the findings for a database with the tables.
-func examine(t *testing.T, db *sql.DB) driver.Findings {
+func examine(t *testing.T, db *sql.DB) checkup.Findings {
 	t.Helper()
 	s := mysqlstore.New(db)
 	found, err := doctor.Check(t.Context(), s)
@@ -116,15 +117,15 @@ func examine(t *testing.T, db *sql.DB) driver.Findings {
 }
 
 // want checks that there is one finding of a subject, and wantOnly that there is no other.
-func want(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
-	i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Subject == subject })
+	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
 	if i < 0 || found[i].Severity != severity || !strings.Contains(found[i].String(), says) {
 		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
 	}
 }
 
-func wantOnly(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
 	want(t, found, severity, subject, says)
 	if len(found) != 1 {
@@ -149,17 +150,17 @@ func TestServerSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		setting, value string
-		severity       driver.Severity
+		severity       checkup.Severity
 		subject, says  string
 	}{
-		{"innodb_flush_log_at_trx_commit", "0", driver.Critical, "flush", "a crash of the server"},
-		{"innodb_flush_log_at_trx_commit", "2", driver.Warning, "flush", "the machine stops"},
-		{"binlog_format", "STATEMENT", driver.Critical, "binlog", "MIXED"},
-		{"sync_binlog", "0", driver.Warning, "sync-binlog", "sync_binlog is 0"},
-		{"idle_transaction_timeout", "0", driver.Warning, "idle-in-transaction", "guarded"},
-		{"read_only", "ON", driver.Critical, "role", "connect to the primary"},
-		{"tx_read_only", "ON", driver.Critical, "role", "by default"},
-		{"max_connections", "40", driver.Warning, "connections", "of 40 connections"},
+		{"innodb_flush_log_at_trx_commit", "0", checkup.Critical, "flush", "a crash of the server"},
+		{"innodb_flush_log_at_trx_commit", "2", checkup.Warning, "flush", "the machine stops"},
+		{"binlog_format", "STATEMENT", checkup.Critical, "binlog", "MIXED"},
+		{"sync_binlog", "0", checkup.Warning, "sync-binlog", "sync_binlog is 0"},
+		{"idle_transaction_timeout", "0", checkup.Warning, "idle-in-transaction", "guarded"},
+		{"read_only", "ON", checkup.Critical, "role", "connect to the primary"},
+		{"tx_read_only", "ON", checkup.Critical, "role", "by default"},
+		{"max_connections", "40", checkup.Warning, "connections", "of 40 connections"},
 	} {
 		t.Run(c.setting+" "+c.value, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +182,7 @@ func TestSessionSettings(t *testing.T) {
 	s := sharedServer(t)
 	database := newDatabase(t, s)
 	for name, value := range map[string]string{"autocommit": "0", "sql_safe_updates": "1", "completion_type": "1", "sql_select_limit": "1"} {
-		want(t, examine(t, open(t, s.DSN(database)+"&"+name+"="+value)), driver.Critical, "session", name+" is ")
+		want(t, examine(t, open(t, s.DSN(database)+"&"+name+"="+value)), checkup.Critical, "session", name+" is ")
 	}
 }
 
@@ -217,9 +218,9 @@ func TestReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantOnly(t, examine(t, db), driver.Warning, "failover", "replicas: 1")
+	wantOnly(t, examine(t, db), checkup.Warning, "failover", "replicas: 1")
 	execute(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	wantOnly(t, examine(t, db), driver.Warning, "failover", "AFTER_SYNC")
+	wantOnly(t, examine(t, db), checkup.Warning, "failover", "AFTER_SYNC")
 	execute(t, db, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
 	if found := examine(t, db); len(found) > 0 {
 		t.Errorf("semi-synchronous: found\n%v", found)
@@ -235,7 +236,7 @@ func TestReplicasThatAreNotShown(t *testing.T) {
 	execute(t, admin, "CREATE USER app@'127.0.0.1'")
 	execute(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+database+".* TO app@'127.0.0.1'")
 	asApp := func() *sql.DB { return open(t, strings.Replace(primary.DSN(database), "root@", "app@", 1)) }
-	wantOnly(t, examine(t, asApp()), driver.Unchecked, "failover", "GRANT PROCESS ON *.* TO 'app'@'127.0.0.1'")
+	wantOnly(t, examine(t, asApp()), checkup.Unchecked, "failover", "GRANT PROCESS ON *.* TO 'app'@'127.0.0.1'")
 	execute(t, admin, "GRANT PROCESS ON *.* TO app@'127.0.0.1'")
 	if found := examine(t, asApp()); len(found) > 0 {
 		t.Errorf("with PROCESS: found\n%v", found)
@@ -250,7 +251,7 @@ func TestReplicasThatAreNotShown(t *testing.T) {
 	}
 	execute(t, admin, "SET DEFAULT ROLE NONE FOR app@'127.0.0.1'")
 	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	want(t, examine(t, asApp()), driver.Unchecked, "failover", "PROCESS")
+	want(t, examine(t, asApp()), checkup.Unchecked, "failover", "PROCESS")
 	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
 	if found := examine(t, asApp()); len(found) > 0 {
 		t.Errorf("semi-synchronous: found\n%v", found)
@@ -271,7 +272,7 @@ func TestSchema(t *testing.T) {
 			s := sharedServer(t)
 			db := open(t, s.DSN(newDatabase(t, s)))
 			execute(t, db, c.statement)
-			want(t, examine(t, db), driver.Critical, c.subject, c.says)
+			want(t, examine(t, db), checkup.Critical, c.subject, c.says)
 		})
 	}
 }

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"testing"
+
+	"github.com/dibslock/dibs/checkup"
 )
 
 // What no test server can be: old, or another product.
@@ -11,11 +13,12 @@ func TestServer(t *testing.T) {
 		"10.5.9-MariaDB": "version", "5.7.44-log": "version", "8.0.11-TiDB-v7.5.0": "server",
 	} {
 		e := &examination{facts: facts{version: version}}
+		e.Report = new(checkup.Report)
 		e.checkServer()
-		switch {
-		case want == "" && len(e.Found) == 0:
-		case len(e.Found) != 1 || e.Found[0].Subject != want:
-			t.Errorf("%s: want %q, found:\n%v", version, want, e.Found)
+		switch found := e.Findings(); {
+		case want == "" && len(found) == 0:
+		case len(found) != 1 || found[0].Subject != want:
+			t.Errorf("%s: want %q, found:\n%v", version, want, found)
 		}
 	}
 }

@@ -8,37 +8,25 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/mysqlstore/internal/session"
 	"github.com/go-sql-driver/mysql"
 )
 
 // facts are what the server says about itself.
 type facts struct {
-	version  string // 10.11.6-MariaDB, or 8.0.36
-	user     string
-	settings map[string]string // of this session
+	version string // 10.11.6-MariaDB, or 8.0.36
+	user    string
 }
 
 func (e *examination) readFacts() {
-	e.start = e.readTime()
+	e.Start = e.readTime()
 	err := e.queryRow("SELECT VERSION(), CURRENT_USER()").Scan(&e.facts.version, &e.facts.user)
 	if e.Unchecked("facts", "version and role", err) {
 		return
 	}
-	e.facts.settings, err = e.pairs("SHOW VARIABLES")
+	e.Settings, err = e.pairs("SHOW VARIABLES")
 	e.Unchecked("settings", "settings of the server", err)
-}
-
-// is reports whether a setting has one of these values. A setting that the server does not have has none.
-func (f facts) is(name string, values ...string) bool {
-	for _, value := range values {
-		if have, ok := f.settings[name]; ok && strings.EqualFold(have, value) {
-			return true
-		}
-	}
-	return false
 }
 
 // account returns the user as a GRANT names it.
@@ -74,22 +62,22 @@ func (e *examination) checkServer() {
 		other = other || strings.Contains(f.version, product)
 	}
 	e.AddAll(
-		checkup.If(other, driver.Warning, "server", fmt.Sprintf("it is not MariaDB or MySQL: %.60s", f.version),
+		checkup.If(other, checkup.Warning, "server", fmt.Sprintf("it is not MariaDB or MySQL: %.60s", f.version),
 			"another server may have other row locks and no procedures", "run package storetest against it"),
-		checkup.If(f.version != "" && !other && f.number() < least, driver.Critical, "version", fmt.Sprintf("%s %s", name, f.version),
+		checkup.If(f.version != "" && !other && f.number() < least, checkup.Critical, "version", fmt.Sprintf("%s %s", name, f.version),
 			"it has no SKIP LOCKED or no JSON_TABLE: nothing can be locked", fmt.Sprintf("upgrade to %s %s or later", name, text)),
 	)
 }
 
 func (e *examination) checkRole() {
-	readOnly := e.facts.is("read_only", "ON", "1") || e.facts.is("super_read_only", "ON", "1")
-	session := e.facts.is("tx_read_only", "ON", "1") || e.facts.is("transaction_read_only", "ON", "1")
-	e.unusable = e.unusable || session
+	readOnly := e.Is("read_only", "ON", "1") || e.Is("super_read_only", "ON", "1")
+	session := e.Is("tx_read_only", "ON", "1") || e.Is("transaction_read_only", "ON", "1")
+	e.Unusable = e.Unusable || session
 	const refused = "each acquire and each renewal is refused"
 	e.AddFirst(
-		checkup.If(readOnly, driver.Critical, "role", "the server is read-only, as a replica is", refused+", unless this user may write there",
+		checkup.If(readOnly, checkup.Critical, "role", "the server is read-only, as a replica is", refused+", unless this user may write there",
 			"connect to the primary"),
-		checkup.If(session, driver.Critical, "role", "transactions are read-only by default", refused, "SET GLOBAL transaction_read_only = OFF"),
+		checkup.If(session, checkup.Critical, "role", "transactions are read-only by default", refused, "SET GLOBAL transaction_read_only = OFF"),
 	)
 }
 
@@ -99,28 +87,28 @@ func (e *examination) checkSettings() {
 	if e.Unchecked("session", "settings of the session", err) {
 		return
 	}
-	e.unusable = e.unusable || len(problems) > 0
+	e.Unusable = e.Unusable || len(problems) > 0
 	for i, setting := range session.Settings {
 		problem, found := problems[i]
-		e.AddAll(checkup.If(found, driver.Critical, "session", problem, setting.Effect+": dibs refuses to work", setting.Advice()))
+		e.AddAll(checkup.If(found, checkup.Critical, "session", problem, setting.Effect+": dibs refuses to work", setting.Advice()))
 	}
 }
 
 func (e *examination) checkDurability() {
 	const lost = "a second client may acquire the lock of a live holder"
-	binlog := e.facts.is("log_bin", "ON", "1")
-	flush := e.facts.settings["innodb_flush_log_at_trx_commit"]
-	e.unusable = e.unusable || binlog && e.facts.is("binlog_format", "STATEMENT")
+	binlog := e.Is("log_bin", "ON", "1")
+	flush := e.Settings["innodb_flush_log_at_trx_commit"]
+	e.Unusable = e.Unusable || binlog && e.Is("binlog_format", "STATEMENT")
 	e.AddAll(
-		checkup.If(flush == "0", driver.Critical, "flush", "innodb_flush_log_at_trx_commit is 0",
+		checkup.If(flush == "0", checkup.Critical, "flush", "innodb_flush_log_at_trx_commit is 0",
 			"a crash of the server forgets the leases of the last second: "+lost, "SET GLOBAL innodb_flush_log_at_trx_commit = 1"),
-		checkup.If(flush == "2" || flush == "3", driver.Warning, "flush", "innodb_flush_log_at_trx_commit is "+flush,
+		checkup.If(flush == "2" || flush == "3", checkup.Warning, "flush", "innodb_flush_log_at_trx_commit is "+flush,
 			"if the machine stops, the leases of the last second are forgotten: "+lost, "SET GLOBAL innodb_flush_log_at_trx_commit = 1"),
-		checkup.If(e.facts.is("innodb_doublewrite", "OFF", "0"), driver.Warning, "doublewrite", "innodb_doublewrite is off",
+		checkup.If(e.Is("innodb_doublewrite", "OFF", "0"), checkup.Warning, "doublewrite", "innodb_doublewrite is off",
 			"if the machine stops during a write, the tables may be damaged", "innodb_doublewrite = ON in the configuration"),
-		checkup.If(binlog && e.facts.is("binlog_format", "STATEMENT"), driver.Critical, "binlog", "binlog_format is STATEMENT",
+		checkup.If(binlog && e.Is("binlog_format", "STATEMENT"), checkup.Critical, "binlog", "binlog_format is STATEMENT",
 			"the server refuses changes under read committed: nothing can be locked", "SET GLOBAL binlog_format = MIXED"),
-		checkup.If(binlog && !e.facts.is("sync_binlog", "1"), driver.Warning, "sync-binlog", "sync_binlog is "+cmp.Or(e.facts.settings["sync_binlog"], "unknown"),
+		checkup.If(binlog && !e.Is("sync_binlog", "1"), checkup.Warning, "sync-binlog", "sync_binlog is "+cmp.Or(e.Settings["sync_binlog"], "unknown"),
 			"if the machine stops, replicas may have other leases than the primary", "SET GLOBAL sync_binlog = 1"),
 	)
 }
@@ -132,16 +120,16 @@ func (e *examination) checkReplicas() {
 	if e.Unchecked("failover", "what a failover loses", err) {
 		return
 	}
-	waits := e.facts.is("rpl_semi_sync_master_enabled", "ON", "1") || e.facts.is("rpl_semi_sync_source_enabled", "ON", "1")
-	early := e.facts.is("rpl_semi_sync_master_wait_point", "AFTER_COMMIT") || e.facts.is("rpl_semi_sync_source_wait_point", "AFTER_COMMIT")
-	safe := waits && !early || e.facts.is("log_bin", "OFF", "0") // without a binary log there are no replicas
+	waits := e.Is("rpl_semi_sync_master_enabled", "ON", "1") || e.Is("rpl_semi_sync_source_enabled", "ON", "1")
+	early := e.Is("rpl_semi_sync_master_wait_point", "AFTER_COMMIT") || e.Is("rpl_semi_sync_source_wait_point", "AFTER_COMMIT")
+	safe := waits && !early || e.Is("log_bin", "OFF", "0") // without a binary log there are no replicas
 	const forgets, guarded = "a failover may forget the last leases, and a second client acquires them", "; or write only in guarded transactions"
 	e.AddFirst(
-		checkup.If(replicas > 0 && !waits, driver.Warning, "failover", fmt.Sprintf("replicas: %d; replication is asynchronous", replicas),
+		checkup.If(replicas > 0 && !waits, checkup.Warning, "failover", fmt.Sprintf("replicas: %d; replication is asynchronous", replicas),
 			forgets, "turn semi-synchronous replication on, with the wait point AFTER_SYNC"+guarded),
-		checkup.If(replicas > 0 && early, driver.Warning, "failover", "semi-synchronous replication has the wait point AFTER_COMMIT",
+		checkup.If(replicas > 0 && early, checkup.Warning, "failover", "semi-synchronous replication has the wait point AFTER_COMMIT",
 			forgets, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC"+guarded),
-		checkup.If(replicas == 0 && !safe && !e.seesReplicas(), driver.Unchecked, "failover",
+		checkup.If(replicas == 0 && !safe && !e.seesReplicas(), checkup.Unchecked, "failover",
 			fmt.Sprintf("user %s lacks the right PROCESS, without which the server shows no replicas", e.facts.user), "not checked: what a failover loses",
 			fmt.Sprintf("GRANT PROCESS ON *.* TO %s, or run the check as an administrator", e.facts.account())),
 	)
@@ -150,7 +138,7 @@ func (e *examination) checkReplicas() {
 // seesReplicas reports whether the user has the right PROCESS, itself or from a role: otherwise the
 // server refuses this statement.
 func (e *examination) seesReplicas() bool {
-	_, err := e.conn.ExecContext(e.Ctx, "SHOW ENGINE INNODB STATUS")
+	_, err := e.target.DB.ExecContext(e.Ctx, "SHOW ENGINE INNODB STATUS")
 	var server *mysql.MySQLError
 	return !errors.As(err, &server)
 }
@@ -161,7 +149,7 @@ func (e *examination) checkProxy() {
 	if e.Unchecked("proxy", "whether a proxy sends reads to a replica", err) {
 		return
 	}
-	e.AddAll(checkup.If(read != inside, driver.Warning, "proxy", "a proxy sends reads to another server than transactions",
+	e.AddAll(checkup.If(read != inside, checkup.Warning, "proxy", "a proxy sends reads to another server than transactions",
 		"waiters learn late that they were served, and dibs ls shows an older state", "send the reads of this user to the primary"))
 }
 
@@ -171,7 +159,7 @@ func (e *examination) servers() (read, inside string, err error) {
 	if err := e.queryRow(identity).Scan(&read); err != nil {
 		return "", "", err
 	}
-	tx, err := e.conn.BeginTx(e.Ctx, &sql.TxOptions{})
+	tx, err := e.target.DB.BeginTx(e.Ctx, &sql.TxOptions{})
 	if err != nil {
 		return "", "", err
 	}
@@ -183,12 +171,12 @@ func (e *examination) servers() (read, inside string, err error) {
 // checkSessions reports how long a process that is stopped in a guarded transaction keeps its names.
 func (e *examination) checkSessions() {
 	const hour = 3600
-	wait, _ := strconv.Atoi(e.facts.settings["wait_timeout"])
+	wait, _ := strconv.Atoi(e.Settings["wait_timeout"])
 	const keeps, mostly = "a process that is stopped in a guarded transaction keeps its names for as long as it is connected", "1 minute is enough for most programs"
 	e.AddFirst(
-		checkup.If(e.facts.is("idle_transaction_timeout", "0") && e.facts.is("idle_write_transaction_timeout", "0"), driver.Warning, "idle-in-transaction",
+		checkup.If(e.Is("idle_transaction_timeout", "0") && e.Is("idle_write_transaction_timeout", "0"), checkup.Warning, "idle-in-transaction",
 			"idle_transaction_timeout is 0", keeps, "SET GLOBAL idle_transaction_timeout = 60: "+mostly),
-		checkup.If(!e.facts.mariaDB() && wait >= hour, driver.Warning, "idle-in-transaction", fmt.Sprintf("wait_timeout is %d s", wait),
+		checkup.If(!e.facts.mariaDB() && wait >= hour, checkup.Warning, "idle-in-transaction", fmt.Sprintf("wait_timeout is %d s", wait),
 			keeps, "SET GLOBAL wait_timeout = 300, and SetConnMaxIdleTime of the sql.DB to less"),
 	)
 }
@@ -200,12 +188,10 @@ func (e *examination) checkLoad() {
 		return
 	}
 	used, _ := strconv.Atoi(status["Threads_connected"])
-	most, _ := strconv.Atoi(e.facts.settings["max_connections"])
+	most, _ := strconv.Atoi(e.Settings["max_connections"])
 	limit := e.target.DB.Stats().MaxOpenConnections
-	e.AddAll(checkup.If(limit == 1, driver.Warning, "pool", "MaxOpenConns of the sql.DB is 1",
+	e.AddAll(checkup.If(limit == 1, checkup.Warning, "pool", "MaxOpenConns of the sql.DB is 1",
 		"while a transaction of the program has the connection, no lease is renewed: one that is longer than the TTL costs all leases",
 		"SetMaxOpenConns(2) or more"))
-	e.AddAll(checkup.If(most > 0 && 10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
-		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
-		"set SetMaxOpenConns of the sql.DB, or increase max_connections"))
+	e.CheckConnections(used, most, "set SetMaxOpenConns of the sql.DB, or increase max_connections")
 }

@@ -3,18 +3,14 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/go-sql-driver/mysql"
 )
-
-const noLocks = "nothing can be locked"
 
 // wanted returns the names of the tables, and the bodies of the procedures by name.
 func wanted(prefix string) (tables []string, procedures map[string]string) {
@@ -48,71 +44,36 @@ func (e *examination) checkTables() {
 		return
 	}
 	tables, procedures := wanted(e.target.Prefix)
-	e.reportMissing("table", tables, engines)
-	e.checkVersion(bodies, procedures)
-	e.reportMissing("procedure", slices.Sorted(maps.Keys(procedures)), bodies)
-	var differ, engine []string
-	for _, name := range slices.Sorted(maps.Keys(procedures)) {
-		if body := bodies[name]; body != "" && !checkup.SameCode(body, procedures[name]) {
-			differ = append(differ, name)
-		}
+	const migrate = "dibs migrate, or Migrate of the store; or GRANT EXECUTE, because a user sees only the procedures that it may use"
+	schema := checkup.Schema{
+		Place: "the database", Version: mysqlstore.Version, Tables: tables,
+		Routine: "procedure", Routines: procedures, IfNone: migrate, IfSome: migrate,
 	}
+	e.CheckTables(schema, engines)
+	e.CheckRoutines(schema, bodies)
+	var others []string
 	for _, name := range tables {
-		if e := engines[name]; e != "" && e != "InnoDB" {
-			engine = append(engine, name+" ("+e+")")
+		if engine := engines[name]; engine != "" && engine != "InnoDB" {
+			others = append(others, name+" ("+engine+")")
 		}
 	}
-	e.AddAll(
-		checkup.If(len(differ) > 0, driver.Critical, "schema", "procedures that are not of this release of dibs: "+checkup.List(differ),
-			"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"),
-		checkup.If(len(engine) > 0, driver.Critical, "engine", "tables without transactions: "+checkup.List(engine),
-			"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"),
-	)
-}
-
-// checkVersion explains why the database has tables, but no procedures of this program.
-func (e *examination) checkVersion(have, want map[string]string) {
-	if e.unusable || len(checkup.Missing(have, slices.Sorted(maps.Keys(want)))) < len(want) {
-		return
-	}
-	version, err := e.store.SchemaVersion(e.Ctx)
-	if e.Unchecked("schema", "the version of the tables", err) {
-		return
-	}
-	found := checkup.FindingsOfVersion("the database", version, mysqlstore.Version)
-	e.AddAll(found...)
-	e.unusable = version != mysqlstore.Version
-}
-
-// reportMissing reports the tables or procedures that the database lacks, once.
-func (e *examination) reportMissing(kind string, want []string, have map[string]string) {
-	missing := checkup.Missing(have, want)
-	if len(missing) == 0 || e.unusable {
-		return
-	}
-	e.unusable = true
-	e.Find(driver.Critical, "schema", fmt.Sprintf("the database lacks a %s: %s", kind, checkup.List(missing)), noLocks,
-		"dibs migrate, or Migrate of the store; or GRANT EXECUTE, because a user sees only the procedures that it may use")
+	e.AddAll(checkup.If(len(others) > 0, checkup.Critical, "engine", "tables without transactions: "+checkup.List(others),
+		"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"))
 }
 
 // checkLocking tests what settings only suggest: that this user can lock.
 func (e *examination) checkLocking() {
-	if e.unusable || e.Ctx.Err() != nil {
-		return
-	}
-	smoke := checkup.TestLocking(e.Ctx, e.store, true)
-	if e.Ctx.Err() != nil {
+	result, tried := e.TryLock(true)
+	if !tried {
 		return
 	}
 	var server *mysql.MySQLError
-	denied := errors.As(errors.Join(smoke.Lock, smoke.Listen, smoke.Grant), &server) &&
+	denied := errors.As(errors.Join(result.Lock, result.Listen, result.Grant), &server) &&
 		slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370}, server.Number)
 	e.AddFirst(
-		checkup.If(denied, driver.Critical, "rights", fmt.Sprintf("user %s lacks a right: %v", e.facts.user, server), "names cannot be locked or released",
+		checkup.If(denied, checkup.Critical, "rights", fmt.Sprintf("user %s lacks a right: %v", e.facts.user, server), "names cannot be locked or released",
 			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE on this database TO %s", e.facts.account())),
-		checkup.If(smoke.Lock != nil, driver.Critical, "lock", fmt.Sprintf("a lock on a random name failed: %v", smoke.Lock),
-			"other locks will fail too", "see the other findings and the error"),
-		checkup.If(smoke.Grant != nil, driver.Warning, "notifications", fmt.Sprintf("no notification of a hand-off: %v", smoke.Grant),
-			"waiters retry, so a hand-off takes longer", "see the other findings"),
+		result.FailedLock(),
+		result.FailedGrant("see the other findings"),
 	)
 }

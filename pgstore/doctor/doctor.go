@@ -5,14 +5,13 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Check checks the database of a store for problems that affect locks. Such are settings that
@@ -23,75 +22,75 @@ import (
 // It changes no setting and no lock of others. A check that could not be made is a finding
 // too. The error means that the server could not be reached at all. Check returns soon after
 // ctx ends, and within 30 s. docs/doctor.md lists the findings.
-func Check(ctx context.Context, s *pgstore.Store) (driver.Findings, error) {
-	const longest = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if err := reach(ctx, s); err != nil {
-		return nil, err
-	}
-	target := s.Target()
-	conn, err := target.Pool.Acquire(ctx)
-	if err != nil {
-		return nil, &driver.UnavailableError{Op: "doctor", Cause: err}
-	}
-	defer conn.Release()
-	e := &examination{Report: checkup.Report{Ctx: ctx}, store: s, target: target, conn: conn}
-	for _, check := range checks {
-		check(e)
-	}
-	return e.Findings(), nil
+func Check(ctx context.Context, s *pgstore.Store) (checkup.Findings, error) {
+	return checkup.ExamineDatabase(ctx, s, isDenied, func(d checkup.Database) {
+		e := &examination{Database: d, target: s.Target()}
+		e.Run(
+			checkup.Check{Name: "facts", Run: e.readFacts},
+			checkup.Check{Name: "server", Run: e.checkServer},
+			checkup.Check{Name: "role", Run: e.checkRole},
+			checkup.Check{Name: "durability", Run: e.checkDurability},
+			checkup.Check{Name: "standbys", Run: e.checkStandbys},
+			checkup.Check{Name: "sessions", Run: e.checkSessions},
+			checkup.Check{Name: "load", Run: e.checkLoad},
+			checkup.Check{Name: "pooler", Run: e.checkPooler},
+			checkup.Check{Name: "tables", Run: e.checkTables},
+			checkup.Check{Name: "functions", Run: e.checkFunctions},
+			checkup.Check{Name: "lock", Run: e.checkLocking},
+			checkup.Check{Name: "clock", Run: func() { e.CheckClock(e.Start, e.readTime()) }},
+		)
+	})
 }
 
-// reach returns an error if the server cannot be reached.
-func reach(ctx context.Context, s *pgstore.Store) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	_, err := s.SchemaVersion(ctx)
-	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && server.Code == "42501" {
-		return nil // the user lacks a right, which is a finding
-	}
-	var u *driver.UnavailableError
-	if errors.As(err, &u) {
-		return &driver.UnavailableError{Op: "doctor", Cause: u.Cause, Refused: u.Refused}
-	}
-	return err
-}
-
-// The checks, in the order in which they run and are reported.
-var checks = []func(*examination){
-	(*examination).readFacts,
-	(*examination).checkServer,
-	(*examination).checkRole,
-	(*examination).checkDurability,
-	(*examination).checkStandbys,
-	(*examination).checkSessions,
-	(*examination).checkLoad,
-	(*examination).checkPooler,
-	(*examination).checkTables,
-	(*examination).checkFunctions,
-	(*examination).checkLocking,
-	(*examination).checkClock,
+// isDenied reports whether the user lacks a right.
+func isDenied(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "42501"
 }
 
 // An examination is one run of the checks, and what they know about the server.
 type examination struct {
-	checkup.Report
+	checkup.Database
 
-	store  *pgstore.Store
 	target pgstore.Target
-	conn   *pgxpool.Conn
-
-	facts    facts
-	start    checkup.TimeSample
-	unusable bool // a finding says already that no lock can be acquired
+	facts  facts
 }
 
 // queryRow sends a query without a prepared statement, because there may be a pooler.
 func (e *examination) queryRow(text string, args ...any) pgx.Row {
-	return e.conn.QueryRow(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
+	return e.target.Pool.QueryRow(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
 }
 
-func (e *examination) query(text string, args ...any) (pgx.Rows, error) {
-	return e.conn.Query(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
+// query calls add for each row of a query, whose columns are stored in into.
+func (e *examination) query(into []any, add func(), text string, args ...any) error {
+	rows, err := e.target.Pool.Query(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, into, func() error {
+		add()
+		return nil
+	})
+	return err
+}
+
+func (e *examination) readTime() checkup.TimeSample {
+	return checkup.ReadTime(func() (now time.Time, err error) {
+		err = e.queryRow("SELECT clock_timestamp()").Scan(&now)
+		return now, err
+	})
+}
+
+// checkLocking tests what settings and rights only suggest: that locks work.
+func (e *examination) checkLocking() {
+	result, tried := e.TryLock(!e.target.Poll)
+	if !tried {
+		return
+	}
+	e.AddFirst(
+		result.FailedLock(),
+		checkup.If(result.Listen != nil, checkup.Warning, "notifications", fmt.Sprintf("LISTEN failed: %v", result.Listen), checkup.Late,
+			"let this user open one more connection for each client; or use the option Poll"),
+		result.FailedGrant("connect to the server itself, not to a pooler in transaction mode; or use the option Poll"),
+	)
 }

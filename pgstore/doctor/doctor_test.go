@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/pgtest"
 	"github.com/dibslock/dibs/pgstore"
@@ -82,7 +83,7 @@ func execute(t *testing.T, pool *pgxpool.Pool, statement string) {
 	}
 }
 
-func examine(t *testing.T, s *pgstore.Store) driver.Findings {
+func examine(t *testing.T, s *pgstore.Store) checkup.Findings {
 	t.Helper()
 	found, err := doctor.Check(t.Context(), s)
 	if err != nil {
@@ -100,16 +101,16 @@ func examine(t *testing.T, s *pgstore.Store) driver.Findings {
 }
 
 // want checks that there is one finding of a subject.
-func want(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
-	i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Subject == subject })
+	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
 	if i < 0 || found[i].Severity != severity || !strings.Contains(found[i].String(), says) {
 		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
 	}
 }
 
 // wantOnly checks that there is no other finding.
-func wantOnly(t *testing.T, found driver.Findings, severity driver.Severity, subject, says string) {
+func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
 	want(t, found, severity, subject, says)
 	if len(found) != 1 {
@@ -136,14 +137,14 @@ func TestSessions(t *testing.T) {
 	schema := newSchema(t, newPool(t, url))
 	for _, c := range []struct {
 		setting  string
-		severity driver.Severity
+		severity checkup.Severity
 		subject  string
 		says     string
 	}{
-		{"idle_in_transaction_session_timeout=0", driver.Warning, "idle-in-transaction", "ALTER ROLE postgres SET"},
-		{"synchronous_commit=off", driver.Note, "synchronous-commit", "SET LOCAL"},
-		{"default_transaction_isolation=serializable", driver.Note, "isolation", "serializable"},
-		{"default_transaction_read_only=on", driver.Critical, "role", "read-only by default"},
+		{"idle_in_transaction_session_timeout=0", checkup.Warning, "idle-in-transaction", "ALTER ROLE postgres SET"},
+		{"synchronous_commit=off", checkup.Note, "synchronous-commit", "SET LOCAL"},
+		{"default_transaction_isolation=serializable", checkup.Note, "isolation", "serializable"},
+		{"default_transaction_read_only=on", checkup.Critical, "role", "read-only by default"},
 	} {
 		t.Run(c.setting, func(t *testing.T) {
 			t.Parallel()
@@ -175,10 +176,10 @@ func TestServerSettings(t *testing.T) {
 		t.Cleanup(conn.Release)
 	}
 	found := examine(t, store)
-	want(t, found, driver.Critical, "fsync", "fsync = on")
-	want(t, found, driver.Critical, "full-page-writes", "full_page_writes = on")
-	want(t, found, driver.Warning, "autovacuum", "autovacuum = on")
-	want(t, found, driver.Warning, "connections", "of 11 connections")
+	want(t, found, checkup.Critical, "fsync", "fsync = on")
+	want(t, found, checkup.Critical, "full-page-writes", "full_page_writes = on")
+	want(t, found, checkup.Warning, "autovacuum", "autovacuum = on")
+	want(t, found, checkup.Warning, "connections", "of 11 connections")
 }
 
 func TestStandby(t *testing.T) {
@@ -199,7 +200,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = standby.Close() })
-	wantOnly(t, examine(t, pgstore.New(newPool(t, standby.URL()+fit), schema)), driver.Critical, "role", "target_session_attrs=read-write")
+	wantOnly(t, examine(t, pgstore.New(newPool(t, standby.URL()+fit), schema)), checkup.Critical, "role", "target_session_attrs=read-write")
 	connected := func() (n int) {
 		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_replication").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -209,19 +210,19 @@ func TestStandby(t *testing.T) {
 	for connected() == 0 {
 		time.Sleep(10 * time.Millisecond) // it connects soon after its start
 	}
-	wantOnly(t, examine(t, pgstore.New(pool, schema)), driver.Warning, "failover", "standbys: 1; synchronous_standby_names is empty")
+	wantOnly(t, examine(t, pgstore.New(pool, schema)), checkup.Warning, "failover", "standbys: 1; synchronous_standby_names is empty")
 	execute(t, pool, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
 	execute(t, pool, "SELECT pg_reload_conf()")
 	fresh := func(more string) *pgstore.Store { return pgstore.New(newPool(t, primary.URL()+fit+more), schema) }
 	if found := examine(t, fresh("")); len(found) > 0 {
 		t.Errorf("synchronous standby: found\n%v", found)
 	}
-	wantOnly(t, examine(t, fresh("&synchronous_commit=local")), driver.Warning, "failover", "waits for no standby")
+	wantOnly(t, examine(t, fresh("&synchronous_commit=local")), checkup.Warning, "failover", "waits for no standby")
 	standby.Stop()
 	for connected() > 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	wantOnly(t, examine(t, fresh("")), driver.Critical, "standbys", "no standby is connected")
+	wantOnly(t, examine(t, fresh("")), checkup.Critical, "standbys", "no standby is connected")
 }
 
 func TestSchema(t *testing.T) {
@@ -241,8 +242,8 @@ func TestSchema(t *testing.T) {
 			schema := newSchema(t, pool)
 			execute(t, pool, fmt.Sprintf(c.statement, schema))
 			found := examine(t, pgstore.New(pool, pgstore.Schema(schema)))
-			wantOnly(t, found, driver.Critical, "schema", c.says)
-			want(t, found, driver.Critical, "schema", "dibs migrate")
+			wantOnly(t, found, checkup.Critical, "schema", c.says)
+			want(t, found, checkup.Critical, "schema", "dibs migrate")
 		})
 	}
 }
@@ -286,7 +287,7 @@ func TestRights(t *testing.T) {
 			if c.says == "" && len(found) == 0 {
 				return
 			}
-			wantOnly(t, found, driver.Critical, "rights", c.says)
+			wantOnly(t, found, checkup.Critical, "rights", c.says)
 		})
 	}
 }
@@ -298,7 +299,7 @@ func TestPooler(t *testing.T) {
 	addr := startPooler(t, s)
 	url := pgtest.URL(addr) + "&default_query_exec_mode=cache_describe"
 	found := examine(t, pgstore.New(newPool(t, url), schema))
-	want(t, found, driver.Warning, "pooler", "dibs_poll=true")
+	want(t, found, checkup.Warning, "pooler", "dibs_poll=true")
 	for _, f := range examine(t, pgstore.New(newPool(t, url), schema, pgstore.Poll())) {
 		if f.Subject != "idle-in-transaction" { // PgBouncer does not pass on this setting
 			t.Errorf("with Poll:\n%v", f)

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/sqlstore"
+	"github.com/dibslock/dibs/pgstore"
+	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -36,19 +37,15 @@ func TestOldSnapshot(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM pg_class"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
 	for _, c := range []struct {
 		old   time.Duration
 		found int
 	}{{0, 1}, {time.Hour, 0}} {
-		e := &examination{Report: checkup.Report{Ctx: t.Context()}, conn: conn}
+		e := &examination{target: pgstore.Target{Pool: pool}}
+		e.Server = checkup.Server{Report: new(checkup.Report), Ctx: t.Context()}
 		e.checkSnapshots(c.old)
-		if len(e.Found) != c.found || c.found > 0 && e.Found[0].Subject != "snapshots" {
-			t.Errorf("a snapshot of %v is old: found\n%v", c.old, e.Found)
+		if found := e.Findings(); len(found) != c.found || c.found > 0 && found[0].Subject != "snapshots" {
+			t.Errorf("a snapshot of %v is old: found\n%v", c.old, found)
 		}
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -70,11 +67,12 @@ func TestServer(t *testing.T) {
 		{facts{}, ""},
 	} {
 		e := &examination{facts: c.facts}
+		e.Report = new(checkup.Report)
 		e.checkServer()
-		switch {
-		case c.want == "" && len(e.Found) == 0:
-		case len(e.Found) != 1 || e.Found[0].Subject != c.want:
-			t.Errorf("%+v: want %q, found:\n%v", c.facts, c.want, e.Found)
+		switch found := e.Findings(); {
+		case c.want == "" && len(found) == 0:
+		case len(found) != 1 || found[0].Subject != c.want:
+			t.Errorf("%+v: want %q, found:\n%v", c.facts, c.want, found)
 		}
 	}
 }

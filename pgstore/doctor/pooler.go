@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -19,7 +18,7 @@ func (e *examination) checkPooler() {
 	if e.Unchecked("pooler", "whether a pooler works in transaction mode", err) {
 		return
 	}
-	e.AddAll(checkup.If(changes, driver.Warning, "pooler", "a pooler in transaction mode is between this host and the server",
+	e.AddAll(checkup.If(changes, checkup.Warning, "pooler", "a pooler in transaction mode is between this host and the server",
 		"waiters are not notified, and retry late; prepared statements may fail",
 		"connect to the server itself; or use the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true)"))
 }
@@ -31,7 +30,12 @@ func (e *examination) changesBackends() (bool, error) {
 	const longest = 2 * time.Second
 	ctx, cancel := context.WithTimeout(e.Ctx, longest)
 	defer cancel()
-	first, err := backendOf(ctx, e.conn)
+	conn, err := e.target.Pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release()
+	first, err := backendOf(ctx, conn)
 	if err != nil {
 		return false, err
 	}
@@ -48,7 +52,7 @@ func (e *examination) changesBackends() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	again, err := backendOf(ctx, e.conn)
+	again, err := backendOf(ctx, conn)
 	return first == second || first != again, err
 }
 

@@ -7,42 +7,31 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/checkup"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/jackc/pgx/v5"
 )
 
 // facts are what the server says about itself.
 type facts struct {
-	version  string // the text of version()
-	number   int    // 150004 is 15.4
-	user     string
-	standby  bool
-	settings map[string]string // of this session
+	version string // the text of version()
+	number  int    // 150004 is 15.4
+	user    string
+	standby bool
 }
 
 func (e *examination) readFacts() {
-	e.start = e.readTime()
-	f := facts{settings: make(map[string]string)}
+	e.Start = e.readTime()
+	var f facts
 	err := e.queryRow("SELECT version(), current_setting('server_version_num')::int, current_user::text, pg_is_in_recovery()").
 		Scan(&f.version, &f.number, &f.user, &f.standby)
 	if e.Unchecked("facts", "version and role", err) {
 		return
 	}
-	rows, err := e.query("SELECT name, coalesce(setting, '') FROM pg_settings")
-	if err == nil {
-		var name, setting string
-		_, err = pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
-			f.settings[name] = setting
-			return nil
-		})
-	}
+	e.facts, e.Settings = f, make(map[string]string)
+	var name, setting string
+	err = e.query([]any{&name, &setting}, func() { e.Settings[name] = setting }, "SELECT name, coalesce(setting, '') FROM pg_settings")
 	e.Unchecked("settings", "settings of the server", err)
-	e.facts = f
 }
-
-// is reports whether a setting has a value. A setting that the server does not report has none.
-func (f facts) is(name, value string) bool { return f.settings[name] == value }
 
 // alterSystem returns a remedy that changes a setting.
 func alterSystem(setting string) string {
@@ -61,22 +50,22 @@ func (e *examination) checkServer() {
 		other = other || strings.Contains(f.version, name)
 	}
 	e.AddAll(
-		checkup.If(other, driver.Warning, "server", fmt.Sprintf("it is not PostgreSQL: %.60s", f.version),
+		checkup.If(other, checkup.Warning, "server", fmt.Sprintf("it is not PostgreSQL: %.60s", f.version),
 			"dibs is tested with PostgreSQL; another server may have other row locks and no LISTEN",
 			"run package storetest against it"),
-		checkup.If(f.number < oldest*factor, driver.Critical, "version", fmt.Sprintf("PostgreSQL %d", f.number/factor),
+		checkup.If(f.number < oldest*factor, checkup.Critical, "version", fmt.Sprintf("PostgreSQL %d", f.number/factor),
 			"dibs is not tested with it, and it gets no repairs", fmt.Sprintf("upgrade to PostgreSQL %d or later", oldest)),
 	)
 }
 
 func (e *examination) checkRole() {
-	readOnly := e.facts.is("default_transaction_read_only", "on") || e.facts.is("transaction_read_only", "on")
-	e.unusable = e.facts.standby || readOnly
+	readOnly := e.Is("default_transaction_read_only", "on") || e.Is("transaction_read_only", "on")
+	e.Unusable = e.facts.standby || readOnly
 	e.AddFirst(
-		checkup.If(e.facts.standby, driver.Critical, "role", "the server is a standby",
+		checkup.If(e.facts.standby, checkup.Critical, "role", "the server is a standby",
 			"each acquire and each renewal is refused",
 			"connect to the primary; with several hosts in the URL: target_session_attrs=read-write"),
-		checkup.If(readOnly, driver.Critical, "role", "transactions are read-only by default",
+		checkup.If(readOnly, checkup.Critical, "role", "transactions are read-only by default",
 			"each acquire and each renewal is refused",
 			fmt.Sprintf("ALTER ROLE %s RESET default_transaction_read_only, or the same for the database or the server", e.facts.user)),
 	)
@@ -85,11 +74,11 @@ func (e *examination) checkRole() {
 func (e *examination) checkDurability() {
 	const lost = "a second client may acquire the lock of a live holder"
 	e.AddAll(
-		checkup.If(e.facts.is("fsync", "off"), driver.Critical, "fsync", "fsync is off",
+		checkup.If(e.Is("fsync", "off"), checkup.Critical, "fsync", "fsync is off",
 			"if the machine stops, locks and other data are lost or damaged: "+lost, alterSystem("fsync = on")),
-		checkup.If(e.facts.is("full_page_writes", "off"), driver.Critical, "full-page-writes", "full_page_writes is off",
+		checkup.If(e.Is("full_page_writes", "off"), checkup.Critical, "full-page-writes", "full_page_writes is off",
 			"if the machine stops during a write, the tables may be damaged: "+lost, alterSystem("full_page_writes = on")),
-		checkup.If(e.facts.is("synchronous_commit", "off"), driver.Note, "synchronous-commit", "synchronous_commit is off",
+		checkup.If(e.Is("synchronous_commit", "off"), checkup.Note, "synchronous-commit", "synchronous_commit is off",
 			"none for locks, because dibs sets it for its requests; a crash may lose the last transactions of the program, also guarded ones",
 			"SET LOCAL synchronous_commit = on in guarded transactions"),
 	)
@@ -104,28 +93,28 @@ func (e *examination) checkStandbys() {
 	if e.facts.standby || e.Unchecked("standbys", "what a failover loses", err) {
 		return
 	}
-	names := e.facts.settings["synchronous_standby_names"]
-	local := e.facts.is("synchronous_commit", "local")
-	e.unusable = e.unusable || names != "" && standbys == 0 && !local
+	names := e.Settings["synchronous_standby_names"]
+	local := e.Is("synchronous_commit", "local")
+	e.Unusable = e.Unusable || names != "" && standbys == 0 && !local
 	const forgets = "a failover may forget the last leases, and a second client acquires them"
 	e.AddFirst(
-		checkup.If(names != "" && standbys == 0 && !local, driver.Critical, "standbys", fmt.Sprintf("synchronous_standby_names is %q, and no standby is connected", names),
+		checkup.If(names != "" && standbys == 0 && !local, checkup.Critical, "standbys", fmt.Sprintf("synchronous_standby_names is %q, and no standby is connected", names),
 			"each commit waits for a standby: nothing can be locked", "start a standby, or "+alterSystem("synchronous_standby_names = ''")),
-		checkup.If(standbys > 0 && names == "", driver.Warning, "failover", fmt.Sprintf("standbys: %d; synchronous_standby_names is empty", standbys),
+		checkup.If(standbys > 0 && names == "", checkup.Warning, "failover", fmt.Sprintf("standbys: %d; synchronous_standby_names is empty", standbys),
 			forgets, alterSystem("synchronous_standby_names = 'ANY 1 (*)'")+"; or write only in guarded transactions"),
-		checkup.If(standbys > 0 && local, driver.Warning, "failover", "synchronous_commit is local: a commit waits for no standby",
+		checkup.If(standbys > 0 && local, checkup.Warning, "failover", "synchronous_commit is local: a commit waits for no standby",
 			forgets, fmt.Sprintf("ALTER ROLE %s SET synchronous_commit = on", e.facts.user)),
 	)
 }
 
 // checkSessions reports settings of the sessions of this user.
 func (e *examination) checkSessions() {
-	isolation := e.facts.settings["default_transaction_isolation"]
+	isolation := e.Settings["default_transaction_isolation"]
 	e.AddAll(
-		checkup.If(isolation != "" && isolation != "read committed", driver.Note, "isolation", fmt.Sprintf("default_transaction_isolation is %s", isolation),
+		checkup.If(isolation != "" && isolation != "read committed", checkup.Note, "isolation", fmt.Sprintf("default_transaction_isolation is %s", isolation),
 			"each request of dibs takes more round trips, because it begins a transaction that is read committed",
 			fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = 'read committed'", e.facts.user)),
-		checkup.If(e.facts.is("idle_in_transaction_session_timeout", "0"), driver.Warning, "idle-in-transaction", "idle_in_transaction_session_timeout is 0",
+		checkup.If(e.Is("idle_in_transaction_session_timeout", "0"), checkup.Warning, "idle-in-transaction", "idle_in_transaction_session_timeout is 0",
 			"a process that is stopped in a guarded transaction keeps its names for as long as it is connected",
 			fmt.Sprintf("ALTER ROLE %s SET idle_in_transaction_session_timeout = '1min'", e.facts.user)),
 	)
@@ -133,7 +122,7 @@ func (e *examination) checkSessions() {
 
 // checkLoad reports what makes the server slow, or refuse connections.
 func (e *examination) checkLoad() {
-	e.AddAll(checkup.If(e.facts.is("autovacuum", "off"), driver.Warning, "autovacuum", "autovacuum is off",
+	e.AddAll(checkup.If(e.Is("autovacuum", "off"), checkup.Warning, "autovacuum", "autovacuum is off",
 		"each request leaves an old version of a row: the tables grow, and requests become slow", alterSystem("autovacuum = on")))
 	e.checkSnapshots(oldSnapshot)
 	var used, most int
@@ -142,9 +131,7 @@ func (e *examination) checkLoad() {
 	if e.Unchecked("connections", "the number of connections", err) {
 		return
 	}
-	e.AddAll(checkup.If(10*used >= 9*most, driver.Warning, "connections", fmt.Sprintf("%d of %d connections are in use", used, most),
-		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost",
-		"use smaller pools or a pooler, or increase max_connections"))
+	e.CheckConnections(used, most, "use smaller pools or a pooler, or increase max_connections")
 }
 
 const oldSnapshot = 30 * time.Second
@@ -161,7 +148,7 @@ func (e *examination) checkSnapshots(old time.Duration) {
 	if errors.Is(err, pgx.ErrNoRows) || e.Unchecked("snapshots", "the oldest snapshot", err) {
 		return
 	}
-	e.AddAll(checkup.If(seconds >= int(old.Seconds()), driver.Warning, "snapshots", fmt.Sprintf("%s has a snapshot of %d s", what, seconds),
+	e.AddAll(checkup.If(seconds >= int(old.Seconds()), checkup.Warning, "snapshots", fmt.Sprintf("%s has a snapshot of %d s", what, seconds),
 		"old versions of rows are kept: a name that is locked all the time becomes several times slower",
 		"end the transaction; set idle_in_transaction_session_timeout and statement_timeout; run long reports on a standby without hot_standby_feedback"))
 }

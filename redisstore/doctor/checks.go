@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -11,25 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
-
-// The checks, in the order in which they run and are reported.
-var checks = []func(*nodeCheck){
-	(*nodeCheck).checkRole,
-	(*nodeCheck).checkVersion,
-	(*nodeCheck).checkMemory,
-	(*nodeCheck).checkPersistence,
-	(*nodeCheck).checkReplication,
-	(*nodeCheck).checkCluster,
-	(*nodeCheck).checkPermissions,
-	(*nodeCheck).checkLocking,
-	(*nodeCheck).checkKeys,
-	(*nodeCheck).checkClock,
-}
 
 // configSet returns a remedy that changes a setting.
 func configSet(setting string) string {
@@ -39,18 +25,18 @@ func configSet(setting string) string {
 func (e *nodeCheck) checkRole() {
 	role, known := e.info("role")
 	master := net.JoinHostPort(e.facts["master_host"], e.facts["master_port"])
-	e.addFirst(
-		candidate{e.facts["redis_mode"] == "sentinel", driver.Critical, "role", "it is a Sentinel, not a data server",
-			"nothing can be locked", "configure the client for Sentinel, with the Sentinels' addresses and the name of the master"},
-		candidate{role == "slave" && e.facts["slave_read_only"] == "0", driver.Critical, "role", "it is a replica of " + master + " that accepts writes",
+	e.AddFirst(
+		checkup.If(e.facts["redis_mode"] == "sentinel", checkup.Critical, "role", "it is a Sentinel, not a data server",
+			"nothing can be locked", "configure the client for Sentinel, with the Sentinels' addresses and the name of the master"),
+		checkup.If(role == "slave" && e.facts["slave_read_only"] == "0", checkup.Critical, "role", "it is a replica of "+master+" that accepts writes",
 			"a lock that is acquired here excludes no client of the master, and is lost when the replica synchronizes",
-			"connect to the master, directly or through Sentinel; and here: " + configSet("replica-read-only yes")},
-		candidate{role == "slave", driver.Critical, "role", "it is a replica, of " + master,
+			"connect to the master, directly or through Sentinel; and here: "+configSet("replica-read-only yes")),
+		checkup.If(role == "slave", checkup.Critical, "role", "it is a replica, of "+master,
 			"each acquire and release is refused",
-			"connect to the master, directly or through Sentinel, so that the client follows a failover"},
-		candidate{known && role != "master", driver.Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
+			"connect to the master, directly or through Sentinel, so that the client follows a failover"),
+		checkup.If(known && role != "master", checkup.Critical, "role", fmt.Sprintf("its role is %q", role), // KeyDB's active replicas
 			"if several servers accept writes for a name, each of them grants it",
-			"use a server that is the only master"},
+			"use a server that is the only master"),
 	)
 }
 
@@ -63,15 +49,15 @@ func (e *nodeCheck) checkVersion() {
 		e.markMissing("INFO", "redis_version")
 		return
 	}
-	e.addAll(candidate{other >= 0, driver.Warning, "server", "it is neither Redis nor Valkey, though it reports to be Redis " + text,
+	e.AddAll(checkup.If(other >= 0, checkup.Warning, "server", "it is neither Redis nor Valkey, though it reports to be Redis "+text,
 		"dibs is tested with these two; another server may have other guarantees for scripts and expiry",
-		"run package storetest against it, and read its documentation on atomic scripts"})
-	e.addFirst(
-		candidate{version[0] < 5, driver.Critical, "version", "Redis " + text,
-			"a script cannot both read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"},
-		candidate{slices.Compare(version, []int{6, 2}) < 0, driver.Warning, "version", "Redis " + text,
+		"run package storetest against it, and read its documentation on atomic scripts"))
+	e.AddFirst(
+		checkup.If(version[0] < 5, checkup.Critical, "version", "Redis "+text,
+			"a script cannot both read the time and write: each acquire fails", "upgrade to Redis 6.2 or later"),
+		checkup.If(slices.Compare(version, []int{6, 2}) < 0, checkup.Warning, "version", "Redis "+text,
 			"dibs is tested with 6.2 and later; each grant first tries SET with GET, which fails here",
-			"upgrade to Redis 6.2 or later"},
+			"upgrade to Redis 6.2 or later"),
 	)
 }
 
@@ -90,17 +76,17 @@ func (e *nodeCheck) checkMemory() {
 	}
 	keep := configSet("maxmemory-policy noeviction") + "; or use a separate server for locks"
 	const more = "free memory, or CONFIG SET maxmemory to more; or use a separate server for locks"
-	e.addFirst(
-		candidate{evicts && most == 0, driver.Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
-			"nothing is evicted while maxmemory is not set; otherwise the server may evict " + drops,
-			keep},
-		candidate{evicts, driver.Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; evicted keys: %d", policy, share, e.optionalNumber("evicted_keys")),
-			"when memory is full the server evicts " + drops + "; a second client acquires the lock, and the first holder detects that at its next renewal",
-			keep},
-		candidate{most > 0 && used >= most, driver.Critical, "memory", share,
-			"each acquire and each renewal is refused with OOM: leases are lost", more},
-		candidate{most > 0 && used >= most-most/10, driver.Warning, "memory", share,
-			"when memory is full, each acquire and each renewal is refused with OOM: leases are lost", more},
+	e.AddFirst(
+		checkup.If(evicts && most == 0, checkup.Note, "eviction", fmt.Sprintf("maxmemory-policy is %s, maxmemory 0", policy),
+			"nothing is evicted while maxmemory is not set; otherwise the server may evict "+drops,
+			keep),
+		checkup.If(evicts, checkup.Critical, "eviction", fmt.Sprintf("maxmemory-policy is %s; %s; evicted keys: %d", policy, share, e.optionalNumber("evicted_keys")),
+			"when memory is full the server evicts "+drops+"; a second client acquires the lock, and the first holder detects that at its next renewal",
+			keep),
+		checkup.If(most > 0 && used >= most, checkup.Critical, "memory", share,
+			"each acquire and each renewal is refused with OOM: leases are lost", more),
+		checkup.If(most > 0 && used >= most-most/10, checkup.Warning, "memory", share,
+			"when memory is full, each acquire and each renewal is refused with OOM: leases are lost", more),
 	)
 }
 
@@ -114,18 +100,18 @@ func (e *nodeCheck) checkPersistence() {
 	save, known := e.facts["save"]
 	failed := e.facts["rdb_last_bgsave_status"] == "err" && (!known || save != "")
 	stops := e.facts["stop-writes-on-bgsave-error"] != "no"
-	e.addAll(
-		candidate{e.facts["loading"] == "1" || e.facts["async_loading"] == "1", driver.Critical, "loading",
+	e.AddAll(
+		checkup.If(e.facts["loading"] == "1" || e.facts["async_loading"] == "1", checkup.Critical, "loading",
 			fmt.Sprintf("it is loading its data, for another %d s by its estimate", e.optionalNumber("loading_eta_seconds")),
-			"each request is refused until then; leases that expire meanwhile are lost", "wait"},
-		candidate{e.facts["aof_last_write_status"] == "err", driver.Critical, "disk", "the last write to the append-only file failed",
-			"each acquire and each renewal is refused with MISCONF", disk},
-		candidate{e.facts["aof_last_bgrewrite_status"] == "err", driver.Warning, "disk", "the last rewrite of the append-only file failed",
-			"the file grows until the disk is full, and then nothing can be locked", disk},
-		candidate{failed && stops, driver.Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
-			"each acquire and each renewal is refused with MISCONF", disk + ", then BGSAVE"},
-		candidate{failed && !stops, driver.Warning, "disk", "the last snapshot failed",
-			"a restart without an append-only file loses locks of any age", disk},
+			"each request is refused until then; leases that expire meanwhile are lost", "wait"),
+		checkup.If(e.facts["aof_last_write_status"] == "err", checkup.Critical, "disk", "the last write to the append-only file failed",
+			"each acquire and each renewal is refused with MISCONF", disk),
+		checkup.If(e.facts["aof_last_bgrewrite_status"] == "err", checkup.Warning, "disk", "the last rewrite of the append-only file failed",
+			"the file grows until the disk is full, and then nothing can be locked", disk),
+		checkup.If(failed && stops, checkup.Critical, "disk", "the last snapshot failed, and stop-writes-on-bgsave-error is on",
+			"each acquire and each renewal is refused with MISCONF", disk+", then BGSAVE"),
+		checkup.If(failed && !stops, checkup.Warning, "disk", "the last snapshot failed",
+			"a restart without an append-only file loses locks of any age", disk),
 	)
 	switch aof, ok := e.infoNumber("aof_enabled"); {
 	case ok && aof != 0:
@@ -142,16 +128,16 @@ func (e *nodeCheck) checkAppendOnlyFile() {
 	loses := func(span string) string {
 		return "if the machine stops, acquires and releases of the last " + span + " are lost: a second client may acquire a lock, and its former holder detects that when its connection is back"
 	}
-	e.addFirst(
-		candidate{fsync == "always" && late == "yes", driver.Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
-			loses("half a minute") + ", while the file is rewritten",
-			configSet("no-appendfsync-on-rewrite no")},
-		candidate{fsync == "everysec", driver.Note, "persistence", "the append-only file is synced every second",
+	e.AddFirst(
+		checkup.If(fsync == "always" && late == "yes", checkup.Warning, "persistence", "appendfsync is always, but no-appendfsync-on-rewrite is yes",
+			loses("half a minute")+", while the file is rewritten",
+			configSet("no-appendfsync-on-rewrite no")),
+		checkup.If(fsync == "everysec", checkup.Note, "persistence", "the append-only file is synced every second",
 			loses("second, or two where the disk is slow,"),
-			configSet("appendfsync always") + "; or protect the resource with a Fence"},
-		candidate{fsync == "no", driver.Warning, "persistence", "the append-only file is synced when the operating system decides",
+			configSet("appendfsync always")+"; or protect the resource with a Fence"),
+		checkup.If(fsync == "no", checkup.Warning, "persistence", "the append-only file is synced when the operating system decides",
 			loses("half a minute"),
-			configSet("appendfsync everysec") + ", or always"},
+			configSet("appendfsync everysec")+", or always"),
 	)
 }
 
@@ -163,13 +149,13 @@ func (e *nodeCheck) checkSnapshots() {
 	if e.optionalNumber("connected_slaves") > 0 {
 		replicasToo = "; its replicas copy the empty data set if it restarts before a failover"
 	}
-	e.addFirst(
-		candidate{known && save == "", driver.Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
-			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back" + replicasToo,
-			file},
-		candidate{true, driver.Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
+	e.AddFirst(
+		checkup.If(known && save == "", checkup.Warning, "persistence", "nothing is written to disk: appendonly no, save empty",
+			"a restart loses all locks, queues and high-water marks: a second client may acquire each lock, and its former holder detects that when its connection is back"+replicasToo,
+			file),
+		checkup.If(true, checkup.Warning, "persistence", fmt.Sprintf("there is no append-only file, only snapshots (save %s); changes since the last one: %d", save, e.optionalNumber("rdb_changes_since_last_save")),
 			"a restart loses locks since the last snapshot, and restores released ones: a second client acquires a lock beside its holder, or a name stays locked for a former TTL",
-			file},
+			file),
 	)
 }
 
@@ -189,16 +175,16 @@ func (e *nodeCheck) checkReplication() {
 	good := e.optionalNumber("min_slaves_good_slaves")
 	least, _ := e.infoNumber("min-replicas-to-write")
 	unprotected := e.target.Replicas == 0 && connected > 0 // with WithReplicas, the smoke test covers this
-	e.addAll(
-		candidate{bound && good < least, driver.Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
+	e.AddAll(
+		checkup.If(bound && good < least, checkup.Critical, "min-replicas", fmt.Sprintf("min-replicas-to-write is %d; replicas in sync: %d", least, good),
 			"each acquire and each renewal is refused with NOREPLICAS",
-			"start the replicas, or CONFIG SET min-replicas-to-write to fewer"},
-		candidate{unprotected, driver.Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
+			"start the replicas, or CONFIG SET min-replicas-to-write to fewer"),
+		checkup.If(unprotected, checkup.Warning, "failover", fmt.Sprintf("replicas: %d; the store waits for none of them", connected),
 			"a failover loses the latest locks and renewals, and a second client acquires them",
-			"use WithReplicas(1, 200*time.Millisecond), or protect the resource with a Fence"},
-		candidate{unprotected && least == 0, driver.Note, "split", "min-replicas-to-write is 0",
+			"use WithReplicas(1, 200*time.Millisecond), or protect the resource with a Fence"),
+		checkup.If(unprotected && least == 0, checkup.Note, "split", "min-replicas-to-write is 0",
 			"a master that is partitioned from its replicas continues to grant beside its successor",
-			configSet("min-replicas-to-write 1") + "; or use WithReplicas, which does the same for locks"},
+			configSet("min-replicas-to-write 1")+"; or use WithReplicas, which does the same for locks"),
 	)
 }
 
@@ -214,18 +200,18 @@ func (e *nodeCheck) checkReplica(text string) {
 		consequence = fmt.Sprintf("if fewer than %d replicas answer, each acquire waits for %v and is undone, and each renewal counts as failed", c.Replicas, c.ReplicaTimeout)
 	}
 	const remedy = "check that it runs and that its network and disk keep up; see INFO replication on both servers"
-	e.addFirst(
-		candidate{r["state"] != "online", driver.Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy},
-		candidate{lag >= long, driver.Warning, "replica", fmt.Sprintf("replica %s last reported %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy},
+	e.AddFirst(
+		checkup.If(r["state"] != "online", checkup.Warning, "replica", fmt.Sprintf("replica %s is not online: %s", addr, r["state"]), consequence, remedy),
+		checkup.If(lag >= long, checkup.Warning, "replica", fmt.Sprintf("replica %s last reported %d s ago, and is %d bytes behind", addr, lag, max(e.optionalNumber("master_repl_offset")-offset, 0)), consequence, remedy),
 	)
 }
 
 func (e *nodeCheck) checkCluster() {
 	enabled, ok := e.info("cluster_enabled")
 	if ok && enabled != "1" || !ok && !e.target.Sharded {
-		e.addAll(candidate{e.refusesSlots, driver.Warning, "sharded", "it refuses a script with keys of different slots: the address is in front of a cluster, and hides its nodes",
+		e.AddAll(checkup.If(e.refusesSlots, checkup.Warning, "sharded", "it refuses a script with keys of different slots: the address is in front of a cluster, and hides its nodes",
 			"several names can be locked together only if they are in one slot; requests that are sent together are refused and sent again one by one",
-			"use the option Sharded (in a URL: sharded=true); or give all names one hash tag, as in Prefix(\"{locks}:\"), which puts them on one node"})
+			"use the option Sharded (in a URL: sharded=true); or give all names one hash tag, as in Prefix(\"{locks}:\"), which puts them on one node"))
 		return
 	}
 	maps.Copy(e.facts, wire.ParseInfo(e.text("CLUSTER", "INFO")))
@@ -233,29 +219,29 @@ func (e *nodeCheck) checkCluster() {
 	if !ok {
 		e.markMissing("CLUSTER INFO", "the cluster's state")
 	}
-	mismatch := driver.Warning
+	mismatch := checkup.Warning
 	if e.optionalNumber("cluster_size") > 1 {
-		mismatch = driver.Critical
+		mismatch = checkup.Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
 	unassigned := slots.Count - e.optionalNumber("cluster_slots_assigned")
 	unreachable := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
-	e.addAll(
-		candidate{!e.target.Sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
+	e.AddAll(
+		checkup.If(!e.target.Sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
 			"names of other nodes are refused with MOVED, and waiters with subscriptions on other nodes are passed over",
-			"use a cluster client, and Sharded() if the adapter does not set it"},
-		candidate{ok && state != "ok", driver.Critical, "cluster", "cluster_state is " + state,
-			"nothing can be locked through this node", "redis-cli --cluster check " + addr},
-		candidate{counted && unassigned > 0, driver.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
+			"use a cluster client, and Sharded() if the adapter does not set it"),
+		checkup.If(ok && state != "ok", checkup.Critical, "cluster", "cluster_state is "+state,
+			"nothing can be locked through this node", "redis-cli --cluster check "+addr),
+		checkup.If(counted && unassigned > 0, checkup.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
-			"redis-cli --cluster fix " + addr},
-		candidate{unreachable > 0, driver.Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),
+			"redis-cli --cluster fix "+addr),
+		checkup.If(unreachable > 0, checkup.Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),
 			"no name in them can be locked until they are back, or a replica is promoted",
-			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"},
-		candidate{e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", driver.Warning, "spare", "this master has no replica",
+			"start them again, or CLUSTER FAILOVER TAKEOVER on a replica of each"),
+		checkup.If(e.facts["role"] == "master" && e.facts["connected_slaves"] == "0", checkup.Warning, "spare", "this master has no replica",
 			"if it stops, no name of its slots can be locked until it is back, and none at all while cluster-require-full-coverage is yes",
-			"redis-cli --cluster add-node NEW:PORT " + addr + " --cluster-slave"},
+			"redis-cli --cluster add-node NEW:PORT "+addr+" --cluster-slave"),
 	)
 	e.checkMigration(addr)
 }
@@ -266,38 +252,31 @@ func (e *nodeCheck) checkMigration(addr string) {
 		e.markMissing("CLUSTER NODES", "migrating slots")
 	}
 	moving := slices.DeleteFunc(strings.Fields(nodes), func(field string) bool { return !strings.HasPrefix(field, "[") })
-	e.addAll(candidate{len(moving) > 0, driver.Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
+	e.AddAll(checkup.If(len(moving) > 0, checkup.Warning, "migration", fmt.Sprintf("migrating slots: %d, %.100s", len(moving), strings.Join(moving, " ")),
 		"a name in them that is new, or has moved partly, is refused with TRYAGAIN until its slot arrives: dibs retries, and leases that cannot be renewed meanwhile are lost",
-		"wait until the resharding ends; if none is running: redis-cli --cluster fix " + addr})
+		"wait until the resharding ends; if none is running: redis-cli --cluster fix "+addr))
 }
 
 // checkKeys looks for keys with the prefix that never expire: nobody can lock these
 // names. It checks a sample.
 func (e *nodeCheck) checkKeys() {
-	const page = 1000
 	if e.target.Prefix == "" {
-		e.find(driver.Note, "prefix", "the prefix is empty",
+		e.Find(checkup.Note, "prefix", "the prefix is empty",
 			"each string on the server makes the name unavailable that is its key; the check for keys that never expire was skipped",
 			"use a Prefix, unless names are shared with another library")
 		return
 	}
 	keys := e.sampleKeys()
 	var endless []string
-	for part := range slices.Chunk(keys, page) {
-		cmds := make([]redisconn.Cmd, len(part))
-		for i, key := range part {
-			cmds[i] = redisconn.Command("PTTL", key)
+	e.each(keys, func(key string) redisconn.Cmd { return redisconn.Command("PTTL", key) }, func(key string, r redisconn.Reply) {
+		if r.Err == nil && r.Value == int64(-1) {
+			endless = append(endless, key)
 		}
-		for i, r := range e.do(cmds...) {
-			if r.Err == nil && r.Value == int64(-1) {
-				endless = append(endless, part[i])
-			}
-		}
-	}
+	})
 	if len(endless) == 0 {
 		return
 	}
-	e.find(driver.Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
+	e.Find(checkup.Warning, "endless", fmt.Sprintf("%d of the %d keys in the sample never expire, such as %.200q", len(endless), len(keys), endless[0]),
 		"these names stay locked until the keys are deleted; another program created them, and may not run any more",
 		fmt.Sprintf("dibs show says what each of them is, of any type. If its owner does not run any more: DEL %.200q", endless[0]))
 }
@@ -305,21 +284,16 @@ func (e *nodeCheck) checkKeys() {
 // sampleKeys returns lock keys: those found in half a second, 5000 at most.
 func (e *nodeCheck) sampleKeys() []string {
 	const long, most = 500 * time.Millisecond, 5000
-	ctx, cancel := context.WithTimeout(e.ctx, long)
-	defer cancel()
-	node := redisconn.Node{Do: func(_ context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) { copy(replies, e.do(cmds...)) }}
 	prefix := e.target.Prefix
 	var keys []string
-	err := node.Scan(ctx, redisconn.Quote(prefix)+"*", func(key string) {
+	err := e.scan(redisconn.Quote(prefix)+"*", long, func(key string) bool {
 		name, ok := strings.CutPrefix(key, prefix)
 		if ok && driver.CheckName(name) == nil && wire.CheckKey(key) == nil {
 			keys = append(keys, key)
 		}
-		if len(keys) == most {
-			cancel()
-		}
+		return len(keys) < most
 	})
-	if err != nil && (ctx.Err() == nil || e.ctx.Err() != nil) {
+	if err != nil {
 		e.failed["SCAN"] = err
 		e.markMissing("SCAN", "the keys")
 	}
@@ -327,15 +301,12 @@ func (e *nodeCheck) sampleKeys() []string {
 	return slices.Compact(keys) // SCAN may return a key twice
 }
 
-// A timeSample is one reading of the server's clock.
-type timeSample struct{ sent, received, server time.Time }
-
-func (e *nodeCheck) readServerTime() timeSample {
-	p := timeSample{sent: time.Now()}
-	reply := e.doOne("TIME")
-	p.received, p.server = time.Now(), parseTime(reply.Value)
-	e.failed["TIME"] = reply.Err
-	return p
+func (e *nodeCheck) readTime() checkup.TimeSample {
+	return checkup.ReadTime(func() (time.Time, error) {
+		reply := e.doOne("TIME")
+		e.failed["TIME"] = reply.Err
+		return parseTime(reply.Value), reply.Err
+	})
 }
 
 // parseTime reads seconds and microseconds.
@@ -348,52 +319,11 @@ func parseTime(v any) (at time.Time) {
 	return time.Unix(int64(seconds), int64(micro)*1000)
 }
 
-// checkClock compares the server's clock with this machine's, and with its own first
-// reading.
 func (e *nodeCheck) checkClock() {
-	now := e.readServerTime()
-	if now.server.IsZero() || e.startTime.server.IsZero() {
+	now := e.readTime()
+	if now.Server.IsZero() || e.start.Server.IsZero() {
 		e.markMissing("TIME", "the clock")
 		return
 	}
-	away, way := now.ahead(), "ahead of"
-	if away < 0 {
-		away, way = -away, "behind"
-	}
-	differs := driver.Note
-	if away >= 10*time.Second {
-		differs = driver.Warning
-	}
-	jump := now.jumped(e.startTime)
-	e.addAll(
-		candidate{away >= time.Second, differs, "clock", fmt.Sprintf("the server's clock is %v %s this machine's", away.Round(time.Millisecond), way),
-			"none now: dibs never compares clocks. But if the server's clock is set, a jump forward ends leases early by as much, and a jump back keeps names of dead holders locked for longer. Fences are server times",
-			"check timedatectl or chronyc tracking on both machines; let a time service slew the clock, not step it"},
-		candidate{jump != 0, driver.Critical, "clock-jump", fmt.Sprintf("the server's clock was set by %v while Doctor ran", jump.Round(time.Millisecond)),
-			"a jump forward ends leases early by as much, and their holders detect that at the next renewal; a jump back keeps names of dead holders locked for longer",
-			"let a single time service slew the clock, not step it; check chronyc tracking"},
-	)
-}
-
-// ahead returns the minimum by which the server's clock is ahead of this machine's;
-// negative if it is behind.
-func (p timeSample) ahead() time.Duration {
-	if low := p.server.Sub(p.received); low > 0 {
-		return low
-	}
-	return min(p.server.Sub(p.sent), 0)
-}
-
-// jumped returns by how much the server's clock was set since then.
-func (p timeSample) jumped(then timeSample) time.Duration {
-	const slack = 50 * time.Millisecond
-	server := p.server.Sub(then.server)
-	least, most := p.sent.Sub(then.received), p.received.Sub(then.sent)
-	switch {
-	case server > most+most/50+slack:
-		return server - most
-	case server < least-least/50-slack:
-		return server - least
-	}
-	return 0
+	e.CheckClock(e.start, now)
 }

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
@@ -35,111 +35,45 @@ import (
 // docs/doctor.md lists the findings.
 //
 // [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
-func Check(ctx context.Context, s *redisstore.Store) (driver.Findings, error) {
-	const longest = 30 * time.Second
+func Check(ctx context.Context, s *redisstore.Store) (checkup.Findings, error) {
 	target, err := s.Target()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	d := new(report)
-	return d.findings(visit(ctx, s, target, d))
+	found, err := checkup.Examine(ctx, func(ctx context.Context, r *checkup.Report) error { return visit(ctx, s, target, r) })
+	var u *driver.UnavailableError
+	if errors.As(err, &u) && errors.Is(u.Cause, io.EOF) {
+		u.Cause = fmt.Errorf("%w; if this is a proxy without HELLO, such as twemproxy: proxy=true in a URL, or a client as in docs/redis.md", u.Cause)
+	}
+	return found, err
 }
 
-// visit checks the masters. It returns soon after ctx ends, even if the client does not.
-func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, d *report) error {
-	const grace = 200 * time.Millisecond // for checks that were cut short to report it
-	ended := make(chan error, 1)
-	go func() {
-		ended <- target.Conn.Masters(ctx, func(n redisconn.Node) error {
-			check := &nodeCheck{
-				store: s, target: target, ctx: ctx, node: n, report: d, user: "USER",
-				failed: make(map[string]error), missing: make(map[string][]string),
-			}
-			check.examine()
-			return context.Cause(ctx)
-		})
-	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(grace):
+// visit checks the masters.
+func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, r *checkup.Report) error {
+	return target.Conn.Masters(ctx, func(n redisconn.Node) error {
+		check := &nodeCheck{
+			Server: checkup.Server{Report: r, Ctx: ctx, Addr: n.Addr},
+			store:  s, target: target, node: n, user: "USER",
+			failed: make(map[string]error), missing: make(map[string][]string),
+		}
+		check.examine()
 		return context.Cause(ctx)
-	}
-}
-
-// A report collects findings. Check can return it while a client that ignores its
-// context is still busy.
-type report struct {
-	mu       sync.Mutex
-	found    driver.Findings
-	reached  bool  // a server replied
-	failures error // why other servers did not
-}
-
-func (d *report) add(f driver.Finding) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.found = append(d.found, f)
-}
-
-// visited records whether a server replied; err is nil if it did.
-func (d *report) visited(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.reached, d.failures = d.reached || err == nil, errors.Join(d.failures, err)
-}
-
-// findings returns Check's results. cut is the error that ended the visits early, or
-// nil.
-func (d *report) findings(cut error) (driver.Findings, error) {
-	if cut != nil {
-		d.add(driver.Finding{
-			Severity: driver.Unchecked, Subject: "unvisited", What: fmt.Sprintf("not all servers were checked completely: %v", cut),
-			Consequence: "there may be more problems",
-			Remedy:      "give Doctor more time, and check that the client reaches every master",
-		})
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.reached {
-		return nil, unreachable(cmp.Or(errors.Join(cut, d.failures), errors.New("the client knows no server")))
-	}
-	return slices.SortedStableFunc(slices.Values(d.found), func(a, b driver.Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
-	}), nil
-}
-
-// unreachable returns the error of a store none of whose servers has replied.
-func unreachable(cause error) error {
-	if errors.Is(cause, driver.ErrInvalid) {
-		return fmt.Errorf("doctor: %w", cause)
-	}
-	if errors.Is(cause, io.EOF) {
-		cause = fmt.Errorf("%w; if this is a proxy without HELLO, such as twemproxy: proxy=true in a URL, or a client as in docs/redis.md", cause)
-	}
-	return &driver.UnavailableError{Op: "doctor", Cause: cause}
+	})
 }
 
 // A nodeCheck checks one server, and holds what is known about it.
 type nodeCheck struct {
-	*report
+	checkup.Server
+
 	store       *redisstore.Store
 	target      redisstore.Target
-	ctx         context.Context
 	node        redisconn.Node
 	unreachable error // why the server gets no more commands
 
 	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
 	failed        map[string]error    // errors of these and other sources
 	missing       map[string][]string // names that a source should have returned
-	startTime     timeSample
+	start         checkup.TimeSample
 	user          string
 	cannotPublish bool // the user may not publish; this is a finding already
 
@@ -151,33 +85,49 @@ type nodeCheck struct {
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
-	if e.checkRouting() {
-		e.visited(nil)
+	hidden := false
+	e.Run(checkup.Check{Name: "routing", Run: func() { hidden = e.checkRouting() }})
+	if hidden {
+		e.Visited(nil)
 		return
 	}
-	e.facts = wire.ParseInfo(e.text("INFO"))
-	switch {
-	case e.answersScripts && (errors.Is(e.unreachable, io.EOF) || errors.Is(e.unreachable, syscall.ECONNRESET)):
-		e.visited(nil)
-		e.reportClosing()
+	e.Run(checkup.Check{Name: "facts", Run: func() { e.facts = wire.ParseInfo(e.text("INFO")) }})
+	if !e.isReached() {
 		return
-	case e.unreachable == nil:
-		e.visited(nil)
-	case e.ctx.Err() != nil:
-		return // the visit is cut short, which is a finding of its own
-	default:
-		e.visited(e.unreachable)
-		e.find(driver.Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
+	}
+	e.Run(
+		checkup.Check{Name: "settings", Run: e.readSettings},
+		checkup.Check{Name: "role", Run: e.checkRole},
+		checkup.Check{Name: "version", Run: e.checkVersion},
+		checkup.Check{Name: "memory", Run: e.checkMemory},
+		checkup.Check{Name: "persistence", Run: e.checkPersistence},
+		checkup.Check{Name: "replication", Run: e.checkReplication},
+		checkup.Check{Name: "cluster", Run: e.checkCluster},
+		checkup.Check{Name: "permissions", Run: e.checkPermissions},
+		checkup.Check{Name: "lock", Run: e.checkLocking},
+		checkup.Check{Name: "keys", Run: e.checkKeys},
+		checkup.Check{Name: "clock", Run: e.checkClock},
+	)
+	e.reportMissing()
+}
+
+// isReached reports whether the server has replied to INFO.
+func (e *nodeCheck) isReached() bool {
+	closes := errors.Is(e.unreachable, io.EOF) || errors.Is(e.unreachable, syscall.ECONNRESET)
+	switch {
+	case e.answersScripts && closes:
+		e.Visited(nil)
+		e.reportClosing()
+	case e.unreachable == nil && e.Ctx.Err() == nil:
+		e.Visited(nil)
+		return true
+	case e.Ctx.Err() == nil: // otherwise the visit is cut short, which is a finding of its own
+		e.Visited(e.unreachable)
+		e.Find(checkup.Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
 			"its names cannot be locked, and leases cannot be renewed",
 			"check that it runs, and that this machine may connect to it")
-		return
 	}
-	e.readSettings()
-	e.startTime = e.readServerTime()
-	for _, look := range checks {
-		look(e)
-	}
-	e.reportMissing()
+	return false
 }
 
 func (e *nodeCheck) readSettings() {
@@ -192,46 +142,20 @@ func (e *nodeCheck) readSettings() {
 		}
 		maps.Copy(e.facts, wire.ParsePairs(r.Value))
 	}
-}
-
-func (e *nodeCheck) find(severity driver.Severity, subject, what, consequence, remedy string) {
-	e.add(driver.Finding{Severity: severity, Node: e.node.Addr, Subject: subject, What: what, Consequence: consequence, Remedy: remedy})
-}
-
-// A candidate is a finding that is reported if applies is set.
-type candidate struct {
-	applies                            bool
-	severity                           driver.Severity
-	subject, what, consequence, remedy string
-}
-
-// addAll reports all candidates that apply.
-func (e *nodeCheck) addAll(candidates ...candidate) {
-	for _, r := range candidates {
-		if r.applies {
-			e.find(r.severity, r.subject, r.what, r.consequence, r.remedy)
-		}
-	}
-}
-
-// addFirst reports the first candidate that applies.
-func (e *nodeCheck) addFirst(candidates ...candidate) {
-	if i := slices.IndexFunc(candidates, func(r candidate) bool { return r.applies }); i >= 0 {
-		e.addAll(candidates[i])
-	}
+	e.start = e.readTime()
 }
 
 // do sends commands to the node. A server that did not reply gets no further commands:
 // each could take seconds.
 func (e *nodeCheck) do(cmds ...redisconn.Cmd) []redisconn.Reply {
 	replies := make([]redisconn.Reply, len(cmds))
-	if e.unreachable = cmp.Or(e.unreachable, context.Cause(e.ctx)); e.unreachable != nil {
+	if err := cmp.Or(e.unreachable, context.Cause(e.Ctx)); err != nil {
 		for i := range replies {
-			replies[i].Err = e.unreachable
+			replies[i].Err = err
 		}
 		return replies
 	}
-	e.node.Do(e.ctx, cmds, replies)
+	e.node.Do(e.Ctx, cmds, replies)
 	for _, r := range replies {
 		var server redisconn.ServerError
 		if r.Err != nil && !errors.As(r.Err, &server) {
@@ -243,6 +167,36 @@ func (e *nodeCheck) do(cmds ...redisconn.Cmd) []redisconn.Reply {
 
 func (e *nodeCheck) doOne(words ...string) redisconn.Reply {
 	return e.do(redisconn.Command(words...))[0]
+}
+
+// each sends a command for each key, and calls on with the replies.
+func (e *nodeCheck) each(keys []string, cmd func(key string) redisconn.Cmd, on func(key string, r redisconn.Reply)) {
+	const atOnce = 1000
+	for part := range slices.Chunk(keys, atOnce) {
+		cmds := make([]redisconn.Cmd, len(part))
+		for i, key := range part {
+			cmds[i] = cmd(key)
+		}
+		for i, r := range e.do(cmds...) {
+			on(part[i], r)
+		}
+	}
+}
+
+// scan calls on for keys until that returns false, or for a time. The end of that is no error.
+func (e *nodeCheck) scan(pattern string, long time.Duration, on func(key string) bool) error {
+	ctx, cancel := context.WithTimeout(e.Ctx, long)
+	defer cancel()
+	node := redisconn.Node{Do: func(_ context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) { copy(replies, e.do(cmds...)) }}
+	err := node.Scan(ctx, pattern, func(key string) {
+		if ctx.Err() == nil && !on(key) {
+			cancel()
+		}
+	})
+	if ctx.Err() != nil && e.Ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // text returns the reply of a source that returns text.
@@ -302,7 +256,7 @@ func (e *nodeCheck) reportMissing() {
 				remedy = fmt.Sprintf("ACL SETUSER %s +%s, at least while Doctor runs", e.user, right)
 			}
 		}
-		e.find(driver.Unchecked, strings.ToLower(source), what,
+		e.Find(checkup.Unchecked, strings.ToLower(source), what,
 			"not checked: "+names,
 			remedy)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"
@@ -25,7 +25,7 @@ const generous = 10 * time.Second
 
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-func examine(t *testing.T, s *redisstore.Store) driver.Findings {
+func examine(t *testing.T, s *redisstore.Store) checkup.Findings {
 	t.Helper()
 	found, err := doctor.Check(t.Context(), s)
 	if err != nil {
@@ -51,7 +51,7 @@ func nodeDo(c interface {
 }
 
 // wantSorted checks properties of all findings.
-func wantSorted(t *testing.T, found driver.Findings) {
+func wantSorted(t *testing.T, found checkup.Findings) {
 	t.Helper()
 	for i, f := range found {
 		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
@@ -67,7 +67,7 @@ func wantSorted(t *testing.T, found driver.Findings) {
 }
 
 // want checks that there is a finding that contains some texts.
-func want(t *testing.T, found driver.Findings, severity driver.Severity, subject string, says ...string) {
+func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject string, says ...string) {
 	t.Helper()
 	for _, f := range found {
 		missing := func(part string) bool { return !strings.Contains(f.String(), part) }
@@ -78,7 +78,7 @@ func want(t *testing.T, found driver.Findings, severity driver.Severity, subject
 	t.Errorf("no %v %q that says %q, but:\n%v", severity, subject, says, found)
 }
 
-func wantNone(t *testing.T, found driver.Findings, subjects ...string) {
+func wantNone(t *testing.T, found checkup.Findings, subjects ...string) {
 	t.Helper()
 	for _, f := range found {
 		if slices.Contains(subjects, f.Subject) {
@@ -91,13 +91,13 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, durable...)
 	s := open(t, server)
-	var found driver.Findings
+	var found checkup.Findings
 	for range 3 { // a busy machine is slow, which is a finding
 		if found = examine(t, s); len(found) == 0 {
 			break
 		}
 	}
-	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != driver.Note {
+	if len(found) > 0 || found.String() != "nothing found\n" || found.Worst() != checkup.Note {
 		t.Errorf("have:\n%v", found)
 	}
 	keys, _ := server.MustCmd(t, "KEYS", "*").([]any)
@@ -119,19 +119,19 @@ func TestDoctorOfSettings(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		settings [][2]string
-		severity driver.Severity
+		severity checkup.Severity
 		subject  string
 		says     []string
 	}{
-		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, driver.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "high-water marks"}},
-		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, driver.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
-		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, driver.Note, "eviction", []string{"maxmemory 0"}},
-		{"is full", [][2]string{{"maxmemory", "1kb"}}, driver.Critical, "memory", []string{"OOM"}},
-		{"is full, tried", [][2]string{{"maxmemory", "1kb"}}, driver.Critical, "lock", []string{"OOM"}},
-		{"saves nothing", nil, driver.Warning, "persistence", []string{"nothing is written"}},
-		{"snapshots", [][2]string{{"save", "3600 1"}}, driver.Warning, "persistence", []string{"save 3600 1"}},
-		{"needs replicas", [][2]string{{"min-replicas-to-write", "1"}}, driver.Critical, "min-replicas", []string{"NOREPLICAS"}},
-		{"needs replicas, tried", [][2]string{{"min-replicas-to-write", "1"}}, driver.Critical, "lock", []string{"NOREPLICAS"}},
+		{"evicts all", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}, checkup.Critical, "eviction", []string{"allkeys-lru", "100.0 MiB", "high-water marks"}},
+		{"evicts what ends", [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "volatile-ttl"}}, checkup.Critical, "eviction", []string{"volatile-ttl", "noeviction"}},
+		{"would evict", [][2]string{{"maxmemory-policy", "allkeys-lfu"}}, checkup.Note, "eviction", []string{"maxmemory 0"}},
+		{"is full", [][2]string{{"maxmemory", "1kb"}}, checkup.Critical, "memory", []string{"OOM"}},
+		{"is full, tried", [][2]string{{"maxmemory", "1kb"}}, checkup.Critical, "lock", []string{"OOM"}},
+		{"saves nothing", nil, checkup.Warning, "persistence", []string{"nothing is written"}},
+		{"snapshots", [][2]string{{"save", "3600 1"}}, checkup.Warning, "persistence", []string{"save 3600 1"}},
+		{"needs replicas", [][2]string{{"min-replicas-to-write", "1"}}, checkup.Critical, "min-replicas", []string{"NOREPLICAS"}},
+		{"needs replicas, tried", [][2]string{{"min-replicas-to-write", "1"}}, checkup.Critical, "lock", []string{"NOREPLICAS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, pair := range c.settings {
@@ -149,7 +149,7 @@ func TestDoctorOfNearlyFullMemory(t *testing.T) {
 	used := field(t, server.MustCmd(t, "INFO", "memory").(string), "used_memory")
 	server.MustCmd(t, "CONFIG", "SET", "maxmemory", strconv.FormatInt(used+used/12, 10))
 	found := examine(t, open(t, server))
-	want(t, found, driver.Warning, "memory", "OOM")
+	want(t, found, checkup.Warning, "memory", "OOM")
 	wantNone(t, found, "lock")
 }
 
@@ -174,12 +174,12 @@ func TestDoctorOfAppendOnlyFile(t *testing.T) {
 	s := open(t, server)
 	for _, c := range []struct {
 		fsync, late string
-		severity    driver.Severity
+		severity    checkup.Severity
 		says        string
 	}{
-		{"everysec", "no", driver.Note, "every second"},
-		{"no", "no", driver.Warning, "operating system"},
-		{"always", "yes", driver.Warning, "no-appendfsync-on-rewrite"},
+		{"everysec", "no", checkup.Note, "every second"},
+		{"no", "no", checkup.Warning, "operating system"},
+		{"always", "yes", checkup.Warning, "no-appendfsync-on-rewrite"},
 	} {
 		server.MustCmd(t, "CONFIG", "SET", "appendfsync", c.fsync)
 		server.MustCmd(t, "CONFIG", "SET", "no-appendfsync-on-rewrite", c.late)
@@ -192,12 +192,12 @@ func TestDoctorOfReplicas(t *testing.T) {
 	r := redistest.StartReplicated(t, 1)
 
 	found := examine(t, open(t, r.Master))
-	want(t, found, driver.Warning, "failover", "replicas: 1", "WithReplicas(1")
-	want(t, found, driver.Note, "split", "min-replicas-to-write")
+	want(t, found, checkup.Warning, "failover", "replicas: 1", "WithReplicas(1")
+	want(t, found, checkup.Note, "split", "min-replicas-to-write")
 
 	one := open(t, r.Master, redisstore.WithReplicas(1, 500*time.Millisecond))
 	for range 3 { // a busy machine may not replicate in time
-		if found = examine(t, one); found.Worst() < driver.Critical {
+		if found = examine(t, one); found.Worst() < checkup.Critical {
 			break
 		}
 	}
@@ -205,20 +205,20 @@ func TestDoctorOfReplicas(t *testing.T) {
 
 	two := redisstore.WithReplicas(2, 50*time.Millisecond)
 	found = examine(t, open(t, r.Master, two))
-	want(t, found, driver.Critical, "replicas", "1 of 2 replicas had the write")
+	want(t, found, checkup.Critical, "replicas", "1 of 2 replicas had the write")
 
 	found = examine(t, open(t, r.Replicas[0]))
-	want(t, found, driver.Critical, "role", "a replica, of "+r.Master.Addr())
-	want(t, found, driver.Critical, "lock", "READONLY")
+	want(t, found, checkup.Critical, "role", "a replica, of "+r.Master.Addr())
+	want(t, found, checkup.Critical, "lock", "READONLY")
 
 	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // of this replica
-	want(t, examine(t, open(t, r.Replicas[0])), driver.Critical, "role", "accepts writes")
+	want(t, examine(t, open(t, r.Replicas[0])), checkup.Critical, "role", "accepts writes")
 
 	if err := r.Replicas[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
 	defer r.Replicas[0].Resume()
-	lags := func(f driver.Finding) bool {
+	lags := func(f checkup.Finding) bool {
 		return f.Subject == "replica" && strings.Contains(f.What, "last reported")
 	}
 	for begin := time.Now(); ; {
@@ -244,20 +244,20 @@ func TestDoctorOfPermissions(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		rights   []string
-		severity driver.Severity
+		severity checkup.Severity
 		says     []string
 	}{
-		{"a command", []string{"-zpopmin"}, driver.Critical, []string{"ACL SETUSER USER +zpopmin"}},
-		{"all commands", []string{"-@all"}, driver.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
-		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, driver.Critical, []string{"lacks ~dibs:fence:*,"}},
-		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, driver.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
-		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, driver.Critical, []string{"lacks ~lock:*,"}},
-		{"channels", []string{"resetchannels"}, driver.Warning, []string{"&dibs:c:*", "retry"}},
-		{"channels, heard", []string{"resetchannels"}, driver.Warning, []string{"&dibs:c:*", "poll"}},
-		{"to subscribe", []string{"-subscribe"}, driver.Warning, []string{"+subscribe", "poll"}},
-		{"to publish", []string{"-publish"}, driver.Warning, []string{"+publish"}},
-		{"to count", []string{"-pubsub"}, driver.Warning, []string{"+pubsub|numsub", "5 s"}},
-		{"to list", []string{"-scan"}, driver.Note, []string{"+scan", "List"}},
+		{"a command", []string{"-zpopmin"}, checkup.Critical, []string{"ACL SETUSER USER +zpopmin"}},
+		{"all commands", []string{"-@all"}, checkup.Critical, []string{"+eval +evalsha +time +exists +get +set +del"}},
+		{"highwaters", []string{"resetkeys", "~lock:*", "~{lock:*}:dibs:*"}, checkup.Critical, []string{"lacks ~dibs:fence:*,"}},
+		{"queues", []string{"resetkeys", "~lock:*", "~dibs:fence:*"}, checkup.Critical, []string{"lacks ~{lock:*}:dibs:*,"}},
+		{"locks", []string{"resetkeys", "~dibs:fence:*", "~{lock:*}:dibs:*"}, checkup.Critical, []string{"lacks ~lock:*,"}},
+		{"channels", []string{"resetchannels"}, checkup.Warning, []string{"&dibs:c:*", "retry"}},
+		{"channels, heard", []string{"resetchannels"}, checkup.Warning, []string{"&dibs:c:*", "poll"}},
+		{"to subscribe", []string{"-subscribe"}, checkup.Warning, []string{"+subscribe", "poll"}},
+		{"to publish", []string{"-publish"}, checkup.Warning, []string{"+publish"}},
+		{"to count", []string{"-pubsub"}, checkup.Warning, []string{"+pubsub|numsub", "5 s"}},
+		{"to list", []string{"-scan"}, checkup.Note, []string{"+scan", "List"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -265,8 +265,8 @@ func TestDoctorOfPermissions(t *testing.T) {
 			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastPermissions...), c.rights...)...)
 			found := examine(t, open(t, server))
 			want(t, found, c.severity, "acl", c.says...)
-			want(t, found, driver.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
-			want(t, found, driver.Unchecked, "config get", "NOPERM", "+config|get")
+			want(t, found, checkup.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
+			want(t, found, checkup.Unchecked, "config get", "NOPERM", "+config|get")
 		})
 	}
 }
@@ -277,22 +277,22 @@ func TestDoctorOfLeastPermissions(t *testing.T) {
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
 	found := examine(t, open(t, server))
 	for _, f := range found {
-		if f.Severity != driver.Unchecked {
+		if f.Severity != checkup.Unchecked {
 			t.Errorf("found:\n%v", f)
 		}
 	}
 	server = redistest.Start(t, "--requirepass", "secret")
-	want(t, examine(t, open(t, server)), driver.Critical, "lock", "NOAUTH")
+	want(t, examine(t, open(t, server)), checkup.Critical, "lock", "NOAUTH")
 }
 
 func TestDoctorOfAClusterNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t, durable...)
 	found := examine(t, open(t, server, redisstore.Sharded()))
-	want(t, found, driver.Warning, "spare")
+	want(t, found, checkup.Warning, "spare")
 	wantNone(t, found, "cluster", "slots", "sharded", "lock", "migration")
 
-	want(t, examine(t, open(t, server)), driver.Warning, "sharded", "MOVED")
+	want(t, examine(t, open(t, server)), checkup.Warning, "sharded", "MOVED")
 
 	server.MustCmd(t, "CLUSTER", "DELSLOTS", "7")
 	begin := time.Now()
@@ -300,9 +300,9 @@ func TestDoctorOfAClusterNode(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	found = examine(t, open(t, server, redisstore.Sharded()))
-	want(t, found, driver.Critical, "cluster", "fail", "--cluster check "+server.Addr())
-	want(t, found, driver.Critical, "slots", "1 of 16384")
-	want(t, found, driver.Critical, "lock", "CLUSTERDOWN")
+	want(t, found, checkup.Critical, "cluster", "fail", "--cluster check "+server.Addr())
+	want(t, found, checkup.Critical, "slots", "1 of 16384")
+	want(t, found, checkup.Critical, "lock", "CLUSTERDOWN")
 }
 
 func TestDoctorOfPermissionsOnACluster(t *testing.T) {
@@ -310,8 +310,8 @@ func TestDoctorOfPermissionsOnACluster(t *testing.T) {
 	server := redistest.StartClusterNode(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
 	found := examine(t, open(t, server, redisstore.Sharded()))
-	want(t, found, driver.Warning, "acl", "+cluster|info", "failover")
-	want(t, found, driver.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
+	want(t, found, checkup.Warning, "acl", "+cluster|info", "failover")
+	want(t, found, checkup.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
 	wantNone(t, found, "lock")
 }
 
@@ -326,13 +326,13 @@ func TestDoctorOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, open(t, first)), driver.Critical, "sharded", "MOVED")
+	want(t, examine(t, open(t, first)), checkup.Critical, "sharded", "MOVED")
 	if _, err := c.OpenSlot(100, last); err != nil {
 		t.Fatal(err)
 	}
 	// The smoke test uses names of the node itself: none is sent elsewhere.
 	found := examine(t, open(t, first, redisstore.Sharded()))
-	want(t, found, driver.Warning, "migration", "migrating slots: 1, [100->-")
+	want(t, found, checkup.Warning, "migration", "migrating slots: 1, [100->-")
 	wantNone(t, found, "lock")
 	wantNone(t, examine(t, open(t, last, redisstore.Sharded())), "lock")
 	// A prefix may put all names on another node.
@@ -344,13 +344,13 @@ func TestDoctorOfSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	absent := withReply(t, server, "CLUSTER INFO", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_pfail:5\r\n")
-	want(t, examine(t, redisstore.New(absent, redisstore.Sharded())), driver.Critical, "slots", "5 slots do not reply")
+	want(t, examine(t, redisstore.New(absent, redisstore.Sharded())), checkup.Critical, "slots", "5 slots do not reply")
 	few := altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		if cmd.Words()[0] == "EXISTS" {
 			*r = redisconn.Reply{Err: redisconn.ServerError("MOVED 1 127.0.0.1:1")}
 		}
 	}}
-	want(t, examine(t, redisstore.New(few, redisstore.Sharded())), driver.Unchecked, "a trial", "none of 256 names")
+	want(t, examine(t, redisstore.New(few, redisstore.Sharded())), checkup.Unchecked, "a trial", "none of 256 names")
 }
 
 func TestDoctorOfKeysWithoutTTL(t *testing.T) {
@@ -359,9 +359,9 @@ func TestDoctorOfKeysWithoutTTL(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:forever", "x")
 	server.MustCmd(t, "SET", "lock:ends", "x", "EX", "100")
 	server.MustCmd(t, "SET", "other", "x")
-	want(t, examine(t, open(t, server)), driver.Warning, "endless", "1 of the 2 keys in the sample never expire", `"lock:forever"`)
+	want(t, examine(t, open(t, server)), checkup.Warning, "endless", "1 of the 2 keys in the sample never expire", `"lock:forever"`)
 	found := examine(t, open(t, server, redisstore.Prefix("")))
-	want(t, found, driver.Note, "prefix")
+	want(t, found, checkup.Note, "prefix")
 	wantNone(t, found, "endless")
 	wantNone(t, examine(t, open(t, server, redisstore.Prefix("lock:[e]"))), "endless")
 }
@@ -430,26 +430,26 @@ func TestDoctorOfInfo(t *testing.T) {
 	server.MustCmd(t, "CONFIG", "SET", "save", "3600 1") // Redis 6.2 ignores a second option --save
 	for _, c := range []struct {
 		conn     altered
-		severity driver.Severity
+		severity checkup.Severity
 		subject  string
 		says     []string
 	}{
-		{withInfo(t, server, "redis_mode:sentinel"), driver.Critical, "role", []string{"Sentinel"}},
-		{withInfo(t, server, "role:active-replica"), driver.Critical, "role", []string{"active-replica"}},
-		{withInfo(t, server, "redis_version:4.0.14"), driver.Critical, "version", []string{"4.0.14"}},
-		{withInfo(t, server, "redis_version:6.0.16"), driver.Warning, "version", []string{"6.0.16"}},
-		{withInfo(t, server, "redis_version:new"), driver.Unchecked, "info", []string{"redis_version"}},
-		{withInfo(t, server, "dragonfly_version:df-v1.25.1"), driver.Warning, "server", []string{"neither Redis nor Valkey"}},
-		{withInfo(t, server, "loading:1", "loading_eta_seconds:9"), driver.Critical, "loading", []string{"9 s"}},
-		{withInfo(t, server, "aof_last_write_status:err"), driver.Critical, "disk", []string{"MISCONF"}},
-		{withInfo(t, server, "aof_last_bgrewrite_status:err"), driver.Warning, "disk", []string{"rewrite"}},
-		{withInfo(t, server, "rdb_last_bgsave_status:err"), driver.Critical, "disk", []string{"MISCONF"}},
-		{withInfo(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), driver.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
-		{withInfo(t, server, "aof_enabled:"), driver.Unchecked, "info", []string{"aof_enabled"}},
-		{withReply(t, server, "CONFIG GET save", []any{}), driver.Unchecked, "config get", []string{"does not contain", "save"}},
-		{withReply(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), driver.Warning, "persistence", []string{"save 7 8"}},
-		{withReply(t, server, "SCAN", "?"), driver.Unchecked, "scan", []string{"keys"}},
-		{withReply(t, server, "TIME", "?"), driver.Unchecked, "time", []string{"clock"}},
+		{withInfo(t, server, "redis_mode:sentinel"), checkup.Critical, "role", []string{"Sentinel"}},
+		{withInfo(t, server, "role:active-replica"), checkup.Critical, "role", []string{"active-replica"}},
+		{withInfo(t, server, "redis_version:4.0.14"), checkup.Critical, "version", []string{"4.0.14"}},
+		{withInfo(t, server, "redis_version:6.0.16"), checkup.Warning, "version", []string{"6.0.16"}},
+		{withInfo(t, server, "redis_version:new"), checkup.Unchecked, "info", []string{"redis_version"}},
+		{withInfo(t, server, "dragonfly_version:df-v1.25.1"), checkup.Warning, "server", []string{"neither Redis nor Valkey"}},
+		{withInfo(t, server, "loading:1", "loading_eta_seconds:9"), checkup.Critical, "loading", []string{"9 s"}},
+		{withInfo(t, server, "aof_last_write_status:err"), checkup.Critical, "disk", []string{"MISCONF"}},
+		{withInfo(t, server, "aof_last_bgrewrite_status:err"), checkup.Warning, "disk", []string{"rewrite"}},
+		{withInfo(t, server, "rdb_last_bgsave_status:err"), checkup.Critical, "disk", []string{"MISCONF"}},
+		{withInfo(t, server, "connected_slaves:1", "slave0:ip=::1,port=2,state=wait_bgsave,offset=0,lag=0"), checkup.Warning, "replica", []string{"[::1]:2", "wait_bgsave"}},
+		{withInfo(t, server, "aof_enabled:"), checkup.Unchecked, "info", []string{"aof_enabled"}},
+		{withReply(t, server, "CONFIG GET save", []any{}), checkup.Unchecked, "config get", []string{"does not contain", "save"}},
+		{withReply(t, server, "CONFIG GET save", map[any]any{"save": "7 8"}), checkup.Warning, "persistence", []string{"save 7 8"}},
+		{withReply(t, server, "SCAN", "?"), checkup.Unchecked, "scan", []string{"keys"}},
+		{withReply(t, server, "TIME", "?"), checkup.Unchecked, "time", []string{"clock"}},
 	} {
 		want(t, examine(t, redisstore.New(c.conn)), c.severity, c.subject, c.says...)
 	}
@@ -459,7 +459,7 @@ func TestDoctorOfInfo(t *testing.T) {
 		more(cmd, r)
 		withInfo(t, server, "rdb_last_bgsave_status:err").alter(cmd, r)
 	}
-	want(t, examine(t, redisstore.New(failing)), driver.Warning, "disk", "snapshot")
+	want(t, examine(t, redisstore.New(failing)), checkup.Warning, "disk", "snapshot")
 }
 
 // withClock moves the server's clock.
@@ -476,10 +476,10 @@ func withClock(t *testing.T, server *redistest.Server, by func() time.Duration) 
 func TestDoctorOfClocks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for by, severity := range map[time.Duration]driver.Severity{
-		3 * time.Second: driver.Note,
-		time.Hour:       driver.Warning,
-		-time.Hour:      driver.Warning,
+	for by, severity := range map[time.Duration]checkup.Severity{
+		3 * time.Second: checkup.Note,
+		time.Hour:       checkup.Warning,
+		-time.Hour:      checkup.Warning,
 	} {
 		found := examine(t, redisstore.New(withClock(t, server, func() time.Duration { return by })))
 		way := "ahead of"
@@ -496,7 +496,7 @@ func TestDoctorOfClocks(t *testing.T) {
 		}
 		return 0
 	}
-	want(t, examine(t, redisstore.New(withClock(t, server, jumps))), driver.Critical, "clock-jump", "set by ")
+	want(t, examine(t, redisstore.New(withClock(t, server, jumps))), checkup.Critical, "clock-jump", "set by ")
 	wantNone(t, examine(t, open(t, server)), "clock", "clock-jump")
 }
 
@@ -504,8 +504,8 @@ func TestDoctorOfMisdirectedMessages(t *testing.T) {
 	t.Parallel()
 	server, other := redistest.Start(t), redistest.Start(t)
 	found := examine(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
-	want(t, found, driver.Warning, "numsub", "Sharded()")
-	want(t, found, driver.Warning, "push", "no message")
+	want(t, found, checkup.Warning, "numsub", "Sharded()")
+	want(t, found, checkup.Warning, "push", "no message")
 }
 
 func TestDoctorOfUnreachableServers(t *testing.T) {
@@ -517,8 +517,8 @@ func TestDoctorOfUnreachableServers(t *testing.T) {
 	server := redistest.Start(t)
 	some := altered{Conn: dial(t, server), nodes: []redisconn.Node{{Addr: "second", Do: nodeDo(gone)}}}
 	found := examine(t, redisstore.New(some))
-	want(t, found, driver.Critical, "unreachable", "on second")
-	want(t, found, driver.Warning, "persistence", "on first")
+	want(t, found, checkup.Critical, "unreachable", "on second")
+	want(t, found, checkup.Warning, "persistence", "on first")
 
 	_, err := doctor.Check(t.Context(), open(t, server, redisstore.WithReplicas(0, 0)))
 	if !errors.Is(err, dibs.ErrInvalid) {
@@ -583,7 +583,7 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 			t.Errorf("deaf after %d requests: it took %v", n, took)
 		}
 		if err == nil && took > limit+100*time.Millisecond { // it was cut short, and returns the findings so far
-			want(t, found, driver.Unchecked, "unvisited", "deadline")
+			want(t, found, checkup.Unchecked, "unfinished", "deadline")
 		}
 		if n == 0 && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("deaf from the beginning: %v", err)
@@ -668,7 +668,7 @@ func ExampleCheck() {
 		return
 	}
 	fmt.Print(found)
-	if found.Worst() == driver.Critical {
+	if found.Worst() == checkup.Critical {
 		fmt.Println("not fit for locks")
 	}
 }

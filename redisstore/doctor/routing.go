@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -42,11 +42,11 @@ func (e *nodeCheck) checkRouting() (done bool) {
 	case !e.separatesNamesTwice():
 		return false
 	default:
-		e.find(driver.Critical, "routing", "unsafe: keys that one script has written are not found by themselves. A proxy is in front of several servers, and sends a script to the server of its first key",
+		e.Find(checkup.Critical, "routing", "unsafe: keys that one script has written are not found by themselves. A proxy is in front of several servers, and sends a script to the server of its first key",
 			"two clients hold a name at once: a request for several names acquires all of them on the server of the first one",
 			"use the option Proxy (in a URL: proxy=true) on all clients, and have the proxy route by hash tags ("+proxySettings+"); docs/redis.md has more")
 	}
-	e.find(driver.Unchecked, "servers", "a proxy hides its servers",
+	e.Find(checkup.Unchecked, "servers", "a proxy hides its servers",
 		"not checked: role, version, memory, persistence, replication, permissions, keys and clock of each server", perServer)
 	return true
 }
@@ -94,7 +94,7 @@ func (e *nodeCheck) awaitScripts(key string) bool {
 		}
 		select {
 		case <-time.After(pause):
-		case <-e.ctx.Done():
+		case <-e.Ctx.Done():
 			return false
 		}
 	}
@@ -109,15 +109,11 @@ func isCrossSlot(err error) bool {
 
 // countLost deletes keys, one by one, and returns how many were not there.
 func (e *nodeCheck) countLost(keys []string) (lost int) {
-	cmds := make([]redisconn.Cmd, len(keys))
-	for i, key := range keys {
-		cmds[i] = wire.DeleteKeys(key)
-	}
-	for _, reply := range e.do(cmds...) {
-		if reply.Err == nil && reply.Value != int64(1) {
+	e.each(keys, func(key string) redisconn.Cmd { return wire.DeleteKeys(key) }, func(_ string, r redisconn.Reply) {
+		if r.Err == nil && r.Value != int64(1) {
 			lost++
 		}
-	}
+	})
 	return lost
 }
 
@@ -147,9 +143,9 @@ func (e *nodeCheck) checkTags() {
 		cmds[i] = wire.DeleteKeys(cmds[i].Keys...)
 	}
 	e.do(cmds...)
-	e.addAll(candidate{lost > 0, driver.Critical, "routing", fmt.Sprintf("unsafe: the proxy does not route by hash tags: keys of %d of %d names are on different servers", lost, len(names)),
+	e.AddAll(checkup.If(lost > 0, checkup.Critical, "routing", fmt.Sprintf("unsafe: the proxy does not route by hash tags: keys of %d of %d names are on different servers", lost, len(names)),
 		"two clients hold a name at once if one of them locks it together with other names; and the states that are shown are wrong",
-		"have the proxy route by hash tags: " + proxySettings})
+		"have the proxy route by hash tags: "+proxySettings))
 }
 
 func keysOf(k wire.Keys) []string {
@@ -158,7 +154,7 @@ func keysOf(k wire.Keys) []string {
 
 // reportClosing reports that a server that answered scripts ended the connection at INFO.
 func (e *nodeCheck) reportClosing() {
-	e.find(driver.Warning, "proxy", fmt.Sprintf("scripts work, but INFO ended the connection: %v. A proxy is in front, with one server behind it", e.unreachable),
+	e.Find(checkup.Warning, "proxy", fmt.Sprintf("scripts work, but INFO ended the connection: %v. A proxy is in front, with one server behind it", e.unreachable),
 		"each try to subscribe ends a connection, too, and waiters poll; with a second server behind the proxy, two clients could hold a name at once",
 		"use the option Proxy (in a URL: proxy=true) on all clients; and "+perServer)
 }

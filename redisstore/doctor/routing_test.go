@@ -3,7 +3,7 @@ package doctor_test
 import (
 	"testing"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"
@@ -46,17 +46,17 @@ func TestDoctorOfAProxy(t *testing.T) {
 			addr := proxy.start(t, servers...)
 			for range 20 {
 				found := examine(t, at(t, addr))
-				want(t, found, driver.Critical, "routing", "unsafe", "Proxy", "hash_tag")
-				want(t, found, driver.Unchecked, "servers", "own address")
+				want(t, found, checkup.Critical, "routing", "unsafe", "Proxy", "hash_tag")
+				want(t, found, checkup.Unchecked, "servers", "own address")
 			}
 			for range 3 {
 				found := examine(t, at(t, addr, redisstore.Proxy()))
-				want(t, found, driver.Unchecked, "servers")
+				want(t, found, checkup.Unchecked, "servers")
 				wantNone(t, found, "lock", "push")
 				if proxy.byTag {
 					wantNone(t, found, "routing")
 				} else {
-					want(t, found, driver.Critical, "routing", "unsafe", "hash tags", "enable_hashtagging")
+					want(t, found, checkup.Critical, "routing", "unsafe", "hash tags", "enable_hashtagging")
 				}
 			}
 			if proxy.byTag { // one tag for all names needs no mode
@@ -77,7 +77,7 @@ func TestDoctorOfAProxyWithOneServer(t *testing.T) {
 	t.Parallel()
 	addr := redistest.StartTwemproxy(t, "", redistest.Start(t))
 	found := examine(t, at(t, addr))
-	want(t, found, driver.Warning, "proxy", "INFO", "Proxy")
+	want(t, found, checkup.Warning, "proxy", "INFO", "Proxy")
 	wantNone(t, found, "unreachable", "routing")
 	wantNone(t, examine(t, at(t, addr, redisstore.Proxy())), "routing", "lock", "proxy")
 }
@@ -87,7 +87,7 @@ func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	t.Parallel()
 	addr := redistest.NewRouter(t, redistest.BySlot, redistest.Start(t), redistest.Start(t)).Addr()
 	found := examine(t, at(t, addr))
-	want(t, found, driver.Warning, "sharded", "in front of a cluster", "sharded=true", `Prefix("{locks}:")`)
+	want(t, found, checkup.Warning, "sharded", "in front of a cluster", "sharded=true", `Prefix("{locks}:")`)
 	wantNone(t, found, "routing", "lock")
 	wantNone(t, examine(t, at(t, addr, redisstore.Sharded())), "sharded", "routing", "lock")
 	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "sharded", "routing", "lock")

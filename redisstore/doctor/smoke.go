@@ -8,30 +8,27 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// stepTimeout bounds one step of the smoke test.
-const stepTimeout = time.Second
-
 // A permission is what a user needs rights for, and the consequence without them. A probe
 // is a command that shows whether the user may send it, and changes nothing: a server
 // checks the rights before the arguments. In a probe, lock, queue, meta and highwater
 // stand for the keys of an unused name, channel for a channel without subscribers.
 type permission struct {
-	severity    driver.Severity
+	severity    checkup.Severity
 	consequence string
 	probes      []string
 }
 
 // permissions cover all commands of the scripts, and the others that the store sends.
 func permissions(s redisstore.Target) []permission {
-	locking := permission{driver.Critical, "names cannot be locked, handed off or released", []string{
+	locking := permission{checkup.Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
 		"ZADD queue none m", "ZCARD queue", "ZCOUNT queue 0 0", "ZSCORE queue m", "ZRANK queue m", "ZRANGE queue 0 0",
@@ -42,15 +39,15 @@ func permissions(s redisstore.Target) []permission {
 	if s.Replicas > 0 {
 		locking.probes = append(locking.probes, "WAIT 0 1")
 	}
-	watching := permission{driver.Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
+	watching := permission{checkup.Warning, "waiters of dead processes are not passed over: each delays the others by up to 5 s", []string{"PUBSUB|NUMSUB channel"}}
 	if s.Sharded {
-		watching = permission{driver.Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
+		watching = permission{checkup.Warning, "failovers are not detected: the holder of a lock that was lost detects that at the next renewal, and waiters on that server may retry late", []string{"CLUSTER|INFO"}}
 	}
 	return []permission{
 		locking,
 		watching,
-		{driver.Warning, "waiters are not notified of a hand-off: each finds it with its next retry", []string{publish}},
-		{driver.Note, "List does not work; locks do", []string{"SCAN 0 COUNT 1"}},
+		{checkup.Warning, "waiters are not notified of a hand-off: each finds it with its next retry", []string{publish}},
+		{checkup.Note, "List does not work; locks do", []string{"SCAN 0 COUNT 1"}},
 	}
 }
 
@@ -108,22 +105,11 @@ func missingRight(command, pattern string, err error) (right string) {
 	return "+" + command
 }
 
-func (e *nodeCheck) findMissingRights(severity driver.Severity, consequence string, rights ...string) {
+func (e *nodeCheck) findMissingRights(severity checkup.Severity, consequence string, rights ...string) {
 	list := strings.Join(rights, " ")
-	e.addAll(candidate{list != "", severity, "acl", fmt.Sprintf("user %s lacks %s, or the server has no such command", e.user, list),
+	e.AddAll(checkup.If(list != "", severity, "acl", fmt.Sprintf("user %s lacks %s, or the server has no such command", e.user, list),
 		consequence,
-		fmt.Sprintf("ACL SETUSER %s %s", e.user, list)})
-}
-
-// A smokeTest acquires one lock, queues for it, and hands it off.
-type smokeTest struct {
-	*nodeCheck
-	name     string
-	own      string // the channel of the client
-	holder   driver.AcquireRequest
-	waiter   driver.AcquireRequest
-	messages chan string
-	ended    chan error // why the subscription ended
+		fmt.Sprintf("ACL SETUSER %s %s", e.user, list)))
 }
 
 // checkLocking tests what settings and permissions only suggest: that locks work.
@@ -132,32 +118,31 @@ func (e *nodeCheck) checkLocking() {
 	if !ok {
 		return
 	}
-	client := "doctor:0:" + rand.Text()
-	request := func(seq uint64) driver.AcquireRequest {
-		return driver.AcquireRequest{
-			Name: name, Token: fmt.Sprintf("%s:%d", client, seq), Client: client, Seq: seq,
-			TTL: driver.WaiterTTL, Weight: 1, Limit: 1, Queue: true,
-		}
+	trial := checkup.Trial{
+		Store: e.store, Name: name, Replies: e.target.ReplicaTimeout,
+		Watch: e.watch, Watched: e.countListeners, Silent: e.cannotPublish,
 	}
-	t := &smokeTest{nodeCheck: e, name: name, own: wire.ChannelPrefix + client, holder: request(1), waiter: request(2), messages: make(chan string, 16), ended: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(e.ctx)
-	defer cancel()
-	go t.subscribe(ctx)
-	if err := t.handOff(); err != nil {
-		t.reportFailure(err)
-		t.cleanUp()
+	if e.target.Proxy { // it has no notifications
+		trial.Watch = nil
 	}
+	result := trial.Run(e.Ctx)
+	if e.Ctx.Err() != nil {
+		return // the interruption is a finding already
+	}
+	e.reportSubscription(result.Listen)
+	e.AddAll(checkup.If(result.Grant != nil, checkup.Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", result.Grant),
+		"waiters find the grant with their next retry, up to 2.5 s late",
+		"check that PUBLISH and SUBSCRIBE reach the same server or cluster"))
+	e.reportFailure(result.Lock)
 }
 
-// subscribe listens on the channel of the client, until ctx ends.
-func (t *smokeTest) subscribe(ctx context.Context) {
-	if t.target.Proxy { // it has no notifications
-		return
-	}
-	t.ended <- t.target.Conn.Subscribe(ctx, t.own, func() bool { return true }, func(text string) {
-		select {
-		case t.messages <- text:
-		default:
+// watch subscribes as a store does, but to this server only.
+func (e *nodeCheck) watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return e.target.Conn.Subscribe(ctx, wire.ChannelPrefix+client, func() bool { return true }, func(text string) {
+		if text == "" {
+			on(driver.Event{Kind: driver.EventConnected})
+		} else if m, ok := wire.ParseMessage(text); ok {
+			on(m.Event)
 		}
 	})
 }
@@ -184,54 +169,10 @@ func (e *nodeCheck) testName() (string, bool) {
 	return "", false
 }
 
-// handOff runs the test, and returns the first error.
-func (t *smokeTest) handOff() error {
-	listens := !t.target.Proxy && t.awaitSubscription()
-	for _, step := range []func() error{
-		func() error { return t.acquire(t.holder, true) },
-		func() error { return t.acquire(t.waiter, false) },
-		t.extend,
-		func() error { return t.release(t.holder) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	if listens && !t.cannotPublish {
-		t.awaitGrant()
-	}
-	if err := t.acquire(t.waiter, true); err != nil {
-		return err
-	}
-	return t.release(t.waiter)
-}
-
-func (t *smokeTest) acquire(c driver.AcquireRequest, held bool) error {
-	answer, err := t.store.Acquire(t.ctx, c)
-	if err == nil && answer.Held != held {
-		err = fmt.Errorf("acquire returned Held = %v instead of %v", answer.Held, held)
-	}
-	return err
-}
-
-func (t *smokeTest) extend() error {
-	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
-	defer cancel()
-	return t.store.Extend(ctx, []driver.ExtendRequest{{Name: t.name, Token: t.holder.Token, Client: t.holder.Client, TTL: t.holder.TTL}})[0]
-}
-
-func (t *smokeTest) release(c driver.AcquireRequest) error {
-	held, err := t.store.Release(t.ctx, driver.ReleaseRequest{Name: t.name, Token: c.Token})
-	if err == nil && !held {
-		err = errors.New("the lock was lost right after it was acquired")
-	}
-	return err
-}
-
-// reportFailure reports a smoke test that has failed.
-func (t *smokeTest) reportFailure(err error) {
-	if t.ctx.Err() != nil {
-		return // the interruption is a finding already
+// reportFailure reports a lock that could not be acquired or released.
+func (e *nodeCheck) reportFailure(err error) {
+	if err == nil {
+		return
 	}
 	var few *redisstore.ReplicasError
 	tooFewReplicas, text := errors.As(err, &few), err.Error()
@@ -239,76 +180,34 @@ func (t *smokeTest) reportFailure(err error) {
 	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
 		remedy = "give the client the right user and password"
 	}
-	t.addAll(
-		candidate{tooFewReplicas, driver.Critical, "replicas", text,
+	e.AddFirst(
+		checkup.If(tooFewReplicas, checkup.Critical, "replicas", text,
 			"each acquire is undone, and the outcome of each renewal counts as unknown",
-			"see INFO replication; start replicas, or use WithReplicas with fewer replicas or a longer timeout"},
-		candidate{!tooFewReplicas, driver.Critical, "lock", "a lock on a random name failed: " + text,
-			"other locks will fail too",
-			remedy},
+			"see INFO replication; start replicas, or use WithReplicas with fewer replicas or a longer timeout"),
+		checkup.If(true, checkup.Critical, "lock", "a lock on a random name failed: "+text, "other locks will fail too", remedy),
 	)
 }
 
-// cleanUp cancels the requests, also when ctx has ended. Nobody waits for it then.
-func (t *smokeTest) cleanUp() {
-	for _, c := range []driver.AcquireRequest{t.waiter, t.holder} {
-		c.Until = time.Now().Add(stepTimeout)
-		_ = t.store.Cancel(context.WithoutCancel(t.ctx), c) // otherwise they expire
+// reportSubscription reports that the client could not subscribe.
+func (e *nodeCheck) reportSubscription(err error) {
+	if err == nil {
+		return
 	}
-}
-
-// awaitMessage waits for a message, and returns why it did not arrive.
-func (t *smokeTest) awaitMessage(is func(text string) bool) error {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, stepTimeout, fmt.Errorf("no message within %v", stepTimeout))
-	defer cancel()
-	for {
-		select {
-		case text := <-t.messages:
-			if is(text) {
-				return nil
-			}
-		case err := <-t.ended:
-			return fmt.Errorf("the subscription ended: %w", err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// awaitSubscription waits until the subscription is confirmed.
-func (t *smokeTest) awaitSubscription() bool {
 	const consequence = "waiters are not notified, and poll: ten times a second each, so up to 100 ms late"
-	err := t.awaitMessage(func(text string) bool { return text == "" })
-	right := missingRight("subscribe", "", err)
-	switch {
-	case err == nil:
-		t.countListeners()
-	case t.ctx.Err() != nil: // the interruption is a finding already
-	case right != "":
-		t.findMissingRights(driver.Warning, consequence, right)
-	default:
-		t.find(driver.Warning, "push", "SUBSCRIBE failed: "+err.Error(), consequence,
-			"check that the server is up, and that neither a proxy nor a renamed command prevents it")
+	if right := missingRight("subscribe", "", err); right != "" {
+		e.findMissingRights(checkup.Warning, consequence, right)
+		return
 	}
-	return err == nil
+	e.Find(checkup.Warning, "push", "SUBSCRIBE failed: "+err.Error(), consequence,
+		"check that the server is up, and that neither a proxy nor a renamed command prevents it")
 }
 
-// countListeners checks that scripts can count subscribers.
-func (t *smokeTest) countListeners() {
-	reply := t.doOne("PUBSUB", "NUMSUB", t.own)
-	unseen := !t.target.Sharded && wire.ParsePairs(reply.Value)[t.own] == "0"
-	t.addAll(candidate{unseen, driver.Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
+// countListeners checks that scripts can count the subscribers of a client's channel.
+func (e *nodeCheck) countListeners(client string) {
+	own := wire.ChannelPrefix + client
+	reply := e.doOne("PUBSUB", "NUMSUB", own)
+	unseen := !e.target.Sharded && wire.ParsePairs(reply.Value)[own] == "0"
+	e.AddAll(checkup.If(unseen, checkup.Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
 		"live waiters count as dead and are passed over: out of order, and late",
-		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"})
-}
-
-// awaitGrant waits for the notification of the waiter's grant.
-func (t *smokeTest) awaitGrant() {
-	err := t.awaitMessage(func(text string) bool {
-		m, ok := wire.ParseMessage(text)
-		return ok && m.Event.Token == t.waiter.Token
-	})
-	t.addAll(candidate{err != nil && t.ctx.Err() == nil, driver.Warning, "push", fmt.Sprintf("no notification of a hand-off: %v", err),
-		"waiters find the grant with their next retry, up to 2.5 s late",
-		"check that PUBLISH and SUBSCRIBE reach the same server or cluster"})
+		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"))
 }

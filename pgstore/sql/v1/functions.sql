@@ -784,13 +784,16 @@ BEGIN
 END $$;
 
 -- revoke ends the lease with a fence, and tells its holder why.
-CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, until bigint, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
   h dibs.holders;
   changed boolean;
 BEGIN
-  at := dibs.lock(ARRAY[n], 9223372036854775807);
+  at := dibs.lock(ARRAY[n], until);
+  IF at > until THEN
+    RETURN;
+  END IF;
   changed := dibs.expire(n, at);
   SELECT * INTO r FROM dibs.names WHERE name = n;
   IF r.token <> '' AND r.fence = its_fence AND r.expires > at THEN

@@ -1,0 +1,96 @@
+// Package checkup is the framework of doctors, which examine whether a server is suitable for locks. It
+// runs the checks, and collects, sorts and prints what they find. It is for authors of stores.
+package checkup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+const (
+	longest      = 30 * time.Second       // of an examination
+	longestCheck = 15 * time.Second       // of one of its checks
+	grace        = 200 * time.Millisecond // for checks that were cut short to report it
+)
+
+// A Report collects the findings of an examination. It is safe for concurrent use: Examine can return
+// while a client that ignores its context is still busy.
+type Report struct {
+	mu       sync.Mutex
+	found    Findings
+	reached  bool  // a server replied
+	failures error // why other servers did not
+}
+
+// Examine calls examine, which examines the servers of a store, and returns the findings. It returns
+// soon after ctx ends, and within 30 s. The error means that no server was reached.
+func Examine(ctx context.Context, examine func(context.Context, *Report) error) (Findings, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	r, ended := new(Report), make(chan error, 2)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(grace, func() { ended <- context.Cause(ctx) })
+	})()
+	go func() { ended <- cmp.Or(examine(ctx, r), context.Cause(ctx)) }()
+	return r.end(<-ended)
+}
+
+// Visited records that a server has replied, or with an error that it has not.
+func (r *Report) Visited(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reached, r.failures = r.reached || err == nil, errors.Join(r.failures, err)
+}
+
+// end returns the result of an examination. cut is what ended it early, or nil.
+func (r *Report) end(cut error) (Findings, error) {
+	r.mu.Lock()
+	reached, failures := r.reached, r.failures
+	r.mu.Unlock()
+	if !reached {
+		return nil, unreachable(cmp.Or(errors.Join(cut, failures), errors.New("the client knows no server")))
+	}
+	if cut != nil {
+		r.add(Finding{
+			Severity: Unchecked, Subject: "unfinished", What: fmt.Sprintf("the checks were not finished: %v", cut),
+			Consequence: "there may be more problems", Remedy: "give Check more time, and check that the client reaches every server",
+		})
+	}
+	return r.Findings(), nil
+}
+
+// unreachable returns the error of a store none of whose servers has replied.
+func unreachable(cause error) error {
+	if errors.Is(cause, driver.ErrInvalid) {
+		return fmt.Errorf("doctor: %w", cause)
+	}
+	result := &driver.UnavailableError{Op: "doctor", Cause: cause}
+	var u *driver.UnavailableError
+	if errors.As(cause, &u) {
+		result.Cause, result.Refused = u.Cause, u.Refused
+	}
+	return result
+}
+
+func (r *Report) add(f Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, f)
+}
+
+// Findings returns what was found until now: the most severe first, then by server, then by check.
+func (r *Report) Findings() Findings {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedStableFunc(slices.Values(r.found), func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
+	})
+}

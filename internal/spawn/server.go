@@ -1,0 +1,116 @@
+package spawn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// patience is how long a server may take to start or to end.
+const patience = 30 * time.Second
+
+// A Server is a program with a directory and a port of its own, which a test can end and start again.
+// It is safe for concurrent use.
+type Server struct {
+	Dir  string
+	Port int
+
+	name  string
+	as    *Account
+	death syscall.Signal
+
+	mu  sync.Mutex
+	run *Process
+}
+
+// NewServer returns a server that does not run yet. name is that of its directory and in errors. as is
+// its user, and death the signal with which it ends with this process. The caller closes it.
+func NewServer(name string, as *Account, death syscall.Signal) (*Server, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	// Not in a test's directory, which only its user may enter.
+	dir, err := os.MkdirTemp("", "dibs-"+name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Dir: dir, Port: port, name: name, as: as, death: death}
+	if as != nil {
+		if err := os.Chown(dir, as.uid, as.gid); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Addr returns the address of the server.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// Path returns the path of a file of the server.
+func (s *Server) Path(name string) string { return filepath.Join(s.Dir, name) }
+
+// Prepare runs a program as the user of the server, in its directory.
+func (s *Server) Prepare(bin string, args ...string) error {
+	c := exec.Command(bin, args...)
+	c.Dir = s.Dir
+	c.Env = append(c.Environ(), "TMPDIR="+s.Dir) // two servers would use the same names
+	c.SysProcAttr = attributes(s.as, syscall.SIGKILL)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(bin), err, out)
+	}
+	return nil
+}
+
+// Start starts the program, and waits until greet returns nil on a new connection. The error has what
+// the program has logged.
+func (s *Server) Start(bin string, args []string, greet func(net.Conn) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.Path("log")
+	run, err := Start(bin, args, log, s.as, s.death)
+	if err != nil {
+		return err
+	}
+	s.run = run
+	err = run.Await(patience, func(context.Context) error {
+		conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return errors.Join(conn.SetDeadline(time.Now().Add(time.Second)), greet(conn))
+	})
+	if err != nil {
+		text, _ := os.ReadFile(log)
+		return fmt.Errorf("%s: %w: %s", s.name, err, text)
+	}
+	return nil
+}
+
+// End ends the program by a signal. It may start again.
+func (s *Server) End(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != nil {
+		s.run.End(sig, patience)
+	}
+	s.run = nil
+}
+
+// Kill ends the program without a shutdown.
+func (s *Server) Kill() { s.End(syscall.SIGKILL) }
+
+// Close ends the program and removes its files.
+func (s *Server) Close() error {
+	s.Kill()
+	return os.RemoveAll(s.Dir)
+}

@@ -1,0 +1,18 @@
+//go:build unix
+
+package spawn
+
+import "syscall"
+
+func (a *Account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+}
+
+// Pause stops the process and keeps its connections open, as when its machine is suspended.
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume ends a Pause.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }

@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"time"
+)
+
+// A Dialect is what the requests of a store look like in a kind of database, and what its errors mean.
+type Dialect interface {
+	Name(name string) any                         // the name of a verb
+	Names(names []string) any                     // the names of a verb, in any order
+	Ordered(names []string) any                   // names whose states are returned in their order
+	Text(text string) any                         // a token, a client or a reason
+	Key(text string) any                          // a name or token that is compared with those of rows
+	Pair(name, token string) []any                // the keys of the statement FenceOf
+	Decode(text string) string                    // a name, token or reason of a row
+	Repeatable(err error) bool                    // the server has rolled a request back for a reason that does not repeat
+	Unavailable(op, name string, err error) error // the error of an operation
+}
+
+// A Row is a row of a reply.
+type Row interface{ Scan(into ...any) error }
+
+// Rows are the rows of a reply: of pgx, or of database/sql.
+type Rows interface {
+	Row
+	Next() bool
+	Err() error
+}
+
+// A Runner sends a statement on a connection of a store, and calls read with the reply. An urgent
+// statement does not wait until others are done.
+type Runner func(ctx context.Context, urgent bool, text string, args []any, read func(Rows) error) error
+
+// Statements are those that each store has, as a Database sends them.
+type Statements struct {
+	Resize, Cancel, Revoke, Wanted       string
+	FenceOf, Inspect, List, RemoveUnused string
+}
+
+// A Database is what a store sends requests to. It is safe for concurrent use.
+type Database struct {
+	Dialect
+	SQL   Statements
+	Run   Runner
+	Limit *Limit
+
+	unused unused
+}
+
+// NewDatabase returns a Database.
+func NewDatabase(d Dialect, run Runner) *Database {
+	return &Database{Dialect: d, Run: run, Limit: NewLimit(), unused: unused{counted: rand.IntN(countedEach)}}
+}
+
+// A Verb is a statement that has a time limit and is void after it.
+type Verb struct {
+	Op, Name string
+	Text     string
+	Until    time.Time
+	Urgent   bool // it does not wait until others are done
+}
+
+// A Scan reads the row of a verb, of which the first column is the server's time. It reports whether
+// the request was void.
+type Scan func(Row) (at int64, void bool, err error)
+
+// Call executes a verb. args gets the time limit by the server's clock.
+func (d *Database) Call(ctx context.Context, v Verb, args func(until int64) []any, scan Scan) error {
+	err := d.Limit.Send(ctx, v.Until, func(ctx context.Context, until int64) (at int64, void bool, err error) {
+		err = d.Run(ctx, v.Urgent, v.Text, args(until), one(func(row Row) (err error) {
+			at, void, err = scan(row)
+			return err
+		}))
+		return at, void, err
+	}, d.Repeatable)
+	if err != nil {
+		return d.Unavailable(v.Op, v.Name, err)
+	}
+	return nil
+}
+
+// One reads the only row of a statement. The error is sql.ErrNoRows if there is none.
+func (d *Database) One(ctx context.Context, urgent bool, text string, args []any, into ...any) error {
+	return d.Run(ctx, urgent, text, args, one(func(row Row) error { return row.Scan(into...) }))
+}
+
+func one(scan func(Row) error) func(Rows) error {
+	return func(rows Rows) error {
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), sql.ErrNoRows)
+		}
+		if err := scan(rows); err != nil {
+			return err
+		}
+		rows.Next() // reads the end, which may be an error
+		return rows.Err()
+	}
+}
+
+// Each calls on for each row of a statement, when its columns are stored.
+func (d *Database) Each(ctx context.Context, urgent bool, text string, args, into []any, on func()) error {
+	return d.Run(ctx, urgent, text, args, func(rows Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				return err
+			}
+			on()
+		}
+		return rows.Err()
+	})
+}

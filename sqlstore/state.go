@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A stateRow is a row about a name: a holder (kind h), a waiter (w), or the name itself (n).
+type stateRow struct {
+	Index    int // of the name in the query; the first is 1
+	Kind     string
+	Place    int // rows of one kind are in this order
+	Token    string
+	Weight   int // of a holder: zero if exclusive
+	Limit    int // of a waiter
+	Fence    int64
+	Micros   int64 // until a holder expires, or since a waiter joined
+	Reserved bool
+	Total    int // number of all holders, or of all waiters, of the name
+}
+
+// fields returns where the columns of a row are stored.
+func (r *stateRow) fields() []any {
+	return []any{&r.Index, &r.Kind, &r.Place, &r.Token, &r.Weight, &r.Limit, &r.Fence, &r.Micros, &r.Reserved, &r.Total}
+}
+
+// addTo adds what the row says to a state.
+func (r stateRow) addTo(state *driver.State) {
+	switch r.Kind {
+	case "h":
+		h := driver.NewHolder(r.Token, r.Weight)
+		h.Fence, h.Remaining, h.Reserved = uint64(r.Fence), Duration(r.Micros), r.Reserved
+		state.Holders, state.Holding = append(state.Holders, h), r.Total
+	case "w":
+		w := driver.NewWaiter(r.Token, r.Weight, r.Limit)
+		w.Waited = Duration(r.Micros)
+		state.Waiters, state.Waiting = append(state.Waiters, w), r.Total
+	default:
+		state.Fence = uint64(r.Fence)
+	}
+}
+
+// maxInspect is the largest number of names in one query. The server needs a few milliseconds
+// for it.
+const maxInspect = 500
+
+// InspectAll returns the states of names, in their order. A query is for 500 names at most, and ends
+// within driver.OperationTimeout if ctx has no deadline.
+func (d *Database) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	states := make([]driver.State, len(names))
+	for i, name := range names {
+		if err := driver.CheckName(name); err != nil {
+			return nil, err
+		}
+		states[i].Name = name
+	}
+	for first := 0; first < len(names); first += maxInspect {
+		if err := d.inspect(ctx, states[first:min(first+maxInspect, len(names))]); err != nil {
+			name := ""
+			if len(names) == 1 {
+				name = names[0]
+			}
+			return nil, d.Unavailable("inspect", name, err)
+		}
+	}
+	return states, nil
+}
+
+// inspect adds what the database has to states, which have their names.
+func (d *Database) inspect(ctx context.Context, states []driver.State) error {
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = s.Name
+	}
+	var r stateRow
+	return d.Each(ctx, false, d.SQL.Inspect, []any{d.Ordered(names)}, r.fields(), func() {
+		r.Token = d.Decode(r.Token)
+		r.addTo(&states[r.Index-1])
+	})
+}
+
+// Inspect returns the state of one name.
+func (d *Database) Inspect(ctx context.Context, name string) (driver.State, error) {
+	states, err := d.InspectAll(ctx, []string{name})
+	if err != nil {
+		return driver.State{}, err
+	}
+	return states[0], nil
+}
+
+// List returns the names that match a glob.
+func (d *Database) List(ctx context.Context, pattern string) (names []string, err error) {
+	glob, err := driver.ParseGlob(pattern)
+	if err != nil {
+		return nil, err
+	}
+	const most = 10_000 // in one query
+	for name, more := "", true; more; {
+		rows := 0
+		err := d.Each(ctx, false, d.SQL.List, []any{d.Key(name), most}, []any{&name}, func() {
+			rows++
+			if name = d.Decode(name); glob.Matches(name) {
+				names = append(names, name)
+			}
+		})
+		if err != nil {
+			return nil, d.Unavailable("list", pattern, err)
+		}
+		more = rows == most
+	}
+	return names, nil
+}

@@ -1,0 +1,60 @@
+package sqlstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+const (
+	unusedAfter = time.Minute // how long nobody has used a name before its row is removed
+	countedEach = 5000        // see RemoveUnused
+	inspected   = 2000        // names
+)
+
+// An unused counts acquires, so that the table does not grow with the number of names ever used. It
+// begins at a random number: processes that acquire only a few names remove some, too.
+type unused struct {
+	mu      sync.Mutex
+	counted int  // since the last removal
+	running bool // a removal, which may take longer than the acquires that start the next one
+}
+
+// RemoveUnused counts an acquire; one of a name that certainly existed counts a tenth. After 500 of
+// them it removes, in the background, names that nobody has used for some time. The database remembers
+// which names are next, so after a failure the next removal inspects the same ones.
+func (d *Database) RemoveUnused(existed bool) {
+	if !d.unused.begin(existed) {
+		return
+	}
+	go func() {
+		defer d.unused.end()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*driver.OperationTimeout)
+		defer cancel()
+		var more bool
+		_ = d.One(ctx, false, d.SQL.RemoveUnused, []any{inspected, unusedAfter.Microseconds()}, &more)
+	}()
+}
+
+func (u *unused) begin(existed bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if existed {
+		u.counted++
+	} else {
+		u.counted += 10
+	}
+	if u.counted < countedEach || u.running {
+		return false
+	}
+	u.counted, u.running = 0, true
+	return true
+}
+
+func (u *unused) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.running = false
+}

@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// Acquire executes an acquire. names are the names, as the statement has them.
+func (d *Database) Acquire(ctx context.Context, text string, names any, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	v := Verb{Op: "acquire", Name: c.Name, Text: text, Until: c.Until}
+	err = d.Call(ctx, v, func(until int64) []any {
+		return []any{names, d.Text(c.Token), d.Text(c.Client), Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}
+	}, d.ScanReply(&reply))
+	return reply, err
+}
+
+// Resize executes a resize.
+func (d *Database) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	v := Verb{Op: "resize", Name: c.Name, Text: d.SQL.Resize, Until: c.Until}
+	err = d.Call(ctx, v, func(until int64) []any {
+		return []any{d.Name(c.Name), d.Text(c.Token), d.Text(c.Client), Micros(c.TTL), c.Weight, c.Limit, until}
+	}, d.ScanReply(&reply))
+	return reply, err
+}
+
+// ScanReply returns what reads the row of an acquire or a resize. Without held, the request was void.
+func (d *Database) ScanReply(reply *driver.AcquireReply) Scan {
+	return func(row Row) (at int64, void bool, err error) {
+		var held, kept *bool
+		var name, holder *string
+		var fence, remaining, ticket, place *int64
+		if err := row.Scan(&at, &held, &fence, &name, &holder, &kept, &remaining, &ticket, &place); err != nil || held == nil {
+			return at, held == nil, err
+		}
+		*reply = driver.AcquireReply{Held: *held}
+		if fence != nil { // a resize without a lease has none
+			reply.Fence = uint64(*fence)
+		}
+		if *held {
+			return at, false, nil
+		}
+		reply.Name, reply.Holder, reply.Reserved, reply.Remaining = d.Decode(*name), d.Decode(*holder), *kept, Duration(*remaining)
+		if ticket != nil && place != nil {
+			reply.Ticket, reply.Position = uint64(*ticket), int(*place)
+		}
+		return at, false, nil
+	}
+}
+
+// Release executes a release. more are arguments between the token and the time limit.
+func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseRequest, more ...any) (held bool, err error) {
+	v := Verb{Op: "release", Name: r.Name, Text: text, Until: r.Until, Urgent: true}
+	err = d.Call(ctx, v, func(until int64) []any {
+		if r.TokenEnds {
+			until = math.MaxInt64 // a late delivery finds nothing to release
+		}
+		args := append(make([]any, 0, 5), d.Name(r.Name), d.Text(r.Token))
+		return append(append(args, more...), until)
+	}, scanFlag(&held))
+	return held, err
+}
+
+// Cancel executes a cancel.
+func (d *Database) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	var done bool
+	v := Verb{Op: "cancel", Name: c.Name, Text: d.SQL.Cancel, Until: c.Until, Urgent: true}
+	return d.Call(ctx, v, func(until int64) []any {
+		return []any{d.Names(c.Names()), d.Text(c.Token), until}
+	}, scanFlag(&done))
+}
+
+// NotifyWanted executes a NotifyWanted of driver.Store.
+func (d *Database) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
+	v := Verb{Op: "notify wanted", Name: r.Name, Text: d.SQL.Wanted}
+	err = d.Call(ctx, v, func(until int64) []any {
+		return []any{d.Name(r.Name), d.Text(r.Token), d.Text(r.Client), until}
+	}, scanFlag(&wanted))
+	return wanted, err
+}
+
+// Revoke checks and executes a revoke.
+func (d *Database) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
+	if err := driver.CheckRevoke(r); err != nil {
+		return false, err
+	}
+	fence := r.Fence
+	if fence == 0 {
+		if fence, err = d.fenceOf(ctx, r.Name, r.Token); fence == 0 {
+			return false, err
+		}
+	}
+	if fence > math.MaxInt64 {
+		return false, nil // no database has issued it
+	}
+	v := Verb{Op: "revoke", Name: r.Name, Text: d.SQL.Revoke}
+	err = d.Call(ctx, v, func(until int64) []any {
+		return []any{d.Name(r.Name), int64(fence), d.Text(r.Reason), until}
+	}, scanFlag(&revoked))
+	return revoked, err
+}
+
+// fenceOf returns the fence of the lease with a token, or of what it has reserved. It is zero if
+// there is none.
+func (d *Database) fenceOf(ctx context.Context, name, token string) (fence uint64, err error) {
+	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
+	defer cancel()
+	err = d.One(ctx, false, d.SQL.FenceOf, d.Pair(name, token), &fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, d.Unavailable("revoke", name, err)
+	}
+	return fence, nil
+}
+
+// scanFlag returns what reads the server's time and a flag, which is null if the request was void.
+func scanFlag(flag *bool) Scan {
+	return func(row Row) (at int64, void bool, err error) {
+		var f *bool
+		if err := row.Scan(&at, &f); err != nil || f == nil {
+			return at, true, err
+		}
+		*flag = *f
+		return at, false, nil
+	}
+}
