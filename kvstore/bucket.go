@@ -19,8 +19,9 @@ type Bucket interface {
 	Get(ctx context.Context, key string) (Value, error)
 
 	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key
-	// still has this revision; otherwise it returns ErrConflict and changes nothing. Any other
-	// error means that the outcome is unknown.
+	// still has this revision; otherwise it returns ErrConflict and has changed nothing. Any
+	// other error means that the outcome is unknown. So Swap does not repeat a request that had
+	// no reply: the repeated one may find what the first one has written.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
 	// Watch calls on soon after it began to watch the key, and soon after each change of the key
@@ -47,7 +48,7 @@ type Value struct {
 var ErrConflict = errors.New("the key has changed")
 
 // New returns a store in a bucket. The bucket stays the caller's.
-func New(b Bucket) *Store { return &Store{tables: &service{b}, groups: eachAlone} }
+func New(b Bucket) *Store { return &Store{tables: &service{bucket: b}, groups: eachAlone} }
 
 // eachAlone divides names into groups of one, in one order for all clients: a Swap changes one key.
 func eachAlone(names []string) (groups [][]string) {
@@ -60,9 +61,9 @@ func eachAlone(names []string) (groups [][]string) {
 
 // The keys of a bucket.
 const (
-	lockPrefix = "lock." // the state of a name
-	mailPrefix = "mail." // the events of a client
-	fenceKey   = "fence" // the fence high-water mark of the names without a key
+	lockPrefix  = "lock."  // the state of a name
+	inboxPrefix = "inbox." // the events of a client
+	fenceKey    = "fence"  // the fence high-water mark of the names without a key
 )
 
 // encodeKey returns a key for any text.

@@ -3,6 +3,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
@@ -104,5 +105,6 @@ func (s *service) names(ctx context.Context, matches func(name string) bool) (na
 			names = append(names, name)
 		}
 	})
-	return names, err
+	slices.Sort(names)
+	return slices.Compact(names), err
 }

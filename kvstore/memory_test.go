@@ -2,7 +2,9 @@ package kvstore_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,11 @@ type memory struct {
 	revision uint64
 	values   map[string]kvstore.Value
 	changed  map[string]chan struct{} // closed at the next change of the key
+	behind   time.Duration            // by which its clock was set back
 }
+
+// validKey is what a Bucket has to accept.
+var validKey = regexp.MustCompile(`^[A-Za-z0-9_=-]([A-Za-z0-9._=-]*[A-Za-z0-9_=-])?$`)
 
 func newMemory() *memory {
 	return &memory{values: map[string]kvstore.Value{}, changed: map[string]chan struct{}{}}
@@ -26,6 +32,9 @@ func newMemory() *memory {
 func (m *memory) Get(ctx context.Context, key string) (kvstore.Value, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !validKey.MatchString(key) {
+		return kvstore.Value{}, fmt.Errorf("key %q", key)
+	}
 	return m.values[key], context.Cause(ctx)
 }
 
@@ -80,7 +89,18 @@ func (m *memory) List(ctx context.Context, prefix string, on func(key string)) e
 	return context.Cause(ctx)
 }
 
-func (m *memory) Now(ctx context.Context) (time.Time, error) { return time.Now(), context.Cause(ctx) }
+func (m *memory) Now(ctx context.Context) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Now().Add(-m.behind), context.Cause(ctx)
+}
+
+// setBack sets the clock back.
+func (m *memory) setBack(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.behind += d
+}
 
 // keys returns the keys that have a value.
 func (m *memory) keys() []string {

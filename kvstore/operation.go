@@ -102,13 +102,14 @@ func (o *Operation) Name() string {
 	return ""
 }
 
-// Names returns the names whose locks the operation reads and changes. all means that it reads
-// all names.
+// Names returns the names whose locks the operation reads and changes, or all if it reads those
+// of all names.
 func (o *Operation) Names() (names []string, all bool) {
 	switch o.verb {
 	case acquire, resize, cancel:
 		return o.acquire.Names(), false
 	case extend:
+		names = make([]string, 0, len(o.extend))
 		for _, r := range o.extend {
 			names = append(names, r.Name)
 		}
@@ -124,13 +125,13 @@ func (o *Operation) Names() (names []string, all bool) {
 // ReadOnly reports whether the operation changes nothing.
 func (o *Operation) ReadOnly() bool { return o.verb == inspect || o.verb == list }
 
+// Acquired returns the request and the reply of an Acquire, or false for another operation.
+func (o *Operation) Acquired() (c driver.AcquireRequest, reply driver.AcquireReply, ok bool) {
+	return o.acquire, o.reply, o.verb == acquire
+}
+
 // Acquires reports whether the operation is an Acquire.
 func (o *Operation) Acquires() bool { return o.verb == acquire }
-
-// Acquired returns the request and the reply of an Acquire.
-func (o *Operation) Acquired() (driver.AcquireRequest, driver.AcquireReply) {
-	return o.acquire, o.reply
-}
 
 // Deadline returns when the operation must end: at its own time limit or at the end of ctx.
 func (o *Operation) Deadline(ctx context.Context) time.Time {
@@ -144,6 +145,11 @@ func (o *Operation) Deadline(ctx context.Context) time.Time {
 // final reports whether the client acts on the result as if nothing of this token could follow.
 func (o *Operation) final() bool {
 	return o.verb == cancel || o.verb == release || slices.Contains(o.errs, driver.ErrLost)
+}
+
+// byHolder reports whether the operation is of a client that holds the name, or has held it.
+func (o *Operation) byHolder() bool {
+	return o.verb == release || o.verb == extend || o.verb == cancel || o.verb == resize
 }
 
 // operations are reused, so that an operation in memory allocates nothing for its request.

@@ -14,7 +14,10 @@ import (
 )
 
 // A service is the lock tables in a bucket, with one key for each name.
-type service struct{ bucket Bucket }
+type service struct {
+	bucket Bucket
+	turns  turns
+}
 
 // Do implements Tables.
 func (s *service) Do(ctx context.Context, o *Operation) error {
@@ -31,59 +34,61 @@ func (s *service) Do(ctx context.Context, o *Operation) error {
 	return s.change(ctx, o)
 }
 
-// A swap is a Swap of an operation, which did not return nil.
-type swap struct {
-	writer        uint64
-	notifications []Notification
-	err           error // nil: another client was first
-}
-
-// landed reports whether the bucket has stored the swap although its reply was lost.
-func (w swap) landed(s stored) bool { return w.writer != 0 && w.writer == s.Writer }
-
-// change runs an operation on the key of its name, again and again until no other client has
-// changed the key between the Get and the Swap.
+// change runs an operation on the key of its name, and then sends its notifications.
 func (s *service) change(ctx context.Context, o *Operation) error {
-	name := o.Name()
 	if err := checkOne(o); err != nil {
 		return err
 	}
-	var own swap
+	done, err := s.turns.wait(ctx, encodeKey(lockPrefix, o.Name()))
+	if err != nil {
+		return err
+	}
+	notifications, at, err := s.swap(ctx, o)
+	done()
+	s.notify(ctx, notifications, at)
+	return err
+}
+
+// swap runs an operation, again and again until no other client has changed the key between the
+// Get and the Swap. It returns the notifications to send, and the time.
+func (s *service) swap(ctx context.Context, o *Operation) (notifications []Notification, at time.Time, err error) {
+	name := o.Name()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
 		last, at, err := s.open(ctx, name)
-		switch {
-		case err == nil && own.landed(last):
-			s.notify(ctx, own.notifications, at)
-			return nil
-		case own.err != nil: // its outcome is unknown
-			return own.err
-		case err != nil:
-			return err
+		if err != nil {
+			return nil, at, err
 		}
 		now := last.now(at)
 		table := last.table(name)
-		own = swap{notifications: o.Run(table, now)}
+		notifications := o.Run(table, now)
 		next := last.with(table, name)
 		changed, err := last.isChanged(next)
 		if err != nil || !changed && !o.final() {
-			return err
+			return nil, at, err
 		}
 		next.Changed, next.Writer = now.At, rand.Uint64()
-		own.writer = next.Writer
 		err = s.write(ctx, name, next, last.revision)
-		switch {
-		case err == nil:
-			s.notify(ctx, own.notifications, at)
-			return nil
-		case !errors.Is(err, ErrConflict):
-			own.err = err
-		default:
-			if err := pause(ctx, attempt, time.Since(began)); err != nil {
-				return err
-			}
+		if err == nil || !errors.Is(err, ErrConflict) && s.isWriter(ctx, name, next.Writer) {
+			return notifications, at, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return nil, at, err // the outcome is unknown
+		}
+		if o.byHolder() {
+			attempt = 0 // the others wait for it
+		}
+		if err := pause(ctx, attempt, time.Since(began)); err != nil {
+			return nil, at, err
 		}
 	}
+}
+
+// isWriter reports whether the last Swap of a name is the one that has this number, whose reply
+// was lost.
+func (s *service) isWriter(ctx context.Context, name string, writer uint64) bool {
+	last, err := s.read(ctx, name)
+	return err == nil && last.Writer == writer
 }
 
 func checkOne(o *Operation) error {

@@ -120,6 +120,9 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 			return nil, err
 		}
 	}
+	if len(names) == 0 {
+		return nil, nil
+	}
 	o := newOperation(inspect, time.Time{})
 	defer o.free()
 	o.names = names

@@ -86,7 +86,7 @@ func (s *service) sweep(ctx context.Context) error {
 	if !due || err != nil {
 		return err
 	}
-	return errors.Join(s.sweepNames(ctx, at), s.sweepMail(ctx, at))
+	return errors.Join(s.sweepNames(ctx, at), s.sweepInboxes(ctx, at))
 }
 
 // sweepNames examines the names that nobody has used for keepUnused. It removes what has expired,
@@ -137,17 +137,17 @@ func (s *service) removeNames(ctx context.Context, names []string, unused []stor
 	return errors.Join(errs...)
 }
 
-// sweepMail deletes mailboxes to which nobody has sent anything for keepUnused.
-func (s *service) sweepMail(ctx context.Context, at time.Time) error {
+// sweepInboxes deletes inboxes to which nobody has sent anything for keepUnused.
+func (s *service) sweepInboxes(ctx context.Context, at time.Time) error {
 	var keys []string
-	if err := s.bucket.List(ctx, mailPrefix, func(key string) { keys = append(keys, key) }); err != nil {
+	if err := s.bucket.List(ctx, inboxPrefix, func(key string) { keys = append(keys, key) }); err != nil {
 		return err
 	}
 	old := uint64(at.Add(-keepUnused).UnixMicro())
 	errs := make([]error, len(keys))
 	each(len(keys), func(i int) {
 		v, err := s.bucket.Get(ctx, keys[i])
-		if err != nil || v.Revision == 0 || decodeMailbox(v).last() > old {
+		if err != nil || v.Revision == 0 || decodeInbox(v).last() > old {
 			errs[i] = err
 			return
 		}

@@ -13,7 +13,7 @@ type record struct {
 	Fence   uint64        `json:"f"`           // fence high-water mark of the name
 	Ticket  uint64        `json:"n,omitempty"` // its largest ticket
 	Changed time.Duration `json:"u"`           // when it was written, as Now.At
-	Writer  uint64        `json:"k"`           // random: which Swap has written it
+	Writer  uint64        `json:"k"`           // random: it identifies the Swap that has written it
 }
 
 // A stored record is one that was read from the bucket, or none if the revision is zero.

@@ -11,17 +11,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A mailbox is the value of a client's key. Senders add events to it, and the client watches it.
+// An inbox is the value of a client's key. Senders add events to it, and the client watches it.
 // So a client needs one watch, whatever it holds and awaits, and a change of a name concerns only
 // the client that it notifies.
-type mailbox struct {
-	Dropped uint64 `json:"d,omitempty"` // number of the last event that was removed
-	Mail    []mail `json:"m"`           // the oldest first
+type inbox struct {
+	Dropped uint64  `json:"d,omitempty"` // number of the last event that was removed
+	Entries []entry `json:"m"`           // the oldest first
 }
 
-// mail is an event in transit.
-type mail struct {
-	Number uint64           `json:"s"` // grows in a mailbox; microseconds by the clock of the bucket, at least
+// An entry is an event in transit.
+type entry struct {
+	Number uint64           `json:"s"` // grows in an inbox; microseconds by the clock of the bucket, at least
 	Kind   driver.EventKind `json:"k"`
 	Token  string           `json:"t"`
 	Fence  uint64           `json:"f,omitempty"`
@@ -29,41 +29,41 @@ type mail struct {
 	Reason string           `json:"r,omitempty"`
 }
 
-// The limits of a mailbox. A waiter has sent a heartbeat before an event of it is too old.
+// The limits of an inbox. A waiter has sent a heartbeat before an event of it is too old.
 const (
-	mostMail = 64
-	mailTTL  = driver.WaiterTTL
+	mostEntries = 64
+	entryTTL    = driver.WaiterTTL
 )
 
-func decodeMailbox(v Value) (m mailbox) {
+func decodeInbox(v Value) (m inbox) {
 	if json.Unmarshal(v.Bytes, &m) != nil {
-		return mailbox{} // events are hints
+		return inbox{} // events are hints
 	}
 	return m
 }
 
 // last returns the number of the last event.
-func (m mailbox) last() uint64 {
-	if len(m.Mail) == 0 {
+func (m inbox) last() uint64 {
+	if len(m.Entries) == 0 {
 		return m.Dropped
 	}
-	return m.Mail[len(m.Mail)-1].Number
+	return m.Entries[len(m.Entries)-1].Number
 }
 
 // add adds events, and removes old ones.
-func (m *mailbox) add(events []driver.Event, at time.Time) {
+func (m *inbox) add(events []driver.Event, at time.Time) {
 	for _, e := range events {
 		number := max(m.last()+1, uint64(at.UnixMicro()))
-		m.Mail = append(m.Mail, mail{number, e.Kind, e.Token, e.Fence, e.Ticket, e.Reason})
+		m.Entries = append(m.Entries, entry{number, e.Kind, e.Token, e.Fence, e.Ticket, e.Reason})
 	}
-	old := uint64(at.Add(-mailTTL).UnixMicro())
-	for len(m.Mail) > mostMail || len(m.Mail) > 0 && m.Mail[0].Number < old {
-		m.Dropped = m.Mail[0].Number
-		m.Mail = slices.Delete(m.Mail, 0, 1)
+	old := uint64(at.Add(-entryTTL).UnixMicro())
+	for len(m.Entries) > mostEntries || len(m.Entries) > 0 && m.Entries[0].Number < old {
+		m.Dropped = m.Entries[0].Number
+		m.Entries = slices.Delete(m.Entries, 0, 1)
 	}
 }
 
-// notify adds events to the mailboxes of their clients. It reports no error: a lost event costs
+// notify adds events to the inboxes of their clients. It reports no error: a lost event costs
 // latency only, and the change that it reports is stored already.
 func (s *service) notify(ctx context.Context, notifications []Notification, at time.Time) {
 	byClient := make(map[string][]driver.Event)
@@ -77,16 +77,21 @@ func (s *service) notify(ctx context.Context, notifications []Notification, at t
 	each(len(clients), func(i int) { s.post(ctx, clients[i], byClient[clients[i]], at) })
 }
 
-// post adds events to one mailbox.
+// post adds events to one inbox.
 func (s *service) post(ctx context.Context, client string, events []driver.Event, at time.Time) {
-	key := encodeKey(mailPrefix, client)
+	key := encodeKey(inboxPrefix, client)
+	done, err := s.turns.wait(ctx, key)
+	if err != nil {
+		return
+	}
+	defer done()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
 		v, err := s.bucket.Get(ctx, key)
 		if err != nil {
 			return
 		}
-		m := decodeMailbox(v)
+		m := decodeInbox(v)
 		m.add(events, at)
 		text, err := json.Marshal(m)
 		if err != nil {
@@ -103,7 +108,7 @@ func (s *service) post(ctx context.Context, client string, events []driver.Event
 
 // Watch implements Tables.
 func (s *service) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
-	key := encodeKey(mailPrefix, client)
+	key := encodeKey(inboxPrefix, client)
 	w := watcher{bucket: s.bucket, key: key, on: on}
 	hints := make(chan struct{}, 1)
 	var running sync.WaitGroup
@@ -139,7 +144,7 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 // firstPause is the longest pause before a watch that has failed once is started again.
 const firstPause = 10 * time.Millisecond
 
-// A watcher reads the mailbox of a client.
+// A watcher reads the inbox of a client.
 type watcher struct {
 	bucket    Bucket
 	key       string
@@ -150,7 +155,7 @@ type watcher struct {
 	stopped   bool // the last event was EventDisconnected
 }
 
-// read reads the mailbox at each hint, until the watch ends. It reports whether it was connected.
+// read reads the inbox at each hint, until the watch ends. It reports whether it was connected.
 func (w *watcher) read(ctx context.Context, hints <-chan struct{}) (connected bool) {
 	for {
 		select {
@@ -162,12 +167,12 @@ func (w *watcher) read(ctx context.Context, hints <-chan struct{}) (connected bo
 		if err != nil {
 			return w.connected
 		}
-		w.deliver(decodeMailbox(v))
+		w.deliver(decodeInbox(v))
 	}
 }
 
 // deliver passes on the events that are new. The first ones are of an earlier watch.
-func (w *watcher) deliver(m mailbox) {
+func (w *watcher) deliver(m inbox) {
 	missed := w.begun && m.Dropped > w.seen
 	if !w.begun {
 		w.seen, w.begun = m.last(), true
@@ -176,7 +181,7 @@ func (w *watcher) deliver(m mailbox) {
 		w.connected, w.stopped = true, false
 		w.on(driver.Event{Kind: driver.EventConnected})
 	}
-	for _, e := range m.Mail {
+	for _, e := range m.Entries {
 		if e.Number > w.seen {
 			w.on(driver.Event{Kind: e.Kind, Token: e.Token, Fence: e.Fence, Ticket: e.Ticket, Reason: e.Reason})
 		}
