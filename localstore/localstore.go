@@ -124,6 +124,9 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := s.verbs.Extend(ctx, requests)
 	for i, err := range errs {
+		if err == nil {
+			continue
+		}
 		var failed *driver.UnavailableError
 		if errors.As(err, &failed) && isMoved(failed.Cause) {
 			errs[i] = fmt.Errorf("%w: %w", driver.ErrLost, failed.Cause) // nobody who opens the file now sees the leases

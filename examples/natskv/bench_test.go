@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/examples/natskv"
 )
 
 // Clients with connections of their own, as different processes have, want one name all the time.
@@ -16,8 +18,13 @@ func BenchmarkHandOff(b *testing.B) {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
 			url := startServer(b)
 			var locks []*dibs.Client
+			var swaps, conflicts atomic.Int64
 			for range clients {
-				c := dibs.New(open(b, url, "locks"), dibs.Timeout(time.Minute))
+				s, err := natskv.NewCounting(b.Context(), connect(b, url), "locks", &swaps, &conflicts)
+				if err != nil {
+					b.Fatal(err)
+				}
+				c := dibs.New(s, dibs.Timeout(time.Minute))
 				b.Cleanup(func() { _ = c.Close() })
 				locks = append(locks, c)
 			}
@@ -39,6 +46,8 @@ func BenchmarkHandOff(b *testing.B) {
 			close(turns)
 			running.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "handoffs/s")
+			b.ReportMetric(float64(swaps.Load())/float64(b.N), "swaps/op")
+			b.ReportMetric(float64(conflicts.Load())/float64(b.N), "conflicts/op")
 		})
 	}
 }

@@ -14,6 +14,14 @@ import (
 
 // New returns a store in a bucket, which it creates if there is none.
 func New(ctx context.Context, js jetstream.JetStream, name string) (*kvstore.Store, error) {
+	b, err := newBucket(ctx, js, name)
+	if err != nil {
+		return nil, err
+	}
+	return kvstore.New(b), nil
+}
+
+func newBucket(ctx context.Context, js jetstream.JetStream, name string) (*bucket, error) {
 	const markers = time.Minute // how long NATS keeps the marker of a deleted key
 	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, LimitMarkerTTL: markers})
 	if err != nil {
@@ -23,7 +31,7 @@ func New(ctx context.Context, js jetstream.JetStream, name string) (*kvstore.Sto
 	if err != nil {
 		return nil, err
 	}
-	return kvstore.New(&bucket{kv, stream, markers}), nil
+	return &bucket{kv, stream, markers}, nil
 }
 
 // A bucket implements kvstore.Bucket.

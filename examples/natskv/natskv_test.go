@@ -33,8 +33,8 @@ func startServer(t testing.TB) string {
 	return s.ClientURL()
 }
 
-// open returns a store in a bucket, with a connection of its own, as another process has.
-func open(t testing.TB, url, bucket string) *kvstore.Store {
+// connect returns a connection of its own, as another process has.
+func connect(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	conn, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
@@ -45,9 +45,14 @@ func open(t testing.TB, url, bucket string) *kvstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return js
+}
+
+func open(t testing.TB, url, bucket string) *kvstore.Store {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := natskv.New(ctx, js, bucket)
+	s, err := natskv.New(ctx, connect(t, url), bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
