@@ -44,11 +44,13 @@ func (f *flaky) Swap(ctx context.Context, key string, value []byte, revision uin
 func (f *flaky) Watch(ctx context.Context, key string, on func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	first := true // storetest wants that a client is connected first
 	return f.memory.Watch(ctx, key, func() {
 		on()
-		if f.oneOf(6) == 0 {
+		if !first && f.oneOf(6) == 0 {
 			cancel(errors.New("the connection was lost"))
 		}
+		first = false
 	})
 }
 
