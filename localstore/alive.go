@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // A liveness shows other processes that this one is alive, and tells it which others are.
@@ -44,14 +44,14 @@ func (l *liveness) owner() string {
 }
 
 // stateOf returns what is known about an owner.
-func (l *liveness) stateOf(owner string) locktable.OwnerState {
+func (l *liveness) stateOf(owner string) kvstore.OwnerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case owner == "":
-		return locktable.Unknown
+		return kvstore.Unknown
 	case owner == l.name:
-		return locktable.Alive
+		return kvstore.Alive
 	case l.name != "":
 		return byteState(owner, l.path, l.fd)
 	}
@@ -60,12 +60,12 @@ func (l *liveness) stateOf(owner string) locktable.OwnerState {
 
 // known returns what is known about an owner. One with another boot ID is never known to be
 // dead: it may be on another machine, whose locks are not visible here.
-func (l *liveness) known(owner string) locktable.OwnerState {
+func (l *liveness) known(owner string) kvstore.OwnerState {
 	state := l.stateOf(owner)
-	if state == locktable.Dead && !strings.HasSuffix(owner, "-"+l.boot) {
-		return locktable.Unknown
+	if state == kvstore.Dead && !strings.HasSuffix(owner, "-"+l.boot) {
+		return kvstore.Unknown
 	}
 	return state
 }
 
-func (l *liveness) isDead(owner string) bool { return l.known(owner) == locktable.Dead }
+func (l *liveness) isDead(owner string) bool { return l.known(owner) == kvstore.Dead }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,26 +30,26 @@ func lockByte(path string) (fd int, name string, err error) {
 
 // byteState checks whether an owner's byte is locked. It uses fd if that is the owner's
 // file, and opens path otherwise.
-func byteState(owner, path string, fd int) locktable.OwnerState {
+func byteState(owner, path string, fd int) kvstore.OwnerState {
 	var node uint64
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
 	if _, err := fmt.Sscanf(owner, "%x-%x", &node, &lock.Start); err != nil {
-		return locktable.Unknown
+		return kvstore.Unknown
 	}
 	if fd < 0 || inode(fd) != node {
 		var err error
 		if fd, err = openAgain(path, unix.O_RDONLY); err != nil {
-			return locktable.Unknown
+			return kvstore.Unknown
 		}
 		defer unix.Close(fd)
 	}
 	if inode(fd) != node || unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lock) != nil {
-		return locktable.Unknown
+		return kvstore.Unknown
 	}
 	if lock.Type == unix.F_UNLCK {
-		return locktable.Dead
+		return kvstore.Dead
 	}
-	return locktable.Alive
+	return kvstore.Alive
 }
 
 func openAgain(path string, how int) (fd int, err error) {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // The tests start this binary again, as other processes on the same file.
@@ -542,7 +542,7 @@ func requestOn(name, token string) driver.AcquireRequest {
 // wantWholeMultiLocks checks that each multi-lock holds all its names.
 func wantWholeMultiLocks(t *testing.T, s *Store) {
 	t.Helper()
-	err := s.read(t.Context(), fileOp{op: "test", until: time.Now().Add(20 * time.Second)}, func(l *locktable.Table, now locktable.Now) error {
+	err := s.file.read(t.Context(), time.Now().Add(20*time.Second), nil, func(l *kvstore.Table, now kvstore.Now) error {
 		holds := make(map[string]int)
 		for _, e := range l.Names {
 			for _, h := range e.Holders {
@@ -569,7 +569,7 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
+	_, err = s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *kvstore.Table, now kvstore.Now) ([]kvstore.Notification, error) {
 		for _, name := range []string{"n", "m"} {
 			if reply, _ := l.Acquire(requestOn(name, "killed"), now); !reply.Held {
 				return nil, fmt.Errorf("%q is held: %+v", name, reply)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // An entry is decoded and encoded without change.
@@ -53,11 +53,11 @@ func FuzzEntry(f *testing.F) {
 }
 
 // work runs each operation on an entry.
-func work(t *testing.T, e *locktable.Lock) {
+func work(t *testing.T, e *kvstore.Lock) {
 	t.Helper()
-	l := locktable.New()
+	l := kvstore.NewTable()
 	l.Names["n"] = e
-	now := locktable.Now{At: time.Minute, Wall: time.Now()}
+	now := kvstore.Now{At: time.Minute, Wall: time.Now()}
 	c := requestOn("n", "me")
 	l.Acquire(c, now)
 	l.Inspect("n", now)

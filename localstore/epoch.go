@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // machine identifies this machine. It does not change with a restart.
@@ -47,28 +47,28 @@ func (e clockEpoch) sameClock(other clockEpoch) bool {
 //   - all other leases end by the wall clock.
 func (f *file) convert(before clockEpoch) error {
 	here := f.clock.epoch()
-	old := locktable.New()
+	old := kvstore.NewTable()
 	if err := f.loadRows("select name, entry from entries", nil, old, make(map[string][]byte)); err != nil {
 		return err
 	}
 	now := f.now()
 	for name, e := range old.Names {
-		var holders []locktable.Holder
+		var holders []kvstore.Holder
 		for _, p := range e.Queue {
-			if f.liveness.stateOf(p.Owner) == locktable.Alive {
+			if f.liveness.stateOf(p.Owner) == kvstore.Alive {
 				return f.newError(otherMachine, nil)
 			}
 		}
 		for _, h := range e.Holders {
 			lives := f.liveness.stateOf(h.Owner)
-			if lives == locktable.Alive {
+			if lives == kvstore.Alive {
 				return f.newError(otherMachine, nil)
 			}
 			h.Expires += before.since - here.since
 			if h.MinHoldUntil != 0 {
 				h.MinHoldUntil += before.since - here.since
 			}
-			over := lives == locktable.Dead && before.machine == here.machine && h.MinHoldUntil <= now.At
+			over := lives == kvstore.Dead && before.machine == here.machine && h.MinHoldUntil <= now.At
 			if !over && h.Expires > now.At {
 				holders = append(holders, h)
 			}

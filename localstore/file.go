@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // A file is the database: one connection, used by one operation at a time. An operation
@@ -247,7 +247,7 @@ func (f *file) holds() bool {
 
 // change runs op on the entries of names and writes what has changed. It writes nothing
 // if op fails, or after until. The caller sends the notifications.
-func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) (notifications []locktable.Notification, err error) {
+func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*kvstore.Table, kvstore.Now) ([]kvstore.Notification, error)) (notifications []kvstore.Notification, err error) {
 	err = f.run(ctx, until, beginWrite, func() error {
 		if err := f.ensureEpoch(); err != nil {
 			return err
@@ -288,9 +288,9 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 
 // removeEnded removes holders and waiters of a few entries that may have ended. Entries of a
 // name that nobody uses any more go in this way.
-func (f *file) removeEnded(now locktable.Now) (notifications []locktable.Notification, err error) {
+func (f *file) removeEnded(now kvstore.Now) (notifications []kvstore.Notification, err error) {
 	const most = 8
-	l, before := locktable.New(), make(map[string][]byte)
+	l, before := kvstore.NewTable(), make(map[string][]byte)
 	err = f.loadRows("select name, entry from entries where ends <= ? limit ?", []any{int64(now.At), most}, l, before)
 	if err != nil || len(before) == 0 {
 		return nil, err
@@ -305,7 +305,7 @@ func (f *file) removeEnded(now locktable.Now) (notifications []locktable.Notific
 var errExpired = errors.New("the deadline passed before the commit; nothing was changed")
 
 // read runs op on the entries of names, or on all entries if names is nil.
-func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*locktable.Table, locktable.Now) error) error {
+func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*kvstore.Table, kvstore.Now) error) error {
 	err := f.run(ctx, until, beginRead, func() error {
 		l, _, err := f.load(names)
 		if err != nil {
@@ -330,7 +330,7 @@ func (f *file) read(ctx context.Context, until time.Time, names []string, op fun
 
 var errOtherBoot = errors.New("the entries are from another boot")
 
-func (f *file) now() locktable.Now { return locktable.Now{At: f.clock.now(), Wall: time.Now()} }
+func (f *file) now() kvstore.Now { return kvstore.Now{At: f.clock.now(), Wall: time.Now()} }
 
 // Statements that begin a transaction. A reader waits for no other process.
 const (
@@ -406,7 +406,7 @@ func (f *file) busyError() error { return &fileError{f.path, stayedBusy, nil, fa
 
 // load reads the entries of names, or all entries if names is nil. It returns them as a
 // lock table, and as their original texts by name.
-func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error) {
+func (f *file) load(names []string) (*kvstore.Table, map[string][]byte, error) {
 	last, l, err := f.state()
 	if err != nil {
 		return nil, nil, err
@@ -430,7 +430,7 @@ func (f *file) load(names []string) (*locktable.Table, map[string][]byte, error)
 }
 
 // loadRows reads the entries that a query returns.
-func (f *file) loadRows(query string, args []any, l *locktable.Table, before map[string][]byte) error {
+func (f *file) loadRows(query string, args []any, l *kvstore.Table, before map[string][]byte) error {
 	rows, err := f.query(query, args...)
 	if err != nil {
 		return err
@@ -453,7 +453,7 @@ func (f *file) loadRows(query string, args []any, l *locktable.Table, before map
 
 // save writes the entries whose text has changed, and deletes those of names without
 // state.
-func (f *file) save(l *locktable.Table, before map[string][]byte, now time.Duration) error {
+func (f *file) save(l *kvstore.Table, before map[string][]byte, now time.Duration) error {
 	for name := range before {
 		if l.Names[name] != nil {
 			continue
@@ -478,7 +478,7 @@ func (f *file) save(l *locktable.Table, before map[string][]byte, now time.Durat
 }
 
 // state reads the epoch and an empty lock table with the fence and the ticket.
-func (f *file) state() (e clockEpoch, l *locktable.Table, err error) {
+func (f *file) state() (e clockEpoch, l *kvstore.Table, err error) {
 	rows, err := f.query("select boot, since, machine, fence, ticket from state")
 	if err != nil {
 		return e, nil, err
@@ -487,7 +487,7 @@ func (f *file) state() (e clockEpoch, l *locktable.Table, err error) {
 	if !rows.Next() {
 		return e, nil, cmp.Or(rows.Err(), f.newError(damaged, nil))
 	}
-	l = locktable.New()
+	l = kvstore.NewTable()
 	if err := rows.Scan(&e.boot, &e.since, &e.machine, &l.Fence, &l.Ticket); err != nil {
 		return e, nil, f.newError(damaged, err)
 	}

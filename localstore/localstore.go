@@ -35,20 +35,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // A Store is a driver.Store in a file. It has no goroutine and no timer: the next
 // operation removes expired leases. It is safe for concurrent use.
 type Store struct {
-	file     *file
-	notifier notifier
-	waiters  waitTable
+	verbs
+	tables *tables
+	file   *file
 }
+
+// verbs are the methods of driver.Store.
+type verbs = kvstore.Store
 
 var _ driver.Store = (*Store)(nil)
 
@@ -97,7 +98,8 @@ func open(path string, c clock) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dibs: open %w", err)
 	}
-	return &Store{file: f, notifier: newNotifier(f.path)}, nil
+	p := &tables{file: f, notifier: newNotifier(f.path)}
+	return &Store{verbs: *kvstore.Over(p), tables: p, file: f}, nil
 }
 
 // Close closes the file after the current operation; later operations fail. A Watch ends
@@ -106,188 +108,29 @@ func open(path string, c clock) (*Store, error) {
 // exits need not call Close.
 func (s *Store) Close() error { return s.file.close() }
 
-// A fileOp is one operation on the file.
-type fileOp struct {
-	op    string
-	name  string
-	until time.Time
-	names []string // names whose entries are read; nil: all
-}
-
-// Groups implements driver.Store. All names form one group.
-func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
-
-// Acquire implements dibs.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := driver.CheckAcquire(c); err != nil {
-		return driver.AcquireReply{}, err
-	}
-	t := fileOp{"acquire", c.Name, c.Until, c.Names()}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		answer, notifications = l.Acquire(c, now)
-		s.waiters.record(c, answer, l)
-		return notifications, nil
-	})
-	if err != nil {
-		return driver.AcquireReply{}, err
-	}
-	return answer, nil
-}
-
-// Resize implements driver.Store.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer driver.AcquireReply, err error) {
-	if err := driver.CheckAcquire(c); err != nil {
-		return driver.AcquireReply{}, err
-	}
-	t := fileOp{"resize", c.Name, c.Until, []string{c.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		answer, notifications = l.Resize(c, nil, now)
-		return notifications, nil
-	})
-	if err != nil {
-		return driver.AcquireReply{}, err
-	}
-	return answer, nil
-}
-
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	s.waiters.remove(c.Token)
-	t := fileOp{"cancel", c.Name, c.Until, c.Names()}
-	return s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
-		return l.Cancel(c, nil, now), nil
-	})
+	s.tables.waiters.remove(c.Token)
+	return s.verbs.Cancel(ctx, c)
 }
 
-// Revoke implements driver.Store.
-func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
-	if err := driver.CheckRevoke(r); err != nil {
-		return false, err
-	}
-	t := fileOp{"revoke", r.Name, time.Time{}, []string{r.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		revoked, notifications = l.Revoke(r, now)
-		return notifications, nil
-	})
-	return revoked && err == nil, err
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	s.tables.waiters.remove(r.Token)
+	return s.verbs.Release(ctx, r)
 }
 
-// Release implements dibs.Store.
-func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
-	s.waiters.remove(r.Token)
-	t := fileOp{"release", r.Name, r.Until, []string{r.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		held, notifications = l.Release(r, nil, now)
-		return notifications, nil
-	})
-	return held && err == nil, err
-}
-
-// Extend implements dibs.Store.
-func (s *Store) Extend(ctx context.Context, holds []driver.ExtendRequest) (errs []error) {
-	t := fileOp{op: "extend", names: []string{}}
-	for _, h := range holds {
-		t.names = append(t.names, h.Name)
-	}
-	err := s.change(ctx, t, func(l *locktable.Table, now locktable.Now) ([]locktable.Notification, error) {
-		errs = l.Extend(holds, now)
-		return nil, nil
-	})
-	if isMoved(err) {
-		err = fmt.Errorf("%w: %w", driver.ErrLost, err) // nobody who opens the file now sees the leases
-	}
-	if err != nil {
-		return slices.Repeat([]error{err}, len(holds))
+// Extend implements driver.Store.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	errs := s.verbs.Extend(ctx, requests)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		var failed *driver.UnavailableError
+		if errors.As(err, &failed) && isMoved(failed.Cause) {
+			errs[i] = fmt.Errorf("%w: %w", driver.ErrLost, failed.Cause) // nobody who opens the file now sees the leases
+		}
 	}
 	return errs
-}
-
-// NotifyWanted implements driver.Store.
-func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
-	if err := driver.CheckWanted(r); err != nil {
-		return false, err
-	}
-	t := fileOp{"notify wanted", r.Name, time.Time{}, []string{r.Name}}
-	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
-		wanted, notifications = l.NotifyWanted(r, now)
-		return notifications, nil
-	})
-	return wanted && err == nil, err
-}
-
-// Inspect implements dibs.Store.
-func (s *Store) Inspect(ctx context.Context, name string) (state driver.State, err error) {
-	if err := driver.CheckName(name); err != nil {
-		return driver.State{}, err
-	}
-	t := fileOp{"inspect", name, time.Time{}, []string{name}}
-	err = s.read(ctx, t, func(l *locktable.Table, now locktable.Now) error {
-		state = l.Inspect(name, now)
-		return nil
-	})
-	return state, err
-}
-
-// InspectAll implements driver.Store.
-func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver.State, err error) {
-	if err := locktable.CheckNames(ctx, names); err != nil || len(names) == 0 {
-		return nil, err
-	}
-	err = s.read(ctx, fileOp{"inspect", names[0], time.Time{}, names}, func(l *locktable.Table, now locktable.Now) error {
-		states = l.InspectAll(names, now)
-		return nil
-	})
-	return states, err
-}
-
-// List implements driver.Store.
-func (s *Store) List(ctx context.Context, pattern string) (names []string, err error) {
-	err = s.read(ctx, fileOp{op: "list"}, func(l *locktable.Table, now locktable.Now) (err error) {
-		names, err = l.List(pattern, now)
-		return err
-	})
-	return names, err
-}
-
-// change runs an operation, saves what it changed, and then sends its notifications.
-func (s *Store) change(ctx context.Context, t fileOp, op func(*locktable.Table, locktable.Now) ([]locktable.Notification, error)) error {
-	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
-		return err
-	}
-	notifications, err := s.file.change(ctx, deadlineOf(ctx, t.until), t.names, op)
-	if err != nil {
-		return s.wrapError(t, err)
-	}
-	s.notifier.send(notifications)
-	return nil
-}
-
-func (s *Store) read(ctx context.Context, t fileOp, op func(*locktable.Table, locktable.Now) error) error {
-	if err := locktable.ContextEnded(ctx, t.op, t.name); err != nil {
-		return err
-	}
-	if err := s.file.read(ctx, deadlineOf(ctx, t.until), t.names, op); err != nil {
-		return s.wrapError(t, err)
-	}
-	return nil
-}
-
-// wrapError returns err as an UnavailableError, unless the request itself was invalid.
-func (s *Store) wrapError(t fileOp, err error) error {
-	if errors.Is(err, driver.ErrInvalid) {
-		return err
-	}
-	var f *fileError
-	refused := errors.As(err, &f) && f.refused
-	return &driver.UnavailableError{Op: t.op, Name: t.name, Cause: err, Refused: refused}
-}
-
-// deadlineOf returns when an operation must end: the earlier of until and the context's
-// deadline, or driver.OperationTimeout from now.
-func deadlineOf(ctx context.Context, until time.Time) time.Time {
-	end := driver.DeadlineOf(ctx)
-	if _, bounded := ctx.Deadline(); !until.IsZero() && (!bounded || until.Before(end)) {
-		return until
-	}
-	return end
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // A notifier carries events between processes. Each Watch has a socket, named after its
@@ -63,7 +63,7 @@ type message struct {
 
 // send sends each client its events, several in one datagram, because a socket's queue
 // may be as short as ten.
-func (p notifier) send(notifications []locktable.Notification) {
+func (p notifier) send(notifications []kvstore.Notification) {
 	const together = 32
 	if p.dir == "" {
 		return
@@ -109,14 +109,13 @@ func (p notifier) removeDeadSockets() {
 
 var errNoNotifier = errors.New("no private directory for sockets; waiters poll")
 
-// Watch implements driver.Store. If a client has two watches, the later one gets the
-// events.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	if s.notifier.dir == "" {
+// Watch implements kvstore.Tables. If a client has two watches, the later one gets the events.
+func (t *tables) Watch(ctx context.Context, client string, _ func() bool, on func(driver.Event)) error {
+	if t.notifier.dir == "" {
 		return errNoNotifier
 	}
-	_ = os.Mkdir(s.notifier.dir, 0o700) // it may have been removed
-	path := filepath.Join(s.notifier.dir, socketName(client))
+	_ = os.Mkdir(t.notifier.dir, 0o700) // it may have been removed
+	path := filepath.Join(t.notifier.dir, socketName(client))
 	conn, err := listen(path)
 	if err != nil {
 		return err
@@ -130,13 +129,13 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 		}
 		_ = conn.Close()
 	}()
-	defer s.waiters.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
+	defer t.waiters.watch(client, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	on(driver.Event{Kind: driver.EventConnected})
-	s.notifier.removeDeadSockets()
+	t.notifier.removeDeadSockets()
 	buf := make([]byte, 1<<16)
 	for lost := false; ; {
-		s.checkOwners(client, conn, on)
-		if !lost && isMoved(s.file.checkFiles()) {
+		t.checkOwners(client, conn, on)
+		if !lost && isMoved(t.file.checkFiles()) {
 			lost = true
 			on(driver.Event{Kind: driver.EventFailover}) // the client renews its leases, and finds that they are lost
 		}
@@ -161,10 +160,10 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 
 // checkOwners notifies waiters whose holder has died to retry. It has the check repeated soon while
 // other waiters exist, and otherwise for that of the files.
-func (s *Store) checkOwners(client string, conn *net.UnixConn, on func(driver.Event)) {
+func (t *tables) checkOwners(client string, conn *net.UnixConn, on func(driver.Event)) {
 	const every, rarely = 200 * time.Millisecond, 500 * time.Millisecond
 	_ = conn.SetReadDeadline(time.Now().Add(rarely)) // before other goroutines set it, or their wake-up would be lost
-	tokens, others := s.waiters.waitingForDead(client, s.file.liveness.isDead)
+	tokens, others := t.waiters.waitingForDead(client, t.file.liveness.isDead)
 	if others {
 		_ = conn.SetReadDeadline(time.Now().Add(every))
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // watch watches for a client. It returns the events after the first, and a function that
@@ -32,8 +32,8 @@ func watch(t *testing.T, s *Store, client string, pending int) (events chan driv
 	return events, end
 }
 
-func grantEvent(client, token string) locktable.Notification {
-	return locktable.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
+func grantEvent(client, token string) kvstore.Notification {
+	return kvstore.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
 // If the path is too long for sockets next to the file, they are in another place, the
@@ -42,12 +42,12 @@ func TestLongPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), strings.Repeat("long", 25), strings.Repeat("è %?#", 20), "locks.db")
 	s, other := openAt(t, path), openAt(t, path)
-	t.Cleanup(func() { _ = os.RemoveAll(s.notifier.dir) })
-	if s.notifier.dir != other.notifier.dir || len(s.notifier.dir) > 60 {
-		t.Fatalf("%q and %q", s.notifier.dir, other.notifier.dir)
+	t.Cleanup(func() { _ = os.RemoveAll(s.tables.notifier.dir) })
+	if s.tables.notifier.dir != other.tables.notifier.dir || len(s.tables.notifier.dir) > 60 {
+		t.Fatalf("%q and %q", s.tables.notifier.dir, other.tables.notifier.dir)
 	}
 	events, _ := watch(t, s, "client", 10)
-	other.notifier.send([]locktable.Notification{grantEvent("client", "token")})
+	other.tables.notifier.send([]kvstore.Notification{grantEvent("client", "token")})
 	if e := <-events; e != grantEvent("client", "token").Event {
 		t.Errorf("%+v", e)
 	}
@@ -74,7 +74,7 @@ func TestFullQueue(t *testing.T) {
 	events, _ := watch(t, s, "client", 1) // the second event blocks the watch
 	begin := time.Now()
 	for range 2000 {
-		s.notifier.send([]locktable.Notification{grantEvent("client", "token")})
+		s.tables.notifier.send([]kvstore.Notification{grantEvent("client", "token")})
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("2000 events to a blocked client took %v", took)
@@ -94,11 +94,11 @@ func TestManyAtOnce(t *testing.T) {
 	const many = 300
 	s := openAt(t, newFile(t))
 	events, _ := watch(t, s, "client", many)
-	var notifications []locktable.Notification
+	var notifications []kvstore.Notification
 	for range many {
 		notifications = append(notifications, grantEvent("client", strings.Repeat("t", 200)))
 	}
-	s.notifier.send(notifications)
+	s.tables.notifier.send(notifications)
 	for range many {
 		<-events
 	}
@@ -111,10 +111,10 @@ func TestSocketsGo(t *testing.T) {
 	_, endFirst := watch(t, s, "client", 10)
 	events, endSecond := watch(t, s, "client", 10)
 	endFirst()
-	s.notifier.send([]locktable.Notification{grantEvent("client", "token")})
+	s.tables.notifier.send([]kvstore.Notification{grantEvent("client", "token")})
 	<-events
 	endSecond()
-	if left, err := os.ReadDir(s.notifier.dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(s.tables.notifier.dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -126,11 +126,11 @@ func TestDeadSockets(t *testing.T) {
 	s := openAt(t, newFile(t))
 	events, _ := watch(t, s, "alive", 10)
 	find := map[string]func(){
-		"by a message":  func() { s.notifier.send([]locktable.Notification{grantEvent("dead", "token")}) },
-		"by a newcomer": func() { s.notifier.removeDeadSockets() },
+		"by a message":  func() { s.tables.notifier.send([]kvstore.Notification{grantEvent("dead", "token")}) },
+		"by a newcomer": func() { s.tables.notifier.removeDeadSockets() },
 	}
 	for how, find := range find {
-		dead := filepath.Join(s.notifier.dir, socketName("dead"))
+		dead := filepath.Join(s.tables.notifier.dir, socketName("dead"))
 		conn, err := listen(dead)
 		must(t, err)
 		must(t, conn.Close()) // the file stays, as after a kill
@@ -140,13 +140,13 @@ func TestDeadSockets(t *testing.T) {
 		}
 		old := time.Now().Add(-time.Hour)
 		for _, client := range []string{"dead", "alive"} {
-			must(t, os.Chtimes(filepath.Join(s.notifier.dir, socketName(client)), old, old))
+			must(t, os.Chtimes(filepath.Join(s.tables.notifier.dir, socketName(client)), old, old))
 		}
 		find()
 		if _, err := os.Lstat(dead); err == nil {
 			t.Errorf("found %s: still there", how)
 		}
 	}
-	s.notifier.send([]locktable.Notification{grantEvent("alive", "token")})
+	s.tables.notifier.send([]kvstore.Notification{grantEvent("alive", "token")})
 	<-events
 }

@@ -56,7 +56,7 @@ func TestModes(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(path, link))
 	other := openAt(t, link)
-	if other.file.path != s.file.path || other.notifier.dir != s.notifier.dir {
+	if other.file.path != s.file.path || other.tables.notifier.dir != s.tables.notifier.dir {
 		t.Errorf("%s and %s of one file", other.file.path, s.file.path)
 	}
 }

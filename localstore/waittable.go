@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/locktable"
+	"github.com/dibslock/dibs/kvstore"
 )
 
 // A waitTable has the waiting requests of this process with the owners of the leases they
@@ -24,7 +24,7 @@ type waitEntry struct {
 }
 
 // record records the reply to a request.
-func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, l *locktable.Table) {
+func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, l *kvstore.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.byToken, c.Token)

@@ -50,6 +50,8 @@ var rules = []rule{
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs"`},
 			{"internal/locktable/a.go", `package locktable; import _ "github.com/dibslock/dibs/memstore"`},
 			{"localstore/a.go", `package localstore; import _ "github.com/dibslock/dibs/memstore"`},
+			{"localstore/a.go", `package localstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
+			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/memstore"`},
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/locktable"`},
 		},
 		good: []sample{
@@ -57,7 +59,8 @@ var rules = []rule{
 			{"a.go", `package dibs; import _ "github.com/dibslock/dibs/driver"`},
 			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
 			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs/driver"; "github.com/dibslock/dibs/internal/locktable")`},
-			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/internal/locktable"; "modernc.org/sqlite")`},
+			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
+			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},

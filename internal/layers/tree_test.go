@@ -144,10 +144,12 @@ func layerOf(dir string) layer {
 		return layer{dir: ".", imports: []string{"driver", "internal/load", "internal/renew"}, library: true}
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
-	case "memstore":
+	case "kvstore":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
+	case "memstore":
+		return layer{dir: parts[0], imports: []string{"driver", "kvstore", "internal/locktable"}, library: true}
 	case "localstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "kvstore"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
 		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "sqlstore"}, external: true, library: true}
 	case "sqlstore":

@@ -2,25 +2,23 @@ package locktable
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
 
-// ContextEnded returns an UnavailableError if the context of an operation has ended.
-func ContextEnded(ctx context.Context, op, name string) error {
-	if ctx.Err() == nil {
-		return nil
+// Admit returns an UnavailableError if the context of an operation has ended, or if the operation
+// is late. until is zero for one without a time limit.
+func Admit(ctx context.Context, op, name string, until, now time.Time) error {
+	switch {
+	case ctx.Err() != nil:
+		return &driver.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
+	case !until.IsZero() && now.After(until):
+		return &driver.UnavailableError{Op: op, Name: name, Cause: ErrLate}
 	}
-	return &driver.UnavailableError{Op: op, Name: name, Cause: context.Cause(ctx)}
+	return nil
 }
 
-// CheckNames returns an error if a context has ended, or one of the names to inspect is not
-// valid.
-func CheckNames(ctx context.Context, names []string) error {
-	for _, name := range names {
-		if err := driver.CheckName(name); err != nil {
-			return err
-		}
-	}
-	return ContextEnded(ctx, "inspect", "")
-}
+// ErrLate is the cause of the error of a late operation, which changed nothing.
+var ErrLate = errors.New("the request arrived after its time limit")

@@ -1,6 +1,7 @@
-// Package locktable is the state machine of the stores on one machine. It decides who
-// holds a name, which waiter is served next, and with which fence. memstore keeps a lock
-// table in memory, localstore keeps one in a file.
+// Package locktable is the state machine of the stores without a server that knows the rules of
+// locking. It decides who holds a name, which waiter is served next, and with which fence. kvstore
+// has the verbs of a store on it. memstore keeps a lock table in memory, localstore keeps one in a
+// file.
 //
 // It has no mutex, no clock and no I/O. The caller gives each operation the time. The
 // operation returns its reply and the notifications, which the caller sends after it has

@@ -1,0 +1,127 @@
+package natskv_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/examples/natskv"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/kvstore"
+	"github.com/dibslock/dibs/storetest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// startServer starts a server of NATS in this process, and returns its URL.
+func startServer(t testing.TB) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
+
+// connect returns a connection of its own, as another process has.
+func connect(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.Timeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func open(t testing.TB, url, bucket string) *kvstore.Store {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := natskv.New(ctx, connect(t, url), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// bucketOf returns a bucket for a test.
+func bucketOf(t testing.TB) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" ,/#", r) {
+			return '_'
+		}
+		return r
+	}, t.Name())
+}
+
+func TestStore(t *testing.T) {
+	url := startServer(t)
+	storetest.Run(t, func(t *testing.T) driver.Store { return open(t, url, bucketOf(t)) })
+}
+
+func TestClocks(t *testing.T) {
+	url := startServer(t)
+	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, url, bucketOf(t)) })
+}
+
+// Many clients run random operations in real time, and all results are consistent.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	history.Run(t, open(t, startServer(t), "locks"), history.Plan{Seed: 1, Ops: 300})
+}
+
+// A program excludes others while it holds a lock.
+func Example() {
+	s, err := server.NewServer(&server.Options{Port: server.RANDOM_PORT, JetStream: true, NoSigs: true, NoLog: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(time.Minute) {
+		return
+	}
+	conn, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	store, err := natskv.New(ctx, js, "locks")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	locks := dibs.New(store)
+	defer locks.Close()
+	err = locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
+		fmt.Println("held:", dibs.Fence(ctx) > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// held: true
+	// <nil>
+}

@@ -1,0 +1,69 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/dibslock/dibs/kvstore"
+)
+
+// A flaky bucket reports conflicts that are none, loses replies, and ends watches.
+type flaky struct {
+	*memory
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func newFlaky(seed uint64) *flaky {
+	return &flaky{memory: newMemory(), random: rand.New(rand.NewPCG(seed, seed))}
+}
+
+func (f *flaky) oneOf(n int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.IntN(n)
+}
+
+var errReply = errors.New("the reply was lost")
+
+func (f *flaky) Swap(ctx context.Context, key string, value []byte, revision uint64) error {
+	switch f.oneOf(12) {
+	case 0: // another client was first, and has changed nothing that matters
+		return kvstore.ErrConflict
+	case 1:
+		if err := f.memory.Swap(ctx, key, value, revision); err != nil {
+			return err
+		}
+		return errReply
+	}
+	return f.memory.Swap(ctx, key, value, revision)
+}
+
+func (f *flaky) Watch(ctx context.Context, key string, on func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	first := true // storetest wants that a client is connected first
+	return f.memory.Watch(ctx, key, func() {
+		on()
+		if !first && f.oneOf(6) == 0 {
+			cancel(errors.New("the connection was lost"))
+		}
+		first = false
+	})
+}
+
+// A delaying bucket keeps the first Swap of a lock, which its client does not see fail or succeed.
+type delaying struct {
+	*memory
+	delayed func() error
+}
+
+func (d *delaying) Swap(ctx context.Context, key string, value []byte, revision uint64) error {
+	if d.delayed == nil {
+		d.delayed = func() error { return d.memory.Swap(context.WithoutCancel(ctx), key, value, revision) }
+		return errReply
+	}
+	return d.memory.Swap(ctx, key, value, revision)
+}

@@ -1,0 +1,193 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/kvstore"
+	"github.com/dibslock/dibs/storetest"
+)
+
+func TestStore(t *testing.T) {
+	open := func(*testing.T) driver.Store { return kvstore.New(newMemory()) }
+	storetest.RunInBubble(t, open)
+	storetest.RunPlacesInBubble(t, open)
+}
+
+// Conflicts, lost replies and lost connections change no result.
+func TestFlakyBucket(t *testing.T) {
+	storetest.RunInBubble(t, func(*testing.T) driver.Store { return kvstore.New(newFlaky(1)) })
+}
+
+// Many clients run random operations in real time, and all results are consistent.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	history.Run(t, kvstore.New(newFlaky(1)), history.Plan{Seed: 1, Ops: 500})
+}
+
+func request(name, token string) driver.AcquireRequest {
+	return driver.AcquireRequest{Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+}
+
+func mustAcquire(t *testing.T, s driver.Store, c driver.AcquireRequest) driver.AcquireReply {
+	t.Helper()
+	reply, err := s.Acquire(t.Context(), c)
+	if err != nil || !reply.Held {
+		t.Fatalf("acquire %q: %+v, %v", c.Name, reply, err)
+	}
+	return reply
+}
+
+// A Swap that arrives after its client has cancelled the request has no effect.
+func TestLateSwap(t *testing.T) {
+	for what, end := range map[string]func(*kvstore.Store) error{
+		"cancel": func(s *kvstore.Store) error { return s.Cancel(t.Context(), request("n", "a")) },
+		"release": func(s *kvstore.Store) error {
+			_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "a"})
+			return err
+		},
+		"extend": func(s *kvstore.Store) error {
+			if errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}); !errors.Is(errs[0], driver.ErrLost) {
+				return fmt.Errorf("%w, want ErrLost", errs[0])
+			}
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := &delaying{memory: newMemory()}
+			s := kvstore.New(b)
+			if _, err := s.Acquire(t.Context(), request("n", "a")); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, errReply) {
+				t.Fatalf("acquire: %v, want the lost reply", err)
+			}
+			if err := end(s); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.delayed(); !errors.Is(err, kvstore.ErrConflict) {
+				t.Errorf("late: %v, want a conflict", err)
+			}
+			if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Holding != 0 {
+				t.Errorf("%+v, %v; want no holder", state, err)
+			}
+		})
+	}
+}
+
+// A request that was not executed is reported, and can be repeated.
+func TestLostRequest(t *testing.T) {
+	s := kvstore.New(&delaying{memory: newMemory()})
+	if _, err := s.Acquire(t.Context(), request("n", "a")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatalf("%v, want ErrUnavailable", err)
+	}
+	mustAcquire(t, s, request("n", "a"))
+}
+
+// What nobody uses any more is deleted, also after a crash, and fences grow all the same.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory()
+		s := kvstore.New(b)
+		locks := dibs.New(s)
+		defer locks.Close()
+		var last uint64
+		for i := range 20 {
+			lease, err := locks.Mutex(fmt.Sprint("n", i)).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = max(last, lease.Fence())
+			if err := lease.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustAcquire(t, s, request("crashed", "holder"))
+		if _, err := s.Acquire(t.Context(), request("crashed", "waiter")); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := locks.Mutex("kept").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if keys := b.keys(); !slices.Equal(keys, []string{"fence", "lock.kept"}) {
+			t.Errorf("keys %q, want that of the lease and the fence", keys)
+		}
+		if err := kept.Err(); err != nil {
+			t.Error(err)
+		}
+		b.setBack(time.Hour)
+		if reply := mustAcquire(t, s, request("n7", "a")); reply.Fence <= last {
+			t.Errorf("fence %d after %d", reply.Fence, last)
+		}
+	})
+}
+
+// A client that holds and awaits nothing does not sweep.
+func TestIdleClientDoesNotSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory()
+		locks := dibs.New(kvstore.New(b))
+		defer locks.Close()
+		if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if keys := b.keys(); !slices.Equal(keys, []string{"lock.n"}) {
+			t.Errorf("keys %q, want that no sweep was made", keys)
+		}
+	})
+}
+
+// The queue of a thousand waiters fits in a value of 512 KiB.
+func TestSizeOfAQueue(t *testing.T) {
+	const waiters, limit = 100, 512 << 10
+	b := newMemory()
+	s := kvstore.New(b)
+	for i := range waiters {
+		c := request("n", fmt.Sprintf("a-long-host-name.example.com:12345:%s:m-%d:label", strings.Repeat("x", 26), i))
+		c.Client = strings.Join(strings.SplitN(c.Token, ":", 4)[:3], ":")
+		if _, err := s.Acquire(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := b.Get(t.Context(), "lock.n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := len(v.Bytes) / waiters * 1000; size > limit {
+		t.Errorf("%d bytes for 1000 waiters, want %d at most", size, limit)
+	}
+}
+
+// Several names are several groups, and one request takes one of them.
+func TestOneNameAtATime(t *testing.T) {
+	s := kvstore.New(newMemory())
+	if groups := fmt.Sprint(s.Groups([]string{"b", "a", "b"})); groups != "[[a] [b]]" {
+		t.Errorf("groups %s", groups)
+	}
+	c := request("a", "t")
+	c.With = []string{"b"}
+	if _, err := s.Acquire(t.Context(), c); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid", err)
+	}
+}
+
+// A value that is no lock is reported, and not replaced.
+func TestValueOfAnotherProgram(t *testing.T) {
+	b := newMemory()
+	if err := b.Swap(t.Context(), "lock.n", []byte(`{"h":[{"t":""}]}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err := kvstore.New(b).Acquire(t.Context(), request("n", "a"))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "lock.n" is not a lock`) {
+		t.Errorf("%v", err)
+	}
+}

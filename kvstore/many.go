@@ -1,0 +1,110 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// together is how many requests of one operation are on their way at the same time.
+const together = 16
+
+// each calls f with the indexes below n, several at a time.
+func each(n int, f func(i int)) {
+	var running sync.WaitGroup
+	turns := make(chan struct{}, together)
+	for i := range n {
+		turns <- struct{}{}
+		running.Go(func() {
+			defer func() { <-turns }()
+			f(i)
+		})
+	}
+	running.Wait()
+}
+
+// extend extends the leases of each name by one change of its key.
+func (s *service) extend(ctx context.Context, o *Operation) error {
+	o.errs = make([]error, len(o.extend))
+	byName := make(map[string][]int)
+	var names []string
+	for i, r := range o.extend {
+		if byName[r.Name] == nil {
+			names = append(names, r.Name)
+		}
+		byName[r.Name] = append(byName[r.Name], i)
+	}
+	each(len(names), func(n int) {
+		indexes := byName[names[n]]
+		part := &Operation{verb: extend, name: names[n]}
+		for _, i := range indexes {
+			part.extend = append(part.extend, o.extend[i])
+		}
+		err := s.change(ctx, part)
+		for j, i := range indexes {
+			if o.errs[i] = part.wrap(err); err == nil {
+				o.errs[i] = part.errs[j]
+			}
+		}
+	})
+	return nil
+}
+
+// inspect reads the state of each name.
+func (s *service) inspect(ctx context.Context, o *Operation) error {
+	at, err := s.bucket.Now(ctx)
+	if err != nil {
+		return err
+	}
+	o.states = make([]driver.State, len(o.names))
+	errs := make([]error, len(o.names))
+	each(len(o.names), func(i int) {
+		last, err := s.read(ctx, o.names[i])
+		if errs[i] = err; err == nil {
+			o.states[i] = last.table(o.names[i]).Inspect(o.names[i], last.now(at))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// list reads all names that match.
+func (s *service) list(ctx context.Context, o *Operation) error {
+	glob, err := driver.ParseGlob(o.pattern)
+	if err != nil {
+		return err
+	}
+	at, err := s.bucket.Now(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := s.names(ctx, glob.Matches)
+	if err != nil {
+		return err
+	}
+	held := make([][]string, len(names))
+	errs := make([]error, len(names))
+	each(len(names), func(i int) {
+		last, err := s.read(ctx, names[i])
+		if errs[i] = err; err == nil {
+			held[i], errs[i] = last.table(names[i]).List("*", last.now(at))
+		}
+	})
+	for _, one := range held {
+		o.listed = append(o.listed, one...)
+	}
+	return errors.Join(errs...)
+}
+
+// names returns the names with a key, of those that match.
+func (s *service) names(ctx context.Context, matches func(name string) bool) (names []string, err error) {
+	err = s.bucket.List(ctx, lockPrefix, func(key string) {
+		if name, ok := decodeKey(lockPrefix, key); ok && matches(name) {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names), err
+}

@@ -1,0 +1,168 @@
+package kvstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A verb is a method of driver.Store, as error messages name it.
+type verb string
+
+const (
+	acquire      verb = "acquire"
+	resize       verb = "resize"
+	cancel       verb = "cancel"
+	revoke       verb = "revoke"
+	release      verb = "release"
+	extend       verb = "extend"
+	notifyWanted verb = "notify wanted"
+	inspect      verb = "inspect"
+	list         verb = "list"
+	expire       verb = "expire" // of a service, for itself
+)
+
+// An Operation is one request on lock tables, with its result. It can run again, on another state,
+// and has the result of the last run. It is valid until Do returns.
+type Operation struct {
+	verb  verb
+	until time.Time
+
+	// The request; which of these is set depends on the verb.
+	acquire driver.AcquireRequest // of acquire, resize and cancel
+	release driver.ReleaseRequest
+	revoke  driver.RevokeRequest
+	wanted  driver.WantedRequest
+	extend  []driver.ExtendRequest
+	name    string   // of expire, and of extend if all its requests have one name
+	names   []string // of inspect
+	pattern string   // of list
+
+	// The result.
+	reply  driver.AcquireReply
+	done   bool // released, revoked or wanted
+	errs   []error
+	states []driver.State
+	listed []string
+	err    error
+}
+
+// Run runs the operation. The table has at least the locks of its names. Run returns the
+// notifications that are to be sent when the change is stored.
+func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
+	switch o.verb {
+	case acquire:
+		o.reply, notifications = t.Acquire(o.acquire, now)
+	case resize:
+		o.reply, notifications = t.Resize(o.acquire, nil, now)
+	case cancel:
+		notifications = t.Cancel(o.acquire, nil, now)
+	case release:
+		o.done, notifications = t.Release(o.release, nil, now)
+	case revoke:
+		o.done, notifications = t.Revoke(o.revoke, now)
+	case notifyWanted:
+		o.done, notifications = t.NotifyWanted(o.wanted, now)
+	case extend:
+		o.errs = t.Extend(o.extend, now)
+	case inspect:
+		o.states = t.InspectAll(o.names, now)
+	case list:
+		o.listed, o.err = t.List(o.pattern, now)
+	case expire:
+		notifications = t.Expire(now)
+	}
+	return notifications
+}
+
+// Verb returns the method of the store, as error messages name it.
+func (o *Operation) Verb() string { return string(o.verb) }
+
+// Name returns the name in error messages, which is empty if the operation concerns several.
+func (o *Operation) Name() string {
+	switch o.verb {
+	case acquire, resize, cancel:
+		return o.acquire.Name
+	case release:
+		return o.release.Name
+	case revoke:
+		return o.revoke.Name
+	case notifyWanted:
+		return o.wanted.Name
+	case extend, expire:
+		return o.name
+	case inspect:
+		if len(o.names) == 1 {
+			return o.names[0]
+		}
+	}
+	return ""
+}
+
+// Names returns the names whose locks the operation reads and changes, or all if it reads those
+// of all names.
+func (o *Operation) Names() (names []string, all bool) {
+	switch o.verb {
+	case acquire, resize, cancel:
+		return o.acquire.Names(), false
+	case extend:
+		names = make([]string, 0, len(o.extend))
+		for _, r := range o.extend {
+			names = append(names, r.Name)
+		}
+		return names, false
+	case inspect:
+		return o.names, false
+	case list:
+		return nil, true
+	}
+	return []string{o.Name()}, false
+}
+
+// ReadOnly reports whether the operation changes nothing.
+func (o *Operation) ReadOnly() bool { return o.verb == inspect || o.verb == list }
+
+// Acquired returns the request and the reply of an Acquire, or false for another operation.
+func (o *Operation) Acquired() (c driver.AcquireRequest, reply driver.AcquireReply, ok bool) {
+	return o.acquire, o.reply, o.verb == acquire
+}
+
+// Acquires reports whether the operation is an Acquire.
+func (o *Operation) Acquires() bool { return o.verb == acquire }
+
+// Deadline returns when the operation must end: at its own time limit or at the end of ctx.
+func (o *Operation) Deadline(ctx context.Context) time.Time {
+	end := driver.DeadlineOf(ctx)
+	if _, bounded := ctx.Deadline(); !o.until.IsZero() && (!bounded || o.until.Before(end)) {
+		return o.until
+	}
+	return end
+}
+
+// final reports whether the client acts on the result as if nothing of this token could follow.
+func (o *Operation) final() bool {
+	return o.verb == cancel || o.verb == release || slices.Contains(o.errs, driver.ErrLost)
+}
+
+// byHolder reports whether the operation is of a client that holds the name, or has held it.
+func (o *Operation) byHolder() bool {
+	return o.verb == release || o.verb == extend || o.verb == cancel || o.verb == resize
+}
+
+// operations are reused, so that an operation in memory allocates nothing for its request.
+var operations = sync.Pool{New: func() any { return new(Operation) }}
+
+// newOperation returns an empty operation, which the caller frees.
+func newOperation(v verb, until time.Time) *Operation {
+	o := operations.Get().(*Operation)
+	o.verb, o.until = v, until
+	return o
+}
+
+func (o *Operation) free() {
+	*o = Operation{}
+	operations.Put(o)
+}

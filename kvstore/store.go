@@ -1,0 +1,170 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/locktable"
+)
+
+// A Store is a driver.Store on lock tables. It is safe for concurrent use.
+type Store struct {
+	tables Tables
+	groups func(names []string) [][]string
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.IdleWatcher = (*Store)(nil)
+)
+
+// Over returns a store on lock tables that run an operation on any names in one step.
+func Over(t Tables) *Store {
+	return &Store{tables: t, groups: func(names []string) [][]string { return [][]string{names} }}
+}
+
+// Groups implements driver.Store.
+func (s *Store) Groups(names []string) [][]string { return s.groups(names) }
+
+// Acquire implements driver.Store.
+func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.grant(ctx, acquire, c)
+}
+
+// Resize implements driver.Store.
+func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.grant(ctx, resize, c)
+}
+
+func (s *Store) grant(ctx context.Context, v verb, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := driver.CheckAcquire(c); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	o := newOperation(v, c.Until)
+	defer o.free()
+	o.acquire = c
+	if err := s.do(ctx, o); err != nil {
+		return driver.AcquireReply{}, err
+	}
+	return o.reply, nil
+}
+
+// Cancel implements driver.Store.
+func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	o := newOperation(cancel, c.Until)
+	defer o.free()
+	o.acquire = c
+	return s.do(ctx, o)
+}
+
+// Revoke implements driver.Store.
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
+	if err := driver.CheckRevoke(r); err != nil {
+		return false, err
+	}
+	o := newOperation(revoke, time.Time{})
+	defer o.free()
+	o.revoke = r
+	err := s.do(ctx, o)
+	return o.done && err == nil, err
+}
+
+// Release implements driver.Store.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	o := newOperation(release, r.Until)
+	defer o.free()
+	o.release = r
+	err := s.do(ctx, o)
+	return o.done && err == nil, err
+}
+
+// Extend implements driver.Store.
+func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
+	o := newOperation(extend, time.Time{})
+	defer o.free()
+	o.extend = requests
+	if err := s.do(ctx, o); err != nil {
+		return slices.Repeat([]error{err}, len(requests))
+	}
+	return o.errs
+}
+
+// NotifyWanted implements driver.Store.
+func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
+	if err := driver.CheckWanted(r); err != nil {
+		return false, err
+	}
+	o := newOperation(notifyWanted, time.Time{})
+	defer o.free()
+	o.wanted = r
+	err := s.do(ctx, o)
+	return o.done && err == nil, err
+}
+
+// Inspect implements driver.Store.
+func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
+	states, err := s.InspectAll(ctx, []string{name})
+	if err != nil {
+		return driver.State{}, err
+	}
+	return states[0], nil
+}
+
+// InspectAll implements driver.Store.
+func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
+	for _, name := range names {
+		if err := driver.CheckName(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	o := newOperation(inspect, time.Time{})
+	defer o.free()
+	o.names = names
+	if err := s.do(ctx, o); err != nil {
+		return nil, err
+	}
+	return o.states, nil
+}
+
+// List implements driver.Store.
+func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
+	o := newOperation(list, time.Time{})
+	defer o.free()
+	o.pattern = pattern
+	if err := s.do(ctx, o); err != nil {
+		return nil, err
+	}
+	return o.listed, o.err
+}
+
+// Watch implements driver.Store.
+func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+	return s.WatchWhile(ctx, client, func() bool { return true }, on)
+}
+
+// WatchWhile implements driver.IdleWatcher.
+func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return s.tables.Watch(ctx, client, busy, on)
+}
+
+// do runs an operation whose request is valid.
+func (s *Store) do(ctx context.Context, o *Operation) error {
+	if err := locktable.Admit(ctx, o.Verb(), o.Name(), o.until, time.Now()); err != nil {
+		return err
+	}
+	return o.wrap(s.tables.Do(ctx, o))
+}
+
+// wrap returns an error of Tables as one of a store.
+func (o *Operation) wrap(err error) error {
+	if err == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	return &driver.UnavailableError{Op: o.Verb(), Name: o.Name(), Cause: err}
+}

@@ -1,0 +1,49 @@
+package kvstore
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/locktable"
+)
+
+// Tables are lock tables that run an operation in one step, without a race: in memory under a
+// mutex, or in a transaction. Over makes a store of them. A key-value service without transactions
+// is a Bucket instead: see New.
+type Tables interface {
+	// Do runs op on the locks of op.Names, at the time of the clock that judges expiry, and
+	// stores what it changed. Then it sends the notifications. If Do fails, it has changed
+	// nothing, or the outcome is unknown. Do returns by op.Deadline.
+	Do(ctx context.Context, op *Operation) error
+
+	// Watch is WatchWhile of driver.IdleWatcher.
+	Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
+}
+
+// These types are the lock table: plain data, with the rules of locking.
+type (
+	// A Table is the state of all names, or of those that an operation concerns.
+	Table = locktable.Table
+	// A Lock is the state of one name.
+	Lock = locktable.Lock
+	// A Holder is one lease on a name.
+	Holder = locktable.Holder
+	// A Waiter is a queue entry.
+	Waiter = locktable.Waiter
+	// Now is the time of an operation.
+	Now = locktable.Now
+	// A Notification is an event for a client.
+	Notification = locktable.Notification
+	// An OwnerState is what is known about the owner of a lease.
+	OwnerState = locktable.OwnerState
+)
+
+// The states of an owner.
+const (
+	Unknown = locktable.Unknown
+	Alive   = locktable.Alive
+	Dead    = locktable.Dead
+)
+
+// NewTable returns an empty lock table.
+func NewTable() *Table { return locktable.New() }

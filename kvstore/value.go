@@ -1,0 +1,81 @@
+package kvstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A record is the value of a name: its lock, and what the next operation on it needs.
+type record struct {
+	Lock
+	Fence   uint64        `json:"f"`           // fence high-water mark of the name
+	Ticket  uint64        `json:"n,omitempty"` // its largest ticket
+	Changed time.Duration `json:"u"`           // when it was written, as Now.At
+	Writer  uint64        `json:"k"`           // random: it identifies the Swap that has written it
+}
+
+// A stored record is one that was read from the bucket, or none if the revision is zero.
+type stored struct {
+	record
+	text     []byte
+	revision uint64
+}
+
+func decodeStored(key string, v Value) (s stored, err error) {
+	if v.Revision == 0 {
+		return stored{}, nil
+	}
+	if err = json.Unmarshal(v.Bytes, &s.record); err == nil {
+		err = s.Check()
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("the value of key %q is not a lock: %w", key, err)
+	}
+	s.text, s.revision = v.Bytes, v.Revision
+	return s, nil
+}
+
+// table returns the lock table of the name. A change of the table may change the record, but not
+// its text.
+func (r record) table(name string) *Table {
+	t := NewTable()
+	t.Fence, t.Ticket = r.Fence, r.Ticket
+	if r.used() {
+		t.Names[name] = &r.Lock
+	}
+	return t
+}
+
+// with returns the record with the content of a table.
+func (r record) with(t *Table, name string) record {
+	r.Lock, r.Fence, r.Ticket = Lock{}, t.Fence, t.Ticket
+	if lock := t.Names[name]; lock != nil {
+		r.Lock = *lock
+	}
+	return r
+}
+
+func (r record) used() bool { return len(r.Holders)+len(r.Queue) > 0 }
+
+// now returns the time of an operation on the record. It is not before the last operation, which
+// may have read another clock of the service a moment earlier. A clock that was set back by more
+// counts as it is: all clients must use the same time.
+func (r record) now(at time.Time) Now {
+	const near = time.Second
+	now := Now{At: time.Duration(at.UnixNano()), Wall: at}
+	if behind := r.Changed - now.At; 0 < behind && behind < near {
+		now.At = r.Changed
+	}
+	return now
+}
+
+// isChanged reports whether a record, made by with, has another content than the stored one.
+func (s stored) isChanged(next record) (bool, error) {
+	if s.revision == 0 {
+		return next.used(), nil
+	}
+	text, err := json.Marshal(next)
+	return !bytes.Equal(text, s.text), err
+}
