@@ -139,7 +139,7 @@ func (s *service) write(ctx context.Context, name string, r record, revision uin
 // pause waits before the next attempt, or returns an error if ctx ends. The more clients change a
 // key together, the longer they wait. The unit is the time that an attempt takes.
 func pause(ctx context.Context, attempt int, took time.Duration) error {
-	const shortest, longest = 100 * time.Microsecond, 200 * time.Millisecond
+	const shortest, longest = 100 * time.Microsecond, time.Second
 	most := min(max(took, shortest)<<min(attempt, 10), longest)
 	select {
 	case <-ctx.Done():

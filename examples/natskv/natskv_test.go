@@ -3,6 +3,7 @@ package natskv_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -87,13 +88,19 @@ func TestHistory(t *testing.T) {
 
 // A program excludes others while it holds a lock.
 func Example() {
-	s, err := server.NewServer(&server.Options{Port: server.RANDOM_PORT, JetStream: true, NoSigs: true, NoLog: true})
+	dir, err := os.MkdirTemp("", "natskv")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	s.Start()
-	defer s.Shutdown()
+	defer func() { s.Shutdown(); s.WaitForShutdown() }()
 	if !s.ReadyForConnections(time.Minute) {
 		return
 	}
