@@ -26,6 +26,9 @@ func (noStore) Release(context.Context, driver.ReleaseRequest) (bool, error) {
 func (noStore) NotifyWanted(context.Context, driver.WantedRequest) (bool, error) {
 	return false, errNoStore
 }
+func (noStore) ReserveFences(context.Context, driver.FenceRequest) (driver.FenceReply, error) {
+	return driver.FenceReply{}, errNoStore
+}
 func (noStore) Watch(context.Context, string, func(driver.Event)) error { return errNoStore }
 func (noStore) Inspect(context.Context, string) (State, error)          { return State{}, errNoStore }
 func (noStore) InspectAll(context.Context, []string) ([]State, error) {

@@ -50,7 +50,10 @@ type Store struct {
 	waiters  waitTable
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store         = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
+)
 
 // Open opens the file. It creates the file (mode 0600) and its directories (0700) if they
 // do not exist. It waits for other processes that open the file at the same time, for half a
@@ -148,6 +151,22 @@ func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (answer dri
 		return driver.AcquireReply{}, err
 	}
 	return answer, nil
+}
+
+// ReserveFences implements driver.FenceReserver.
+func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (reply driver.FenceReply, err error) {
+	if err := driver.CheckFences(r); err != nil {
+		return reply, err
+	}
+	t := fileOp{"reserve fences", r.Name, time.Time{}, []string{r.Name}}
+	err = s.change(ctx, t, func(l *locktable.Table, now locktable.Now) (notifications []locktable.Notification, err error) {
+		reply, notifications = l.ReserveFences(r, now)
+		return notifications, nil
+	})
+	if err != nil {
+		return driver.FenceReply{}, err
+	}
+	return reply, nil
 }
 
 // Cancel implements driver.Store.

@@ -4,6 +4,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,7 +26,10 @@ type Store struct {
 	watchers map[string][]*watcher // by client
 }
 
-var _ driver.Voter = (*Store)(nil)
+var (
+	_ driver.Voter         = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
+)
 
 type watcher struct{ on func(driver.Event) }
 
@@ -116,6 +120,18 @@ func (s *Store) resize(ctx context.Context, c driver.AcquireRequest, v *driver.V
 	}
 	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
 		reply, notifications = t.Resize(c, v, now)
+		return notifications
+	})
+	return reply, nil
+}
+
+// ReserveFences implements driver.FenceReserver.
+func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (reply driver.FenceReply, err error) {
+	if err := cmp.Or(driver.CheckFences(r), locktable.ContextEnded(ctx, "reserve fences", r.Name)); err != nil {
+		return reply, err
+	}
+	s.do(func(t *locktable.Table, now locktable.Now) (notifications []locktable.Notification) {
+		reply, notifications = t.ReserveFences(r, now)
 		return notifications
 	})
 	return reply, nil
@@ -256,8 +272,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) (states []driver
 }
 
 // Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment.
-// If ctx carries none of this store, or one of a cohort, it returns ErrInvalid. ctx is that of Do
-// or of Lease.Context.
+// If ctx carries none of this store, it returns ErrInvalid. ctx is that of Do or of Lease.Context.
 //
 // It takes the place of the Guard of a database in a unit test. That one also keeps others out
 // until its transaction ends; here there is no transaction.

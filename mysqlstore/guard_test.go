@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore"
 )
@@ -216,11 +217,12 @@ func TestGuardDelaysNoRenewal(t *testing.T) {
 }
 
 // The calls of a cohort share a lease in the store, so a transaction cannot be tied to one of
-// them. The call keeps its lease.
+// them, also inside an outer lock. The call keeps its lease.
 func TestGuardRefusesACohort(t *testing.T) {
 	t.Parallel()
-	s, locks, db := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
-	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+	s, locks, db := newClient(t)
+	hot := cohort.New(locks.Mutex("n"), 8, 100*time.Millisecond)
+	inCohort := func(ctx context.Context) error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
 			return err
@@ -229,9 +231,14 @@ func TestGuardRefusesACohort(t *testing.T) {
 		if err := s.Guard(ctx, tx); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
-		return locks.Holds(ctx, "n")
-	})
-	if err != nil {
-		t.Error(err)
+		return nil
+	}
+	for _, err := range []error{
+		hot.Do(t.Context(), inCohort),
+		locks.Mutex("outer").Do(t.Context(), func(ctx context.Context) error { return hot.Do(ctx, inCohort) }),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

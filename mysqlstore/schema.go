@@ -123,8 +123,8 @@ const fenceOfSQL = `SELECT fence FROM (
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquire, resize, release, cancel, revoke, wanted, extend, removeUnused string
-	inspect, list, fenceOf, guard, hasGuard, messages, deleteMessages      string
+	acquire, resize, release, cancel, revoke, reserveFences, wanted, extend, removeUnused string
+	inspect, list, fenceOf, guard, hasGuard, messages, deleteMessages                     string
 }
 
 func statementsOf(prefix string, version int) statements {
@@ -132,7 +132,8 @@ func statementsOf(prefix string, version int) statements {
 	return statements{
 		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), resize: with("CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"),
 		release: with("CALL dibs_release(?, ?, ?, ?, ?)"), cancel: with("CALL dibs_cancel(?, ?, ?)"),
-		revoke: with("CALL dibs_revoke(?, ?, ?, ?)"), wanted: with("CALL dibs_wanted(?, ?, ?, ?)"), extend: with("CALL dibs_extend(?)"),
+		reserveFences: with("CALL dibs_reserve_fences(?, ?, ?, ?, ?)"),
+		revoke:        with("CALL dibs_revoke(?, ?, ?, ?)"), wanted: with("CALL dibs_wanted(?, ?, ?, ?)"), extend: with("CALL dibs_extend(?)"),
 		removeUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
 		inspect:      with(file("inspect")), list: with(file("list")), fenceOf: with(fenceOfSQL),
 		guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(hasGuardSQL),

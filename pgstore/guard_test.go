@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
@@ -319,20 +320,26 @@ CREATE CONSTRAINT TRIGGER record AFTER INSERT OR UPDATE ON %[1]s.names DEFERRABL
 FOR EACH ROW EXECUTE FUNCTION %[1]s.record();`
 
 // The calls of a cohort share a lease in the store, so a transaction cannot be tied to one of
-// them. The call keeps its lease.
+// them, also inside an outer lock. The call keeps its lease.
 func TestGuardRefusesACohort(t *testing.T) {
 	t.Parallel()
-	s, locks, pool := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
-	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+	s, locks, pool := newClient(t)
+	hot := cohort.New(locks.Mutex("n"), 8, 100*time.Millisecond)
+	inCohort := func(ctx context.Context) error {
 		for what, tie := range map[string]func(context.Context, pgx.Tx) error{"Guard": s.Guard, "ReleaseIn": s.ReleaseIn} {
 			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return tie(ctx, tx) })
 			if !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", what, err)
 			}
 		}
-		return locks.Holds(ctx, "n")
-	})
-	if err != nil {
-		t.Error(err)
+		return nil
+	}
+	for _, err := range []error{
+		hot.Do(t.Context(), inCohort),
+		locks.Mutex("outer").Do(t.Context(), func(ctx context.Context) error { return hot.Do(ctx, inCohort) }),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

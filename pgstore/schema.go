@@ -96,7 +96,7 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements are the texts that the store sends.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
+	acquireQuiet, acquireOne, acquire, resize, releaseQuiet, releaseOne, release, cancel, revoke, fenceOf, reserveFences, wanted, extend, inspect, list, guard, releaseIn, committed, removeUnused string
 }
 
 func statementsOf(schema string, version int) statements {
@@ -104,7 +104,7 @@ func statementsOf(schema string, version int) statements {
 	return statements{
 		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL), resize: in(resizeSQL),
 		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL), cancel: in(cancelSQL), revoke: in(revokeSQL),
-		wanted: in(wantedSQL), fenceOf: in(fenceOfSQL),
+		wanted: in(wantedSQL), reserveFences: in(reserveFencesSQL), fenceOf: in(fenceOfSQL),
 		extend: in(file("extend")), inspect: in(file("inspect")), list: in(file("list")),
 		guard:        in(guardSQL),
 		releaseIn:    in(releaseInSQL),

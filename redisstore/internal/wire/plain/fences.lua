@@ -1,0 +1,1 @@
+if redis.call('GET',KEYS[1])~=ARGV[1]then return 0 end local E=math.max((tonumber(redis.call('GET',KEYS[2]))or 0)+tonumber(ARGV[2]),tonumber(ARGV[3]))redis.call('SET',KEYS[2],string.format('%.0f',E))return E
