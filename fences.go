@@ -31,6 +31,10 @@ func (l *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err err
 	if err != nil {
 		return 0, err
 	}
+	if !h.c.begin() {
+		return 0, ErrClosed
+	}
+	defer h.c.work.done()
 	var reply driver.FenceReply
 	ctx = detach(ctx, h.values())
 	err = h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {

@@ -46,6 +46,10 @@ func (l *Lease) IsWanted(ctx context.Context) (bool, error) {
 	if known, answered := h.wantedAnswer(); known || answered {
 		return known, nil
 	}
+	if !h.c.begin() {
+		return false, ErrClosed
+	}
+	defer h.c.work.done()
 	err := h.notifyWanted(detach(ctx, h.values()))
 	h.recordAnswer(err)
 	if err != nil {
