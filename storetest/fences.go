@@ -63,7 +63,7 @@ func reserveFences(t *testing.T, s driver.Store) {
 	}
 	last = p.reserve(driver.FenceRequest{Name: "n", Token: waiter.Token, Count: 100}).Last
 	p.mustRelease(waiter, second)
-	if next := p.acquireSoon(third).Fence; next <= last {
+	if next := p.acquireSoon(third); next <= last {
 		t.Fatalf("fence %d, want more than %d", next, last)
 	}
 }
