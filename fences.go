@@ -63,7 +63,7 @@ func (h *lease) fenceRequest(n int) (driver.FenceRequest, error) {
 		return driver.FenceRequest{}, invalid("reserve fences of %q: the lease does not hold one name exclusively", h.name)
 	}
 	last := max(h.fence, h.extra().lastFence)
-	return driver.FenceRequest{Name: h.name, Token: h.token, Count: n, Least: last + uint64(n)}, nil
+	return driver.FenceRequest{Name: h.name, Token: h.token, Fence: h.fence, Count: n, Least: last + uint64(n)}, nil
 }
 
 func (h *lease) recordFences(last uint64) {

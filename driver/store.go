@@ -185,7 +185,7 @@ type FenceReserver interface {
 	// ReserveFences reserves r.Count fences for the lease of r.Token, which is exclusive. They
 	// are the last r.Count up to the Last of the reply: larger than each fence granted on the
 	// name before, and smaller than each granted later. Last is at least r.Least. Nothing else
-	// changes: the lease keeps its fence and its TTL. If the token does not hold the name, the
+	// changes: the lease keeps its TTL and its fence, with which Revoke ends it. If the token does not hold the name, the
 	// reply is not Held.
 	//
 	// With r.Count zero it only makes sure that later fences are larger than r.Least. If a reply
@@ -200,6 +200,7 @@ const MaxFences = 1_000_000
 type FenceRequest struct {
 	Name  string
 	Token string // of the lease
+	Fence uint64 // of the lease; zero if unknown
 	Count int    // at most MaxFences
 	Least uint64 // the last fence is at least this; at most 2^53
 }

@@ -236,8 +236,8 @@ func (f Format) Wanted(r *Request, w driver.WantedRequest, listening int) {
 func (f Format) ReserveFences(r *Request, q driver.FenceRequest) {
 	k := f.Keys(q.Name)
 	r.resetMany(f.scripts().ReserveFences)
-	r.addKeys(k.Route, k.Lock, k.Highwater)
-	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10))
+	r.addKeys(k.Route, k.Lock, k.Meta, k.Highwater)
+	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10), strconv.FormatUint(q.Fence, 10))
 }
 
 // Announce encodes the announcement of a later request for some names, all in one slot.

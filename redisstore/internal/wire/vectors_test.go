@@ -65,7 +65,7 @@ func vectors() string {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client}, 0)
 		}},
 		{"fences", func(r *Request) {
-			f.ReserveFences(r, driver.FenceRequest{Name: "order:42", Token: token, Count: 64, Least: lease.Fence + 64})
+			f.ReserveFences(r, driver.FenceRequest{Name: "order:42", Token: token, Fence: lease.Fence, Count: 64, Least: lease.Fence + 64})
 		}},
 		{"announce, two names", func(r *Request) { f.Announce(r, []string{"order:42", "order:43"}) }},
 		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},
