@@ -209,12 +209,10 @@ func (c *Cohort) change(do func()) {
 }
 
 // advance does what is due after each change: it grants the lock to the next caller, asks for the
-// store lease or for fences, or lets the store lease linger. It returns a tenure whose store lease
-// the caller must release, or nil. The caller holds the lock.
+// store lease or for fences, or lets the store lease linger. That lease may be lost and not be
+// reported so far: the caller that is granted the lock finds out. advance returns a tenure whose
+// store lease must be released, or nil. The lock is held.
 func (c *Cohort) advance(now time.Time) (release *tenure) {
-	if c.tenure != nil && c.tenure.store.Err() != nil {
-		c.leave(c.tenure) // its storeEnded does the rest
-	}
 	t, next := c.tenure, c.callers.first
 	switch {
 	case t == nil:
@@ -355,9 +353,9 @@ func (c *Cohort) unlock(q *caller, lost error) error {
 
 var errNoAnswer = errors.New("the store did not answer within the Timeout of the call")
 
-// abandon releases the store lease of a local lease that has ended by itself, after MaxHold. A lost
+// endedItself releases the store lease of a local lease that has ended by itself, after MaxHold. A lost
 // lease is never passed on.
-func (c *Cohort) abandon(q *caller) {
+func (c *Cohort) endedItself(q *caller) {
 	t := q.lease.tenure
 	c.change(func() {
 		if c.holder == q {

@@ -83,6 +83,29 @@ func TestCohortLoss(t *testing.T) {
 	}
 }
 
+// A store lease that was lost in the moment in which it is passed on is not received.
+func TestCohortLossWhilePassed(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T) {
+			s := memstore.New()
+			a, b := group(t, s, 8, 0), open(t, s)
+			first := lock(t, a)
+			next := make(chan *cohort.Lease, 1)
+			go func() { next <- lock(t, a) }()
+			synctest.Wait()
+			revoked, err := b.Revoke(t.Context(), "n", storeToken(t, s).Fence, "")
+			if err != nil || !revoked {
+				t.Fatal(revoked, err)
+			}
+			_ = first.Unlock() // before or after its client has seen that
+			l := <-next
+			wantErr(t, l.Err())
+			wantErr(t, l.Unlock())
+			wantFree(t, s)
+		})
+	}
+}
+
 // A process that dies in the middle of a block of fences blocks the name for one TTL, and the next
 // holder has a larger fence than all its leases.
 func TestCohortCrash(t *testing.T) {

@@ -190,15 +190,15 @@ func (l *Lease) exceed() error {
 	lost := &dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold}
 	err := l.end(lost)
 	if err == lost {
-		l.call.c.abandon(l.call)
+		l.call.c.endedItself(l.call)
 	}
 	return err
 }
 
 // Unlock passes the lock to the next call, or releases it. It takes no context: its limit is the
 // Timeout of the call. It returns ErrLost if the lease was lost before, and nil if it was already
-// unlocked. If it had to release the store lease and the store does not answer in time, it returns
-// ErrUnavailable with an unknown outcome, and the release goes on in the background.
+// unlocked. If it has to release the store lease, the store may not answer in time. Then it returns
+// ErrUnavailable with an unknown outcome. The release continues in the background.
 func (l *Lease) Unlock() error {
 	if l.isZero() {
 		return errNoLease

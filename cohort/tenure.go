@@ -154,9 +154,9 @@ func (a *acquisition) run(wait time.Duration) {
 	}
 }
 
-// acquire acquires the store lease. If nothing is known of others it tries once before it queues: a
-// new client may have to wait for its subscription before it can queue, and calls with a short Wait
-// end with the answer.
+// acquire acquires the store lease. If nothing is known of others it tries once before it queues.
+// A new client may have to wait for its subscription before it can queue. Calls with a short Wait
+// end with the first answer.
 func (a *acquisition) acquire() (*dibs.Lease, error) {
 	if !a.known {
 		store, err := a.c.m.TryLock(a.ctx, a.options()...)

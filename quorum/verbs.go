@@ -109,8 +109,8 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 }
 
 // ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The largest
-// of them is the last fence, once a majority has it: each earlier grant is known to one of these
-// nodes, and each later one asks one of them. All nodes must be a driver.FenceReserver.
+// of them is the last fence, once a majority has it. Each earlier grant is known to one of these
+// nodes, and each later one asks one of them. Each node must be a driver.FenceReserver.
 func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return driver.FenceReply{}, err

@@ -16,7 +16,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"a fence twice", "fenceblock.go", "	b.last++\n	return b.last", "	if b.last++; b.last%7 == 0 {\n		return b.last - 1\n	}\n	return b.last"},
 	{"fences of others", "tenure.go", "t.fences.add(first, first+uint64(n)-1)", "t.fences.add(first, first+uint64(n)+50)"},
 	{"endless passes", "cohort.go", "		t.left--\n", ""},
-	{"a pass of an expired lease", "cohort.go", "if c.tenure != nil && c.tenure.store.Err() != nil {", "if c.tenure != nil && c.tenure.store == nil {"},
+	{"a pass of an expired lease", "caller.go", "t.store.Err() != nil", "t.store == nil"},
 	{"the holder is not notified of a loss", "lease.go", "func() { _ = l.Err() }", "func() {}"},
 	{"a lost lease is passed on", "cohort.go", "		if c.tenure == t {\n			c.releaseLater(c.endTenure())\n		}\n", ""},
 	{"last come, first served", "caller.go", "	c.callers.add(q)\n", "	c.callers.addFirst(q)\n"},
@@ -29,7 +29,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"another label", "cohort.go", "next != nil && next.label != t.label", "next != nil && next.label != t.label && t.label == \"\""},
 	{"the Timeout of the Mutex", "caller.go", "timeout: set.Timeout", "timeout: c.base.Timeout"},
 	{"no Wanted for local calls", "caller.go", "	c.signalWanted()\n", ""},
-	{"no release after MaxHold", "lease.go", "		l.call.c.abandon(l.call)\n", ""},
+	{"no release after MaxHold", "lease.go", "		l.call.c.endedItself(l.call)\n", ""},
 }
 
 // The tests of cohorts find each planted bug. Each takes a run of these tests, so this is a

@@ -156,6 +156,8 @@ func layerOf(dir string) layer {
 		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
 	case "dashboard":
 		return layer{dir: parts[0], imports: []string{"driver", "internal/classes", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
+	case "cohort":
+		return layer{dir: parts[0], imports: client, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
@@ -177,6 +179,8 @@ func layerOf(dir string) layer {
 			l.imports = []string{"internal/load"}
 		case "internal/loadsim":
 			l.imports = []string{".", "driver", "memstore"}
+		case "internal/history":
+			l.imports = append([]string{"cohort"}, client...)
 		case "internal/load", "internal/renew", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":
