@@ -177,20 +177,21 @@ func (c *Cohort) check(set dibs.CallSettings) error {
 
 // ownLease rejects the options with which a call needs a lease of its own.
 func ownLease(set dibs.CallSettings) error {
-	option := ""
 	switch {
 	case set.MinHold > 0:
-		option = "MinHold"
+		return ownLeaseError("MinHold", set.Name)
 	case set.NoRenew:
-		option = "NoRenew"
+		return ownLeaseError("NoRenew", set.Name)
 	case set.Attempts > 0:
-		option = "Attempts"
+		return ownLeaseError("Attempts", set.Name)
 	case set.Reentrant:
-		option = "Reentrant"
-	default:
-		return nil
+		return ownLeaseError("Reentrant", set.Name)
 	}
-	return invalid("%s of %q: the calls of a Cohort share a lease; use it with a Mutex that has no Cohort", option, set.Name)
+	return nil
+}
+
+func ownLeaseError(option, name string) error {
+	return invalid("%s of %q: the calls of a Cohort share a lease; use it with a Mutex that has no Cohort", option, name)
 }
 
 var errNoCohort = invalid("the Cohort is nil or a zero value: make it with cohort.New")

@@ -160,8 +160,8 @@ func TestCohortMaxHold(t *testing.T) {
 	})
 }
 
-// Wanted is closed for another call of the cohort, and for one of another process, also if the
-// notification of that is lost: the renewals of the store lease ask again.
+// Wanted is closed for another call of the cohort, and for one of another process. If the
+// notification of that is lost, the renewals of the store lease ask again.
 func TestCohortWanted(t *testing.T) {
 	for name, lost := range map[string]bool{"notified": false, "notification lost": true} {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,8 @@ func (l *Lease) Err() error {
 		return err
 	}
 	if err := l.tenure.store.Err(); err != nil {
-		return l.end(err)
+		err, _ = l.end(err)
+		return err
 	}
 	if over {
 		return l.exceed()
@@ -157,12 +158,12 @@ func endOf(err error) error {
 	return err
 }
 
-// end ends the lease, if it is held. It returns why the lease has ended.
-func (l *Lease) end(err error) error {
+// end ends the lease, if it is held. It returns why the lease has ended, and whether that is new.
+func (l *Lease) end(err error) (why error, isNew bool) {
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
-		return l.err
+		return l.err, false
 	}
 	l.err = err
 	derived, timer := l.derived, l.timer
@@ -171,7 +172,7 @@ func (l *Lease) end(err error) error {
 		timer.Stop()
 	}
 	derived.end(endOf(err))
-	return err
+	return err, true
 }
 
 // limitHold starts the time of MaxHold.
@@ -187,9 +188,8 @@ func (l *Lease) limitHold() {
 
 // exceed ends a lease whose MaxHold has passed, and then has the store lease released.
 func (l *Lease) exceed() error {
-	lost := &dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold}
-	err := l.end(lost)
-	if err == lost {
+	err, isNew := l.end(&dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold})
+	if isNew {
 		l.call.c.endedItself(l.call)
 	}
 	return err
@@ -211,10 +211,8 @@ func (l *Lease) Unlock() error {
 		return nil
 	}
 	lost := l.Err()
-	if lost == nil {
-		if ended := l.end(l.call.c.ended); ended != l.call.c.ended { // lost in between
-			lost = ended
-		}
+	if why, isNew := l.end(l.call.c.ended); !isNew {
+		lost = why // also if it was lost in between
 	}
 	return l.call.c.unlock(l.call, lost)
 }
