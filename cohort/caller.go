@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -58,21 +59,34 @@ func (q *caller) acquire() (*Lease, error) {
 
 // await waits until the call has a lease, or until the waiting is over.
 func (q *caller) await() error {
-	limit := time.NewTimer(time.Hour)
-	defer limit.Stop()
+	var limit *time.Timer // nil while nothing limits the waiting: most calls allocate none
+	var passed <-chan time.Time
 	for {
 		has, left, err := q.check()
 		if has || err != nil {
 			return err
 		}
-		limit.Reset(left)
+		switch {
+		case left == unlimited:
+			passed = nil
+		case limit == nil:
+			limit = time.NewTimer(left)
+			defer limit.Stop()
+			passed = limit.C
+		default:
+			limit.Reset(left)
+			passed = limit.C
+		}
 		select {
 		case <-q.turn:
-		case <-limit.C:
+		case <-passed:
 		case <-q.ctx.Done():
 		}
 	}
 }
+
+// unlimited is how long a call may wait that only its context limits.
+const unlimited = time.Duration(math.MaxInt64)
 
 // check reports whether the call has a lease, or returns an error if it must not wait longer. Else it
 // returns when it must check again. A lease that has arrived counts, even if the waiting is over.
@@ -108,7 +122,7 @@ func (q *caller) left(waited time.Duration) time.Duration {
 	case !q.contended && (q.wait <= waited || q.timeout < q.wait): // Wait is over, or there is none
 		return q.timeout - waited
 	case q.wait < 0:
-		return time.Hour
+		return unlimited
 	default:
 		return q.wait - waited
 	}

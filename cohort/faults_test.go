@@ -310,7 +310,8 @@ func TestCohortManyTimeouts(t *testing.T) {
 	calls.Wait()
 	context := <-done
 	t.Logf("the context ended %v after the deadline, the last call returned after %v", context, time.Duration(late.Load()))
-	if context > time.Second || time.Duration(late.Load()) > 5*time.Second {
+	// On a busy machine the calls need seconds to run at all; a walk over the list for each takes minutes.
+	if context > time.Second || time.Duration(late.Load()) > 20*time.Second {
 		t.Errorf("the context ended %v late, the last call %v", context, time.Duration(late.Load()))
 	}
 	n.heal()
