@@ -128,6 +128,9 @@ func (q *caller) left(waited time.Duration) time.Duration {
 	}
 }
 
+// mustKnowSoon reports whether the call may end before its request has joined the wait queue.
+func (q *caller) mustKnowSoon() bool { return !q.contended && 0 <= q.wait && q.wait < q.timeout }
+
 // receive reports whether the call has its lease. If the store lease has ended in between, the call
 // waits again, before all others. The caller holds the lock.
 func (q *caller) receive() bool {

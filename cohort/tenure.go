@@ -114,7 +114,7 @@ type acquisition struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	label  string
-	known  bool // others held the lock before
+	tries  bool // once, before it queues
 	end    dibs.AcquireEnd
 
 	queued bool           // others hold the lock
@@ -125,7 +125,7 @@ type acquisition struct {
 // startAcquisition acquires the store lease in the background, with the values and the label of a
 // caller.
 func (c *Cohort) startAcquisition(q *caller) {
-	a := &acquisition{c: c, label: q.label, known: q.contended}
+	a := &acquisition{c: c, label: q.label, tries: q.mustKnowSoon()}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(q.ctx))
 	c.acquiring = a
 	wait := c.pause
@@ -154,11 +154,10 @@ func (a *acquisition) run(wait time.Duration) {
 	}
 }
 
-// acquire acquires the store lease. If nothing is known of others it tries once before it queues.
-// A new client may have to wait for its subscription before it can queue. Calls with a short Wait
-// end with the first answer.
+// acquire acquires the store lease. A new client may have to wait for its subscription before it can
+// queue. If the call has a short Wait, one try before that says whether others hold the lock.
 func (a *acquisition) acquire() (*dibs.Lease, error) {
-	if !a.known {
+	if a.tries {
 		store, err := a.c.m.TryLock(a.ctx, a.options()...)
 		busy := new(dibs.BusyError)
 		if !errors.As(err, &busy) || a.ctx.Err() != nil {
