@@ -116,12 +116,13 @@ func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (drive
 		return driver.FenceReply{}, err
 	}
 	for {
+		request := r // a slow node may read it while the next round begins
 		answers, err := queryNodes(ctx, s.nodes, "reserve fences", r.Name, func(ctx context.Context, n driver.Voter) (driver.FenceReply, error) {
 			node, ok := n.(driver.FenceReserver)
 			if !ok {
 				return driver.FenceReply{}, fmt.Errorf("%w: a %T reserves no fences", driver.ErrInvalid, n)
 			}
-			return node.ReserveFences(ctx, r)
+			return node.ReserveFences(ctx, request)
 		})
 		if err != nil {
 			return driver.FenceReply{}, err
