@@ -31,19 +31,18 @@ type call struct {
 	settings        settings
 	request         driver.AcquireRequest
 	begin           time.Duration
-	sent            time.Duration             // when the last answered request was sent
-	reply           driver.AcquireReply       // to the last request that was answered
-	replied         bool                      // reply is set
-	took            time.Duration             // from the beginning to the outcome
-	notified        bool                      // the lease came from a hand-off, with a notification
-	handoff         time.Duration             // how long ago that was requested; zero if unknown
-	hooks           *hookCall                 // nil if there are no hooks
-	queuedHook      <-chan struct{}           // closed when the Queued hooks have returned; nil if they were not called
-	failed          time.Duration             // since when no request was answered, or zero
-	poll            pollInterval              // while the store cannot notify the waiter
-	unansweredUntil time.Time                 // an unanswered acquire may arrive at the store until then
-	fences          uint64                    // how many belong to a grant by hand-off; zero: not known
-	queued          func(driver.AcquireReply) // of a cohort: called when the store has answered that the name is not free; or nil
+	sent            time.Duration       // when the last answered request was sent
+	reply           driver.AcquireReply // to the last request that was answered
+	replied         bool                // reply is set
+	took            time.Duration       // from the beginning to the outcome
+	notified        bool                // the lease came from a hand-off, with a notification
+	handoff         time.Duration       // how long ago that was requested; zero if unknown
+	hooks           *hookCall           // nil if there are no hooks
+	queuedHook      <-chan struct{}     // closed when the Queued hooks have returned; nil if they were not called
+	failed          time.Duration       // since when no request was answered, or zero
+	poll            pollInterval        // while the store cannot notify the waiter
+	unansweredUntil time.Time           // an unanswered acquire may arrive at the store until then
+	firstFence      uint64              // of those that belong to a grant by hand-off; zero: only its own
 }
 
 // Modes of acquire: queueing follows the options, tryOnce overrides them.
@@ -81,9 +80,6 @@ func (c *Client) acquireValid(ctx context.Context, w lockSpec, set settings, onc
 	}
 	if h := leaseIn(ctx, c, w); h != nil {
 		return h.reenter(w, set.reentrant)
-	}
-	if set.usesCohort() {
-		return c.acquireInCohort(ctx, w, set)
 	}
 	if set.choosesToken() {
 		names := append([]string{w.name}, w.with...)
@@ -131,6 +127,7 @@ func (q *call) acquireEnd(lease *Lease, err error) AcquireEnd {
 	e := AcquireEnd{LockInfo: q.hooks.lockInfo(q.request.Token), Err: err, Waited: q.took, Queued: q.hooks.queued}
 	if lease != nil {
 		e.Fence, e.TTL, e.Notified, e.Handoff = q.reply.Fence, q.request.TTL, q.notified, q.handoff
+		e.FirstFence = cmp.Or(q.firstFence, e.Fence)
 	}
 	return e
 }
@@ -348,7 +345,9 @@ func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	if errors.Is(err, errLate) {
 		return nil, nil
 	}
-	q.fences = e.Fences // those before the fence of a later grant may belong to others
+	if e.Fences > 0 {
+		q.firstFence = e.Fence - e.Fences + 1
+	}
 	return l, err
 }
 
@@ -508,15 +507,13 @@ func (q *call) withContextCause(err error) error {
 
 // callQueuedHook calls the Queued hooks, once for each call of a user.
 func (q *call) callQueuedHook() {
-	if q.queued != nil {
-		q.queued(q.reply)
-	}
 	if q.hooks == nil || q.hooks.queued {
 		return
 	}
 	q.hooks.queued = true
 	q.queuedHook = q.hooks.callQueued(Queued{
 		LockInfo: q.hooks.lockInfo(q.request.Token), Holder: q.reply.Holder, Position: q.reply.Position, Ticket: q.reply.Ticket,
+		Reserved: q.reply.Reserved, Remaining: q.reply.Remaining,
 	})
 }
 

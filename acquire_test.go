@@ -566,9 +566,6 @@ func TestWaiterSurvivesRejections(t *testing.T) {
 		"mutex":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
 		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx) },
 		"names":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
-		"cohort": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
-			return c.Mutex("n", dibs.Cohort(8, 0)).Lock(ctx)
-		},
 	}
 	for kind, wait := range waits {
 		t.Run(kind, func(t *testing.T) {

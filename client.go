@@ -42,7 +42,6 @@ type Client struct {
 	wanted        wantedLeases
 	announcer     announcer
 	polls         pollPacer
-	cohorts       cohorts
 	closeLimit    closeLimit
 }
 
@@ -130,7 +129,7 @@ func (c *Client) endAll() []*lease {
 	for _, h := range c.renewals.Close() {
 		mustRelease := false
 		_ = h.update(func(s *leaseState) {
-			mustRelease = !s.ended && !s.isLocal() // the store lease of a local one is in the list, too
+			mustRelease = !s.ended
 			s.lose(s.name, ReasonClosed, nil, "")
 		})
 		if mustRelease {

@@ -122,28 +122,6 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 	return fn(b.Context)
 }
 
-// Fence returns the fence of the lease that ctx carries: a context of Do or of
-// Lease.Context. If ctx carries several leases, it is that of the innermost one. For a
-// multi-lock use FenceOf: each name has its own fence. It is zero without a lease, and for
-// an attached one.
-func Fence(ctx context.Context) uint64 {
-	if in := carriedIn(ctx); in != nil {
-		return in.current().Fence()
-	}
-	return 0
-}
-
-// FenceOf returns the fence for one name: that of the innermost lease on the name that
-// ctx carries. Without one it is zero.
-func FenceOf(ctx context.Context, name string) uint64 {
-	for in := carriedIn(ctx); in != nil; in = in.outer {
-		if fence := in.current().FenceOf(name); fence != 0 {
-			return fence
-		}
-	}
-	return 0
-}
-
 // A carriedLease is a context that carries a lease. It is safe for concurrent use. It is
 // one struct with the context that is derived from it, to save allocations.
 type carriedLease struct {
@@ -182,8 +160,16 @@ func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 
 // carriedIn returns the innermost lease that ctx carries, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
-	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
-	return in
+	for {
+		switch in := ctx.Value(driver.CarrierKey{}).(type) {
+		case *carriedLease:
+			return in
+		case *carriedFence:
+			ctx = in.Context
+		default:
+			return nil
+		}
+	}
 }
 
 // current returns the lease.
@@ -214,7 +200,7 @@ func (h *lease) described() driver.Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := driver.Held{
-		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1, Shared: h.isLocal(),
+		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1,
 		Reserve: max(h.extra().minHoldUntil-h.c.clock.now(), 0),
 	}
 	unsure := h.extra().unanswered != nil || h.extra().late != nil // a late request issues another fence

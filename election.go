@@ -31,7 +31,7 @@ type Leader struct {
 // Wait and Attempts of the Client do not apply to elections: a candidate waits until its
 // context ends, unless Election, Campaign or Run has one of these options.
 func (c *Client) Election(name string, options ...Option) *Election {
-	return &Election{c: c, name: name, settings: c.settings(ofOthers, nil).withoutLimit().with(atLock, options)}
+	return &Election{c: c, name: name, settings: c.settings(ofLock, nil).withoutLimit().with(atLock, options)}
 }
 
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:

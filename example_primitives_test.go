@@ -219,26 +219,3 @@ func ExampleClient_Revoke() {
 	// free: true
 	// the worker gets ErrLost: true
 }
-
-// Calls of one client share a lease in the store. Each has a lease of its own.
-func ExampleCohort() {
-	ctx := context.Background()
-	locks := dibs.New(memstore.New(), dibs.Cohort(32, 100*time.Millisecond))
-	defer locks.Close()
-
-	var last uint64
-	for range 3 {
-		err := locks.Mutex("counter").Do(ctx, func(ctx context.Context) error {
-			fmt.Println("a larger fence:", dibs.Fence(ctx) > last)
-			last = dibs.Fence(ctx)
-			return nil
-		})
-		if err != nil {
-			fmt.Println(err)
-		}
-	}
-	// Output:
-	// a larger fence: true
-	// a larger fence: true
-	// a larger fence: true
-}

@@ -28,7 +28,6 @@ var durationOptions = map[string]func(time.Duration) dibs.Option{
 	"MaxHold":  dibs.MaxHold,
 	"MinHold":  dibs.MinHold,
 	"Attempts": func(d time.Duration) dibs.Option { return dibs.Attempts(2, d) },
-	"Cohort":   func(d time.Duration) dibs.Option { return dibs.Cohort(8, d) },
 }
 
 // A countingStore counts the requests for a lease.

@@ -224,6 +224,6 @@ func (h *lease) reportNoAnswer(sent time.Duration) {
 	}
 	h.mu.Unlock()
 	if awaits {
-		h.holder().queueRenewFailed(h)
+		h.queueRenewFailed()
 	}
 }

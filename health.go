@@ -44,6 +44,20 @@ func (s *observedStore) NotifyWanted(ctx context.Context, until time.Time, r dri
 	return wanted, err
 }
 
+// ReserveFences is the store's ReserveFences, with a time limit. It returns ErrInvalid if the store
+// has none.
+func (s *observedStore) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
+	store, ok := s.Store.(driver.FenceReserver)
+	if !ok {
+		return driver.FenceReply{}, invalid("reserve fences of %q: the store %T cannot do that", r.Name, s.Store)
+	}
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	reply, err := store.ReserveFences(within, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
 // Extend is the store's Extend, with a time limit.
 func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
 	within, cancel := context.WithDeadline(ctx, until)

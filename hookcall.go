@@ -182,18 +182,17 @@ func (h *lease) queueLost() {
 	h.queueHook(true, func() { h.hooks.callLost(e) })
 }
 
-// queueRenewFailed queues the RenewFailed hook, unless it is queued already. The renewal is
-// that of the lease, or for a local lease of a cohort that of its store lease.
-func (h *lease) queueRenewFailed(renewed *lease) {
+// queueRenewFailed queues the RenewFailed hook, unless it is queued already.
+func (h *lease) queueRenewFailed() {
 	if h.hooks == nil || !h.hooks.failureQueued.CompareAndSwap(false, true) {
 		return
 	}
 	queued := h.queueHook(false, func() {
 		h.hooks.failureQueued.Store(false)
-		renewed.mu.Lock()
-		ended := renewed.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: renewed.deadline - h.c.clock.now(), Err: renewed.extra().renewErr}
-		renewed.mu.Unlock()
+		h.mu.Lock()
+		ended := h.ended
+		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.extra().renewErr}
+		h.mu.Unlock()
 		if !ended && failed.Err != nil {
 			h.hooks.callRenewFailed(failed)
 		}

@@ -91,13 +91,6 @@ var holdings = map[string]func(ctx context.Context, c *dibs.Client){
 	"Once":            func(ctx context.Context, c *dibs.Client) { _, _ = c.Once("n", time.Second).Do(ctx, ended) },
 	"Campaign":        func(ctx context.Context, c *dibs.Client) { release(c.Election("n").Campaign(ctx)) },
 	"Run":             func(ctx context.Context, c *dibs.Client) { _ = c.Election("n").Run(ctx, ended) },
-	"cohort":          func(ctx context.Context, c *dibs.Client) { _ = c.Mutex("n", dibs.Cohort(10, 0)).Do(ctx, ended) },
-	"linger": func(ctx context.Context, c *dibs.Client) {
-		_ = c.Mutex("n", dibs.Cohort(10, 100*time.Millisecond)).Do(ctx, ended)
-	},
-	"try a cohort": func(ctx context.Context, c *dibs.Client) {
-		release(c.Mutex("n", dibs.Cohort(10, 0)).TryLock(ctx))
-	},
 }
 
 func release(l *dibs.Lease, err error) {
@@ -195,11 +188,6 @@ func TestBackgroundHookThatExits(t *testing.T) {
 			holder := mutex(t, f.Store, "n")
 			time.AfterFunc(time.Second, func() { unlock(t, holder) })
 			release(c.Mutex("n").Lock(t.Context()))
-		},
-		"Queued of a cohort": func(t *testing.T, c *dibs.Client, f *faulty) {
-			holder := mutex(t, f.Store, "n")
-			time.AfterFunc(time.Second, func() { unlock(t, holder) })
-			release(c.Mutex("n", dibs.Cohort(10, 0)).Lock(t.Context()))
 		},
 		"Lost": func(t *testing.T, c *dibs.Client, _ *faulty) {
 			l := lock(t, c, "n", dibs.MaxHold(time.Second))

@@ -76,7 +76,7 @@ type LockInfo struct {
 	Name   string
 	More   []string // the further names of a multi-lock
 	Kind   Kind
-	Token  string // the owner token; empty in AcquireStart, if the call sent nothing, and in Queued of a call with Cohort
+	Token  string // the owner token; empty in AcquireStart, and if the call sent nothing
 	Label  string
 	Weight int // permits of a semaphore; 1 of 1 for a mutex; zero for KindAttached
 	Limit  int // permits of the whole semaphore; for readers and writers a very large number
@@ -93,7 +93,10 @@ type Queued struct {
 	LockInfo
 	Holder   string // the token of a holder; may be empty
 	Position int    // 1 is served next; 101 may mean more (MariaDB, MySQL)
-	Ticket   uint64 // waiters with a smaller ticket are served first; zero with Cohort
+	Ticket   uint64 // waiters with a smaller ticket are served first
+
+	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
+	Remaining time.Duration // until the holder's lease expires, unless it is renewed; negative: it never expires
 }
 
 // AcquireEnd is the event of a call that ends, with or without a lease.
@@ -104,7 +107,12 @@ type AcquireEnd struct {
 	Queued bool          // the call joined a wait queue
 
 	// If Err is nil:
-	Fence    uint64
+	Fence uint64
+
+	// FirstFence is the first of the fences that belong to the lease: all from FirstFence to
+	// Fence. A hand-off may leave several. Lease.ReserveFences adds others.
+	FirstFence uint64
+
 	TTL      time.Duration // how long the store keeps the lease without a renewal
 	Notified bool          // the lease came from a hand-off, with a notification
 	Handoff  time.Duration // how long ago the hand-off was requested; zero if unknown

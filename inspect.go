@@ -31,9 +31,6 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
-	if c.cohorts.includesToken(token) {
-		return nil, cohortError("attach to", name)
-	}
 	if c.work.isClosed() {
 		return nil, ErrClosed
 	}

@@ -94,7 +94,6 @@ func (h *lease) end(contexts []*derivedContext) {
 	if lost && h.hooks != nil {
 		h.queueLost()
 	}
-	h.leaveCohort(lost)
 }
 
 // readExtra returns a copy of the extra state.
@@ -220,14 +219,10 @@ func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	deadline := h.deadline
-	if h.isLocal() {
-		deadline = min(deadline, h.extra().store.until())
-	}
-	if deadline == 0 {
+	if h.deadline == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(deadline - h.c.clock.now())
+	return time.Now().Add(h.deadline - h.c.clock.now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
@@ -240,7 +235,6 @@ func (l *Lease) Err() error {
 	}
 	h := l.h
 	now := h.c.clock.check()
-	h.endWithStoreLease(h.storeLease(), now)
 	h.mu.Lock()
 	if !h.isOver(now) {
 		defer h.mu.Unlock()
@@ -272,9 +266,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	if err := h.checkExtendable(); err != nil {
 		return err
-	}
-	if link := h.cohortLink(); link.store != nil {
-		return h.extendStoreLease(ctx, link, d)
 	}
 	var lost string // the name
 	var sent, ttl time.Duration
@@ -314,8 +305,7 @@ func (l *Lease) Unlock() error {
 	}
 	h := l.h
 	c := h.c
-	now, link := c.clock.check(), h.cohortLink()
-	h.endWithStoreLease(link.store, now)
+	now := c.clock.check()
 	again, last, lost, remains, counted := false, false, false, false, false
 	var request driver.AcquireRequest
 	err := h.update(func(s *leaseState) {
@@ -346,21 +336,14 @@ func (l *Lease) Unlock() error {
 	defer h.dropToken().end()
 	if lost {
 		c.partlyLost.remove(h)
-		switch {
-		case link.store != nil:
-			_ = link.store.first.Unlock() // it was lost, too, or is being released
-		case remains:
+		if remains {
 			c.releaseLost(h, request)
-		default:
+		} else {
 			h.cancelUnanswered()
 		}
 		return err
 	}
-	if link.store != nil {
-		err = link.cohort.unlock(h, now)
-	} else {
-		err = c.releaseLease(h)
-	}
+	err = c.releaseLease(h)
 	if counted {
 		c.work.done()
 	}
@@ -381,16 +364,12 @@ func (l *Lease) Unlock() error {
 // one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
 //
 // Detach returns ErrLost if the lease was lost before, and ErrReentrant if a nested call uses
-// it. It returns ErrInvalid if the lease is that of a call with Cohort, and nil if the lease
-// was already unlocked or detached.
+// it, and nil if the lease was already unlocked or detached.
 func (l *Lease) Detach() error {
 	if l.isZero() {
 		return errNoLease
 	}
 	h := l.h
-	if h.storeLease() != nil {
-		return cohortError("detach", h.name)
-	}
 	fence := l.Fence()
 	for {
 		if err := h.checkHeld(); err != nil {

@@ -17,7 +17,7 @@ type leaseExtra struct {
 	resizeTurn   chan struct{}  // has an element while the weight is changed; nil before the first change
 	unanswered   *unansweredTry // unanswered acquires of this lease
 	wanted       *wantedSignal  // of Lease.Wanted; nil if it was not called
-	cohortLink
+	lastFence    uint64         // of those that ReserveFences has reserved; or zero
 }
 
 // A lateResize is a change of the weight that has no answer, so far or for ever.
@@ -64,5 +64,5 @@ func (s *leaseState) setRenewErr(err error) {
 
 func (x *leaseExtra) isEmpty() bool {
 	return len(x.moreNames) == 0 && x.minHoldUntil == 0 && x.maxHoldUntil == 0 && x.onceFrom == 0 && x.storedUntil == 0 &&
-		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.resizeTurn == nil && x.unanswered == nil && x.wanted == nil && x.cohort == nil
+		x.timeout == 0 && x.renewErr == nil && x.resigned == nil && x.late == nil && x.resizeTurn == nil && x.unanswered == nil && x.wanted == nil && x.lastFence == 0
 }

@@ -287,11 +287,7 @@ func (s *leaseState) expireAt(now, late time.Duration, unanswered error) {
 
 // renewNow makes the lease due for renewal, also if a renewal has no answer so far: that may be
 // waiting for a server that no longer exists.
-func (s *leaseState) renewNow(now time.Duration) {
-	if !s.isLocal() {
-		s.renewAt = now
-	}
-}
+func (s *leaseState) renewNow(now time.Duration) { s.renewAt = now }
 
 // isOver reports whether the deadline has passed although nothing has ended the lease so
 // far.

@@ -459,3 +459,16 @@ func TestLeaseIsSmall(t *testing.T) {
 		t.Errorf("a lease has %d bytes, want at most 208, a size class of the allocator", size)
 	}
 }
+
+// The record of the fence lives for as long as the TTL says with which it was made.
+func TestRecordAfterANewTTL(t *testing.T) {
+	s := newState(second)
+	s.recordKept(0, second, false)
+	if !s.isRecorded(second/3, second) {
+		t.Fatal("the fence is not recorded")
+	}
+	s.changeTTL(0, 30*second)
+	if s.isRecorded(second/3, 30*second) {
+		t.Error("with another TTL, the fence is not recorded again")
+	}
+}

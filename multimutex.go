@@ -60,7 +60,7 @@ func (s *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error,
 	return do(ctx, &base, s.lock, fn, options)
 }
 
-func (s *MultiMutex) settings() settings { return s.c.settings(ofOthers, nil) }
+func (s *MultiMutex) settings() settings { return s.c.settings(ofLock, nil) }
 
 func (s *MultiMutex) acquire(ctx context.Context, set settings, once bool) (*Lease, error) {
 	if err := s.c.check(); err != nil {
@@ -113,7 +113,7 @@ func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 	l, err := g.acquireWithRetries(hooks.context(), begin)
 	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.now() - begin, Queued: hooks.queued}
 	if l != nil {
-		e.LockInfo, e.Fence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), g.settings.ttl
+		e.LockInfo, e.Fence, e.FirstFence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), l.Fence(), g.settings.ttl
 	}
 	hooks.callAcquireEnd(e, l)
 	return l, err

@@ -16,7 +16,7 @@ type Mutex struct {
 // Mutex returns the mutex of a name. It does no I/O. A bad name or option makes the
 // methods of the Mutex return ErrInvalid.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
-	return &Mutex{c: c, name: name, settings: c.settings(ofMutex, options)}
+	return &Mutex{c: c, name: name, settings: c.settings(ofLock, options)}
 }
 
 // Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has

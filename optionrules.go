@@ -26,7 +26,6 @@ const (
 	maxHoldOption
 	noRenewOption
 	minHoldOption
-	cohortOption
 	reentrantOption
 	labelOption
 	tokenOption
@@ -44,18 +43,16 @@ func (s *optionSet) add(o optionID)     { *s |= 1 << o }
 type use uint8
 
 const (
-	ofOthers use = iota // RWMutex, Semaphore, MultiMutex, Election
-	ofMutex
-	ofOnce
-	ofAttach // Client.Attach
+	ofLock   use = iota // Mutex, RWMutex, Semaphore, MultiMutex, Election
+	ofOnce              // Once
+	ofAttach            // Client.Attach
 )
 
 // A useSet is a set of uses.
 type useSet uint8
 
 const (
-	mutexes  = useSet(1 << ofMutex)
-	waiting  = mutexes | 1<<ofOthers // locks whose calls can wait
+	waiting  = useSet(1 << ofLock) // locks whose calls can wait
 	locks    = waiting | 1<<ofOnce
 	anything = locks | 1<<ofAttach
 )
@@ -75,7 +72,6 @@ var optionRules = [optionCount]struct {
 	maxHoldOption:   {"MaxHold", atClient, anything, ""},
 	noRenewOption:   {"NoRenew", atClient, anything, ""},
 	minHoldOption:   {"MinHold", atClient, locks, "only the call that acquires a lease can set it"},
-	cohortOption:    {"Cohort", atClient, mutexes, "only the calls of a Mutex can share a lease"},
 	reentrantOption: {"Reentrant", atClient, locks, "an attached lease is acquired already"},
 	labelOption:     {"Label", atClient, locks, "an attached lease has the label of its first owner"},
 	tokenOption:     {"Token", atCall, locks, "it identifies one lease; give it to the call"},
@@ -106,58 +102,5 @@ func (s *settings) place(at level, name string) string {
 		return fmt.Sprintf("the lock %q", name)
 	default:
 		return fmt.Sprintf("a call on %q", name)
-	}
-}
-
-// checkCohort rejects Cohort where the call needs a lease of its own, unless Cohort is a
-// default of the client.
-func (s *settings) checkCohort(name string) error {
-	if s.batch == 0 || s.use != ofMutex {
-		return nil
-	}
-	from, _ := s.nearest(cohortOption)
-	if rival, own := s.ownLease(); own {
-		if from > atClient || s.given[atClient].has(rival) {
-			option := optionRules[rival].name
-			return invalid("Cohort and %s of %q: a call with %s has a lease of its own; use one or the other", option, name, option)
-		}
-		return nil
-	}
-	if ttlFrom, given := s.nearest(ttlOption); s.linger > s.ttl/3 && (!given || ttlFrom <= from) {
-		return invalid("Cohort of %q: linger %v is not within 0 to a third of the TTL %v", name, s.linger, s.ttl)
-	}
-	return nil
-}
-
-// usesCohort reports whether a call gets its lease from a cohort.
-func (s *settings) usesCohort() bool {
-	_, own := s.ownLease()
-	return s.batch > 0 && s.use == ofMutex && !own
-}
-
-// ownLease returns the option in effect with which a call cannot share a lease.
-func (s *settings) ownLease() (option optionID, own bool) {
-	switch {
-	case s.minHold > 0:
-		return minHoldOption, true
-	case s.noRenew:
-		return noRenewOption, true
-	case s.attempts > 0:
-		return attemptsOption, true
-	case s.token != "":
-		return tokenOption, true
-	}
-	return 0, false
-}
-
-// nearest returns the nearest level at which an option was given.
-func (s *settings) nearest(o optionID) (at level, given bool) {
-	for at = atCall; ; at-- {
-		if s.given[at].has(o) {
-			return at, true
-		}
-		if at == atClient {
-			return at, false
-		}
 	}
 }

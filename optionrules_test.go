@@ -72,7 +72,7 @@ var uses = map[string]use{
 }
 
 func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
-	l, err := c.RWMutex("n").Lock(ctx) // not one of a cohort
+	l, err := c.Mutex("n").Lock(ctx)
 	if err != nil {
 		return nil
 	}
@@ -81,7 +81,6 @@ func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
 
 // An option that would be ignored is rejected, if it was given to the lock or the call itself.
 func TestNoOptionIsIgnored(t *testing.T) {
-	others := []string{"writer", "reader", "TryRLock", "semaphore", "multi-lock", "election", "Run"}
 	for what, test := range map[string]struct {
 		options  []dibs.Option
 		rejected []string
@@ -92,8 +91,6 @@ func TestNoOptionIsIgnored(t *testing.T) {
 		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Attach"}},
 		"Label":     {[]dibs.Option{dibs.Label("web")}, []string{"Attach"}},
 		"Reentrant": {[]dibs.Option{dibs.Reentrant()}, []string{"Attach"}},
-		"Cohort":    {[]dibs.Option{dibs.Cohort(8, 0)}, append(others, "Once", "Attach")},
-		"no Cohort": {[]dibs.Option{dibs.Cohort(0, 0)}, append(others, "Once", "Attach")},
 		"Timeout":   {[]dibs.Option{dibs.Timeout(2 * time.Second)}, nil},
 		"MaxHold":   {[]dibs.Option{dibs.MaxHold(time.Hour)}, nil},
 		"NoRenew":   {[]dibs.Option{dibs.NoRenew()}, nil},
@@ -127,8 +124,6 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 		"MinHold":         dibs.MinHold(time.Millisecond),
 		"Label":           dibs.Label("web"),
 		"Reentrant":       dibs.Reentrant(),
-		"Cohort":          dibs.Cohort(32, 100*time.Millisecond),
-		"long linger":     dibs.Cohort(32, 10*time.Second),
 		"NoRenew":         dibs.NoRenew(),
 		"MaxHold":         dibs.MaxHold(time.Minute),
 		"Timeout":         dibs.Timeout(time.Second),
@@ -149,32 +144,5 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Cohort given to a Mutex or a call is used or rejected, whatever the defaults are.
-func TestCohortIsNotIgnored(t *testing.T) {
-	cohort := dibs.Cohort(8, 0)
-	c := open(t, unusedStore{t}, dibs.MinHold(time.Second))
-	_, err := c.Mutex("n", cohort).Lock(t.Context())
-	wantErr(t, err, dibs.ErrInvalid)
-	_, err = open(t, unusedStore{t}).Mutex("n", cohort).Lock(t.Context(), dibs.Token("request-1"))
-	wantErr(t, err, dibs.ErrInvalid)
-	for _, rival := range []dibs.Option{dibs.MinHold(time.Second), dibs.NoRenew(), dibs.Attempts(2, time.Second)} {
-		_, err = open(t, unusedStore{t}, cohort, rival).Mutex("n").Lock(t.Context())
-		wantErr(t, err, dibs.ErrInvalid)
-		_, err = open(t, unusedStore{t}).Mutex("n", rival, cohort).Lock(t.Context())
-		wantErr(t, err, dibs.ErrInvalid)
-		_, err = open(t, unusedStore{t}).Mutex("n", rival).Lock(t.Context(), cohort)
-		wantErr(t, err, dibs.ErrInvalid)
-		_, err = open(t, unusedStore{t}).Mutex("n", cohort).Lock(t.Context(), rival)
-		wantErr(t, err, dibs.ErrInvalid)
-	}
-	l, err := open(t, memstore.New()).Mutex("n", dibs.Cohort(8, 15*time.Second)).Lock(t.Context(), dibs.TTL(time.Minute))
-	wantErr(t, err)
-	wantErr(t, l.Unlock())
-	for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
-		_, err = open(t, unusedStore{t}, dibs.Cohort(8, linger)).Mutex("n").Lock(t.Context())
-		wantErr(t, err, dibs.ErrInvalid)
 	}
 }

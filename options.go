@@ -20,7 +20,7 @@ import (
 //
 // An option with a bad value makes the call return ErrInvalid. So does an option that is
 // given to a lock or a call for which it has no meaning. Examples are Wait given to a Try
-// call, and Cohort given to an RWMutex. A default of the Client applies to those locks for which it has
+// call, and Token given to a lock. A default of the Client applies to those locks for which it has
 // a meaning.
 type Option func(*settings)
 
@@ -38,9 +38,7 @@ type settings struct {
 	noRenew     bool
 	reentrant   bool
 	label       string
-	token       string        // of the caller's choice, or empty
-	batch       int           // of Cohort; zero: no cohort
-	linger      time.Duration // of Cohort
+	token       string // of the caller's choice, or empty
 	hooks       *hookChain
 	hookCall    *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
 
@@ -204,7 +202,7 @@ func (s *settings) check(name string, more ...string) error {
 			return err
 		}
 	}
-	return cmp.Or(s.checkMeaning(name), s.checkValues(name), s.checkCohort(name))
+	return cmp.Or(s.checkMeaning(name), s.checkValues(name))
 }
 
 // checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
@@ -245,12 +243,6 @@ func (s *settings) checkValues(name string) error {
 		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
 	case lacksUnit(s.every):
 		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.attempts, s.every, name)
-	case s.batch < 0 || s.batch > maxCohortBatch:
-		return invalid("Cohort of %q: batch %d is not within 0 to %d", name, s.batch, maxCohortBatch)
-	case s.linger < 0:
-		return invalid("Cohort of %q: linger %v is negative", name, s.linger)
-	case lacksUnit(s.linger):
-		return invalid("Cohort of %q: linger %v is below 1ms; is the unit missing?", name, s.linger)
 	case s.label != "" && !plain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
 	case s.token == "" && s.given[atCall].has(tokenOption):

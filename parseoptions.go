@@ -1,7 +1,6 @@
 package dibs
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +20,6 @@ import (
 //	minhold=1m         MinHold
 //	maxhold=1h         MaxHold
 //	attempts=5/200ms   Attempts(5, 200*time.Millisecond)
-//	cohort=32/1s       Cohort(32, time.Second)
 //	label=web          Label
 //	norenew            NoRenew
 //	reentrant          Reentrant
@@ -44,9 +42,9 @@ func ParseOptions(text string) ([]Option, error) {
 		options = append(options, option)
 	}
 	set := defaults().with(atClient, options)
-	set.use = ofMutex
+	set.use = ofLock
 	const name = "options" // not the text, whose values may be secrets
-	if err := cmp.Or(set.checkValues(name), set.checkCohort(name)); err != nil {
+	if err := set.checkValues(name); err != nil {
 		return nil, err
 	}
 	return options, nil
@@ -63,7 +61,7 @@ func shown(i int, key string, hasValue bool) string {
 	return strconv.Itoa(i + 1)
 }
 
-var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "cohort", "label", "norenew", "reentrant"}
+var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "label", "norenew", "reentrant"}
 
 // An optionError is why a word is not an option.
 type optionError string
@@ -88,8 +86,6 @@ func parseOption(key, value string, hasValue bool) (Option, error) {
 		return duration(d), nil
 	case key == "attempts":
 		return parsePair(value, "5/200ms", Attempts)
-	case key == "cohort":
-		return parsePair(value, "32/1s", Cohort)
 	case key == "label" && value == "":
 		return nil, optionError("empty")
 	case key == "label":

@@ -21,13 +21,6 @@ func TestParseOptions(t *testing.T) {
 		if h := state.Holders[0]; h.Label != "web" || h.Remaining != time.Minute { // MinHold outlives a crash
 			t.Errorf("%+v, want label web for 1m", h)
 		}
-		cohort, err := dibs.ParseOptions("cohort=32/1s")
-		wantErr(t, err)
-		a := open(t, s, cohort...)
-		wantErr(t, lock(t, a, "lingering").Unlock())
-		if _, err := a.Mutex("lingering").TryLock(t.Context(), dibs.Token("other")); !errors.Is(err, dibs.ErrBusy) {
-			t.Errorf("a lease of a cohort does not linger: %v", err)
-		}
 		wait, err := dibs.ParseOptions("wait=3s")
 		wantErr(t, err)
 		attempts, err := dibs.ParseOptions("attempts=5/200ms")
@@ -56,9 +49,7 @@ func TestParseOptionsRejects(t *testing.T) {
 		"attempts=3":                       `want a number and a duration`,
 		"attempts=0/1s":                    `less than 1`,
 		"attempts=x/1s":                    `want a number and a duration`,
-		"cohort=32":                        `want a number and a duration`,
-		"cohort=-1/1s":                     `not within 0 to 1000000`,
-		"cohort=8/20s":                     `a third of the TTL`,
+		"cohort=32/1s":                     `unknown`,
 		"minhold=1h maxhold=1m":            `below its MinHold`,
 		"timeout=1us":                      `below 1ms`,
 		"norenew=true":                     `"norenew": takes no value`,
@@ -81,7 +72,7 @@ func TestParseOptionsRejects(t *testing.T) {
 
 // No error has another value than the one that is invalid: a label may be a secret.
 func TestParseOptionsPrintsNoValue(t *testing.T) {
-	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "cohort=8/20s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret", "secret", "my secret", "redis://user:secret@host/0?x=1", "secret123=1"} {
+	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret", "secret", "my secret", "redis://user:secret@host/0?x=1", "secret123=1"} {
 		_, err := dibs.ParseOptions("label=secret " + text)
 		if !errors.Is(err, dibs.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want ErrInvalid without the label", text, err)

@@ -46,16 +46,6 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 			wantErr(t, err)
 			return extended(t, l, time.Hour, ttl)
 		},
-		"an earlier call of the cohort": func(t *testing.T, c *dibs.Client, _ *faulty) *dibs.Lease {
-			m := c.Mutex("n", dibs.Cohort(100, 0))
-			first, err := m.Lock(t.Context())
-			wantErr(t, err)
-			second := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
-			extended(t, first, time.Hour)
-			wantErr(t, first.Unlock())
-			wantHeld(t, second)
-			return second.lease
-		},
 		"attached, with the TTL of another owner": func(t *testing.T, c *dibs.Client, f *faulty) *dibs.Lease {
 			first := lock(t, open(t, f.Store), "n", dibs.TTL(time.Hour))
 			l, err := c.Attach("n", first.Token())

@@ -292,7 +292,7 @@ func (c *Client) recordRenewal(r *renewalCall, i int, errs []error, retryAt time
 		}
 	})
 	if err != nil && ended == nil {
-		h.holder().queueRenewFailed(h)
+		h.queueRenewFailed()
 	}
 	if err == nil && ended == nil && asks {
 		h.registerWanted()

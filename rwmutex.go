@@ -26,7 +26,7 @@ type RWMutex struct {
 // RWMutex returns the read-write mutex of a name. It does no I/O. A bad name or option
 // makes the methods of the RWMutex return ErrInvalid.
 func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
-	return &RWMutex{c: c, name: name, settings: c.settings(ofOthers, options)}
+	return &RWMutex{c: c, name: name, settings: c.settings(ofLock, options)}
 }
 
 func (m *RWMutex) write() lockSpec {
@@ -143,7 +143,7 @@ func (m *RWMutex) resize(ctx context.Context, lease *Lease, w lockSpec) (busy *B
 	if err != nil {
 		return nil, err
 	}
-	reply, err := h.requestResize(ctx, end, w, 0)
+	reply, err := h.requestResize(ctx, end, w)
 	if !reply.Held {
 		h.endResize(before, err)
 	}
@@ -223,16 +223,15 @@ func (h *lease) endResize(before heldWeight, err error) {
 	h.weight, h.limit, h.weightUnsure = before.weight, before.limit, before.unsure || mayFollow
 }
 
-// requestResize asks the store for another weight of the lease, or for a new fence, and
-// records the answer. least is a wish for the fence: see driver.AcquireRequest.
-func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec, least uint64) (driver.AcquireReply, error) {
+// requestResize asks the store for another weight of the lease, and records the answer.
+func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec) (driver.AcquireReply, error) {
 	c := h.c
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
 	err := c.retry(ctx, end, func(a attempt) (err error) {
 		sent, ttl = a.sent, h.resizeTTL(a.sent)
 		request := driver.AcquireRequest{
-			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until, MinFence: least,
+			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until,
 		}
 		before := h.recordLateResize(w, a.until)
 		reply, err = c.store.Resize(ctx, request)
@@ -306,7 +305,7 @@ func (h *lease) checkResize(m *RWMutex) error {
 // mayResize is checkResize. The caller holds the lock.
 func (h *lease) mayResize(m *RWMutex) error {
 	switch {
-	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0 || h.isLocal():
+	case h.c != m.c || h.name != m.name || len(h.extra().moreNames) > 0:
 		return invalid("lease on %q is not one of RWMutex %q of this Client", h.name, m.name)
 	case h.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", h.name))

@@ -22,11 +22,8 @@ import (
 // A lease that is not renewed may then never learn of the waiter. Of clients of other
 // libraries the store sees at most those of Redisson in Redisson mode, at the first call and
 // at each renewal.
-//
-// For the lease of a call with Cohort, Wanted returns nil, from which nothing is ever received:
-// an unlock passes the lock on in any case.
 func (l *Lease) Wanted() <-chan struct{} {
-	if l.isZero() || l.h.storeLease() != nil {
+	if l.isZero() {
 		return nil
 	}
 	signal, isNew := l.h.wantedSignal()
@@ -34,6 +31,51 @@ func (l *Lease) Wanted() <-chan struct{} {
 		l.h.registerWanted()
 	}
 	return signal.channel
+}
+
+// IsWanted reports whether another request waits for a name of the lease. The first call asks the
+// store and waits for its answer, at most for the operation timeout. After the answer that none
+// waits, the channel of Wanted says so, and further calls cost nothing. Without an answer IsWanted
+// returns an error; then the store is asked again in the background.
+func (l *Lease) IsWanted(ctx context.Context) (bool, error) {
+	if l.isZero() {
+		return false, errNoLease
+	}
+	h := l.h
+	signal, _ := h.wantedSignal()
+	if known, answered := h.wantedAnswer(); known || answered {
+		return known, nil
+	}
+	if !h.c.begin() {
+		return false, ErrClosed
+	}
+	defer h.c.work.done()
+	err := h.notifyWanted(detach(ctx, h.values()))
+	h.recordAnswer(err)
+	if err != nil {
+		h.registerWanted()
+	}
+	select {
+	case <-signal.channel:
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+// wantedAnswer returns whether it is known that a request waits, and whether the store has
+// answered the last question.
+func (h *lease) wantedAnswer() (wanted, answered bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	signal := h.extra().wanted
+	return signal.set, signal.answered
+}
+
+func (h *lease) recordAnswer(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.extra().wanted.answered = err == nil
 }
 
 // A wantedSignal is the state of Lease.Wanted. The lock of the lease guards it.
@@ -108,15 +150,11 @@ func (h *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 func (h *lease) setWanted() {
 	h.mu.Lock()
 	signal := h.extra().wanted
-	isNew := signal != nil && !signal.set
-	if isNew {
+	if signal != nil && !signal.set {
 		signal.set = true
 		close(signal.channel)
 	}
 	h.mu.Unlock()
-	if link := h.cohortLink(); isNew && link.cohort != nil && link.store == nil {
-		link.cohort.wantedAnswered()
-	}
 }
 
 // registerWanted asks the store in the background, again and again until it answers.
@@ -132,9 +170,6 @@ func (h *lease) registerWanted() {
 		signal.registering = h.c.work.run(func(ctx context.Context) {
 			ctx = detach(ctx, h.values())
 			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
-			}
-			if link := h.cohortLink(); link.cohort != nil && link.store == nil {
-				link.cohort.wantedAnswered()
 			}
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // Yield lets other requests go first, between two parts of a long work. It is called in the
@@ -24,14 +26,11 @@ import (
 // has returned: a goroutine that outlives it holds nothing. It returns ErrInvalid if an
 // option is invalid, or if ctx is not a context of Do, or is used by another Yield. An
 // election has Resign instead. Once and MinHold keep the name reserved after a release, so
-// nobody could go first. All three are ErrInvalid, and so is a call with Cohort.
+// nobody could go first. All three are ErrInvalid.
 func Yield(ctx context.Context, options ...Option) error {
-	in := carriedIn(ctx)
+	in, _ := ctx.Value(driver.CarrierKey{}).(*carriedLease)
 	if in == nil || in.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
-	}
-	if h := in.current().h; h.storeLease() != nil {
-		return cohortError("yield", h.name)
 	}
 	set := in.base.with(atCall, in.options).with(atCall, options)
 	if err := set.check(in.current().Name()); err != nil {
@@ -51,7 +50,7 @@ func Yield(ctx context.Context, options ...Option) error {
 	if lease.h.readExtra().minHoldUntil != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
 	}
-	if !lease.h.isWanted(ctx) {
+	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
 		return nil
 	}
 	if err := lease.h.keepContext(&in.derived); err != nil {
@@ -78,21 +77,6 @@ func (in *carriedLease) endYield() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.yielding = false
-}
-
-// isWanted reports whether another request waits. The first call asks the store and waits
-// for its answer. If there is none, the store is asked again in the background.
-func (h *lease) isWanted(ctx context.Context) bool {
-	signal, isNew := h.wantedSignal()
-	if isNew && h.notifyWanted(detach(ctx, h.values())) != nil {
-		h.registerWanted()
-	}
-	select {
-	case <-signal.channel:
-		return true
-	default:
-		return false
-	}
 }
 
 // keepContext removes a context from the lease, so that it outlives a release.

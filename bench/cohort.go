@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 )
 
 const (
@@ -13,11 +16,43 @@ const (
 	cohortLinger  = 100 * time.Millisecond
 )
 
-// openCohort opens dibs with cohorts.
+// A cohortPeer is dibs with a cohort for each name.
+type cohortPeer struct {
+	dibsPeer
+	linger time.Duration
+
+	mu     sync.RWMutex
+	groups map[string]*cohort.Cohort
+}
+
 func openCohort(linger time.Duration) opener {
 	return func(s endpoint) (peer, error) {
-		return dibsPeer{dibs.New(s.store(), dibs.TTL(s.ttl), dibs.Cohort(cohortBatch, linger))}, nil
+		locks := dibs.New(s.store(), dibs.TTL(s.ttl))
+		return &cohortPeer{dibsPeer: dibsPeer{locks}, linger: linger, groups: make(map[string]*cohort.Cohort)}, nil
 	}
+}
+
+func (p *cohortPeer) Lock(ctx context.Context, name string) (func() error, error) {
+	lease, err := p.group(name).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Unlock, nil
+}
+
+func (p *cohortPeer) group(name string) *cohort.Cohort {
+	p.mu.RLock()
+	group := p.groups[name]
+	p.mu.RUnlock()
+	if group != nil {
+		return group
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.groups[name] == nil {
+		p.groups[name] = cohort.New(p.locks.Mutex(name), cohortBatch, p.linger)
+	}
+	return p.groups[name]
 }
 
 // cohorts measures callers of a few processes that want one name, with and without cohorts.

@@ -20,9 +20,6 @@ type Held struct {
 	// Reentered means that a nested call and its caller both use the lease. So neither may
 	// release it in a transaction.
 	Reentered bool
-	// Shared means that further calls have the token, one after another, as in a cohort. So the
-	// store cannot tie the lease of this call to a transaction.
-	Shared bool
 }
 
 // A Carrier has the leases of a context, the innermost first.
@@ -42,17 +39,13 @@ func HeldIn(ctx context.Context) []Held {
 }
 
 // GuardsIn returns the leases in a store that ctx carries, the innermost first: those that a
-// guard of this store checks. It returns ErrInvalid if there is none, or if one is Shared.
+// guard of this store checks. It returns ErrInvalid if there is none.
 func GuardsIn(ctx context.Context, s Store) ([]Held, error) {
 	var held []Held
 	for _, h := range HeldIn(ctx) {
-		if h.Store != s {
-			continue
+		if h.Store == s {
+			held = append(held, h)
 		}
-		if h.Shared {
-			return nil, fmt.Errorf("%w: guard %q: the calls of a cohort share its lease, and a guard would hold for the next call, too: lock the name without Cohort", ErrInvalid, h.Names[0])
-		}
-		held = append(held, h)
 	}
 	if len(held) == 0 {
 		return nil, fmt.Errorf("%w: guard: the context carries no lease of this store: use that of Do or of Lease.Context", ErrInvalid)

@@ -93,8 +93,7 @@ type Store interface {
 	// Resize changes the weight of a lease, and raises its remaining time to c.TTL if it
 	// is shorter. If the token does not hold the name, or if others hold too much, the
 	// reply is not Held and nothing changes. A smaller weight makes room, which is
-	// granted to the waiters that fit. A Resize to the same weight returns a new fence. It
-	// keeps what NotifyWanted has asked for.
+	// granted to the waiters that fit. It keeps what NotifyWanted has asked for.
 	Resize(ctx context.Context, c AcquireRequest) (AcquireReply, error)
 
 	// Revoke ends the lease that r describes, whoever the caller is, and grants the name
@@ -181,6 +180,37 @@ func Announce(ctx context.Context, s Store, names []string) {
 	}
 }
 
+// A FenceReserver is a Store that can reserve further fences for a lease.
+type FenceReserver interface {
+	// ReserveFences reserves r.Count fences for the lease of r.Token, which is exclusive. They
+	// are the last r.Count up to the Last of the reply: larger than each fence granted on the
+	// name before, and smaller than each granted later. Last is at least r.Least. Nothing else
+	// changes: the lease keeps its TTL and its fence, with which Revoke ends it. If the token does not hold the name, the
+	// reply is not Held.
+	//
+	// With r.Count zero it only makes sure that later fences are larger than r.Least. If a reply
+	// is lost, the fences of that request are wasted.
+	ReserveFences(ctx context.Context, r FenceRequest) (FenceReply, error)
+}
+
+// MaxFences is the largest number of fences that one request reserves.
+const MaxFences = 1_000_000
+
+// A FenceRequest reserves fences for a lease.
+type FenceRequest struct {
+	Name  string
+	Token string // of the lease
+	Fence uint64 // of the lease; zero if unknown
+	Count int    // at most MaxFences
+	Least uint64 // the last fence is at least this; at most 2^53
+}
+
+// A FenceReply is the result of ReserveFences.
+type FenceReply struct {
+	Held bool   // the token holds the name
+	Last uint64 // the last of the fences, if Held
+}
+
 // Times of late waiters: see AcquireRequest.Late.
 const (
 	LateAnswer   = WaiterTTL / 10 // within which one answers whose link is good again
@@ -224,11 +254,6 @@ type AcquireRequest struct {
 	// to it. A waiter that always answers later is granted the name LatePatience after its
 	// first turn. It keeps its place. A store may ignore Late.
 	Late bool
-
-	// MinFence is a wish of a Resize: the fence of its reply is at least this, if the store
-	// can do that. The fences between the last one of the lease and this one then belong to
-	// the lease, too. It is at most 2^53.
-	MinFence uint64
 }
 
 // Exclusive reports whether the request tolerates no other holder.

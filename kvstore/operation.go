@@ -13,16 +13,17 @@ import (
 type verb string
 
 const (
-	acquire      verb = "acquire"
-	resize       verb = "resize"
-	cancel       verb = "cancel"
-	revoke       verb = "revoke"
-	release      verb = "release"
-	extend       verb = "extend"
-	notifyWanted verb = "notify wanted"
-	inspect      verb = "inspect"
-	list         verb = "list"
-	expire       verb = "expire" // of a service, for itself
+	acquire       verb = "acquire"
+	resize        verb = "resize"
+	reserveFences verb = "reserve fences"
+	cancel        verb = "cancel"
+	revoke        verb = "revoke"
+	release       verb = "release"
+	extend        verb = "extend"
+	notifyWanted  verb = "notify wanted"
+	inspect       verb = "inspect"
+	list          verb = "list"
+	expire        verb = "expire" // of a service, for itself
 )
 
 // An Operation is one request on lock tables, with its result. It can run again, on another state,
@@ -33,6 +34,7 @@ type Operation struct {
 
 	// The request; which of these is set depends on the verb.
 	acquire driver.AcquireRequest // of acquire, resize and cancel
+	fences  driver.FenceRequest
 	release driver.ReleaseRequest
 	revoke  driver.RevokeRequest
 	wanted  driver.WantedRequest
@@ -42,12 +44,13 @@ type Operation struct {
 	pattern string   // of list
 
 	// The result.
-	reply  driver.AcquireReply
-	done   bool // released, revoked or wanted
-	errs   []error
-	states []driver.State
-	listed []string
-	err    error
+	reply    driver.AcquireReply
+	reserved driver.FenceReply
+	done     bool // released, revoked or wanted
+	errs     []error
+	states   []driver.State
+	listed   []string
+	err      error
 }
 
 // Run runs the operation. The table has at least the locks of its names. Run returns the
@@ -58,6 +61,8 @@ func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
 		o.reply, notifications = t.Acquire(o.acquire, now)
 	case resize:
 		o.reply, notifications = t.Resize(o.acquire, nil, now)
+	case reserveFences:
+		o.reserved, notifications = t.ReserveFences(o.fences, now)
 	case cancel:
 		notifications = t.Cancel(o.acquire, nil, now)
 	case release:
@@ -86,6 +91,8 @@ func (o *Operation) Name() string {
 	switch o.verb {
 	case acquire, resize, cancel:
 		return o.acquire.Name
+	case reserveFences:
+		return o.fences.Name
 	case release:
 		return o.release.Name
 	case revoke:
@@ -149,7 +156,7 @@ func (o *Operation) final() bool {
 
 // byHolder reports whether the operation is of a client that holds the name, or has held it.
 func (o *Operation) byHolder() bool {
-	return o.verb == release || o.verb == extend || o.verb == cancel || o.verb == resize
+	return o.verb == release || o.verb == extend || o.verb == cancel || o.verb == resize || o.verb == reserveFences
 }
 
 // operations are reused, so that an operation in memory allocates nothing for its request.

@@ -17,8 +17,9 @@ type Store struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.IdleWatcher = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.IdleWatcher   = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
 )
 
 // Over returns a store on lock tables that run an operation on any names in one step.
@@ -50,6 +51,20 @@ func (s *Store) grant(ctx context.Context, v verb, c driver.AcquireRequest) (dri
 		return driver.AcquireReply{}, err
 	}
 	return o.reply, nil
+}
+
+// ReserveFences implements driver.FenceReserver.
+func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	if err := driver.CheckFences(r); err != nil {
+		return driver.FenceReply{}, err
+	}
+	o := newOperation(reserveFences, time.Time{})
+	defer o.free()
+	o.fences = r
+	if err := s.do(ctx, o); err != nil {
+		return driver.FenceReply{}, err
+	}
+	return o.reserved, nil
 }
 
 // Cancel implements driver.Store.

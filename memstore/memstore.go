@@ -58,8 +58,7 @@ func New(options ...Option) *Store {
 func (s *Store) Restart() { s.memory.restart() }
 
 // Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment.
-// If ctx carries none of this store, or one of a cohort, it returns ErrInvalid. ctx is that of Do
-// or of Lease.Context.
+// If ctx carries none of this store, it returns ErrInvalid. ctx is that of Do or of Lease.Context.
 //
 // It takes the place of the Guard of a database in a unit test. That one also keeps others out
 // until its transaction ends; here there is no transaction.

@@ -37,8 +37,8 @@ import (
 //   - in a transaction of XA: XA PREPARE would end the guard;
 //   - at repeatable read, if the transaction has read a table before the lease was acquired: it does
 //     not see what the last holder has written;
-//   - if ctx carries no lease of this store, or one of a cohort: its calls share a lease in the
-//     store (see dibs.Cohort).
+//   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
+//     carries none.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
 		result := ""

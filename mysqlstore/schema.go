@@ -126,7 +126,8 @@ func statementsOf(prefix string, version int) (statements, sqlstore.Statements) 
 	return own, sqlstore.Statements{
 		Resize: with("CALL dibs_resize(?, ?, ?, ?, ?, ?, ?)"), Cancel: with("CALL dibs_cancel(?, ?, ?)"),
 		Revoke: with("CALL dibs_revoke(?, ?, ?, ?)"), Wanted: with("CALL dibs_wanted(?, ?, ?, ?)"),
-		FenceOf: with(fenceOfSQL), Inspect: with(file("inspect")), List: with(file("list")),
+		ReserveFences: with("CALL dibs_reserve_fences(?, ?, ?, ?, ?)"),
+		FenceOf:       with(fenceOfSQL), Inspect: with(file("inspect")), List: with(file("list")),
 		RemoveUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
 	}
 }

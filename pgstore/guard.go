@@ -30,8 +30,8 @@ import (
 //     call Guard before it, in the outer transaction. (pgx leaves the savepoint of a nested
 //     transaction that was rolled back.)
 //   - in a read-only transaction;
-//   - if ctx carries no lease of this store, or one of a cohort: its calls share a lease in the
-//     store (see dibs.Cohort).
+//   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
+//     carries none.
 func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // GuardSQL is Guard for a transaction of database/sql.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
@@ -55,16 +56,17 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// ReleaseIn refuses a lease of a cohort, as Guard does.
+// ReleaseIn refuses a call of a cohort, as Guard does.
 func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
-	s, locks, pool := newClient(t, dibs.Cohort(8, 100*time.Millisecond))
-	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+	s, locks, pool := newClient(t)
+	hot := cohort.New(locks.Mutex("n"), 8, 100*time.Millisecond)
+	err := hot.Do(t.Context(), func(ctx context.Context) error {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
-		return locks.Holds(ctx, "n")
+		return context.Cause(ctx)
 	})
 	if err != nil {
 		t.Error(err)

@@ -99,7 +99,7 @@ func statementsOf(schema string, version int) (statements, sqlstore.Statements) 
 		extend: in(file("extend")), guard: in(guardSQL), releaseIn: in(releaseInSQL), committed: in(committedSQL),
 	}
 	return own, sqlstore.Statements{
-		Resize: in(resizeSQL), Cancel: in(cancelSQL), Revoke: in(revokeSQL), Wanted: in(wantedSQL),
+		Resize: in(resizeSQL), Cancel: in(cancelSQL), Revoke: in(revokeSQL), Wanted: in(wantedSQL), ReserveFences: in(reserveFencesSQL),
 		FenceOf: in(fenceOfSQL), Inspect: in(file("inspect")), List: in(file("list")),
 		RemoveUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
 	}

@@ -23,7 +23,10 @@ type Store struct {
 	setsIsolation atomic.Bool
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store         = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
+)
 
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*config) }

@@ -36,8 +36,9 @@ type Store struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.IdleWatcher = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.IdleWatcher   = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
 )
 
 // Longest is the default of Config.Longest.

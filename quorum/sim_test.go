@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -276,6 +277,12 @@ func (l *link) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver
 	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.ResizeVote(context.Background(), c, v) })
 }
 
+func (l *link) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	return roundTrip(ctx, l, "fences", r.Name, r.Token, func() (driver.FenceReply, error) {
+		return l.server.memory.ReserveFences(context.Background(), r)
+	})
+}
+
 func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	l.mu.Lock()
 	cut := l.cut
@@ -342,13 +349,17 @@ func (w *world) run() {
 			w.sabotage(store)
 		}
 		locks := dibs.New(store, dibs.TTL(w.ttl))
+		u := &user{w: w, locks: locks, name: fmt.Sprint("client-", i), offset: time.Duration(2 + i), lastToken: make(map[string]string)}
 		if w.cohorts {
-			locks = dibs.New(store, dibs.TTL(w.ttl), dibs.Cohort(1+i%4, time.Duration(i%2)*w.ttl/10))
+			u.groups = make(map[string]*cohort.Cohort)
+			for _, name := range simNames {
+				u.groups[name] = cohort.New(locks.Mutex(name), 1+i%4, time.Duration(i/2%2)*w.ttl/10)
+			}
 			if i%2 == 1 { // it shares the client before it
-				locks = users[i-1].locks
+				u.locks, u.groups = users[i-1].locks, users[i-1].groups
 			}
 		}
-		users = append(users, &user{w: w, locks: locks, name: fmt.Sprint("client-", i), offset: time.Duration(2 + i), lastToken: make(map[string]string)})
+		users = append(users, u)
 	}
 	for i, p := range users {
 		p.other = users[(i+1)%clients]
@@ -396,8 +407,9 @@ type user struct {
 	w         *world
 	locks     *dibs.Client
 	name      string
-	other     *user         // receives handed-over leases
-	offset    time.Duration // delay that no other user has
+	groups    map[string]*cohort.Cohort // by name; nil without cohorts
+	other     *user                     // receives handed-over leases
+	offset    time.Duration             // delay that no other user has
 	calls     int
 	lastToken map[string]string // by name: token of the last call, which may be repeated
 }
@@ -424,7 +436,7 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 	if !u.w.cohorts {
 		options = append(options, dibs.Token(token))
 	}
-	l, shares, err := lock(u.locks, name, append(options, dibs.Wait(wait))...)
+	l, shares, err := lock(u, name, append(options, dibs.Wait(wait))...)
 	if err != nil {
 		u.w.logf("%s: %q: %v", token, name, err)
 		return nil, err
@@ -433,7 +445,16 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 }
 
 // A lockFunc acquires a name, and reports whether the lease is shared.
-type lockFunc func(*dibs.Client, string, ...dibs.Option) (l *dibs.Lease, shares bool, err error)
+type lockFunc func(*user, string, ...dibs.Option) (l heldLease, shares bool, err error)
+
+// A heldLease is a lease of a Client or of a cohort.
+type heldLease interface {
+	Name() string
+	Fence() uint64
+	Context() context.Context
+	Err() error
+	Unlock() error
+}
 
 // checkAvailable checks that every name can be locked after the faults have ended.
 func (u *user) checkAvailable() {
@@ -485,7 +506,7 @@ func (u *user) work(ctx context.Context, chance *rand.Rand) {
 func (u *user) perform(what int, name, token string, wait, hold time.Duration) error {
 	switch what {
 	case 0, 1, 2, 3:
-		return u.holdOnce(name, token, lockMutex, wait, hold)
+		return u.holdOnce(name, token, lockInCohort, wait, hold)
 	case 4:
 		return u.holdOnce(name, token, lockWriter, wait, hold)
 	case 5, 6:
@@ -509,7 +530,9 @@ func (u *user) holdOnce(name, token string, lock lockFunc, wait, hold time.Durat
 	u.hold(g, hold)
 	if u.calls%2 == 0 { // some nodes answer this when the lease has been released
 		startBackground()
-		_ = g.lease.Extend(context.Background(), u.w.ttl)
+		if l, ok := g.lease.(*dibs.Lease); ok {
+			_ = l.Extend(context.Background(), u.w.ttl)
+		}
 	}
 	return u.unlock(g)
 }
@@ -520,16 +543,16 @@ func (u *user) upgrade(name, token string, wait, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	m := u.locks.RWMutex(name)
+	m, lease := u.locks.RWMutex(name), g.lease.(*dibs.Lease)
 	for range 2 {
 		u.hold(g, hold/4)
 		startBackground()
-		if err := m.TryUpgrade(context.Background(), g.lease); err == nil {
+		if err := m.TryUpgrade(context.Background(), lease); err == nil {
 			u.w.recordResize(g, false)
 			u.hold(g, hold/4)
 			startBackground()
 			u.w.recordResize(g, true)
-			err := m.Downgrade(context.Background(), g.lease)
+			err := m.Downgrade(context.Background(), lease)
 			u.w.logf("%s: downgraded %q: %v", token, name, err)
 		}
 	}
@@ -583,39 +606,56 @@ func (u *user) unlock(g *grant) error {
 	startBackground()
 	u.w.recordEnd(g)
 	err := g.lease.Unlock()
-	u.w.logf("%s: unlocked %q: %v", g.lease.Token(), g.lease.Name(), err)
+	u.w.logf("%s: unlocked %q, fence %d: %v", u.name, g.lease.Name(), g.lease.Fence(), err)
 	return err
 }
 
-func lockMutex(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
-	l, err := c.Mutex(name).Lock(context.Background(), o...)
+func lockMutex(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
+	l, err := u.locks.Mutex(name).Lock(context.Background(), o...)
 	return l, false, err
 }
 
-func lockWriter(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
-	l, err := c.RWMutex(name).Lock(context.Background(), o...)
+// lockInCohort is lockMutex with the cohort of the name, if there is one.
+func lockInCohort(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
+	if u.groups == nil || u.w.noRenewal {
+		return lockMutex(u, name, o...)
+	}
+	l, err := u.groups[name].Lock(context.Background(), o...)
 	return l, false, err
 }
 
-func lockReader(c *dibs.Client, name string, o ...dibs.Option) (*dibs.Lease, bool, error) {
-	l, err := c.RWMutex(name).RLock(context.Background(), o...)
+func lockWriter(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
+	l, err := u.locks.RWMutex(name).Lock(context.Background(), o...)
+	return l, false, err
+}
+
+func lockReader(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
+	l, err := u.locks.RWMutex(name).RLock(context.Background(), o...)
 	return l, true, err
 }
 
 // A grant is a lease that was returned to a user.
 type grant struct {
-	lease  *dibs.Lease
+	lease  heldLease
 	shared bool
 	ended  bool
 }
 
+// token returns the token of the lease; that of a cohort has none.
+func (g *grant) token() string {
+	if l, ok := g.lease.(*dibs.Lease); ok {
+		return l.Token()
+	}
+	return ""
+}
+
 // recordGrant records a lease and checks that it was allowed.
-func (w *world) recordGrant(name string, l *dibs.Lease, shared bool) *grant {
-	w.logf("%s: acquired %q, fence %d, shared: %v", l.Token(), name, l.Fence(), shared)
+func (w *world) recordGrant(name string, l heldLease, shared bool) *grant {
+	g := &grant{lease: l, shared: shared}
+	w.logf("%s: acquired %q, fence %d, shared: %v", g.token(), name, l.Fence(), shared)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants++
-	g := &grant{lease: l, shared: shared}
 	if l.Err() != nil {
 		return g // it had ended before Lock returned
 	}
@@ -656,14 +696,14 @@ func (w *world) checkExclusion(g *grant) {
 	w.held[name] = slices.DeleteFunc(w.held[name], func(o *grant) bool { return o.ended || o.lease.Err() != nil })
 	for _, o := range w.held[name] {
 		if o != g && (!o.shared || !g.shared) {
-			w.violationf("%q is held by %s and %s", name, o.lease.Token(), g.lease.Token())
+			w.violationf("%q is held by %s and %s", name, o.token(), g.token())
 		}
 	}
 }
 
 // recordResize records that a reader has become a writer, or is about to become a reader.
 func (w *world) recordResize(g *grant, shared bool) {
-	w.logf("%s: resized %q, fence %d, shared: %v", g.lease.Token(), g.lease.Name(), g.lease.Fence(), shared)
+	w.logf("%s: resized %q, fence %d, shared: %v", g.token(), g.lease.Name(), g.lease.Fence(), shared)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g.shared = shared
@@ -688,9 +728,9 @@ func (w *world) checkMode(g *grant) {
 	for i, s := range w.servers {
 		state, _ := s.memory.Inspect(context.Background(), g.lease.Name())
 		for _, h := range state.Holders {
-			if h.Token == g.lease.Token() && h.Weight != 0 {
+			if h.Token == g.token() && h.Weight != 0 {
 				w.mu.Lock()
-				w.violationf("node %d has %q for %s as a shared lease", i, g.lease.Name(), g.lease.Token())
+				w.violationf("node %d has %q for %s as a shared lease", i, g.lease.Name(), g.token())
 				w.mu.Unlock()
 			}
 		}

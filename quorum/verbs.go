@@ -108,6 +108,57 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	return countTrue(valuesOf(answers)) >= s.nodes.majority, err
 }
 
+// ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The largest
+// of them is the last fence, once a majority has it. Each earlier grant is known to one of these
+// nodes, and each later one asks one of them. Each node must be a driver.FenceReserver.
+func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {
+		return driver.FenceReply{}, err
+	}
+	for {
+		request := r // a slow node may read it while the next round begins
+		answers, err := queryNodes(ctx, s.nodes, "reserve fences", r.Name, func(ctx context.Context, n driver.Voter) (driver.FenceReply, error) {
+			node, ok := n.(driver.FenceReserver)
+			if !ok {
+				return driver.FenceReply{}, fmt.Errorf("%w: a %T reserves no fences", driver.ErrInvalid, n)
+			}
+			return node.ReserveFences(ctx, request)
+		})
+		if err != nil {
+			return driver.FenceReply{}, err
+		}
+		reply, known, refused := largestFence(valuesOf(answers))
+		switch {
+		case refused >= s.nodes.majority:
+			return driver.FenceReply{}, nil
+		case len(valuesOf(answers))-refused < s.nodes.majority:
+			return driver.FenceReply{}, &driver.UnavailableError{Op: "reserve fences", Name: r.Name, Cause: errSplit}
+		case known >= s.nodes.majority:
+			s.runner.observe(reply.Last)
+			return reply, nil
+		}
+		r.Count, r.Least = 0, reply.Last
+	}
+}
+
+var errSplit = errors.New("neither a majority holds nor a majority refuses")
+
+// largestFence returns the reply with the largest fence, how many nodes have returned this fence,
+// and how many do not hold the name.
+func largestFence(replies []driver.FenceReply) (largest driver.FenceReply, known, refused int) {
+	for _, reply := range replies {
+		switch {
+		case !reply.Held:
+			refused++
+		case reply.Last > largest.Last:
+			largest, known = reply, 1
+		case reply.Last == largest.Last:
+			known++
+		}
+	}
+	return largest, known, refused
+}
+
 // Inspect implements driver.Store. A token with the votes of a majority is a holder. The
 // state has those of the nodes in State.Nodes, in the order of New.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/drill"
 	"github.com/dibslock/dibs/internal/history"
@@ -31,19 +33,22 @@ func TestCohortsExclude(t *testing.T) {
 			var section history.Section
 			var workers sync.WaitGroup
 			for i := range 4 {
-				c := dibs.New(open(t, server, options...), dibs.Cohort(4*i, time.Duration(i%2)*time.Millisecond))
+				c := dibs.New(open(t, server, options...))
 				defer c.Close()
+				do := c.Mutex("n").Do
+				if i > 0 {
+					do = cohort.New(c.Mutex("n"), 4*i, time.Duration(i%2)*time.Millisecond).Do
+				}
 				for range 4 {
 					workers.Go(func() {
 						for range 100 {
-							l, err := c.Mutex("n").Lock(t.Context())
+							err := do(t.Context(), func(ctx context.Context) error {
+								section.Visit(t, dibs.Fence(ctx))
+								return nil
+							})
 							if err != nil {
 								t.Error(err)
 								return
-							}
-							section.Visit(t, l.Fence())
-							if err := l.Unlock(); err != nil {
-								t.Error(err)
 							}
 						}
 					})
@@ -104,28 +109,6 @@ func TestFencesOfAHandoff(t *testing.T) {
 	}
 }
 
-// A Resize reserves fences: the reply is at least the least fence, and later grants are
-// larger.
-func TestResizeReservesFences(t *testing.T) {
-	t.Parallel()
-	p := newClient(t, open(t, redistest.Start(t)))
-	c := p.request("n")
-	first, err := p.s.Acquire(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ahead := c
-	ahead.MinFence = first.Fence + 5_000_000
-	second, err := p.s.Resize(t.Context(), ahead)
-	if err != nil || !second.Held || second.Fence != ahead.MinFence {
-		t.Fatalf("%+v, %v, want fence %d", second, err, ahead.MinFence)
-	}
-	third, err := p.s.Resize(t.Context(), c)
-	if err != nil || third.Fence <= second.Fence {
-		t.Fatalf("%+v, %v, want a fence after %d", third, err, second.Fence)
-	}
-}
-
 // A lease that lingers is released at once when another process waits: the waiter enters two
 // round trips after it asked. The delay is long beside what a busy machine adds.
 func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
@@ -137,8 +120,9 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	through := func() *dibs.Client {
 		conn := redistest.Dial(proxy.Addr())
 		t.Cleanup(conn.Close)
-		return dibs.New(redisstore.New(conn), dibs.Cohort(8, 10*time.Second), dibs.Timeout(generous))
+		return dibs.New(redisstore.New(conn), dibs.Timeout(generous))
 	}
+	hot := func(c *dibs.Client, name string) *cohort.Cohort { return cohort.New(c.Mutex(name), 8, 10*time.Second) }
 	a, b := through(), through()
 	defer a.Close()
 	defer b.Close()
@@ -146,7 +130,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	var waits []time.Duration // without what the machine added
 	for i := range 7 {
 		name := fmt.Sprint("n", i)
-		l, err := a.Mutex(name).Lock(t.Context())
+		l, err := hot(a, name).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +140,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		time.Sleep(4 * oneWay) // until the store has recorded that the client is to be notified
 		machine.Begin()
 		begin := time.Now()
-		l, err = b.Mutex(name).Lock(t.Context())
+		l, err = hot(b, name).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

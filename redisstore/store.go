@@ -34,9 +34,10 @@ type Store struct {
 }
 
 var (
-	_ driver.Voter       = (*Store)(nil)
-	_ driver.IdleWatcher = (*Store)(nil)
-	_ driver.Announcer   = (*Store)(nil)
+	_ driver.Voter         = (*Store)(nil)
+	_ driver.IdleWatcher   = (*Store)(nil)
+	_ driver.Announcer     = (*Store)(nil)
+	_ driver.FenceReserver = (*Store)(nil)
 )
 
 // An Option configures a Store that New makes. The zero value changes nothing.

@@ -37,8 +37,8 @@ type Runner func(ctx context.Context, urgent bool, text string, args []any, read
 
 // Statements are those that each store has, as a Database sends them.
 type Statements struct {
-	Resize, Cancel, Revoke, Wanted       string
-	FenceOf, Inspect, List, RemoveUnused string
+	Resize, Cancel, Revoke, Wanted, ReserveFences string
+	FenceOf, Inspect, List, RemoveUnused          string
 }
 
 // A Database is what a store sends requests to. It is safe for concurrent use.

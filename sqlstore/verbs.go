@@ -51,6 +51,33 @@ func (d *Database) ScanReply(reply *driver.AcquireReply) Scan {
 	}
 }
 
+// ReserveFences checks and executes a ReserveFences of driver.FenceReserver.
+func (d *Database) ReserveFences(ctx context.Context, r driver.FenceRequest) (reply driver.FenceReply, err error) {
+	if err := driver.CheckFences(r); err != nil {
+		return reply, err
+	}
+	v := Verb{Op: "reserve fences", Name: r.Name, Text: d.SQL.ReserveFences}
+	err = d.Call(ctx, v, func(until int64) []any {
+		return []any{d.Name(r.Name), d.Text(r.Token), r.Count, int64(r.Least), until}
+	}, scanFences(&reply))
+	return reply, err
+}
+
+// scanFences returns what reads the row of a ReserveFences. Without held, the request was void.
+func scanFences(reply *driver.FenceReply) Scan {
+	return func(row Row) (at int64, void bool, err error) {
+		var held *bool
+		var last *int64
+		if err := row.Scan(&at, &held, &last); err != nil || held == nil {
+			return at, held == nil, err
+		}
+		if *held {
+			*reply = driver.FenceReply{Held: true, Last: uint64(*last)}
+		}
+		return at, false, nil
+	}
+}
+
 // Release executes a release. more are arguments between the token and the time limit.
 func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseRequest, more ...any) (held bool, err error) {
 	v := Verb{Op: "release", Name: r.Name, Text: text, Until: r.Until, Urgent: true}

@@ -66,6 +66,15 @@ func (s repeated) NotifyWanted(ctx context.Context, r driver.WantedRequest) (boo
 	return s.Store.NotifyWanted(ctx, r)
 }
 
+// ReserveFences is for a store that is a driver.FenceReserver.
+func (s repeated) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	store := s.Store.(driver.FenceReserver)
+	if reply, err := store.ReserveFences(ctx, r); err != nil {
+		return reply, err
+	}
+	return store.ReserveFences(ctx, r)
+}
+
 // A repeatedVoter is the same for the node of a quorum.
 type repeatedVoter struct {
 	repeated
@@ -111,7 +120,7 @@ var notRepeated = []string{
 // LostReplyCases returns cases of Cases with requests whose first replies are lost: the store
 // has executed the request, and gets it again. Run and RunInBubble run them, too.
 func LostReplyCases() []Case {
-	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), revokeTokenCases())
+	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })
 	return repeatEach(cases, func(s driver.Store) driver.Store { return repeated{s} })
 }

@@ -74,7 +74,7 @@ func logRequirement(t *testing.T, requirement string) {
 
 // Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
 func Cases() []Case {
-	return slices.Concat(nameCases(), silenceCases(), sharedCases(), multiCases(), wantedCases(), stateCases(), revokeTokenCases())
+	return slices.Concat(nameCases(), silenceCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), stateCases(), revokeTokenCases())
 }
 
 func nameCases() []Case {

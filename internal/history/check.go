@@ -366,9 +366,9 @@ func (c *checker) fifo(name string) {
 	})
 }
 
-// batch checks that a cohort serves its own calls in order, and that not more of them overtake
-// a waiter of another client than there are passes. If the call that queued for the cohort
-// has given up, a later one takes its place, and overtakes, too.
+// batch checks that not more calls of a cohort overtake a waiter of another client than there are
+// passes. If the call that queued for the cohort has given up, a later one takes its place, and
+// overtakes, too.
 func (c *checker) batch(name string) {
 	var cohorts, waiters []*Op
 	for _, op := range c.takes[name] {
@@ -382,13 +382,6 @@ func (c *checker) batch(name string) {
 	}
 	overtakes := func(first, second *Op) bool {
 		return first.Queued.Order != 0 && first.Queued.Before(second.Call) && second.Fences[0] < first.Fences[0]
-	}
-	for _, first := range cohorts {
-		for _, second := range cohorts {
-			if first.Cohort == second.Cohort && overtakes(first, second) {
-				c.report(Batch, name, "the first was queued before the second of the same cohort called, but was served after it", first, second)
-			}
-		}
 	}
 	for _, first := range waiters {
 		count := make(map[string]int)
@@ -409,9 +402,9 @@ func (c *checker) batch(name string) {
 }
 
 // isQueuedBy reports whether another call of its cohort has queued for the lease of this one,
-// and was served. The token of the lease ends with the label of that call.
+// and was served.
 func (o *Op) isQueuedBy(other *Op) bool {
-	return other.Cohort == o.Cohort && other.Token == o.Token && strings.HasSuffix(o.Token, ":"+other.Label)
+	return other.Cohort == o.Cohort && other.Token == o.Token && other.Label == o.QueuedBy
 }
 
 // revoked reports whether the lease of an Acquire may have been revoked on any of its

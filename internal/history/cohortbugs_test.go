@@ -12,20 +12,24 @@ import (
 
 // cohortBugs are bugs in the code of cohorts: old is replaced by new.
 var cohortBugs = []struct{ name, file, old, new string }{
-	{"two holders", "cohort.go", "case co.holder != nil || co.grantee != nil:", "case co.grantee != nil:"},
+	{"two holders", "cohort.go", "	case c.holder != nil:\n", "	case c.holder != nil && next == nil:\n"},
 	{"a fence twice", "fenceblock.go", "	b.last++\n	return b.last", "	if b.last++; b.last%7 == 0 {\n		return b.last - 1\n	}\n	return b.last"},
-	{"fences of others", "fenceblock.go", "b.end = max(b.end, end)", "b.end = max(b.end, end) + 50"},
-	{"endless passes", "cohort.go", "		co.left--\n", ""},
-	{"a pass of an expired lease", "cohortlease.go", "return h.err == nil && now < h.deadline", "return h.err == nil"},
-	{"the holder is not notified of a loss", "cohort.go", "		local.endWith(store)\n", "		_ = local\n"},
-	{"a lost lease is passed on", "cohort.go", "		co.holder = nil\n		if co.store == store {\n			co.store = nil\n		}\n	})", "		co.holder = nil\n	})"},
-	{"last come, first served", "cohortcaller.go", "	co.callers.add(q)\n", "	co.callers.addFirst(q)\n"},
-	{"a queue entry without callers", "cohort.go", "		co.acquiring.cancel()\n", "		_ = co.acquiring\n"},
-	{"linger while others wait", "cohort.go", "next == nil && (wanted || co.key.linger == 0)", "next == nil && (co.key.linger == 0 || wanted && false)"},
-	{"linger ends a lease in use", "cohortlease.go", "return idle && left <= 0", "return left <= 0"},
-	{"a tenure without end", "cohort.go", "now-co.since >= max(longestTenure, co.key.linger)", "now-co.since >= 1000*max(longestTenure, co.key.linger)"},
-	{"fences ahead of the clock", "cohort.go", "return int64(co.served) > (co.c.clock.now()-co.since).Microseconds()+fewFences", "return true"},
-	{"a call that gave up holds", "cohortcaller.go", "	h := co.receive(q, now)\n	if h != nil || q.err != nil {", "	var h *lease\n	if q.ctx.Err() == nil && !overdue {\n		h = co.receive(q, now)\n	}\n	if h != nil || q.err != nil {"},
+	{"fences of others", "tenure.go", "t.fences.add(first, first+uint64(n)-1)", "t.fences.add(first, first+uint64(n)+50)"},
+	{"endless passes", "cohort.go", "		t.left--\n", ""},
+	{"a pass of an expired lease", "caller.go", "t.store.Err() != nil", "t.store == nil"},
+	{"the holder is not notified of a loss", "lease.go", "func() { _ = l.Err() }", "func() {}"},
+	{"a lost lease is passed on", "cohort.go", "		if c.tenure == t {\n			c.releaseLater(c.endTenure())\n		}\n", ""},
+	{"last come, first served", "caller.go", "	c.callers.add(q)\n", "	c.callers.addFirst(q)\n"},
+	{"a queue entry without callers", "caller.go", "		c.acquiring.cancel()\n", "		_ = c.acquiring\n"},
+	{"linger while others wait", "cohort.go", "next == nil && (t.others == somebody || c.linger == 0)", "next == nil && c.linger == 0"},
+	{"linger ends a lease in use", "tenure.go", "return idle && left <= 0", "return left <= 0"},
+	{"a tenure without end", "cohort.go", "now.Sub(t.since) >= max(longestTenure, c.linger)", "now.Sub(t.since) >= 1000*max(longestTenure, c.linger)"},
+	{"fences ahead of the clock", "tenure.go", "n := max(need, min(t.served, manyFences))", "n := max(need, 100*manyFences)"},
+	{"a call that gave up holds", "caller.go", "	if q.receive() || q.err != nil {", "	if q.ctx.Err() == nil && q.receive() || q.err != nil {"},
+	{"another label", "cohort.go", "next != nil && next.label != t.label", "next != nil && next.label != t.label && t.label == \"\""},
+	{"the Timeout of the Mutex", "caller.go", "timeout: set.Timeout", "timeout: c.base.Timeout"},
+	{"no Wanted for local calls", "caller.go", "	c.signalWanted()\n", ""},
+	{"no release after MaxHold", "lease.go", "		l.call.c.endedItself(l.call)\n", ""},
 }
 
 // The tests of cohorts find each planted bug. Each takes a run of these tests, so this is a
@@ -40,8 +44,8 @@ func TestPlantedCohortBugsAreFound(t *testing.T) {
 	}
 	for _, bug := range cohortBugs {
 		t.Run(bug.name, func(t *testing.T) {
-			overlay := plantBug(t, filepath.Join(root, bug.file), bug.old, bug.new)
-			test := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-timeout", "60s", "-run", "TestCohort", ".", "./internal/history")
+			overlay := plantBug(t, filepath.Join(root, "cohort", bug.file), bug.old, bug.new)
+			test := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-timeout", "60s", "-run", "TestCohort", "./cohort", "./internal/history")
 			test.Dir = root
 			test.Env = append(os.Environ(), "DIBS_LONG=0")
 			output, err := test.CombinedOutput()

@@ -66,7 +66,8 @@ type Op struct {
 	Fences        []uint64 // one for each of Names
 	Ticket        uint64   // position in the queue; 0 if none was reported
 	Queued        Moment   // when the ticket was reported
-	Cohort        string   // the client, if its calls for the name share leases; else empty
+	Cohort        string   // of the call, or empty
+	QueuedBy      string   // with Cohort: the Label of the call that queued for its lease in the store
 	MostPasses    int      // passes of its cohort while others wait; 0: not known
 	PassedOver    bool     // younger waiters may have been served before it: see Waiters
 

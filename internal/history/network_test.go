@@ -155,6 +155,12 @@ func (n *network) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, err
 	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, r) })
 }
 
+func (n *network) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	return roundTrip(ctx, n, "fences", soon(), func(ctx context.Context) (driver.FenceReply, error) {
+		return n.Store.(driver.FenceReserver).ReserveFences(ctx, r)
+	})
+}
+
 func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
 }

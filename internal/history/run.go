@@ -48,7 +48,7 @@ func Record(ctx context.Context, store driver.Store, plan Plan) (History, error)
 	}
 	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
-		r.clients = append(r.clients, &clientRef{index: i, client: r.open(i), closable: i%2 == 1})
+		r.clients = append(r.clients, &clientRef{index: i, client: r.open(), closable: i%2 == 1, groups: make(map[string]*group)})
 	}
 	var group sync.WaitGroup
 	for i := range plan.Workers {
@@ -89,7 +89,19 @@ type clientRef struct {
 
 	mu         sync.Mutex
 	client     *dibs.Client
-	generation int // number of replaced clients
+	generation int               // number of replaced clients
+	groups     map[string]*group // of the client, by name
+}
+
+// group returns the cohort of the client for a name.
+func (s *clientRef) group(name string, plan *Plan) *group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups[name] == nil {
+		s.groups[name] = newGroup(s.client, name, batchOf(s.index), time.Duration(s.index%2)*plan.Linger)
+		s.groups[name].id = fmt.Sprintf("%d.%d", s.index, s.generation)
+	}
+	return s.groups[name]
 }
 
 func (s *clientRef) get() *dibs.Client {
@@ -109,17 +121,12 @@ func (s *clientRef) replace(c *dibs.Client) *dibs.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.client
-	s.client, s.generation = c, s.generation+1
+	s.client, s.generation, s.groups = c, s.generation+1, make(map[string]*group)
 	return old
 }
 
-func (r *runner) open(index int) *dibs.Client {
-	options := []dibs.Option{dibs.TTL(longTTL)}
-	if r.plan.Cohorts {
-		linger := time.Duration(index%2) * r.plan.Linger
-		options = append(options, dibs.Cohort(batchOf(index), linger))
-	}
-	return dibs.New(r.store, options...)
+func (r *runner) open() *dibs.Client {
+	return dibs.New(r.store, dibs.TTL(longTTL))
 }
 
 // batchOf returns the batch of the cohorts of a client.
@@ -210,7 +217,7 @@ func (w *worker) run(steps int) {
 
 // close replaces the client, and closes the old one while other workers are using it.
 func (w *worker) close(label string) {
-	old := w.ref.replace(w.open(w.ref.index))
+	old := w.ref.replace(w.open())
 	op := w.rec.Call(Op{Verb: Close, Label: label})
 	w.rec.Return(op, old.Close())
 }
@@ -243,12 +250,10 @@ func (w *worker) acquire(s step, label string) {
 		Try: s.waitMode == try || s.waitMode == attempts, TTL: max(s.ttl, s.minHold), MinHold: s.minHold,
 	})
 	if w.plan.Cohorts && s.usesCohort() {
-		op.Cohort = fmt.Sprintf("%d.%d", w.ref.index, before)
-		if w.plan.Instant {
-			op.MostPasses = batchOf(w.ref.index)
-		}
+		w.acquireInCohort(s, op)
+		return
 	}
-	lease, err := w.lock(c, s, op)
+	lease, err := w.lock(s, lockOf(c, s), w.options(s, op))
 	w.rec.Return(op, err)
 	if err != nil {
 		return
@@ -271,22 +276,29 @@ func fences(lease *dibs.Lease, names []string) (all []uint64) {
 }
 
 // lock requests the lease of a step in its wait mode.
-func (w *worker) lock(c *dibs.Client, s step, op *Op) (*dibs.Lease, error) {
-	ctx, cancel := context.WithCancel(w.ctx)
+func (w *worker) lock(s step, lock lockFunc, options []dibs.Option) (*dibs.Lease, error) {
+	ctx, options, cancel := w.limits(s, options)
 	defer cancel()
-	options := w.options(s, op)
+	return lock(ctx, options...)
+}
+
+// limits returns the context and the options of a step in its wait mode.
+func (w *worker) limits(s step, options []dibs.Option) (context.Context, []dibs.Option, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(w.ctx)
 	switch s.waitMode {
 	case attempts:
 		options = append(options, dibs.Attempts(1+s.pick%3, s.giveUpAfter/4))
 	case wait:
 		options = append(options, dibs.Wait(s.giveUpAfter))
 	case cancelled:
-		defer time.AfterFunc(s.giveUpAfter, cancel).Stop()
+		timer, end := time.AfterFunc(s.giveUpAfter, cancel), cancel
+		cancel = func() { timer.Stop(); end() }
 	case deadline:
-		ctx, cancel = context.WithTimeout(ctx, s.giveUpAfter)
-		defer cancel()
+		within, end := context.WithTimeout(ctx, s.giveUpAfter)
+		outer := cancel
+		ctx, cancel = within, func() { end(); outer() }
 	}
-	return lockOf(c, s)(ctx, options...)
+	return ctx, options, cancel
 }
 
 func (w *worker) options(s step, op *Op) []dibs.Option {
@@ -342,11 +354,17 @@ func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 	return some(permits.Acquire), some(permits.TryAcquire)
 }
 
+// A heldLease is a lease of a Client or of a cohort.
+type heldLease interface {
+	Err() error
+	Unlock() error
+}
+
 // An activity is the work of a worker with one lease.
 type activity struct {
 	*worker
 	client  *dibs.Client
-	lease   *dibs.Lease
+	lease   heldLease
 	acquire *Op
 	step    step
 }
@@ -384,8 +402,11 @@ func (a *activity) check() {
 
 // attach lets another client extend the lease once.
 func (a *activity) attach() {
+	if a.acquire.Cohort != "" {
+		return
+	}
 	other := a.clients[a.step.pick%len(a.clients)&^1].get() // a closable client would release the lease when it is closed
-	lease, err := other.Attach(a.acquire.Names[0], a.lease.Token(), dibs.NoRenew())
+	lease, err := other.Attach(a.acquire.Names[0], a.acquire.Token, dibs.NoRenew())
 	if err == nil {
 		_ = lease.Extend(a.ctx, a.step.ttl) // the lease may have ended, or the client may be closed
 	}
@@ -406,6 +427,10 @@ func (a *activity) inspect() {
 
 // resize turns a writer into a reader, or a reader into a writer.
 func (a *activity) resize() {
+	lease, ok := a.lease.(*dibs.Lease)
+	if !ok {
+		return
+	}
 	m := a.client.RWMutex(a.step.names[0])
 	op := Op{Verb: Resize, Of: a.acquire.ID, Label: a.acquire.Label, Names: a.acquire.Names, Token: a.acquire.Token, TTL: a.acquire.TTL}
 	turn := m.TryUpgrade
@@ -420,8 +445,8 @@ func (a *activity) resize() {
 	}
 	a.check()
 	changed := a.rec.Call(op)
-	err := turn(a.ctx, a.lease)
+	err := turn(a.ctx, lease)
 	a.rec.Return(changed, err)
-	changed.Fences = fences(a.lease, a.acquire.Names)
+	changed.Fences = fences(lease, a.acquire.Names)
 	time.Sleep(a.step.giveUpAfter / 4)
 }

@@ -235,13 +235,9 @@ func hookEnds(w *world) error {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer cancel()
-	var cohort []dibs.Option
-	if w.random.IntN(3) == 0 {
-		cohort = append(cohort, dibs.Cohort(4, 0))
-	}
 	for range 1 + w.random.IntN(3) {
 		number := w.random.IntN(4)
-		apart(func() { w.lockOnce(ctx, p.Client, number, cohort) })
+		apart(func() { w.lockOnce(ctx, p.Client, number) })
 	}
 	if err := w.wantFree("n", 3*time.Second); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -285,17 +281,17 @@ func apart(f func()) {
 }
 
 // lockOnce locks and unlocks with a primitive.
-func (w *world) lockOnce(ctx context.Context, c *dibs.Client, primitive int, options []dibs.Option) {
+func (w *world) lockOnce(ctx context.Context, c *dibs.Client, primitive int) {
 	nothing := func(context.Context) error { return nil }
 	switch primitive {
 	case 0:
-		_ = c.Mutex("n", options...).Do(ctx, nothing)
+		_ = c.Mutex("n").Do(ctx, nothing)
 	case 1:
 		_ = c.RWMutex("n").Do(ctx, nothing)
 	case 2:
 		_ = c.All("n", "m").Do(ctx, nothing)
 	default:
-		_ = c.Mutex("n", options...).Do(ctx, nothing, dibs.Wait(2*time.Second))
+		_ = c.Mutex("n").Do(ctx, nothing, dibs.Wait(2*time.Second))
 	}
 }
 

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -54,6 +55,15 @@ func (w *Waiters) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.
 		w.answered(c, sent)
 	}
 	return reply, err
+}
+
+// ReserveFences implements driver.FenceReserver. It returns ErrInvalid if the store is none.
+func (w *Waiters) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	s, ok := w.Store.(driver.FenceReserver)
+	if !ok {
+		return driver.FenceReply{}, fmt.Errorf("%w: a %T reserves no fences", driver.ErrInvalid, w.Store)
+	}
+	return s.ReserveFences(ctx, r)
 }
 
 // requested records a request before it is sent.

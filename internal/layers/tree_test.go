@@ -160,6 +160,8 @@ func layerOf(dir string) layer {
 		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"internal/classes", "internal/outcome"}, client...), external: true, library: true}
 	case "dashboard":
 		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/classes", "internal/view", "internal/waitgraph", "internal/watch"}, external: true, library: true}
+	case "cohort":
+		return layer{dir: parts[0], imports: client, library: true}
 	case "storetest":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "redisstore":
@@ -177,6 +179,8 @@ func layerOf(dir string) layer {
 			l.imports = []string{"driver", "internal/view"}
 		case "internal/loadsim":
 			l.imports = []string{".", "driver", "memstore"}
+		case "internal/history":
+			l.imports = append([]string{"cohort"}, client...)
 		case "internal/load", "internal/renew", "internal/serverclock", "internal/spawn":
 			l.imports = nil
 		case "internal/pgtest", "internal/mysqltest":
@@ -186,7 +190,7 @@ func layerOf(dir string) layer {
 		case "internal/duetest":
 			l.imports = []string{".", "internal/childtest"}
 		case "internal/sqldrill":
-			l.imports = []string{".", "driver", "internal/redistest"}
+			l.imports = []string{".", "cohort", "driver", "internal/redistest"}
 		case "internal/drill":
 			l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/history", "internal/redistest"}
 		case "internal/linear", "internal/pagetest":

@@ -232,6 +232,19 @@ func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, noti
 	return wanted, notifications
 }
 
+// ReserveFences reserves fences for an exclusive lease. driver.CheckFences has accepted the
+// request.
+func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.FenceReply, notifications []Notification) {
+	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
+		if reply.Held = lock.holderIndex(r.Token) >= 0; reply.Held {
+			t.Fence = max(t.Fence+uint64(r.Count), r.Least)
+			reply.Last = t.Fence
+		}
+		return false
+	})
+	return reply, notifications
+}
+
 // Resize changes the weight of a lease. driver.CheckAcquire has accepted the request. vote is that
 // of a quorum, or nil.
 func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (reply driver.AcquireReply, notifications []Notification) {
@@ -253,7 +266,6 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 			}
 			return false
 		}
-		t.Fence = max(t.Fence, max(c.MinFence, 1)-1)
 		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
 		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.after(c.TTL)))
 		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted

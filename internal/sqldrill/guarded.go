@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
 )
 
@@ -108,7 +109,7 @@ func RunGuards(t *testing.T, open func(t *testing.T, options ...dibs.Option) Gua
 	})
 	t.Run("refuses a cohort", func(t *testing.T) {
 		t.Parallel()
-		refusesCohort(t, open(t, dibs.Cohort(8, 100*time.Millisecond)))
+		refusesCohort(t, open(t))
 	})
 }
 
@@ -208,15 +209,21 @@ func refusesLostLease(t *testing.T, g Guarded, level sql.IsolationLevel) {
 }
 
 // refusesCohort: the calls of a cohort share a lease in the store, so a transaction cannot be tied to
-// one of them. The call keeps its lease.
+// one of them, also inside an outer lock. The call keeps its lease.
 func refusesCohort(t *testing.T, g Guarded) {
-	err := g.Locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+	hot := cohort.New(g.Locks.Mutex("n"), 8, 100*time.Millisecond)
+	inCohort := func(ctx context.Context) error {
 		if err := g.begin(t, sql.LevelDefault).Guard(ctx); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
-		return g.Locks.Holds(ctx, "n")
-	})
-	if err != nil {
-		t.Error(err)
+		return context.Cause(ctx)
+	}
+	for _, err := range []error{
+		hot.Do(t.Context(), inCohort),
+		g.Locks.Mutex("outer").Do(t.Context(), func(ctx context.Context) error { return hot.Do(ctx, inCohort) }),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

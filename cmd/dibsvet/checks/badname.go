@@ -17,8 +17,7 @@ import (
 const badNameDoc = `find names, numbers and options that dibs rejects
 
 Some requests always return ErrInvalid: an empty name, a TTL of 5 ms, a MaxHold below the
-MinHold. So do options without a meaning: Wait given to TryLock, Cohort given to an RWMutex,
-Token given to New.
+MinHold. So do options without a meaning: Wait given to TryLock, Token given to New.
 
 The check repeats each request whose arguments are constants, with a context that has
 ended. So its rules are those of the version of dibs that dibsvet is built with, and its
@@ -253,10 +252,6 @@ func (f *finder) makeOption(o option) (dibs.Option, bool) {
 		n, ok := f.intOf(arguments[0])
 		every, constant := f.durationOf(arguments[1])
 		return dibs.Attempts(n, every), ok && constant
-	case o.name == "Cohort" && len(arguments) == 2:
-		batch, ok := f.intOf(arguments[0])
-		linger, constant := f.durationOf(arguments[1])
-		return dibs.Cohort(batch, linger), ok && constant
 	}
 	return nil, false
 }

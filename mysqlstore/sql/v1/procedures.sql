@@ -323,7 +323,7 @@ BEGIN
   DECLARE its_several, its_silence, gone BOOLEAN;
   DECLARE fits BOOLEAN DEFAULT TRUE;
   waiters: LOOP
-    SELECT token, used, fence, waiting INTO r_token, r_used, r_fence, r_waiting FROM dibs_names WHERE name = n;
+    SELECT token, used, GREATEST(fence, issued), waiting INTO r_token, r_used, r_fence, r_waiting FROM dibs_names WHERE name = n;
     IF r_waiting = 0 OR r_token <> '' THEN
       LEAVE waiters;
     END IF;
@@ -477,7 +477,7 @@ BEGIN
   DECLARE first_several, first_silence BOOLEAN;
   CALL dibs_expire(n, at, changed);
   CALL dibs_serve(n, at, changed);
-  SELECT token, used, waiting, fence INTO r_token, r_used, r_waiting, last_fence FROM dibs_names WHERE name = n;
+  SELECT token, used, waiting, GREATEST(fence, issued) INTO r_token, r_used, r_waiting, last_fence FROM dibs_names WHERE name = n;
   CALL dibs_holds(n, whose, at, admitted);
   IF NOT admitted AND r_token = '' AND r_used <= its_most - its_weight THEN
     SET admitted = r_waiting = 0;
@@ -517,7 +517,7 @@ CREATE PROCEDURE dibs_acquire_free(IN n VARBINARY(512), IN whose VARBINARY(512),
   IN its_weight INT, IN at BIGINT, IN ends BIGINT, OUT held BOOLEAN, OUT new_fence BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-  UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = GREATEST(fence + 1, at)
+  UPDATE dibs_names SET token = whose, client = its_client, weight = its_weight, expires = ends, fence = GREATEST(fence + 1, issued + 1, at)
   WHERE name = n AND token = '' AND used = 0 AND waiting = 0;
   SET held = ROW_COUNT() > 0;
   IF held THEN
@@ -700,7 +700,7 @@ BEGIN
   IF at <= until THEN
     CALL dibs_expire(n, at, changed);
     CALL dibs_holds(n, whose, at, held);
-    SELECT used, fence INTO r_used, new_fence FROM dibs_names WHERE name = n;
+    SELECT used, GREATEST(fence, issued) INTO r_used, new_fence FROM dibs_names WHERE name = n;
     IF held THEN
       -- An exclusive holder was alone.
       SELECT COALESCE(MAX(weight), 0), MAX(expires), MAX(asked) INTO old_weight, old_expires, was_asked
@@ -730,6 +730,29 @@ BEGIN
   END IF;
   COMMIT;
   SELECT at, held, new_fence, n, holder, kept, remaining, NULL, NULL;
+END;
+
+-- reserve_fences reserves further fences for the exclusive holder of a name, and returns the last
+-- one. A null held means that the request came after its time.
+CREATE PROCEDURE dibs_reserve_fences(IN wanted LONGTEXT CHARACTER SET ascii, IN whose VARBINARY(512), IN how_many BIGINT, IN at_least BIGINT, IN until BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE n VARBINARY(512) DEFAULT UNHEX(SUBSTRING_INDEX(wanted, ',', 1));
+  DECLARE at, last_fence BIGINT;
+  DECLARE held BOOLEAN;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
+  CALL dibs_lock(wanted, until, at);
+  IF at <= until THEN
+    SELECT COUNT(*), MAX(GREATEST(GREATEST(fence, issued) + how_many, at_least)) INTO held, last_fence
+    FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND expires > at;
+    IF held THEN
+      UPDATE dibs_names SET issued = last_fence WHERE name = n;
+    END IF;
+  END IF;
+  COMMIT;
+  SELECT at, held, last_fence;
 END;
 
 -- wanted has a client notified of the first waiter for a name that its token holds. If a request
@@ -847,7 +870,7 @@ BEGIN
       CALL dibs_serve(n, at, changed);
       CALL dibs_remove_dead(n, at);
       SET last_fence = NULL;
-      SELECT fence, ticket INTO last_fence, last_ticket FROM dibs_names
+      SELECT GREATEST(fence, issued), ticket INTO last_fence, last_ticket FROM dibs_names
       WHERE name = n AND waiting = 0 AND used = 0 AND token = '' AND fence < since;
       IF last_fence IS NOT NULL THEN
         UPDATE dibs_removed SET fence = GREATEST(fence, last_fence), ticket = GREATEST(ticket, last_ticket) WHERE id = 1;

@@ -11,6 +11,7 @@ CREATE TABLE dibs_versions (
 CREATE TABLE dibs_names (
   name     VARBINARY(512) NOT NULL PRIMARY KEY,
   fence    BIGINT         NOT NULL DEFAULT 0,      -- of the last grant
+  issued   BIGINT         NOT NULL DEFAULT 0,      -- the last fence that was reserved for a holder: later grants have larger ones
   ticket   BIGINT         NOT NULL DEFAULT 0,      -- of the last queue entry
   token    VARBINARY(512) NOT NULL DEFAULT '',     -- of the exclusive holder; or empty
   client   VARBINARY(512) NOT NULL DEFAULT '',     -- of that holder

@@ -402,7 +402,7 @@ BEGIN
     END IF;
     PERFORM dibs.leave(n, w.token);
     began := dibs.now();
-    new_fence := greatest(r.fence + 1, at);
+    new_fence := greatest(r.fence + 1, r.issued + 1, at);
     PERFORM dibs.hold(n, w.token, w.client, w.weight, w.most, new_fence, began + w.ttl);
     PERFORM dibs.notify(w.client, 'g ' || new_fence || ' ' || w.ticket || ' ' || began || ' ' || w.token);
     changed := true;
@@ -530,7 +530,7 @@ BEGIN
   FOREACH n IN ARRAY wanted LOOP
     PERFORM dibs.serve(n, at, dibs.expire(n, at));
     SELECT * INTO r FROM dibs.names WHERE name = n;
-    new_fence := greatest(new_fence, r.fence + 1);
+    new_fence := greatest(new_fence, r.fence + 1, r.issued + 1);
     CONTINUE WHEN dibs.holds(r, whose, at);
     IF dibs.fits(r, whose, its_weight, most) THEN
       CONTINUE WHEN r.waiting = 0;
@@ -745,7 +745,7 @@ BEGIN
     IF NOT dibs.end_lease(r, whose, false) THEN
       PERFORM dibs.guarded();
     END IF;
-    new_fence := greatest(r.fence + 1, at);
+    new_fence := greatest(r.fence + 1, r.issued + 1, at);
     PERFORM dibs.hold(n, whose, its_client, its_weight, most, new_fence, greatest(old.expires, at + its_ttl));
     IF old.asked THEN
       UPDATE dibs.names SET asked = true WHERE name = n;
@@ -756,6 +756,19 @@ BEGIN
     SELECT * INTO holder, kept, remaining FROM dibs.busy(r, whose, at);
   END IF;
   PERFORM dibs.serve(n, at, changed);
+END $$;
+
+-- reserve_fences reserves further fences for the exclusive holder of a name, and returns the last
+-- one. A null held means that the request came after its time.
+CREATE FUNCTION dibs.reserve_fences(n text, whose text, how_many bigint, at_least bigint, until bigint, OUT at bigint, OUT held boolean, OUT last bigint) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  at := dibs.lock(ARRAY[n], until);
+  IF at > until THEN
+    RETURN;
+  END IF;
+  UPDATE dibs.names r SET issued = greatest(greatest(r.fence, r.issued) + how_many, at_least)
+  WHERE r.name = n AND r.token = whose AND NOT r.reserved AND r.expires > at RETURNING r.issued INTO last;
+  held := FOUND;
 END $$;
 
 -- wanted has a client notified of the first waiter for a name that its token holds. If a request
@@ -845,7 +858,7 @@ BEGIN
     WHERE name > start AND name <= final AND waiting = 0 AND used = 0 AND token = '' AND fence < since
     FOR UPDATE SKIP LOCKED
   ), gone AS (
-    DELETE FROM dibs.names n USING unused u WHERE n.name = u.name RETURNING n.fence, n.ticket
+    DELETE FROM dibs.names n USING unused u WHERE n.name = u.name RETURNING greatest(n.fence, n.issued) AS fence, n.ticket
   )
   SELECT max(fence) AS fence, max(ticket) AS ticket INTO last FROM gone;
   UPDATE dibs.removed SET fence = greatest(fence, last.fence), ticket = greatest(ticket, last.ticket), after = final;
@@ -872,7 +885,7 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
       PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-    UPDATE dibs.names SET token = whose, client = its_client, weight = its_weight, expires = at + its_ttl, fence = greatest(fence + 1, at)
+    UPDATE dibs.names SET token = whose, client = its_client, weight = its_weight, expires = at + its_ttl, fence = greatest(fence + 1, issued + 1, at)
     WHERE name = n AND token = '' AND used = 0 AND waiting = 0 AND dibs.now() <= until -- it may have waited
     RETURNING fence INTO new_fence;
     IF NOT FOUND THEN
@@ -921,7 +934,7 @@ BEGIN
       IF w.weight = w.most AND NOT w.several AND NOT dibs.is_silent(w, at) THEN
         DELETE FROM dibs.waiters WHERE name = n AND token = w.token;
         at := dibs.now(); -- see serve
-        r.fence := greatest(r.fence + 1, at);
+        r.fence := greatest(r.fence + 1, r.issued + 1, at);
         UPDATE dibs.names SET token = w.token, client = w.client, weight = w.weight, expires = at + w.ttl, fence = r.fence, waiting = waiting - 1
         WHERE name = n;
         PERFORM dibs.notify(w.client, 'g ' || r.fence || ' ' || w.ticket || ' ' || at || ' ' || w.token);

@@ -4,6 +4,7 @@
 CREATE TABLE dibs.names (
   name     text    COLLATE "C" PRIMARY KEY,
   fence    bigint  NOT NULL DEFAULT 0,      -- of the last grant
+  issued   bigint  NOT NULL DEFAULT 0,      -- the last fence that was reserved for a holder: later grants have larger ones
   ticket   bigint  NOT NULL DEFAULT 0,      -- of the last queue entry
   token    text    NOT NULL DEFAULT '',     -- of the exclusive holder; or empty
   client   text    NOT NULL DEFAULT '',     -- of that holder

@@ -368,6 +368,15 @@ func ParseFlag(v any) (set bool, err error) {
 	return n == 1, nil
 }
 
+// ParseFence reads the reply of fences: the last fence, or zero.
+func ParseFence(v any) (uint64, error) {
+	n, ok := v.(int64)
+	if !ok || n < 0 {
+		return 0, redisconn.Unexpected(v)
+	}
+	return uint64(n), nil
+}
+
 // ParseNumSub reads the reply to PUBSUB NUMSUB for one channel.
 func ParseNumSub(v any) (subscribers int64, err error) {
 	list, _ := v.([]any)

@@ -166,9 +166,6 @@ func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(weightArgument(c))
-	if c.MinFence > 0 && v == nil {
-		r.add(strconv.FormatUint(c.MinFence, 10))
-	}
 	r.addVote(v)
 }
 
@@ -229,6 +226,14 @@ func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
 func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
+}
+
+// ReserveFences encodes a reservation of fences.
+func (f Format) ReserveFences(r *Request, q driver.FenceRequest) {
+	k := f.Keys(q.Name)
+	r.resetMany(f.scripts().ReserveFences)
+	r.addKeys(k.Route, k.Lock, k.Meta, k.Highwater)
+	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10), strconv.FormatUint(q.Fence, 10))
 }
 
 // Announce encodes the announcement of a later request for some names, all in one slot.

@@ -22,6 +22,7 @@ var plain embed.FS
 // Scripts are the scripts of a store. They never change.
 type Scripts struct {
 	Acquire, AcquireAll, Vote, Release, Extend, Renew, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
+	ReserveFences                                                                                                      *redisconn.Script
 	Describe, RevokeForeign                                                                                            *redisconn.Script // for what dibs did not write
 }
 
@@ -73,7 +74,8 @@ func scriptsOf(text func(name string) string) *Scripts {
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
 		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
 		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"), Announce: script("announce"),
-		Describe: script("describe"), RevokeForeign: script("revoke_foreign"),
+		ReserveFences: script("fences"),
+		Describe:      script("describe"), RevokeForeign: script("revoke_foreign"),
 	}
 }
 

@@ -64,6 +64,9 @@ func vectors() string {
 		{"wanted", func(r *Request) {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
+		{"fences", func(r *Request) {
+			f.ReserveFences(r, driver.FenceRequest{Name: "order:42", Token: token, Fence: lease.Fence, Count: 64, Least: lease.Fence + 64})
+		}},
 		{"announce, two names", func(r *Request) { f.Announce(r, []string{"order:42", "order:43"}) }},
 		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},
 		{"describe", func(r *Request) { f.Describe(r, []string{"order:42"}) }},

@@ -47,7 +47,6 @@ func TestParse(t *testing.T) {
 		`//dibs:lock name[T](x) label=a//b`:              `lock | name[T](x)@12 | dibs.Label("a//b")`,
 		`//dibs:lock   <-*p   minhold=1500ms`:            `lock | <-*p@14 | dibs.MinHold(1500 * time.Millisecond)`,
 		`//dibs:read "catalogue" attempts=5/200ms`:       `read | "catalogue"@12 | dibs.Attempts(5, 200 * time.Millisecond)`,
-		`//dibs:lock "hot" cohort=32/100ms`:              `lock | "hot"@12 | dibs.Cohort(32, 100 * time.Millisecond)`,
 		`//dibs:write "catalogue" maxhold=1h`:            `write | "catalogue"@13 | dibs.MaxHold(time.Hour)`,
 		`//dibs:permits "partner" 4 wait=1m`:             `permits | "partner"@15 | 4@25 | dibs.Wait(time.Minute)`,
 		`//dibs:permits "partner" limits.Partner`:        `permits | "partner"@15 | limits.Partner@25`,

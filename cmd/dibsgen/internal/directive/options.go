@@ -19,7 +19,7 @@ type Option struct {
 // functions are the functions of package dibs by the keys of dibs.ParseOptions.
 var functions = map[string]string{
 	"ttl": "TTL", "wait": "Wait", "timeout": "Timeout", "minhold": "MinHold", "maxhold": "MaxHold",
-	"attempts": "Attempts", "cohort": "Cohort", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
+	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
 }
 
 // isOption reports whether a word is an option, perhaps with a bad value.
@@ -80,7 +80,7 @@ func newOption(word, key, value string) Option {
 	case "norenew", "reentrant":
 	case "label":
 		o.args = []any{value}
-	case "attempts", "cohort":
+	case "attempts":
 		number, text, _ := strings.Cut(value, "/")
 		n, _ := strconv.Atoi(number)
 		d, _ := time.ParseDuration(text)

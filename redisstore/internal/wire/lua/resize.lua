@@ -8,7 +8,6 @@
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  "weight/limit client"; exclusive if weight and limit are equal
---        6  the least fence, if there are only five keys; may be missing
 --        6… with the sixth key, a vote request: see read_vote_args in node.lua
 -- Reply  {the server's time in µs, answer}, as in acquire.lua, never queued
 
@@ -51,7 +50,7 @@ if not others or others + weight > limit then
 end
 
 ttl = math.max(ttl, remaining)
-local fence = next_fence(KEYS[6] and read_vote_args(KEYS[6], 6) or math.max(now, tonumber(ARGV[6] or 0)))
+local fence = next_fence(KEYS[6] and read_vote_args(KEYS[6], 6) or now)
 if not holder then remove_shared(token, used) end
 if weight < limit then
   used = add_shared(token, weight, ttl, fence, client, others)

@@ -66,9 +66,6 @@ func options() []dibs.Option {
 		dibs.Wait(3),                   // want `Wait 3ns of "…": below 1ms; is the unit missing\?`
 		dibs.MinHold(20),               // want `MinHold 20ns of "…": below 1ms`
 		dibs.Attempts(3, 100),          // want `Attempts\(3, 100ns\) of "…": below 1ms`
-		dibs.Cohort(-1, -time.Second),  // want `Cohort of "…": batch -1 is not within 0 to 1000000`
-		dibs.Cohort(8, 100),            // want `Cohort of "…": linger 100ns is below 1ms`
-		dibs.Cohort(8, time.Minute),    // want `Cohort of "…": linger 1m0s is not within 0 to a third of the TTL 30s`
 		dibs.Attempts(0, time.Second),  // want `Attempts\(0, 1s\) of "…": less than 1`
 		dibs.Attempts(3, -time.Second), // want `Attempts\(3, -1s\) of "…": negative`
 		dibs.Label("two words"),        // want `Label of "…": want at most 64 bytes of printable UTF-8 without spaces`
@@ -92,11 +89,6 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
 	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the lock "…": the call does not wait`
 	other.Mutex("a", dibs.Token("request-1"))                                         // want `Token given to the lock "…": it identifies one lease; give it to the call`
-	other.RWMutex("a", dibs.Cohort(8, 0))                                             // want `Cohort given to the lock "…": only the calls of a Mutex can share a lease`
-	other.Semaphore("a", 2).Acquire(ctx, 1, dibs.Cohort(8, 0))                        // want `Cohort given to a call on "a": only`
-	other.Election("a").Run(ctx, nothing, dibs.Cohort(8, 0))                          // want `Cohort given to a call on "a": only`
-	other.All("a", "b").Lock(ctx, dibs.Cohort(8, 0))                                  // want `Cohort given to a call on "…": only`
-	other.Mutex("a", dibs.Cohort(8, 0)).Lock(ctx, dibs.NoRenew())                     // want `Cohort and NoRenew of "a": a call with NoRenew has a lease of its own; use one or the other`
 	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
 	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))            // want `TTL 0s of "…"`
 }

@@ -53,8 +53,6 @@ func goodOptions(d time.Duration, text string) []dibs.Option {
 		dibs.Wait(d),
 		dibs.Wait(time.Millisecond),
 		dibs.Attempts(1, 0),
-		dibs.Cohort(0, 0),
-		dibs.Cohort(8, 10*time.Second),
 		dibs.Label(""),
 		dibs.Label(longLabel[1:]),
 		dibs.Label(text),
@@ -79,7 +77,6 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	locks.Mutex("a", dibs.MinHold(time.Hour)).Lock(ctx, dibs.MaxHold(2*time.Hour))
 	locks.Mutex("a").Lock(ctx, dibs.Token("request-1"))
 	locks.Attach("a", "token", dibs.MaxHold(time.Minute), dibs.NoRenew())
-	locks.Mutex("a", dibs.Cohort(8, time.Second)).Lock(ctx)
 	locks.Mutex("a").Lock(ctx, options...)
 	locks.Mutex("a", dibs.MinHold(time.Minute), dibs.MaxHold(time.Minute))
 	lease.Extend(ctx, 30*time.Second)

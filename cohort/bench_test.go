@@ -1,4 +1,4 @@
-package dibs_test
+package cohort_test
 
 import (
 	"sync"
@@ -6,22 +6,24 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkCohort measures a lock and unlock of one name that one goroutine, or 32, want,
-// without other processes.
+// BenchmarkCohort measures a lock and unlock of one name that one goroutine, or 32, want, without
+// other processes.
 func BenchmarkCohort(b *testing.B) {
 	for name, goroutines := range map[string]int{"1": 1, "32": 32} {
 		b.Run(name, func(b *testing.B) {
-			c := dibs.New(memstore.New(), dibs.Cohort(32, 100*time.Millisecond))
+			c := dibs.New(memstore.New())
 			defer c.Close()
+			group := cohort.New(c.Mutex("n"), 32, 100*time.Millisecond)
 			b.ReportAllocs()
 			var workers sync.WaitGroup
 			for range goroutines {
 				workers.Go(func() {
 					for range b.N / goroutines {
-						l, err := c.Mutex("n").Lock(b.Context())
+						l, err := group.Lock(b.Context())
 						if err != nil {
 							b.Error(err)
 							return

@@ -1,0 +1,51 @@
+package dibs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+)
+
+// CallSettings are the values of the options that a call uses, after all levels. Those that were
+// not given have their defaults.
+type CallSettings struct {
+	Name      string // of the lock
+	TTL       time.Duration
+	Wait      time.Duration // negative: the call queues until its context ends
+	Timeout   time.Duration
+	MaxHold   time.Duration // zero: none
+	MinHold   time.Duration // zero: none
+	Attempts  int           // zero: the call queues
+	Label     string
+	Token     string // empty: dibs makes one
+	NoRenew   bool
+	Reentrant bool
+	Observed  bool // Observe was given to the call
+}
+
+// CallSettings returns what Lock would use with this context and these options. It is for packages
+// that build on the Mutex and have limits of their own, such as package cohort. It returns the error
+// of a call that Lock would reject before it sends anything: ErrInvalid, ErrReentrant, ErrClosed, or
+// the cause of a context that has ended. It does no I/O and calls no hooks.
+func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettings, error) {
+	set := m.settings.with(atCall, options)
+	w := exclusive(KindMutex, m.name)
+	if err := cmp.Or(m.c.check(), set.check(m.name)); err != nil {
+		return CallSettings{}, err
+	}
+	if h := leaseIn(ctx, m.c, w); h != nil && !set.reentrant {
+		_, err := h.reenter(w, false)
+		return CallSettings{}, err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return CallSettings{}, fmt.Errorf("dibs: acquire %q: %w", m.name, context.Cause(ctx))
+	case m.c.work.isClosed():
+		return CallSettings{}, ErrClosed
+	}
+	return CallSettings{
+		Name: m.name, TTL: set.ttl, Wait: max(set.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.attempts,
+		Label: set.label, Token: set.token, NoRenew: set.noRenew, Reentrant: set.reentrant, Observed: set.given[atCall].has(observeOption),
+	}, nil
+}

@@ -1,0 +1,421 @@
+// Package cohort lets the calls of one process for one name share one lease in the store. It is for
+// names that many goroutines of a few processes want: an unlock passes the lock to the next call of
+// the same Cohort without any request.
+//
+//	hot := cohort.New(locks.Mutex("counter"), 32, 100*time.Millisecond)
+//	err := hot.Do(ctx, func(ctx context.Context) error {
+//		return counter.Add(ctx, 1, dibs.Fence(ctx))
+//	})
+//
+// Make one Cohort for a name, and keep it. It uses the public API of package dibs only, so it works
+// with each store.
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Cohort is a group of calls for one name. They share one lease of a dibs.Mutex in the store, the
+// store lease. Each of them gets a local Lease, one after another, first come, first served. Calls
+// of two Cohorts for one name exclude each other through the store, as any two calls do.
+//
+// While another process waits, at most batch passes follow each other; then the lock is handed off.
+// So a waiter of another process waits for at most batch+1 critical sections of each process before
+// it: see docs/guarantees.md. While none waits, passes continue, and the lock is released at least
+// once a second.
+//
+// The hooks of the Mutex and of its Client report on the store lease. They run in goroutines of the
+// Cohort, with the values of the context of one of the calls.
+//
+// A Cohort has no goroutine while it has no store lease. It needs no Close: Client.Close ends its
+// leases and its calls. It is safe for concurrent use.
+type Cohort struct {
+	m      *dibs.Mutex
+	batch  int
+	linger time.Duration
+	base   dibs.CallSettings // without options of a call
+	err    error             // what is wrong with the arguments of New
+	ended  error             // the error of a lease that was unlocked
+
+	mu        sync.Mutex
+	callers   callerList   // that wait, in order
+	tenure    *tenure      // with the store lease; nil if there is none
+	holder    *caller      // it was granted the lock; nil if nobody was
+	acquiring *acquisition // of the next store lease; nil if there is none
+	releasing int          // store leases that are being released
+	failure   error        // of the last acquisition; nil if it succeeded
+	pause     time.Duration
+	idle      idleTimer
+}
+
+// MaxBatch is the largest batch.
+const MaxBatch = 1_000_000
+
+// longestTenure is how long a Cohort keeps its store lease while it is in use, or for linger if that
+// is longer. Clients of other libraries are seen by nobody.
+const longestTenure = time.Second
+
+// New returns a Cohort whose store leases are those of m. batch is from 1 to MaxBatch.
+//
+// With linger, an unlocked store lease stays in the store for that long, so that the next call
+// needs no request. It is released at once when another process waits for it. A Try call elsewhere
+// finds the name busy, and a crash blocks it for one TTL. linger is from 1 ms to a third of the TTL;
+// zero releases the lock with the last Unlock.
+//
+// Bad values make the methods return ErrInvalid. So do MinHold, NoRenew, Attempts and Reentrant of
+// the Mutex or of its Client: such a call needs a lease of its own.
+func New(m *dibs.Mutex, batch int, linger time.Duration) *Cohort {
+	c := &Cohort{m: m, batch: batch, linger: linger}
+	if m == nil {
+		c.err = invalid("nil Mutex given to New")
+		return c
+	}
+	c.base, c.err = m.CallSettings(context.Background())
+	if c.err == nil {
+		c.err = errors.Join(c.checkBatch(), ownLease(c.base))
+	}
+	c.ended = fmt.Errorf("%w: %q", dibs.ErrReleased, c.base.Name)
+	return c
+}
+
+func (c *Cohort) checkBatch() error {
+	switch {
+	case c.batch < 1 || c.batch > MaxBatch:
+		return invalid("%q: batch %d is not within 1 to %d", c.base.Name, c.batch, MaxBatch)
+	case c.linger != 0 && c.linger < time.Millisecond:
+		return invalid("%q: linger %v is negative or below 1ms; is the unit missing?", c.base.Name, c.linger)
+	case c.linger > c.base.TTL/3:
+		return invalid("%q: linger %v is not within 0 to a third of the TTL %v", c.base.Name, c.linger, c.base.TTL)
+	}
+	return nil
+}
+
+// Lock acquires the lock, as Mutex.Lock does. Its options are Wait, Timeout, MaxHold and Label.
+// Wait(0) tries once. Any other option is ErrInvalid.
+//
+//   - Wait and Timeout limit this call only, and Timeout also its Unlock. The requests go on in the
+//     background, with the Timeout of the Mutex, for the calls that still wait.
+//   - MaxHold ends this Lease. The store lease is then released, and not passed on.
+//   - A call with another Label than that of the store lease waits for a new one.
+//
+// Lock returns ErrUnavailable if its Timeout has passed and the store has not answered. Once it is
+// known that others hold the lock, outages do not end the call, and it returns ErrBusy when Wait has
+// passed. BusyError.Ahead may count calls that have left. Lock returns ErrReentrant if ctx carries a
+// Lease of this Cohort. A call of the Mutex itself with such a context waits for that Lease.
+func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, error) {
+	q, err := c.newCaller(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return q.acquire()
+}
+
+// Do runs fn while holding the lock, as Mutex.Do does. The context of fn ends with ctx, when the
+// lease is lost, and when fn has returned. dibs.Fence and dibs.FenceOf return the fence of the
+// Lease. It carries no dibs.Lease: guards of databases, dibs.Yield and Client.Holds find none.
+func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) (err error) {
+	if fn == nil {
+		return invalid("nil function")
+	}
+	l, err := c.Lock(ctx, options...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		unlocked := l.Unlock()
+		switch {
+		case err == nil:
+			err = unlocked
+		case unlocked != nil && !errors.Is(err, unlocked): // fn may return the cause of its context
+			err = errors.Join(err, unlocked)
+		}
+	}()
+	return fn(l.derive(ctx))
+}
+
+var _ dibs.Doer = (*Cohort)(nil)
+
+// newCaller returns a call, unless its context or its options are rejected.
+func (c *Cohort) newCaller(ctx context.Context, options []dibs.Option) (*caller, error) {
+	if c == nil || c.m == nil && c.err == nil {
+		return nil, errNoCohort
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	set, err := c.m.CallSettings(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(set); err != nil {
+		return nil, err
+	}
+	if outer, ok := ctx.Value(heldKey{c}).(*Lease); ok && outer.Err() == nil {
+		return nil, fmt.Errorf("%w: %q", dibs.ErrReentrant, set.Name)
+	}
+	return newCaller(ctx, c, set), nil
+}
+
+// check rejects options that concern one lease in the store.
+func (c *Cohort) check(set dibs.CallSettings) error {
+	switch {
+	case set.Token != "":
+		return invalid("Token given to a call on %q: the calls of a Cohort share a token; give it to a call of the Mutex", set.Name)
+	case set.TTL != c.base.TTL:
+		return invalid("TTL given to a call on %q: the calls of a Cohort share a lease; give it to the Mutex", set.Name)
+	case set.Observed:
+		return invalid("Observe given to a call on %q: hooks report on the lease of the Cohort; give them to the Mutex", set.Name)
+	}
+	return ownLease(set)
+}
+
+// ownLease rejects the options with which a call needs a lease of its own.
+func ownLease(set dibs.CallSettings) error {
+	switch {
+	case set.MinHold > 0:
+		return ownLeaseError("MinHold", set.Name)
+	case set.NoRenew:
+		return ownLeaseError("NoRenew", set.Name)
+	case set.Attempts > 0:
+		return ownLeaseError("Attempts", set.Name)
+	case set.Reentrant:
+		return ownLeaseError("Reentrant", set.Name)
+	}
+	return nil
+}
+
+func ownLeaseError(option, name string) error {
+	return invalid("%s of %q: the calls of a Cohort share a lease; use it with a Mutex that has no Cohort", option, name)
+}
+
+var errNoCohort = invalid("the Cohort is nil or a zero value: make it with cohort.New")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: cohort: "+format, append([]any{dibs.ErrInvalid}, args...)...)
+}
+
+// change makes a change, and does what follows from it.
+func (c *Cohort) change(do func()) {
+	c.mu.Lock()
+	do()
+	release := c.advance(time.Now())
+	c.mu.Unlock()
+	c.releaseLater(release)
+}
+
+// advance does what is due after each change: it grants the lock to the next caller, asks for the
+// store lease or for fences, or lets the store lease linger. That lease may be lost and not be
+// reported so far: the caller that is granted the lock finds out. advance returns a tenure whose
+// store lease must be released, or nil. The lock is held.
+func (c *Cohort) advance(now time.Time) (release *tenure) {
+	t, next := c.tenure, c.callers.first
+	switch {
+	case t == nil:
+		if next != nil && c.acquiring == nil && c.releasing == 0 {
+			c.startAcquisition(next)
+		}
+	case c.holder != nil:
+		if next != nil {
+			c.reserveFences(t)
+		}
+	case c.mustRelease(t, now, next):
+		return c.endTenure()
+	case next == nil:
+		c.lingerFrom(now)
+	case t.left == 0: // until the store has said whether another process waits
+	case t.fences.left() > 0:
+		c.grant(next, t)
+	default:
+		c.reserveFences(t)
+	}
+	return nil
+}
+
+// mustRelease reports whether a store lease that nobody holds must be released, and not be passed to
+// the next caller, which may be nil.
+func (c *Cohort) mustRelease(t *tenure, now time.Time, next *caller) bool {
+	switch {
+	case next == nil && (t.others == somebody || c.linger == 0):
+		return true
+	case next != nil && next.label != t.label:
+		return true
+	case t.exhausted && t.fences.left() == 0, now.Sub(t.since) >= max(longestTenure, c.linger):
+		return true
+	case t.others == nobody:
+		t.left = c.batch
+		return false
+	}
+	return t.left == 0 && next != nil && t.others != unanswered
+}
+
+// grant makes a caller the holder. The first local lease of a store lease is no pass.
+func (c *Cohort) grant(next *caller, t *tenure) {
+	c.callers.remove(next)
+	if t.served > 0 {
+		t.left--
+	}
+	t.served++
+	c.holder = next
+	next.lease.tenure, next.lease.fence = t, t.fences.pop()
+	next.signal()
+	c.recordContention()
+	if c.callers.first != nil || c.linger > 0 {
+		c.reserveFences(t)
+	}
+	if c.callers.first != nil && !t.contended {
+		c.watchOthers(t)
+	}
+}
+
+// endTenure ends the use of the store lease. The caller must release it. The next one is acquired
+// after that: before it, the release would wait for the answer to the acquire.
+func (c *Cohort) endTenure() (release *tenure) {
+	release = c.tenure
+	release.forget()
+	c.tenure = nil
+	c.releasing++
+	return release
+}
+
+// release releases a store lease in the background. It returns a channel that receives the result.
+func (c *Cohort) release(t *tenure) <-chan error {
+	result := make(chan error, 1)
+	go func() {
+		err := t.store.Unlock()
+		result <- err
+		c.change(func() { c.releasing-- })
+	}()
+	return result
+}
+
+// releaseLater releases a store lease, if there is one. The lease itself repeats a failed release,
+// and no caller is left to receive the error.
+func (c *Cohort) releaseLater(t *tenure) {
+	if t != nil {
+		c.release(t)
+	}
+}
+
+// lingerFrom keeps the store lease although nobody of this process wants it.
+func (c *Cohort) lingerFrom(now time.Time) {
+	c.watchOthers(c.tenure)
+	if c.tenure.fences.left() == 0 {
+		c.reserveFences(c.tenure)
+	}
+	c.idle.begin(now, c.linger, c.endLinger)
+}
+
+// endLinger releases a store lease that was not used for as long as it may linger. The timer calls
+// it.
+func (c *Cohort) endLinger() {
+	c.mu.Lock()
+	idle := c.tenure != nil && c.holder == nil && c.callers.first == nil
+	var release *tenure
+	if c.idle.isOver(idle, time.Now(), c.linger, c.endLinger) {
+		release = c.endTenure()
+	}
+	c.mu.Unlock()
+	c.releaseLater(release)
+}
+
+// unlock ends a local lease, and passes the lock on. If it releases the store lease, it returns the
+// error of that, or ErrUnavailable after the Timeout of the call. lost is the error of a lease that
+// was lost.
+func (c *Cohort) unlock(q *caller, lost error) error {
+	c.mu.Lock()
+	if c.holder == q {
+		c.holder = nil
+	}
+	release := c.advance(time.Now())
+	c.mu.Unlock()
+	switch {
+	case lost != nil:
+		c.releaseLater(release)
+		go func() { _ = q.lease.tenure.store.Unlock() }() // the store may still have it
+		return lost
+	case release == nil:
+		return nil
+	}
+	limit := time.NewTimer(q.timeout)
+	defer limit.Stop()
+	select {
+	case err := <-c.release(release):
+		return err
+	case <-limit.C:
+		return &dibs.UnavailableError{Op: "unlock", Name: c.base.Name, Cause: errNoAnswer, Unknown: true}
+	}
+}
+
+var errNoAnswer = errors.New("the store did not answer within the Timeout of the call")
+
+// endedItself releases the store lease of a local lease that has ended by itself, after MaxHold. A lost
+// lease is never passed on.
+func (c *Cohort) endedItself(q *caller) {
+	t := q.lease.tenure
+	c.change(func() {
+		if c.holder == q {
+			c.holder = nil
+		}
+		if c.tenure == t {
+			c.releaseLater(c.endTenure())
+		}
+	})
+}
+
+// storeEnded does what follows from the loss of a store lease. A caller that was granted the lock and
+// has not received it waits again, before all others.
+func (c *Cohort) storeEnded(t *tenure) {
+	inUse := false
+	c.change(func() {
+		c.leave(t)
+		inUse = t.inUse
+	})
+	if !inUse { // otherwise the Unlock of the local lease does it
+		_ = t.store.Unlock()
+	}
+}
+
+// leave ends the use of a store lease that was lost.
+func (c *Cohort) leave(t *tenure) {
+	if c.tenure == t {
+		c.tenure = nil
+	}
+	q := c.holder
+	if q == nil || q.lease.tenure != t {
+		return
+	}
+	c.holder = nil
+	if q.received {
+		t.inUse = true
+		return
+	}
+	q.lease.tenure = nil
+	c.callers.addFirst(q)
+}
+
+// recordContention records that the callers know that others hold the lock. Those that do not know
+// are the last ones of the list. It ends the calls whose Wait is over, and wakes no other one.
+func (c *Cohort) recordContention() {
+	now := time.Now()
+	for q := c.callers.last; q != nil && !q.contended; {
+		previous := q.previous
+		q.contended = true
+		if q.wait >= 0 && now.Sub(q.begin) >= q.wait {
+			err := c.busy(q, nil)
+			c.removeCaller(q)
+			q.fail(err)
+		}
+		q = previous
+	}
+}
+
+// isContended reports whether it is known that others hold the lock.
+func (c *Cohort) isContended() bool {
+	return c.holder != nil || c.acquiring != nil && c.acquiring.queued
+}

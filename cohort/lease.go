@@ -1,0 +1,246 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs"
+)
+
+// A Lease is the lock of one call. It has a fence of its own, and it is held as long as the store
+// lease of the Cohort is, or until MaxHold has passed. A loss of the store lease is the loss of the
+// Lease that is held at that moment: it is never passed on.
+//
+// What concerns one lease in the store, such as Extend, Detach and a guard of a database, is not for
+// a Lease: lock the name with a Mutex. Client.Revoke with the fence that Client.Inspect shows ends
+// the Lease. It is safe for concurrent use.
+type Lease struct {
+	call    *caller
+	tenure  *tenure
+	fence   uint64
+	maxHold time.Duration // zero: none
+
+	mu      sync.Mutex
+	err     error // why the lease has ended; nil while it is held
+	done    bool  // it was unlocked
+	derived derivedContext
+	until   time.Time   // the end of MaxHold
+	timer   *time.Timer // of MaxHold; nil if there is none
+
+	wanted   chan struct{} // of Wanted; nil if it was not called; the lock of the cohort guards it
+	isWanted bool          // it is closed
+}
+
+func (l *Lease) isZero() bool { return l == nil || l.tenure == nil }
+
+var errNoLease = invalid("the Lease is nil or a zero value: Lock returns a held one")
+
+// Name returns the name that is held.
+func (l *Lease) Name() string {
+	if l.isZero() {
+		return ""
+	}
+	return l.call.c.base.Name
+}
+
+// Fence returns the fence of the lease: see dibs.Lease.Fence. It is larger than that of each earlier
+// Lease of the Cohort.
+func (l *Lease) Fence() uint64 {
+	if l.isZero() {
+		return 0
+	}
+	return l.fence
+}
+
+// Deadline returns the time at which the lease is lost if the store lease is not renewed, or at which
+// MaxHold ends.
+func (l *Lease) Deadline() time.Time {
+	if l.isZero() {
+		return time.Time{}
+	}
+	deadline := l.tenure.store.Deadline()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil && l.until.Before(deadline) {
+		return l.until
+	}
+	return deadline
+}
+
+// Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease was
+// unlocked, and a *dibs.LostError if it was lost. It compares the clock itself, as dibs.Lease.Err.
+func (l *Lease) Err() error {
+	if l.isZero() {
+		return errNoLease
+	}
+	l.mu.Lock()
+	err, over := l.err, l.timer != nil && !time.Now().Before(l.until)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := l.tenure.store.Err(); err != nil {
+		err, _ = l.end(err)
+		return err
+	}
+	if over {
+		return l.exceed()
+	}
+	return nil
+}
+
+// Context returns a context that ends with the lease, with cause ErrLost if the lease was lost. It
+// has the values of the context given to Lock, but not its deadline or cancellation. dibs.Fence and
+// dibs.FenceOf return the fence of the lease. It carries no dibs.Lease.
+func (l *Lease) Context() context.Context {
+	if l.isZero() {
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(errNoLease)
+		return ended
+	}
+	l.mu.Lock()
+	derived := l.derived
+	l.mu.Unlock()
+	if derived.Context != nil {
+		return derived.Context
+	}
+	return l.derive(context.WithoutCancel(l.call.ctx))
+}
+
+// A derivedContext is a context that ends with a lease.
+type derivedContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	stop   func() bool // so that it does not end with the store lease
+}
+
+// end ends the context, if there is one.
+func (d derivedContext) end(cause error) {
+	if d.Context != nil {
+		d.stop()
+		d.cancel(cause)
+	}
+}
+
+// heldKey is the key of the Lease of a Cohort in a context.
+type heldKey struct{ c *Cohort }
+
+// derive makes the context of the lease, which is a child of parent. If there is one, derive returns
+// it. No lock of the cohort is needed to end it.
+func (l *Lease) derive(parent context.Context) context.Context {
+	carrier := context.WithValue(dibs.WithFence(parent, l.Name(), l.fence), heldKey{l.call.c}, l)
+	var own derivedContext
+	own.Context, own.cancel = context.WithCancelCause(carrier)
+	own.stop = context.AfterFunc(l.tenure.store.Context(), func() { _ = l.Err() })
+	l.mu.Lock()
+	ended, first := l.err, l.derived.Context == nil
+	if first {
+		l.derived = own
+	}
+	derived := l.derived
+	l.mu.Unlock()
+	switch {
+	case !first: // another goroutine was
+		own.end(context.Canceled)
+	case ended != nil:
+		own.end(endOf(ended))
+	}
+	return derived.Context
+}
+
+// endOf returns the cause with which the context of a lease ends.
+func endOf(err error) error {
+	if errors.Is(err, dibs.ErrReleased) {
+		return context.Canceled
+	}
+	return err
+}
+
+// end ends the lease, if it is held. It returns why the lease has ended, and whether that is new.
+func (l *Lease) end(err error) (why error, isNew bool) {
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err, false
+	}
+	l.err = err
+	derived, timer := l.derived, l.timer
+	l.mu.Unlock()
+	if timer != nil {
+		timer.Stop()
+	}
+	derived.end(endOf(err))
+	return err, true
+}
+
+// limitHold starts the time of MaxHold.
+func (l *Lease) limitHold() {
+	if l.maxHold <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = time.Now().Add(l.maxHold)
+	l.timer = time.AfterFunc(l.maxHold, func() { _ = l.exceed() })
+}
+
+// exceed ends a lease whose MaxHold has passed, and then has the store lease released.
+func (l *Lease) exceed() error {
+	err, isNew := l.end(&dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold})
+	if isNew {
+		l.call.c.endedItself(l.call)
+	}
+	return err
+}
+
+// Unlock passes the lock to the next call, or releases it. It takes no context: its limit is the
+// Timeout of the call. It returns ErrLost if the lease was lost before, and nil if it was already
+// unlocked. If it has to release the store lease, the store may not answer in time. Then it returns
+// ErrUnavailable with an unknown outcome. The release continues in the background.
+func (l *Lease) Unlock() error {
+	if l.isZero() {
+		return errNoLease
+	}
+	l.mu.Lock()
+	again := l.done
+	l.done = true
+	l.mu.Unlock()
+	if again {
+		return nil
+	}
+	lost := l.Err()
+	if why, isNew := l.end(l.call.c.ended); !isNew {
+		lost = why // also if it was lost in between
+	}
+	return l.call.c.unlock(l.call, lost)
+}
+
+// Wanted returns a channel that is closed when another call waits for the lock: one of this Cohort,
+// or a request of another process. The first call asks the store for the latter, in the background:
+// see dibs.Lease.Wanted.
+func (l *Lease) Wanted() <-chan struct{} {
+	if l.isZero() {
+		return nil
+	}
+	c := l.call.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.wanted == nil {
+		l.wanted = make(chan struct{})
+	}
+	if c.holder == l.call {
+		c.watchOthers(l.tenure)
+		c.signalWanted()
+	}
+	return l.wanted
+}
+
+// setWanted closes the channel of Wanted, if there is one. The caller holds the lock of the cohort.
+func (l *Lease) setWanted() {
+	if l.wanted != nil && !l.isWanted {
+		l.isWanted = true
+		close(l.wanted)
+	}
+}
