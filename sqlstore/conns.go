@@ -215,17 +215,19 @@ func (c *Conns[C]) add(on *trip) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, on)
+	now := time.Now()
 	switch {
 	case err == nil:
 		c.opened = time.Time{} // the network works
 		c.rest(conn)
-	case c.lively(time.Now())+len(c.idle) == 0: // no other connection will be free soon
+	case now.Sub(on.began) >= patience && len(c.waiting) > 0 && c.mayOpen(now, c.waiting[0]): // the network may be back by now
+	case c.lively(now)+len(c.idle) == 0: // no other connection will be free soon
 		for _, v := range c.waiting {
 			v.got <- taken[C]{err: &UnsentError{cause: err}}
 		}
 		c.waiting = nil
 	default:
-		c.refused = time.Now()
+		c.refused = now
 		time.AfterFunc(pause, c.again)
 	}
 	c.serve()
