@@ -43,7 +43,7 @@ test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of serve
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum -seeds=1-10000 -twice=200
 
 # The packages that use Redis, and the versions of it beside the installed one.
-REDIS_PACKAGES := ./internal/redistest ./redisstore/... ./goredisstore/... ./rueidisstore/... ./redigostore/...
+REDIS_PACKAGES := ./internal/test/redistest ./redisstore/... ./goredisstore/... ./rueidisstore/... ./redigostore/...
 REDIS_VERSIONS ?= redis-6.2 redis-8 valkey
 
 .PHONY: test-redis
@@ -63,8 +63,8 @@ test-sql: ## run the tests of PostgreSQL on 12, 17 and 18, and those of MariaDB 
 		server=$$(scripts/install-server $$version) || { echo "== $$version is absent"; continue; }; \
 		echo "== $$version"; \
 		case $$version in \
-		postgres-*) DIBS_REQUIRE_POSTGRES=1 DIBS_POSTGRES="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/pgtest ./pgstore/...;; \
-		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/mysqltest ./mysqlstore/...;; \
+		postgres-*) DIBS_REQUIRE_POSTGRES=1 DIBS_POSTGRES="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/test/pgtest ./pgstore/...;; \
+		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/test/mysqltest ./mysqlstore/...;; \
 		esac; \
 	done
 

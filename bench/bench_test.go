@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // TestMain makes the test binary run as a worker: startWorkers starts it.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // A fixture is the servers that all runs share: one or several, each behind a proxy that

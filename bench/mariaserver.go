@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 

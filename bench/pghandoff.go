@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/jackc/pgx/v5"
 )
 

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"strings"
 
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"

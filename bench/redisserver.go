@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // newRedis starts Redis servers. args are those of redis-server.

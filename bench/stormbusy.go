@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dibslock/dibs/internal/mysqltest"
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 )
 
 // otherStores are the stores beside one Redis server, each with an error that says that this

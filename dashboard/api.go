@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
 // The answers of the API. Their words are those of docs/cli-json.md: durations are whole

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/watch"
 )
 
 // manyStates has 10,000 held names and 1,000 waiters.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 // A Config configures a dashboard. The zero value shows all names, and is read-only.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
 // A diagram is a picture of a graph of waits. A process is to the left of those that it

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
 // graphOf returns a graph of processes that wait for each other.

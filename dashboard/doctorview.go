@@ -1,7 +1,7 @@
 package dashboard
 
 import (
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )

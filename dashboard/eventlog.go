@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // maxEventRows is how many events of all names are shown at most.

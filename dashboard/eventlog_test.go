@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/dibslock/dibs/memstore"
 )
 

@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // A findingList is what a doctor has found.

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
-	"github.com/dibslock/dibs/internal/watch"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
+	"github.com/dibslock/dibs/dashboard/watch"
 )
 
 // A frame is a snapshot with what is computed from it, once for all who want it.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/memstore"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/watch"
 )
 
 //go:embed static

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
 )
 
 // A head is the first part of each fragment: the counts, and what is wrong.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/watch"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/watch"
 )
 
 // The history has an hour, if the store is polled all the time.

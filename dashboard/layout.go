@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
 // The most that a diagram shows: processes one by one, columns without a chain as one node, and

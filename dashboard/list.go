@@ -8,8 +8,8 @@ import (
 	"time"
 	"unique"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 const pageRows = 200

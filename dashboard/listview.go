@@ -3,7 +3,7 @@ package dashboard
 import (
 	"strconv"
 
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )

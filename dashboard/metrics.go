@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/classes"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/watch"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/watch"
+	"github.com/dibslock/dibs/observe/classes"
 )
 
 // metrics count what polls find. They are safe for concurrent use.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 // A nameView is what is known of one name.

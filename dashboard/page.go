@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	g "maragu.dev/gomponents"
 )
 

@@ -3,9 +3,9 @@ package dashboard
 import (
 	"fmt"
 
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 // A mark says which lease a form is about: by its fence, or, if the store has not recorded

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/watch"
 )
 
 // scrapeTime is how long a scrape waits for a poll: less than the limit of Prometheus, so that it gets

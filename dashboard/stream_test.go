@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/servicetest"
+	"github.com/dibslock/dibs/internal/test/servicetest"
 )
 
 // A sink is the writer of a stream.

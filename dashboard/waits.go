@@ -1,8 +1,8 @@
 package dashboard
 
 import (
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/waitgraph"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
 // A waitView is which process waits for which.

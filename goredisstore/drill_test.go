@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/drill"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/drill"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/redis/go-redis/v9"
 )
 

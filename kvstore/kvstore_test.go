@@ -12,7 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/kvstore"
 	"github.com/dibslock/dibs/storetest"
 )

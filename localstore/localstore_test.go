@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/storetest"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 )
 
 // A transaction of another program keeps everybody out for longer than a waiter TTL.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 )
 
 // BenchmarkUncontended compares a lock and unlock with the bare statements.

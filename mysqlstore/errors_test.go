@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/go-sql-driver/mysql"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/go-sql-driver/mysql"

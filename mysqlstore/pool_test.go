@@ -13,8 +13,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/mysqltest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 

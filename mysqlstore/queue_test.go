@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/mysqltest"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/go-sql-driver/mysql"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 

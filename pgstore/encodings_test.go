@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 )

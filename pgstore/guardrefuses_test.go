@@ -9,8 +9,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/pgtest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/jackc/pgx/v5"
 )
 

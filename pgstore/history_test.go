@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/pgstore"
 )
 

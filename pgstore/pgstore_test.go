@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/jackc/pgx/v5/pgxpool"

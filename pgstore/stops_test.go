@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/sqldrill"
+	"github.com/dibslock/dibs/internal/test/pgtest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"

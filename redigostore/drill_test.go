@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/gomodule/redigo/redis"

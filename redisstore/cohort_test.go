@@ -11,9 +11,9 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/drill"
-	"github.com/dibslock/dibs/internal/history"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/drill"
+	"github.com/dibslock/dibs/internal/test/history"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
 

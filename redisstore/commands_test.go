@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // An uncontended pair reads the server's clock once, and twice with a token that the

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/internal/watch"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
 
@@ -37,7 +36,11 @@ func BenchmarkInspectAll(b *testing.B) {
 	b.Run("by script", func(b *testing.B) { benchmarkInspectAll(b, server, len(names), inspecting(b, bare, keys)) })
 	b.Run("poll", func(b *testing.B) {
 		benchmarkInspectAll(b, server, len(names), func() {
-			states, err := watch.Poller{Store: s, Timeout: generous}.Matching(context.Background(), "*")
+			listed, err := s.List(context.Background(), "*")
+			if err != nil {
+				b.Fatal(err)
+			}
+			states, err := s.InspectAll(context.Background(), listed)
 			if err != nil || len(states) != len(names) {
 				b.Fatalf("%d states, %v", len(states), err)
 			}

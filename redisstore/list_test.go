@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
 

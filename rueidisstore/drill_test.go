@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"

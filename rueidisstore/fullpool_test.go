@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/drill"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/drill"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 )

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/drill"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/drill"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 )

@@ -3,7 +3,7 @@ package rueidisstore_test
 import (
 	"testing"
 
-	"github.com/dibslock/dibs/internal/drill"
+	"github.com/dibslock/dibs/internal/test/drill"
 )
 
 func TestQuorumFaults(t *testing.T) {

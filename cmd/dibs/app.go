@@ -6,7 +6,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )

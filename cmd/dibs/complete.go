@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/spf13/cobra"
 )
 

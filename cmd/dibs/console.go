@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"golang.org/x/term"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

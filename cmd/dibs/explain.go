@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 // explain adds the location of the store and a hint to an error of the store.

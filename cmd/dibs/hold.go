@@ -11,7 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/spf13/cobra"
 )
 

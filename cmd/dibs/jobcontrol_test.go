@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"golang.org/x/sys/unix"
 )
 

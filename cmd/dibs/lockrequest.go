@@ -7,8 +7,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/pflag"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

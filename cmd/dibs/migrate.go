@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/spf13/cobra"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // An outcome is the result of run or elect, as written to --status-file.

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"golang.org/x/sys/unix"
 )
 

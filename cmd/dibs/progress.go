@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // A progress shows, during a wait, the holder and the number of waiters ahead: on one

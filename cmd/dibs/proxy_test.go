@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // Mistakes about a proxy end with a message that says what to do.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/dashboard"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/spf13/cobra"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/internal/servicetest"
+	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/redis/go-redis/v9"
 )
 

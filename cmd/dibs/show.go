@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 	"github.com/spf13/cobra"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
-	"github.com/dibslock/dibs/internal/watch"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // Mistakes about TLS end with a message that says what to do, at once, without retries.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // In a pane of tmux the keys work as on a terminal. A command outlives the client that is

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/watch"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )

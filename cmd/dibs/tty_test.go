@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 // onTerminal runs dibs, or another program, as the leader of a terminal's session. Writes

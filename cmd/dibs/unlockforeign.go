@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
 )
 
 // checkForeign rejects what unlock does not end. That is a value that is not a lock; with

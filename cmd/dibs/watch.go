@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dibslock/dibs/dashboard/view"
+	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/view"
-	"github.com/dibslock/dibs/internal/watch"
 	"github.com/spf13/cobra"
 )
 

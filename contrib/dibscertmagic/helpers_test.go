@@ -17,7 +17,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibscertmagic"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"go.uber.org/zap"
 )

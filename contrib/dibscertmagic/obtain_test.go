@@ -13,8 +13,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibscertmagic"
-	"github.com/dibslock/dibs/internal/childtest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/childtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/redisstore"
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgocron"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/childtest"
-	"github.com/dibslock/dibs/internal/duetest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/childtest"
+	"github.com/dibslock/dibs/internal/test/duetest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/redis/go-redis/v9"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/contrib/dibsgocron"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/redis/go-redis/v9"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"

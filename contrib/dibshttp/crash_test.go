@@ -20,9 +20,9 @@ import (
 	"github.com/dibslock/dibs/contrib/dibshttp"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
-	"github.com/dibslock/dibs/internal/childtest"
-	"github.com/dibslock/dibs/internal/redistest"
-	"github.com/dibslock/dibs/internal/servicetest"
+	"github.com/dibslock/dibs/internal/test/childtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/servicetest"
 )
 
 func TestMain(m *testing.M) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/classes"
+	"github.com/dibslock/dibs/observe/classes"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"

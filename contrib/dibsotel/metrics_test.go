@@ -13,7 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsotel"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/memstore"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsotel"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/rueidisstore"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidisotel"

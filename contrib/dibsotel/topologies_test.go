@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/contrib/dibsotel"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/rueidisstore"

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/classes"
-	"github.com/dibslock/dibs/internal/outcome"
+	"github.com/dibslock/dibs/observe/classes"
+	"github.com/dibslock/dibs/observe/outcome"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"

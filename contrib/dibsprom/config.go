@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/dibslock/dibs/internal/classes"
+	"github.com/dibslock/dibs/observe/classes"
 )
 
 // A Config has the settings of New. The zero Config has the defaults.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
-	"github.com/dibslock/dibs/internal/outcome"
 	"github.com/dibslock/dibs/memstore"
+	"github.com/dibslock/dibs/observe/outcome"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"

@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/servicetest"
+	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/prometheus/client_golang/prometheus"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/outcome"
+	"github.com/dibslock/dibs/observe/outcome"
 )
 
 // Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dibslock/dibs/internal/classes"
+	"github.com/dibslock/dibs/observe/classes"
 	"github.com/prometheus/client_golang/prometheus"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
-	"github.com/dibslock/dibs/internal/childtest"
-	"github.com/dibslock/dibs/internal/spawn"
+	"github.com/dibslock/dibs/internal/test/childtest"
+	"github.com/dibslock/dibs/internal/test/spawn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )

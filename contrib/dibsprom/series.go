@@ -3,7 +3,7 @@ package dibsprom
 import (
 	"sync/atomic"
 
-	"github.com/dibslock/dibs/internal/outcome"
+	"github.com/dibslock/dibs/observe/outcome"
 	"github.com/prometheus/client_golang/prometheus"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibstus"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/tus/tusd/v2/pkg/handler"

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/pgtest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/memstore"
 )
 

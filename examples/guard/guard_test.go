@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 )
 
 // TestMain makes the test binary run as the holder, as the program does.

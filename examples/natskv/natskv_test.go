@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/natskv"
-	"github.com/dibslock/dibs/internal/history"
+	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/kvstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/nats-io/nats-server/v2/server"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/mysqlstore/doctor"
 	"github.com/go-sql-driver/mysql"

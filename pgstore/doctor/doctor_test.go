@@ -15,7 +15,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/pgstore/doctor"
 	"github.com/jackc/pgx/v5/pgxpool"

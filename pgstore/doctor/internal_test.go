@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"

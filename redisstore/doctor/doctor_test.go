@@ -15,7 +15,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"
 	"github.com/dibslock/dibs/redisstore/redisconn"

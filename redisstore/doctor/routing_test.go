@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/doctor"
 )

@@ -154,8 +154,8 @@ func (f failure) final(lost time.Duration) string {
 // safety matches what a test prints when it saw what no stall may cause.
 var safety = regexp.MustCompile(`DATA RACE|panic:|fatal error:` +
 	`|(two|concurrent) (holders|leaders)|[1-9][0-9]* (conflicts|overlaps|leaders|fences)\b` +
-	`|(exclusion|limit|fences) on "` + // rules of internal/history
-	`|no sequential order` + // of internal/linear
+	`|(exclusion|limit|fences) on "` + // rules of internal/test/history
+	`|no sequential order` + // of internal/test/linear
 	`|fence [0-9]+ (after|was|is)\b|fence did not grow`)
 
 // packages returns the packages of the failures, each once.

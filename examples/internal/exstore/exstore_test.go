@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
 func TestMalformedURLShowsNoPassword(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/mysqltest"
+	"github.com/dibslock/dibs/internal/test/mysqltest"
 )
 
 func TestOpenOnMariaDB(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/pgtest"
+	"github.com/dibslock/dibs/internal/test/pgtest"
 )
 
 func TestOpenOnPostgres(t *testing.T) {

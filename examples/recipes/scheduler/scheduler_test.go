@@ -12,8 +12,8 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
-	"github.com/dibslock/dibs/internal/childtest"
-	"github.com/dibslock/dibs/internal/redistest"
+	"github.com/dibslock/dibs/internal/test/childtest"
+	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 )

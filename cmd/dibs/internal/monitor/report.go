@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // A Report says that a fault of the store has begun or ended.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/view"
+	"github.com/dibslock/dibs/dashboard/view"
 )
 
 // A state is what a Monitor knows. It has no clock.

@@ -1,5 +1,0 @@
-module github.com/dibslock/dibs/internal/linear
-
-go 1.26
-
-require github.com/anishathalye/porcupine v1.3.1

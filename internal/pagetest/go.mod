@@ -1,8 +1,0 @@
-module github.com/dibslock/dibs/internal/pagetest
-
-go 1.26.0
-
-require (
-	github.com/chromedp/cdproto v0.159.0
-	github.com/chromedp/chromedp v0.23.0
-)

@@ -1,0 +1,235 @@
+package layers_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// module is the path of the root module, and the prefix of the paths of all other
+// modules.
+const module = "github.com/dibslock/dibs"
+
+// tree is a repository: its text files, with the Go files parsed.
+type tree struct {
+	fset  *token.FileSet
+	files []file
+}
+
+type file struct {
+	path   string // from the repository's root, with slashes
+	text   []byte
+	syntax *ast.File // nil unless it is a Go file that the go command would build
+	test   bool
+}
+
+func (f file) dir() string { return path.Dir(f.path) }
+
+// load reads all files of a repository, whether or not Git tracks them.
+func load(fsys fs.FS) (*tree, error) {
+	t := &tree{fset: token.NewFileSet()}
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // removed since its directory was listed
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".git":
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || entry.Name() == ".git": // a worktree's .git is a file
+			return nil
+		}
+		text, err := fs.ReadFile(fsys, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if bytes.IndexByte(text, 0) >= 0 {
+			return nil // binary
+		}
+		f := file{path: name, text: text, test: strings.HasSuffix(name, "_test.go")}
+		if built(name) {
+			f.syntax, err = parser.ParseFile(t.fset, name, text, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+		}
+		t.files = append(t.files, f)
+		return nil
+	})
+	return t, err
+}
+
+// built reports whether the go command builds a file.
+func built(name string) bool {
+	if path.Ext(name) != ".go" {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "testdata" || part == "vendor" || part[0] == '.' || part[0] == '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// goFiles yields the Go files, including test files if tests is true.
+func (t *tree) goFiles(tests bool) func(yield func(file) bool) {
+	return func(yield func(file) bool) {
+		for _, f := range t.files {
+			if f.syntax != nil && (tests || !f.test) && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// at formats a violation: the position, then the text.
+func (t *tree) at(node ast.Node, format string, args ...any) string {
+	pos := t.fset.Position(node.Pos())
+	return fmt.Sprintf("%s:%d: %s", pos.Filename, pos.Line, fmt.Sprintf(format, args...))
+}
+
+// imported returns the path of an import as a plain string.
+func imported(spec *ast.ImportSpec) string {
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return spec.Path.Value // the parser accepts no such import
+	}
+	return name
+}
+
+// inProject returns the directory of a package of this repository.
+func inProject(importPath string) (dir string, ok bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// inStdlib reports whether a package is in the standard library. The go command
+// guarantees that the first element of a path has a dot only if the package is not.
+func inStdlib(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// layer is a top-level directory, or a directory in one such as internal or internal/test, with
+// everything in it.
+type layer struct {
+	dir      string
+	program  bool     // may import everything, use its environment, print
+	external bool     // may import the modules that its go.mod requires
+	imports  []string // layers that it may import, except in tests
+	library  bool     // users import it, so each exported name needs a comment
+}
+
+// layerOf returns the layer of a directory. A directory without a case of its own is an
+// adapter, which imports the root only.
+func layerOf(dir string) layer {
+	parts := strings.Split(dir, "/")
+	client, contract := []string{".", "driver"}, []string{"driver"}
+	switch parts[0] {
+	case "driver":
+		return layer{dir: parts[0], library: true}
+	case ".":
+		return layer{dir: ".", imports: []string{"driver", "internal/load", "internal/renew"}, library: true}
+	case "cmd", "examples", "bench", "interop", "scripts":
+		return layer{dir: parts[0], program: true, external: true}
+	case "kvstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
+	case "memstore":
+		return layer{dir: parts[0], imports: []string{"driver", "kvstore", "internal/locktable"}, library: true}
+	case "localstore":
+		return layer{dir: parts[0], imports: []string{"driver", "kvstore"}, external: true, library: true}
+	case "pgstore", "mysqlstore":
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "sqlstore"}, external: true, library: true}
+	case "sqlstore":
+		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, library: true}
+	case "checkup", "quorum":
+		return layer{dir: parts[0], imports: contract, library: true}
+	case "contrib":
+		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: append([]string{"observe/classes", "observe/outcome"}, client...), external: true, library: true}
+	case "dashboard":
+		return dashboardLayer(path.Join(parts[:min(2, len(parts))]...))
+	case "observe":
+		return layer{dir: path.Join(parts[:min(2, len(parts))]...), imports: client, library: true}
+	case "cohort":
+		return layer{dir: parts[0], imports: client, library: true}
+	case "storetest":
+		return layer{dir: parts[0], imports: client, library: true}
+	case "redisstore":
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
+	case "goredisstore", "rueidisstore", "redigostore":
+		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
+	case "internal":
+		if len(parts) > 2 && (parts[1] == "test" || parts[1] == "repo") {
+			return rigLayer(path.Join(parts[:3]...))
+		}
+		return internalLayer(path.Join(parts[:min(2, len(parts))]...))
+	}
+	return layer{dir: parts[0], imports: client, external: true, library: true}
+}
+
+// dashboardLayer returns the layer of the page, or of what it shows.
+func dashboardLayer(dir string) layer {
+	l := layer{dir: dir, library: true}
+	switch dir {
+	case "dashboard/waitgraph":
+		l.imports = []string{"driver"}
+	case "dashboard/view":
+		l.imports = []string{"checkup", "driver", "dashboard/waitgraph"}
+	case "dashboard/watch":
+		l.imports = []string{"driver", "dashboard/view"}
+	default:
+		l.imports, l.external = []string{"checkup", "driver", "observe/classes", "dashboard/view", "dashboard/waitgraph", "dashboard/watch"}, true
+	}
+	return l
+}
+
+// internalLayer returns the layer of a package that several packages of the project share.
+func internalLayer(dir string) layer {
+	l := layer{dir: dir, imports: []string{".", "driver"}}
+	switch dir {
+	case "internal/locktable":
+		l.imports = []string{"driver"}
+	case "internal/load", "internal/renew", "internal/serverclock":
+		l.imports = nil
+	}
+	return l
+}
+
+// rigLayer returns the layer of a rig of tests, or of checks of the repository.
+func rigLayer(dir string) layer {
+	l := layer{dir: dir, imports: []string{".", "driver"}}
+	switch dir {
+	case "internal/test/loadsim":
+		l.imports = []string{".", "driver", "memstore"}
+	case "internal/test/history":
+		l.imports = []string{".", "cohort", "driver"}
+	case "internal/test/spawn":
+		l.imports = nil
+	case "internal/test/pgtest", "internal/test/mysqltest":
+		l.imports = []string{"internal/test/spawn"}
+	case "internal/test/redistest":
+		l.imports = []string{"redisstore", "internal/test/spawn"}
+	case "internal/test/duetest":
+		l.imports = []string{".", "internal/test/childtest"}
+	case "internal/test/sqldrill":
+		l.imports = []string{".", "cohort", "driver", "internal/test/redistest"}
+	case "internal/test/drill":
+		l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/test/history", "internal/test/redistest"}
+	case "internal/test/linear", "internal/test/pagetest":
+		l.external = true
+	}
+	return l
+}

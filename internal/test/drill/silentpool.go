@@ -1,0 +1,39 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/redistest"
+)
+
+// SilentServerIsNoFullPool checks the error for a server that does not reply: it does not name a
+// pool that the requests of dibs have filled. The store uses the proxy, and has a pool of one.
+func SilentServerIsNoFullPool(t *testing.T, store driver.Store, proxy *redistest.Proxy) {
+	t.Helper()
+	if _, err := store.Inspect(t.Context(), "m"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Freeze()
+	t.Cleanup(proxy.Thaw)
+	const calls = 3
+	errs := make(chan error, calls)
+	for range calls {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			defer cancel()
+			_, err := store.Inspect(ctx, "m")
+			errs <- err
+		}()
+	}
+	for range calls {
+		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
+			t.Errorf("got %v, want ErrUnavailable without the pool", err)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package duetest
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs/internal/test/childtest"
+)
+
+// A due is one due time of a job.
+type due struct{ mode, job, tick int }
+
+// A Record has what happened at each due time.
+type Record struct {
+	plan Plan
+
+	mu       sync.Mutex
+	runs     map[due]int
+	requests map[due]int
+	latest   map[due]time.Duration // of the requests
+	released map[due]time.Duration // of the last run that began there
+	refused  map[int]int           // requests, by mode
+	failures []string
+}
+
+func newRecord(plan Plan) *Record {
+	return &Record{
+		plan: plan,
+		runs: map[due]int{}, requests: map[due]int{}, latest: map[due]time.Duration{}, released: map[due]time.Duration{},
+		refused: map[int]int{},
+	}
+}
+
+// Read reads the lines of the processes until they have ended.
+func Read(t testing.TB, plan Plan, children []*childtest.Child) *Record {
+	t.Helper()
+	r := newRecord(plan)
+	var all sync.WaitGroup
+	for _, child := range children {
+		all.Go(func() {
+			for line := range child.Lines() {
+				r.add(line)
+			}
+		})
+	}
+	all.Wait()
+	for _, child := range children {
+		if err := child.Wait(); err != nil {
+			t.Errorf("an instance ended: %v", err)
+		}
+	}
+	for _, line := range r.failures {
+		t.Error(line)
+	}
+	return r
+}
+
+func (r *Record) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var event string
+	var at due
+	var late time.Duration
+	_, err := fmt.Sscan(line, &event, &at.mode, &at.job, &at.tick, (*int64)(&late))
+	switch {
+	case err != nil || event == failed:
+		r.failures = append(r.failures, line)
+	case event == refused:
+		r.refused[at.mode]++ // and one request less at that due time
+	case event == ran:
+		r.runs[at]++
+	case event == released:
+		r.released[at] = max(r.released[at], late)
+	case event == requested:
+		r.requests[at]++
+		r.latest[at] = max(r.latest[at], late)
+	}
+}
+
+// A Tally counts due times by what happened at them.
+type Tally struct {
+	Once, Never, More int // by the number of runs
+}
+
+// Sum returns the number of due times.
+func (n Tally) Sum() int { return n.Once + n.Never + n.More }
+
+// ByRuns returns the due times by their number of runs, with 2 for several runs.
+func (n Tally) ByRuns() map[int]int {
+	runs := map[int]int{0: n.Never, 1: n.Once, 2: n.More}
+	maps.DeleteFunc(runs, func(_, dueTimes int) bool { return dueTimes == 0 })
+	return runs
+}
+
+// Of returns the tally of a mode. A run counts for the last due time before it.
+func (r *Record) Of(mode int) Tally {
+	return r.tally(mode, func(due) bool { return true })
+}
+
+// Limits say which due times were punctual.
+type Limits struct {
+	Requests int           // at a due time, one of each instance; 0 if instances skip jobs without a request
+	Apart    time.Duration // the instances, and a run and its lock from the time that the work takes
+	Work     time.Duration // of a run
+}
+
+// Punctual returns the tally of the due times within limits. What is late concerns the next due time
+// as well, because the job may still be reserved.
+func (r *Record) Punctual(mode int, within Limits) Tally {
+	requests := func(at due) bool {
+		return r.latest[at] < within.Apart && (within.Requests == 0 || r.requests[at] == within.Requests)
+	}
+	return r.tally(mode, func(at due) bool {
+		before := due{at.mode, at.job, at.tick - 1}
+		return requests(at) && (at.tick == 0 || requests(before) && r.released[before]-within.Work < within.Apart)
+	})
+}
+
+func (r *Record) tally(mode int, counts func(due) bool) (n Tally) {
+	for job := range r.plan.Jobs {
+		for tick := range r.plan.Ticks {
+			at := due{mode, job, tick}
+			switch runs := r.runs[at]; {
+			case !counts(at):
+			case runs == 0:
+				n.Never++
+			case runs == 1:
+				n.Once++
+			default:
+				n.More++
+			}
+		}
+	}
+	return n
+}
+
+// Refused returns the number of requests of a mode to which the store did not answer in time.
+func (r *Record) Refused(mode int) int { return r.refused[mode] }
+
+// Latest returns how long after its due time the last request of a mode was, at most.
+func (r *Record) Latest(mode int) (latest time.Duration) {
+	for at, late := range r.latest {
+		if at.mode == mode {
+			latest = max(latest, late)
+		}
+	}
+	return latest
+}
