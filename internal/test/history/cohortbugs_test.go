@@ -18,7 +18,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"endless passes", "cohort.go", "		t.left--\n", ""},
 	{"a pass of an expired lease", "caller.go", "t.store.Err() != nil", "t.store == nil"},
 	{"the holder is not notified of a loss", "lease.go", "func() { _ = l.Err() }", "func() {}"},
-	{"a lost lease is passed on", "cohort.go", "		if c.tenure == t {\n			c.releaseLater(c.endTenure())\n		}\n", ""},
+	{"a lost lease is passed on", "cohort.go", "			c.releaseLater(c.endTenure())\n		}\n	})", "			_ = t\n		}\n	})"},
 	{"last come, first served", "caller.go", "	c.callers.add(q)\n", "	c.callers.addFirst(q)\n"},
 	{"a queue entry without callers", "caller.go", "		c.acquiring.cancel()\n", "		_ = c.acquiring\n"},
 	{"linger while others wait", "cohort.go", "next == nil && (t.others == somebody || c.linger == 0)", "next == nil && c.linger == 0"},
