@@ -60,6 +60,11 @@ func (q *caller) acquire() (*Lease, error) {
 // await waits until the call has a lease, or until the waiting is over.
 func (q *caller) await() error {
 	var limit *time.Timer // nil while nothing limits the waiting: most calls allocate none
+	defer func() {
+		if limit != nil {
+			limit.Stop()
+		}
+	}()
 	var passed <-chan time.Time
 	for {
 		has, left, err := q.check()
@@ -71,7 +76,6 @@ func (q *caller) await() error {
 			passed = nil
 		case limit == nil:
 			limit = time.NewTimer(left)
-			defer limit.Stop()
 			passed = limit.C
 		default:
 			limit.Reset(left)

@@ -82,7 +82,7 @@ func (l *Lease) Err() error {
 		return err
 	}
 	if err := l.tenure.store.Err(); err != nil {
-		err, _ = l.end(err)
+		_, err = l.end(err)
 		return err
 	}
 	if over {
@@ -158,12 +158,12 @@ func endOf(err error) error {
 	return err
 }
 
-// end ends the lease, if it is held. It returns why the lease has ended, and whether that is new.
-func (l *Lease) end(err error) (why error, isNew bool) {
+// end ends the lease, if it is held. It returns whether that is new, and why the lease has ended.
+func (l *Lease) end(err error) (isNew bool, why error) {
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
-		return l.err, false
+		return false, l.err
 	}
 	l.err = err
 	derived, timer := l.derived, l.timer
@@ -172,7 +172,7 @@ func (l *Lease) end(err error) (why error, isNew bool) {
 		timer.Stop()
 	}
 	derived.end(endOf(err))
-	return err, true
+	return true, err
 }
 
 // limitHold starts the time of MaxHold.
@@ -188,7 +188,7 @@ func (l *Lease) limitHold() {
 
 // exceed ends a lease whose MaxHold has passed, and then has the store lease released.
 func (l *Lease) exceed() error {
-	err, isNew := l.end(&dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold})
+	isNew, err := l.end(&dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold})
 	if isNew {
 		l.call.c.endedItself(l.call)
 	}
@@ -211,7 +211,7 @@ func (l *Lease) Unlock() error {
 		return nil
 	}
 	lost := l.Err()
-	if why, isNew := l.end(l.call.c.ended); !isNew {
+	if isNew, why := l.end(l.call.c.ended); !isNew {
 		lost = why // also if it was lost in between
 	}
 	return l.call.c.unlock(l.call, lost)

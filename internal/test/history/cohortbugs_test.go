@@ -16,7 +16,6 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"a fence twice", "fenceblock.go", "	b.last++\n	return b.last", "	if b.last++; b.last%7 == 0 {\n		return b.last - 1\n	}\n	return b.last"},
 	{"fences of others", "tenure.go", "t.fences.add(first, first+uint64(n)-1)", "t.fences.add(first, first+uint64(n)+50)"},
 	{"endless passes", "cohort.go", "		t.left--\n", ""},
-	{"a pass of an expired lease", "caller.go", "t.store.Err() != nil", "t.store == nil"},
 	{"the holder is not notified of a loss", "lease.go", "func() { _ = l.Err() }", "func() {}"},
 	{"a lost lease is passed on", "cohort.go", "			c.releaseLater(c.endTenure())\n		}\n	})", "			_ = t\n		}\n	})"},
 	{"last come, first served", "caller.go", "	c.callers.add(q)\n", "	c.callers.addFirst(q)\n"},
