@@ -27,10 +27,12 @@ type lockedStore[T any, K any] struct {
 	options []dibs.Option // of all locks
 }
 
-func (l *lockedStore[T, K]) Put(ctx context.Context, T2 string, K2 ...int) (T, error) {
-	return dibs.Call(ctx, l.locks.Mutex("a", l.options...), func(ctx context.Context) (T, error) {
-		return l.next.Put(ctx, T2, K2...)
+func (l *lockedStore[T, K]) Put(ctx context.Context, T2 string, K2 ...int) (r1 T, err error) {
+	err = l.locks.Mutex("a", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+		r1, err = l.next.Put(ctx, T2, K2...)
+		return err
 	})
+	return r1, err
 }
 
 func (l *lockedStore[T, K]) Get(ctx context.Context, id string) (r1 T, r2 K, err error) {
@@ -50,7 +52,7 @@ func (l *lockedStore[T, K]) Once(T2 context.Context) (r1 K, err error) {
 }
 
 func (l *lockedStore[T, K]) Other(ctx context.Context, T3, T2 string) error {
-	return l.locks.RWMutex(T2, l.options...).RDo(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex(T2, l.options...).Reading().Do(ctx, func(ctx context.Context) error {
 		return l.next.Other(ctx, T3, T2)
 	})
 }
