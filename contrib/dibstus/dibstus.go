@@ -23,7 +23,7 @@
 //
 // # Versions
 //
-// Tested with v2.2.1 to v2.10.1 of github.com/tus/tusd/v2.
+// Tested with v2.9.1 to v2.10.1 of github.com/tus/tusd/v2.
 package dibstus
 
 import (

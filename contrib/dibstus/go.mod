@@ -3,8 +3,6 @@ module github.com/dibslock/dibs/contrib/dibstus
 go 1.26.0
 
 require (
-	github.com/tus/tusd/v2 v2.2.1
+	github.com/tus/tusd/v2 v2.9.1
 	golang.org/x/exp v0.0.0-20250106191152-7588d65b2ba8
 )
-
-require github.com/bmizerany/pat v0.0.0-20170815010413-6226ea591a40 // indirect
