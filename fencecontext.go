@@ -59,7 +59,7 @@ func FenceOf(ctx context.Context, name string) uint64 {
 			fence, ctx = in.current().FenceOf(name), in.Context
 		case *carriedFence:
 			if in.name == name {
-				fence = in.fence
+				return in.fence
 			}
 			ctx = in.Context
 		default:

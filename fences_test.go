@@ -228,3 +228,51 @@ func TestCallSettings(t *testing.T) {
 		wantErr(t, err, dibs.ErrClosed)
 	})
 }
+
+// A lease that becomes shared while it reserves fences is not lost: the store refuses only the
+// reservation. So it is with an attached lease.
+func TestReserveFencesOfASharedLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &slowReserver{Store: memstore.New(), arrives: make(chan struct{})}
+		c := open(t, s)
+		m := c.RWMutex("n")
+		l, err := m.Lock(t.Context())
+		wantErr(t, err)
+		reserved := make(chan error)
+		go func() {
+			_, err := l.ReserveFences(t.Context(), 3)
+			reserved <- err
+		}()
+		synctest.Wait()
+		wantErr(t, m.Downgrade(t.Context(), l))
+		close(s.arrives)
+		wantErr(t, <-reserved, dibs.ErrInvalid)
+		wantErr(t, l.Err())
+
+		attached, err := c.Attach("n", l.Token())
+		wantErr(t, err)
+		wantErr(t, attached.Extend(t.Context(), time.Minute))
+		_, err = attached.ReserveFences(t.Context(), 3)
+		wantErr(t, err, dibs.ErrInvalid)
+		wantErr(t, attached.Err())
+		wantErr(t, l.Unlock())
+	})
+}
+
+type slowReserver struct {
+	*memstore.Store
+	arrives chan struct{}
+}
+
+func (s *slowReserver) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	<-s.arrives
+	return s.Store.ReserveFences(ctx, r)
+}
+
+// A fence of zero hides the outer one, for FenceOf as for Fence.
+func TestWithFenceOfZero(t *testing.T) {
+	ctx := dibs.WithFence(dibs.WithFence(t.Context(), "n", 7), "n", 0)
+	if dibs.Fence(ctx) != 0 || dibs.FenceOf(ctx, "n") != 0 {
+		t.Errorf("fences %d and %d, want 0", dibs.Fence(ctx), dibs.FenceOf(ctx, "n"))
+	}
+}

@@ -287,9 +287,12 @@ func (c *Cohort) endTenure() (release *tenure) {
 func (c *Cohort) release(t *tenure) <-chan error {
 	result := make(chan error, 1)
 	go func() {
-		err := t.store.Unlock()
-		result <- err
-		c.change(func() { c.releasing-- })
+		err := hookError("unlock")
+		defer func() { // also if a hook calls runtime.Goexit
+			result <- err
+			c.change(func() { c.releasing-- })
+		}()
+		err = t.store.Unlock()
 	}()
 	return result
 }
@@ -332,7 +335,12 @@ func (c *Cohort) unlock(q *caller, lost error) error {
 	if c.holder == q {
 		c.holder = nil
 	}
-	release := c.advance(time.Now())
+	var release *tenure
+	if lost != nil && c.tenure == q.lease.tenure { // MaxHold has ended the lease at this moment
+		release = c.endTenure()
+	} else {
+		release = c.advance(time.Now())
+	}
 	c.mu.Unlock()
 	switch {
 	case lost != nil:

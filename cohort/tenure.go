@@ -136,7 +136,7 @@ func (c *Cohort) startAcquisition(q *caller) {
 // run waits, and then acquires the store lease.
 func (a *acquisition) run(wait time.Duration) {
 	var t *tenure
-	err := errHook
+	err := hookError("acquire")
 	defer func() { // also if a hook calls runtime.Goexit
 		cancelled := a.ctx.Err() != nil
 		a.cancel()
@@ -172,7 +172,10 @@ func (a *acquisition) acquire() (*dibs.Lease, error) {
 	return a.c.m.Lock(a.ctx, options...)
 }
 
-var errHook error = &dibs.UnavailableError{Op: "acquire", Refused: true, Cause: errors.New("a hook has ended the goroutine of the Cohort")}
+// hookError returns the error of an operation in which a hook calls runtime.Goexit.
+func hookError(op string) error {
+	return &dibs.UnavailableError{Op: op, Refused: true, Cause: errors.New("a hook has ended the goroutine of the Cohort")}
+}
 
 // options returns the options of the store lease. MaxHold is for the local leases.
 func (a *acquisition) options() []dibs.Option {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -637,6 +639,55 @@ func TestNameMovesToAnotherNode(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
+			}
+		}
+	})
+}
+
+// A slowNode answers a reservation of fences after a while.
+type slowNode struct{ *memstore.Store }
+
+func (n slowNode) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
+	time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond) // virtual
+	return n.Store.ReserveFences(ctx, r)
+}
+
+// Reservations that reach the nodes in different orders have no fence in common.
+func TestConcurrentReservations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := quorum.New(slowNode{memstore.New()}, slowNode{memstore.New()}, slowNode{memstore.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks := dibs.New(q)
+		l, err := locks.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const calls, each = 200, 10
+		firsts := make([]uint64, calls)
+		var group sync.WaitGroup
+		for worker := range 4 {
+			group.Go(func() {
+				for i := worker; i < calls; i += 4 {
+					first, err := l.ReserveFences(t.Context(), each)
+					if err != nil {
+						t.Error(err)
+					}
+					firsts[i] = first
+				}
+			})
+		}
+		group.Wait()
+		slices.Sort(firsts)
+		for i := range calls - 1 {
+			if firsts[i]+each > firsts[i+1] {
+				t.Errorf("fences from %d and from %d on, %d each", firsts[i], firsts[i+1], each)
+			}
+		}
+		for _, err := range []error{l.Unlock(), locks.Close(), q.Close()} {
+			if err != nil {
+				t.Error(err)
 			}
 		}
 	})

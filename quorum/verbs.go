@@ -137,7 +137,7 @@ func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (drive
 			s.runner.observe(reply.Last)
 			return reply, nil
 		}
-		r.Count, r.Least = 0, reply.Last
+		r.Least = reply.Last + uint64(r.Count) // all nodes can reach it, and no other request has it
 	}
 }
 

@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"iter"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/dibslock/dibs"
@@ -15,6 +18,8 @@ func fenceCases() []Case {
 		{"reserve least", "the last reserved fence is at least the one that the request says", reserveLeast},
 		{"reserve nothing", "a reservation changes neither the lease, its fence, nor its TTL", reserveChangesNothing},
 		{"reserve needs a lease", "a token that does not hold reserves nothing", reserveNeedsLease},
+		{"reserve concurrently", "concurrent reservations of one lease have no fence in common", reserveConcurrently},
+		{"reserve for a reader", "a shared lease reserves nothing", reserveForReader},
 		{"invalid reservation", "an invalid request returns ErrInvalid", invalidReservation},
 	}
 }
@@ -124,6 +129,55 @@ func reserveNeedsLease(t *testing.T, s driver.Store) {
 	p.mustRelease(c, fence)
 	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
 		t.Fatalf("after the release: %+v", reply)
+	}
+}
+
+func reserveConcurrently(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	c := p.newRequest("n")
+	p.mustAcquire(c)
+	const each = 10
+	last := make(chan uint64, 40)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range cap(last) / 4 {
+				reply, err := reserverOf(t, s).ReserveFences(operationContext(t), driver.FenceRequest{Name: "n", Token: c.Token, Count: each})
+				if err != nil || !reply.Held {
+					t.Errorf("%+v, %v", reply, err)
+				}
+				last <- reply.Last
+			}
+		})
+	}
+	group.Wait()
+	close(last)
+	var before uint64
+	for _, fence := range slices.Sorted(channelValues(last)) {
+		if fence < before+each {
+			t.Errorf("fences up to %d and up to %d: want %d each", before, fence, each)
+		}
+		before = fence
+	}
+}
+
+func reserveForReader(t *testing.T, s driver.Store) {
+	p := newSilentClient(t, s)
+	c := p.newRequest("n")
+	c.Weight, c.Limit = 1, driver.Unlimited
+	p.mustAcquire(c)
+	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
+		t.Fatalf("%+v, want no fences", reply)
+	}
+}
+
+func channelValues(c <-chan uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for v := range c {
+			if !yield(v) {
+				return
+			}
+		}
 	}
 }
 

@@ -236,7 +236,8 @@ func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, noti
 // request.
 func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.FenceReply, notifications []Notification) {
 	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
-		if reply.Held = lock.holderIndex(r.Token) >= 0; reply.Held {
+		i := lock.holderIndex(r.Token)
+		if reply.Held = i >= 0 && lock.Holders[i].Exclusive; reply.Held {
 			t.Fence = max(t.Fence+uint64(r.Count), r.Least)
 			reply.Last = t.Fence
 		}
