@@ -36,7 +36,7 @@ func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 				return
 			}
 			if second.tenure == first.tenure {
-				t.Error("the store lease was passed on")
+				t.Error("both have one store lease")
 			}
 			time.Sleep(time.Minute) // virtual
 			if err := second.Unlock(); err != nil {
@@ -48,6 +48,11 @@ func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 		if err := first.Unlock(); !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("%v, want ErrLost", err)
 		}
+		c.mu.Lock()
+		if q := c.holder; q != nil && q.lease.tenure == first.tenure {
+			t.Error("the store lease was passed on")
+		}
+		c.mu.Unlock()
 		c.endedItself(first.call)
 		group.Wait()
 	})
