@@ -34,7 +34,7 @@ func (s *service) mark(ctx context.Context) (m fenceMark, revision uint64, err e
 		return fenceMark{}, 0, err
 	}
 	if err = json.Unmarshal(v.Bytes, &m); err == nil && m == (fenceMark{}) {
-		err = errForeign
+		err = errNoWriter
 	}
 	if err != nil {
 		return fenceMark{}, 0, fmt.Errorf("the value of key %q is not a fence mark: %w", fenceKey, err)

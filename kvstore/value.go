@@ -32,7 +32,7 @@ func decodeStored(key string, v Value) (s stored, err error) {
 		err = s.Check()
 	}
 	if err == nil && s.Writer == 0 {
-		err = errForeign
+		err = errNoWriter
 	}
 	if err != nil {
 		return stored{}, fmt.Errorf("the value of key %q is not a lock: %w", key, err)
@@ -41,7 +41,7 @@ func decodeStored(key string, v Value) (s stored, err error) {
 	return s, nil
 }
 
-var errForeign = errors.New("dibs has not written it")
+var errNoWriter = errors.New("dibs has not written it")
 
 // table returns the lock table of the name. A change of the table may change the record, but not
 // its text.
