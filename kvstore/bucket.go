@@ -9,7 +9,8 @@ import (
 )
 
 // A Bucket is a key-value service, as a store of locks needs it. All clients that use one bucket
-// exclude each other. Each method returns soon after its ctx ends. All are safe for concurrent use.
+// exclude each other, and nothing else uses it. Each method returns soon after its ctx ends. All are
+// safe for concurrent use.
 //
 // Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. A name of
 // 512 bytes of ASCII letters has a key of 517 bytes; each other byte takes three.
@@ -22,6 +23,9 @@ type Bucket interface {
 	// still has this revision; otherwise it returns ErrConflict and has changed nothing. Any
 	// other error means that the outcome is unknown. So Swap does not repeat a request that had
 	// no reply: the repeated one may find what the first one has written.
+	//
+	// A revision never comes again for a key, not even after the key was deleted. Otherwise a Swap
+	// that arrives late could erase a valid lease.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
 	// Watch calls on soon after it began to watch the key, and soon after each change of the key
@@ -41,7 +45,7 @@ type Bucket interface {
 // A Value is what a key has.
 type Value struct {
 	Bytes    []byte
-	Revision uint64 // changes with each Swap of the key; 0: there is no value
+	Revision uint64 // each Swap of the key gives it a new one; 0: there is no value
 }
 
 // ErrConflict means that a key has another revision than the caller of Swap expects.

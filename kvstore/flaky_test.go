@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/dibslock/dibs/kvstore"
 )
@@ -66,4 +67,33 @@ func (d *delaying) Swap(ctx context.Context, key string, value []byte, revision 
 		return errReply
 	}
 	return d.memory.Swap(ctx, key, value, revision)
+}
+
+// A slow bucket takes a while for each request.
+type slow struct{ *memory }
+
+const latency = 250 * time.Millisecond
+
+func (s *slow) Get(ctx context.Context, key string) (kvstore.Value, error) {
+	time.Sleep(latency)
+	return s.memory.Get(ctx, key)
+}
+
+func (s *slow) Swap(ctx context.Context, key string, value []byte, revision uint64) error {
+	time.Sleep(latency)
+	return s.memory.Swap(ctx, key, value, revision)
+}
+
+// A conflicting bucket reports some conflicts.
+type conflicting struct {
+	*memory
+	conflicts int
+}
+
+func (c *conflicting) Swap(ctx context.Context, key string, value []byte, revision uint64) error {
+	if c.conflicts > 0 {
+		c.conflicts--
+		return kvstore.ErrConflict
+	}
+	return c.memory.Swap(ctx, key, value, revision)
 }

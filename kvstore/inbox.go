@@ -50,6 +50,9 @@ func (m inbox) last() uint64 {
 	return m.Entries[len(m.Entries)-1].Number
 }
 
+// isForeign reports whether dibs has not written the inbox, so it is not replaced or deleted.
+func (m inbox) isForeign() bool { return m.last() == 0 }
+
 // add adds events, and removes old ones.
 func (m *inbox) add(events []driver.Event, at time.Time) {
 	for _, e := range events {
@@ -92,6 +95,9 @@ func (s *service) post(ctx context.Context, client string, events []driver.Event
 			return
 		}
 		m := decodeInbox(v)
+		if v.Revision != 0 && m.isForeign() {
+			return
+		}
 		m.add(events, at)
 		text, err := json.Marshal(m)
 		if err != nil {
@@ -116,6 +122,7 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 	running.Go(func() { s.sweepWhile(ctx, busy) })
 	ended := make(chan error, 1)
 	for failures := 0; ; failures++ {
+		began := time.Now()
 		watching, cancel := context.WithCancel(ctx)
 		running.Go(func() {
 			defer cancel()
@@ -126,23 +133,28 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 				}
 			})
 		})
-		if w.read(watching, hints) {
-			failures = 0
-		}
+		err := w.read(watching, hints)
 		cancel()
-		err := <-ended
+		if watchErr := <-ended; err == nil {
+			err = watchErr
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		w.disconnected(err)
+		if time.Since(began) >= goodWatch {
+			failures = 0
+		}
 		if err := pause(ctx, failures, firstPause); err != nil {
 			return err
 		}
 	}
 }
 
-// firstPause is the longest pause before a watch that has failed once is started again.
-const firstPause = 10 * time.Millisecond
+const (
+	firstPause = 10 * time.Millisecond // the longest before a watch that has failed once is started again
+	goodWatch  = time.Second           // a watch that lasts as long has worked
+)
 
 // A watcher reads the inbox of a client.
 type watcher struct {
@@ -155,24 +167,31 @@ type watcher struct {
 	stopped   bool // the last event was EventDisconnected
 }
 
-// read reads the inbox at each hint, until the watch ends. It reports whether it was connected.
-func (w *watcher) read(ctx context.Context, hints <-chan struct{}) (connected bool) {
+// read reads the inbox at each hint, until the watch ends or a Get fails. It returns the error of
+// the Get, unless that failed because the watch had ended.
+func (w *watcher) read(ctx context.Context, hints <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return w.connected
+			return nil
 		case <-hints:
 		}
 		v, err := w.bucket.Get(ctx, w.key)
-		if err != nil {
-			return w.connected
+		switch {
+		case err == nil:
+			w.deliver(decodeInbox(v))
+		case ctx.Err() == nil:
+			return err
 		}
-		w.deliver(decodeInbox(v))
 	}
 }
 
-// deliver passes on the events that are new. The first ones are of an earlier watch.
+// deliver passes on the events that are new. The first ones are of an earlier watch. An inbox that
+// ends before the last event is a new one: a sweep has deleted the other.
 func (w *watcher) deliver(m inbox) {
+	if m.last() < w.seen {
+		w.seen = 0
+	}
 	missed := w.begun && m.Dropped > w.seen
 	if !w.begun {
 		w.seen, w.begun = m.last(), true
@@ -186,7 +205,7 @@ func (w *watcher) deliver(m inbox) {
 			w.on(driver.Event{Kind: e.Kind, Token: e.Token, Fence: e.Fence, Ticket: e.Ticket, Reason: e.Reason})
 		}
 	}
-	w.seen = max(w.seen, m.last())
+	w.seen = m.last()
 }
 
 func (w *watcher) disconnected(err error) {

@@ -180,14 +180,166 @@ func TestOneNameAtATime(t *testing.T) {
 	}
 }
 
-// A value that is no lock is reported, and not replaced.
-func TestValueOfAnotherProgram(t *testing.T) {
-	b := newMemory()
-	if err := b.Swap(t.Context(), "lock.n", []byte(`{"h":[{"t":""}]}`), 0); err != nil {
+// Values that dibs has not written are reported, and neither replaced nor deleted.
+func TestValuesOfAnotherProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMemory()
+		values := map[string]string{
+			"lock.door": `{"state":"closed"}`, "lock.n": `{"h":[{"t":""}]}`, "lock.text": "open",
+			"inbox.alice": `{"a":1}`, "inbox.bob": "hello", "inbox.c": `{"m":[]}`,
+		}
+		for key, value := range values {
+			b.mustSwap(t, key, []byte(value))
+		}
+		s := kvstore.New(b)
+		locks := dibs.New(s)
+		defer locks.Close()
+		lease, err := locks.Mutex("busy").Lock(t.Context()) // the client sweeps
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"door", "n", "text"} {
+			_, err := s.Acquire(t.Context(), request(name, "a"))
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "lock.`+name+`" is not a lock`) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		handOff(t, s, "m") // to client c
+		for key, want := range values {
+			if have, err := b.Get(t.Context(), key); err != nil || string(have.Bytes) != want {
+				t.Errorf("%s: %q, %v; want %q", key, have.Bytes, err, want)
+			}
+		}
+	})
+}
+
+// A fence mark of another program is reported with its key.
+func TestFenceOfAnotherProgram(t *testing.T) {
+	for _, value := range []string{"7", `{"fences":7}`} {
+		b := newMemory()
+		b.mustSwap(t, "fence", []byte(value))
+		_, err := kvstore.New(b).Acquire(t.Context(), request("n", "a"))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "fence" is not a fence mark`) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
+// handOff grants a name to a waiter whose client is c.
+func handOff(t *testing.T, s driver.Store, name string) {
+	t.Helper()
+	held := request(name, "holder")
+	held.Client = "h"
+	mustAcquire(t, s, held)
+	if reply, err := s.Acquire(t.Context(), request(name, "waiter")); err != nil || reply.Held {
+		t.Fatalf("wait: %+v, %v", reply, err)
+	}
+	for _, token := range []string{"holder", "waiter"} {
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: token}); err != nil || !released {
+			t.Fatalf("release of %s: %v, %v", token, released, err)
+		}
+	}
+}
+
+// A step of the clock at any time takes no lease and no place, and the record stays valid.
+func TestClockStepsBack(t *testing.T) {
+	for _, back := range []string{"300ms", "900ms", "1s", "1500ms", "2s", "5s"} {
+		for _, pause := range []string{"0s", "250ms", "500ms", "900ms"} {
+			t.Run(back+" after pauses of "+pause, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { stepBack(t, duration(t, back), duration(t, pause)) })
+			})
+		}
+	}
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := kvstore.New(b).Acquire(t.Context(), request("n", "a"))
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "lock.n" is not a lock`) {
-		t.Errorf("%v", err)
+	return d
+}
+
+func stepBack(t *testing.T, back, pause time.Duration) {
+	b := newMemory()
+	s := kvstore.New(b)
+	mustAcquire(t, s, request("n", "holder"))
+	wait := func() {
+		t.Helper()
+		for position, token := range []string{"first", "second"} {
+			if reply, err := s.Acquire(t.Context(), request("n", token)); err != nil || reply.Held || reply.Position != position+1 {
+				t.Fatalf("%s: %+v, %v; want position %d", token, reply, err, position+1)
+			}
+			time.Sleep(pause)
+		}
 	}
+	wait()
+	for range 2 { // the second request finds what the first has stored
+		b.setBack(back)
+		if errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "holder", TTL: 2 * time.Minute}}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		wait()
+	}
+	state, err := s.Inspect(t.Context(), "n")
+	if err != nil || state.Holding != 1 || state.Waiting != 2 {
+		t.Fatalf("%+v, %v; want a holder and two waiters", state, err)
+	}
+	for _, w := range state.Waiters {
+		if w.Waited < 0 {
+			t.Errorf("waited %v", w.Waited)
+		}
+	}
+	for _, token := range []string{"holder", "first", "second"} {
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: token}); err != nil || !released {
+			t.Fatalf("release of %s: %v, %v", token, released, err)
+		}
+	}
+}
+
+// A sweep that cannot finish has deleted some names.
+func TestSweepOfManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const names = 5000 // to read them all takes more than a sweep has
+		b := newMemory()
+		s := kvstore.New(&slow{memory: b})
+		for i := range names {
+			b.mustSwap(t, fmt.Sprint("lock.n", i), []byte(`{"f":7,"u":1,"k":1}`))
+		}
+		locks := dibs.New(s, dibs.Timeout(time.Minute))
+		defer locks.Close()
+		lease, err := locks.Mutex("busy").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if left := len(b.keys()); left > 10 {
+			t.Errorf("%d keys are left", left)
+		}
+		if err := lease.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A holder that asks for waiters repeats its Swap at once, as at a release.
+func TestHolderRepeatsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &conflicting{memory: newMemory()}
+		s := kvstore.New(b)
+		mustAcquire(t, s, request("n", "a"))
+		b.conflicts = 14
+		began := time.Now()
+		if _, err := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: "a", Client: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/dibslock/dibs/kvstore"
@@ -100,6 +101,14 @@ func (m *memory) setBack(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.behind += d
+}
+
+// mustSwap writes the first value of a key.
+func (m *memory) mustSwap(t *testing.T, key string, value []byte) {
+	t.Helper()
+	if err := m.Swap(t.Context(), key, value, 0); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // keys returns the keys that have a value.

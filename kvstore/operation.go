@@ -156,7 +156,11 @@ func (o *Operation) final() bool {
 
 // byHolder reports whether the operation is of a client that holds the name, or has held it.
 func (o *Operation) byHolder() bool {
-	return o.verb == release || o.verb == extend || o.verb == cancel || o.verb == resize || o.verb == reserveFences
+	switch o.verb {
+	case release, extend, cancel, resize, reserveFences, notifyWanted:
+		return true
+	}
+	return false
 }
 
 // operations are reused, so that an operation in memory allocates nothing for its request.

@@ -67,7 +67,7 @@ func (s *service) swap(ctx context.Context, o *Operation) (notifications []Notif
 		if err != nil || !changed && !o.final() {
 			return nil, at, err
 		}
-		next.Changed, next.Writer = now.At, rand.Uint64()
+		next.Changed, next.Writer = now.At, rand.Uint64()|1
 		err = s.write(ctx, name, next, last.revision)
 		if err == nil || !errors.Is(err, ErrConflict) && s.isWriter(ctx, name, next.Writer) {
 			return notifications, at, nil

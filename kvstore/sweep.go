@@ -4,18 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // A record without holders and waiters is kept for a while. It has the fence high-water mark of
-// its name, and its revision keeps a Swap of an earlier operation from arriving late. After that,
-// a sweep deletes it. Before that, it raises the mark of all names without a key. A client reads
+// its name. While it exists, a late Swap of an operation that found no key conflicts. One that
+// found a record conflicts for ever, because its revision never comes again. After a while a sweep
+// deletes the record. Before that, it raises the mark of all names without a key. A client reads
 // this mark after it found that a name has no key, so it finds a fence that is not smaller.
 const (
 	keepUnused    = time.Minute
 	sweepInterval = time.Minute // for all clients of a bucket together
 	sweepTimeout  = time.Minute
+	sweepTogether = 1000 // names that are read before the first of them is deleted
 )
 
 // A fenceMark is the value of fenceKey.
@@ -29,8 +33,13 @@ func (s *service) mark(ctx context.Context) (m fenceMark, revision uint64, err e
 	if err != nil || v.Revision == 0 {
 		return fenceMark{}, 0, err
 	}
-	err = json.Unmarshal(v.Bytes, &m)
-	return m, v.Revision, err
+	if err = json.Unmarshal(v.Bytes, &m); err == nil && m == (fenceMark{}) {
+		err = errNoWriter
+	}
+	if err != nil {
+		return fenceMark{}, 0, fmt.Errorf("the value of key %q is not a fence mark: %w", fenceKey, err)
+	}
+	return m, v.Revision, nil
 }
 
 // changeMark changes the mark with f, unless f returns false.
@@ -86,16 +95,34 @@ func (s *service) sweep(ctx context.Context) error {
 	if !due || err != nil {
 		return err
 	}
-	return errors.Join(s.sweepNames(ctx, at), s.sweepInboxes(ctx, at))
+	parts := []func(context.Context, time.Time) error{s.sweepNames, s.sweepInboxes}
+	errs := make([]error, len(parts))
+	each(len(parts), func(i int) { errs[i] = parts[i](ctx, at) })
+	return errors.Join(errs...)
 }
 
-// sweepNames examines the names that nobody has used for keepUnused. It removes what has expired,
-// and deletes the keys that had no holder and no waiter all the time.
+// sweepNames sweeps all names, some at a time, so that a sweep that does not reach the end has
+// deleted some keys. It begins with any of them, so that each has its turn.
 func (s *service) sweepNames(ctx context.Context, at time.Time) error {
 	names, err := s.names(ctx, func(string) bool { return true })
-	if err != nil {
+	if err != nil || len(names) == 0 {
 		return err
 	}
+	chunks := slices.Collect(slices.Chunk(names, sweepTogether))
+	first := rand.N(len(chunks))
+	var errs []error
+	for _, chunk := range slices.Concat(chunks[first:], chunks[:first]) {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		errs = append(errs, s.sweepChunk(ctx, chunk, at))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepChunk examines the names that nobody has used for keepUnused. It removes what has expired,
+// and deletes the keys that had no holder and no waiter all the time.
+func (s *service) sweepChunk(ctx context.Context, names []string, at time.Time) error {
 	unused := make([]stored, len(names))
 	errs := make([]error, len(names))
 	each(len(names), func(i int) {
@@ -147,7 +174,8 @@ func (s *service) sweepInboxes(ctx context.Context, at time.Time) error {
 	errs := make([]error, len(keys))
 	each(len(keys), func(i int) {
 		v, err := s.bucket.Get(ctx, keys[i])
-		if err != nil || v.Revision == 0 || decodeInbox(v).last() > old {
+		m := decodeInbox(v)
+		if err != nil || m.isForeign() || m.last() > old {
 			errs[i] = err
 			return
 		}

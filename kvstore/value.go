@@ -3,6 +3,7 @@ package kvstore
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -13,7 +14,7 @@ type record struct {
 	Fence   uint64        `json:"f"`           // fence high-water mark of the name
 	Ticket  uint64        `json:"n,omitempty"` // its largest ticket
 	Changed time.Duration `json:"u"`           // when it was written, as Now.At
-	Writer  uint64        `json:"k"`           // random: it identifies the Swap that has written it
+	Writer  uint64        `json:"k"`           // random, not zero: it identifies the Swap that has written it
 }
 
 // A stored record is one that was read from the bucket, or none if the revision is zero.
@@ -30,12 +31,17 @@ func decodeStored(key string, v Value) (s stored, err error) {
 	if err = json.Unmarshal(v.Bytes, &s.record); err == nil {
 		err = s.Check()
 	}
+	if err == nil && s.Writer == 0 {
+		err = errNoWriter
+	}
 	if err != nil {
 		return stored{}, fmt.Errorf("the value of key %q is not a lock: %w", key, err)
 	}
 	s.text, s.revision = v.Bytes, v.Revision
 	return s, nil
 }
+
+var errNoWriter = errors.New("dibs has not written it")
 
 // table returns the lock table of the name. A change of the table may change the record, but not
 // its text.

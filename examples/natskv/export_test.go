@@ -31,3 +31,19 @@ func (c counting) Swap(ctx context.Context, key string, value []byte, revision u
 	}
 	return err
 }
+
+// WriteAndDelete writes a key of a bucket, and deletes it.
+func WriteAndDelete(ctx context.Context, js jetstream.JetStream, name string) error {
+	b, err := newBucket(ctx, js, name)
+	if err != nil {
+		return err
+	}
+	if err := b.Swap(ctx, "key", []byte("value"), 0); err != nil {
+		return err
+	}
+	v, err := b.Get(ctx, "key")
+	if err != nil {
+		return err
+	}
+	return b.Swap(ctx, "key", nil, v.Revision)
+}

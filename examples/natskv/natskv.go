@@ -5,6 +5,7 @@ package natskv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,23 +23,42 @@ func New(ctx context.Context, js jetstream.JetStream, name string) (*kvstore.Sto
 }
 
 func newBucket(ctx context.Context, js jetstream.JetStream, name string) (*bucket, error) {
-	const markers = time.Minute // how long NATS keeps the marker of a deleted key
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, LimitMarkerTTL: markers})
+	kv, err := openBucket(ctx, js, name)
 	if err != nil {
 		return nil, err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if status.TTL() != 0 {
+		return nil, fmt.Errorf("the bucket %q deletes values that are %v old, and so locks", name, status.TTL())
 	}
 	stream, err := js.Stream(ctx, "KV_"+name)
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{kv, stream, markers}, nil
+	return &bucket{kv, stream, status.LimitMarkerTTL()}, nil
+}
+
+// openBucket keeps the settings of a bucket that exists.
+func openBucket(ctx context.Context, js jetstream.JetStream, name string) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, name)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
+	}
+	kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, LimitMarkerTTL: time.Minute})
+	if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
+		return js.KeyValue(ctx, name)
+	}
+	return kv, err
 }
 
 // A bucket implements kvstore.Bucket.
 type bucket struct {
 	kv      jetstream.KeyValue
 	stream  jetstream.Stream
-	markers time.Duration
+	markers time.Duration // how long NATS keeps the marker of a deleted key; 0: until the next value
 }
 
 func (b *bucket) Get(ctx context.Context, key string) (kvstore.Value, error) {

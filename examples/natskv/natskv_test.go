@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +80,73 @@ func TestStore(t *testing.T) {
 func TestClocks(t *testing.T) {
 	url := startServer(t)
 	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, url, bucketOf(t)) })
+}
+
+// A bucket that exists keeps its settings, and is used with them.
+func TestExistingBucket(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	js := connect(t, url)
+	for _, config := range []jetstream.KeyValueConfig{
+		{Bucket: "plain", Description: "ours", History: 5, MaxBytes: 1 << 20},
+		{Bucket: "markers", Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour},
+	} {
+		kv, err := js.CreateKeyValue(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := settings(t, kv)
+		locks := dibs.New(open(t, url, config.Bucket))
+		if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+		if after := settings(t, kv); !reflect.DeepEqual(after, before) {
+			t.Errorf("settings %+v, before %+v", after, before)
+		}
+		if err := natskv.WriteAndDelete(t.Context(), js, config.Bucket); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func settings(t *testing.T, kv jetstream.KeyValue) jetstream.KeyValueConfig {
+	t.Helper()
+	status, err := kv.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Config()
+}
+
+// A bucket that lets values expire would let locks expire.
+func TestBucketWithTTL(t *testing.T) {
+	t.Parallel()
+	js := connect(t, startServer(t))
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "ttl", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natskv.New(t.Context(), js, "ttl"); err == nil || !strings.Contains(err.Error(), `the bucket "ttl" deletes values`) {
+		t.Error(err)
+	}
+}
+
+// Many clients that begin at the same time create one bucket.
+func TestCreatedTogether(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	var running sync.WaitGroup
+	for range 8 {
+		js := connect(t, url)
+		running.Go(func() {
+			if _, err := natskv.New(t.Context(), js, "new"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
 }
 
 // Many clients run random operations in real time, and all results are consistent.

@@ -31,6 +31,10 @@ func (u *URL) setParameters(query string) error {
 			return fmt.Errorf("%s is unknown for %s://, or has a wrong value; in a value write & as %%26; docs/redis.md has the parameters", shownName(name, secret), u.scheme.name)
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
+		case values.Get(name) == "" && own:
+			return fmt.Errorf("%s: no value", name)
+		case values.Get(name) == "": // so that the variable of a configuration is not empty unnoticed
+			return fmt.Errorf("%s: no value", shownName(name, secret))
 		case len(values[name]) > 1:
 			return fmt.Errorf("%s is given twice", name)
 		}
@@ -88,9 +92,31 @@ func setFlag(to *bool, value string) error {
 	return nil
 }
 
-// mostConns is more than one client can open to one server, because it runs out of ports.
-// There is a limit because go-redis allocates room for all of them at once.
-const mostConns = 1<<16 - 1
+// go-redis allocates room for all connections and buffers at once, and panics if it cannot.
+const (
+	mostConns  = 1<<16 - 1 // more than one client can open to one server, because it runs out of ports
+	mostBuffer = 64 << 20  // bytes for each connection
+)
+
+// hasValidSizes reports whether all numbers of connections and bytes are in their range.
+func hasValidSizes(o *redis.Options) bool {
+	const noPool = -1 // no connections for pipelines only
+	for _, size := range []struct{ value, least, most int }{
+		{o.PoolSize, 0, mostConns},
+		{o.MinIdleConns, 0, mostConns},
+		{o.MaxIdleConns, 0, mostConns},
+		{o.MaxActiveConns, 0, mostConns},
+		{o.MaxConcurrentDials, 0, mostConns},
+		{o.PipelinePoolSize, noPool, mostConns},
+		{o.PipelineReadBufferSize, 0, mostBuffer},
+		{o.PipelineWriteBufferSize, 0, mostBuffer},
+	} {
+		if size.value < size.least || size.value > size.most {
+			return false
+		}
+	}
+	return true
+}
 
 // parseParameters has go-redis parse its parameters, and rejects some values that it accepts.
 func parseParameters(values url.Values) (*redis.Options, error) {
@@ -101,8 +127,8 @@ func parseParameters(values url.Values) (*redis.Options, error) {
 	case min(o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout) < 0:
 		// A lease is lost while a renewal waits without limit for a server that is not responsive.
 		return nil, errors.New("a timeout that never ends")
-	case min(o.PoolSize, o.MinIdleConns) < 0 || max(o.PoolSize, o.MinIdleConns) > mostConns:
-		return nil, errors.New("a wrong number of connections")
+	case !hasValidSizes(o):
+		return nil, errors.New("a wrong number of connections or bytes")
 	}
 	return o, nil
 }

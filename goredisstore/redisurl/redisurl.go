@@ -16,7 +16,7 @@
 //
 // Parameters follow after a ?, separated by &, each at most once. A + in a value is a plus, not
 // a space. They are those of redis.ParseURL, such as client_name, pool_size and read_timeout,
-// except skip_verify. A time limit must be positive. And these:
+// except skip_verify. A time limit must be positive, and no value may be empty. And these:
 //
 //	db                    database number, as in the path
 //	ca                    file with the trusted certificates, instead of the system's

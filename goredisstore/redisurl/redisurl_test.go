@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -441,6 +442,52 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 					t.Errorf("%q: %s", rawURL, text)
 				}
 			}
+		}
+	}
+}
+
+// A size for which there is no memory is rejected, and the largest one is not.
+func TestSizes(t *testing.T) {
+	for name, most := range map[string]int{
+		"pool_size": 65535, "min_idle_conns": 65535, "max_idle_conns": 65535, "max_active_conns": 65535,
+		"max_concurrent_dials": 65535, "pipeline_pool_size": 65535,
+		"pipeline_read_buffer_size": 64 << 20, "pipeline_write_buffer_size": 64 << 20,
+	} {
+		for _, value := range []int{most + 1, math.MaxInt, -2} {
+			rawURL := fmt.Sprintf("redis://h?%s=%d", name, value)
+			if _, err := Parse(rawURL); err == nil || !strings.Contains(err.Error(), "parameter "+name+" is unknown for redis://, or has a wrong value") {
+				t.Errorf("%s: %v", rawURL, err)
+			}
+		}
+		if name == "min_idle_conns" { // Open would connect
+			continue
+		}
+		rdb, err := mustParse(t, fmt.Sprintf("redis://h?%s=%d", name, most)).Open()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if o := options(t, mustParse(t, "redis://h?pipeline_pool_size=-1")); o.PipelinePoolSize != -1 {
+		t.Errorf("pipeline_pool_size=-1: %d", o.PipelinePoolSize)
+	}
+}
+
+// A parameter whose value is missing is not one with the default.
+func TestNoValue(t *testing.T) {
+	for query, want := range map[string]string{
+		"rediss://h?ca=": "ca", "rediss://h?cert=&key=": "cert", "rediss://h?server_name=": "server_name",
+		"redis://h?pool_size=": "parameter pool_size", "redis://h?client_name": "parameter client_name",
+		"redis://h?read_timeout=": "parameter read_timeout", "redis://h?pool_fifo=": "parameter pool_fifo",
+		"redis+sentinel://h/m?sentinel_username=": "sentinel_username", "redis+sentinel://h/m?sentinel_password=": "sentinel_password",
+		"redis+sentinel://h/m?sentinel_password=pa&pool_size": "a parameter",
+	} {
+		_, err := Parse(query)
+		if want = "dibs: invalid Redis URL: " + want + ": no value"; err == nil || err.Error() != want {
+			t.Errorf("%s:\nwant %s\nhave %v", query, want, err)
 		}
 	}
 }

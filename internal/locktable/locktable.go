@@ -388,7 +388,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 		}
 		if state.Waiting++; state.Waiting <= most {
 			one := driver.NewWaiter(w.Token, w.Weight, w.Limit)
-			one.Waited = now.At - w.Joined
+			one.Waited = max(0, now.At-w.Joined)
 			state.Waiters = append(state.Waiters, one)
 		}
 	}

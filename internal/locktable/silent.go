@@ -41,8 +41,10 @@ func (w *Waiter) recordMissed(now time.Duration) bool {
 	return true
 }
 
-// heard records a heartbeat.
-func (w *Waiter) heard(now time.Duration) { w.Heartbeat, w.Missed = now, 0 }
+// heard records a heartbeat. The clock may have gone back since the waiter joined.
+func (w *Waiter) heard(now time.Duration) {
+	w.Heartbeat, w.Missed, w.Joined = now, 0, min(w.Joined, now)
+}
 
 // dropAt returns when the queue entry ends unless a heartbeat arrives, or, if no heartbeat is
 // missing so far, when one is.

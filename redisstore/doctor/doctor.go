@@ -253,7 +253,7 @@ func (e *nodeCheck) reportMissing() {
 			what = fmt.Sprintf("%s failed: %v", source, err)
 			if strings.Contains(err.Error(), "NOPERM") {
 				right := strings.ReplaceAll(strings.ToLower(source), " ", "|")
-				remedy = fmt.Sprintf("ACL SETUSER %s +%s, at least while Doctor runs", e.user, right)
+				remedy = fmt.Sprintf("ACL SETUSER %s +%s, at least while dibs doctor runs", e.user, right)
 			}
 		}
 		e.Find(checkup.Unchecked, strings.ToLower(source), what,

@@ -265,7 +265,7 @@ func TestDoctorOfPermissions(t *testing.T) {
 			server.MustCmd(t, append(append([]string{"ACL", "SETUSER", "default"}, leastPermissions...), c.rights...)...)
 			found := examine(t, open(t, server))
 			want(t, found, c.severity, "acl", c.says...)
-			want(t, found, checkup.Unchecked, "info", "NOPERM", "aof_enabled", "+info")
+			want(t, found, checkup.Unchecked, "info", "NOPERM", "aof_enabled", "+info", "while dibs doctor runs")
 			want(t, found, checkup.Unchecked, "config get", "NOPERM", "+config|get")
 		})
 	}

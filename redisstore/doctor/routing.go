@@ -24,7 +24,7 @@ const (
 
 const (
 	proxySettings = `twemproxy needs hash_tag: "{}", Envoy enable_hashtagging: true; Codis does that always`
-	perServer     = "run Doctor on each server behind the proxy, with its own address and the same prefix"
+	perServer     = "run dibs doctor on each server behind the proxy, with its own address and the same prefix"
 )
 
 // checkRouting reports where keys are. done means that there is a proxy: the other checks
