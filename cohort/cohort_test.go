@@ -101,37 +101,69 @@ func TestCohortAwaitsTheAnswer(t *testing.T) {
 	})
 }
 
-// A cohort whose callers never stop releases the lock once a second, although it does not know that
-// anybody waits. So a waiter whose notification was lost is served.
+// A cohort whose callers never stop releases the lock once a second, or after its linger, although it
+// does not know that anybody waits. So a waiter whose notification was lost is served.
 func TestCohortTenure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := memstore.New()
-		n := &network{Store: s, calls: make(map[string]int)}
-		n.set(func(n *network) { n.silent = true })
-		a, b := group(t, deaf{n}, 8, 0), open(t, s)
-		stop := make(chan struct{})
-		var workers sync.WaitGroup
-		for range 3 {
-			workers.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					l := lock(t, a)
-					time.Sleep(time.Millisecond)
-					wantErr(t, l.Unlock())
+	for linger, longest := range map[time.Duration]time.Duration{0: time.Second, 3 * time.Second: 3 * time.Second} {
+		t.Run(fmt.Sprint(linger), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				n := &network{Store: s, calls: make(map[string]int)}
+				n.set(func(n *network) { n.silent = true })
+				a, b := group(t, deaf{n}, 8, linger), open(t, s)
+				stop := make(chan struct{})
+				var workers sync.WaitGroup
+				for range 3 {
+					workers.Go(func() {
+						for !isClosed(stop) {
+							l := lock(t, a)
+							time.Sleep(time.Millisecond)
+							wantErr(t, l.Unlock())
+						}
+					})
 				}
+				begin := time.Now()
+				time.Sleep(300 * time.Millisecond)
+				l := lockMutex(t, b)
+				wantTook(t, begin, longest, longest+time.Millisecond)
+				wantErr(t, l.Unlock())
+				close(stop)
+				workers.Wait()
 			})
+		})
+	}
+}
+
+// Each call waits for at most the documented number of turns of each client.
+func TestCohortBound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const (
+			clients, calls, batch = 3, 10, 4
+			work                  = time.Millisecond
+			turn                  = (batch + 1) * work          // a hand-off takes no time
+			turns                 = (calls+batch)/(batch+1) + 1 // a call may come in the middle of one
+		)
+		s := memstore.New()
+		w := workplace{t: t}
+		var workers sync.WaitGroup
+		for i := range clients {
+			a := group(t, s, batch, time.Duration(i)*time.Millisecond)
+			for range calls {
+				workers.Go(func() {
+					for range 100 {
+						begin := time.Now()
+						l := lock(t, a)
+						wantTook(t, begin, 0, clients*turns*turn)
+						w.enter(fmt.Sprint(i), l, work)
+						wantErr(t, l.Unlock())
+					}
+				})
+			}
 		}
-		time.Sleep(300 * time.Millisecond)
-		begin := time.Now()
-		l := lockMutex(t, b)
-		wantTook(t, begin, 500*time.Millisecond, 1100*time.Millisecond)
-		wantErr(t, l.Unlock())
-		close(stop)
 		workers.Wait()
+		if _ = w.order(); w.entries() != clients*calls*100 {
+			t.Errorf("%d entries", w.entries())
+		}
 	})
 }
 

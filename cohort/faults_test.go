@@ -66,7 +66,11 @@ func TestCohortLoss(t *testing.T) {
 				w.queueUp("next", w.local(a), time.Millisecond)
 				w.queueUp("last", w.local(a), time.Millisecond)
 				lose(t, n, storeToken(t, n))
-				<-first.Context().Done()
+				select {
+				case <-first.Context().Done():
+				case <-time.After(time.Hour):
+					t.Fatal("its context does not end")
+				}
 				wantLost(t, first.Err(), reason)
 				wantErr(t, context.Cause(first.Context()), dibs.ErrLost)
 				wantErr(t, first.Unlock(), dibs.ErrLost)
@@ -123,7 +127,7 @@ func TestCohortCrash(t *testing.T) {
 		time.AfterFunc(time.Minute, n.heal) // Close must end
 		begin := time.Now()
 		l := lockMutex(t, b)
-		wantTook(t, begin, 0, 10*time.Second+50*time.Millisecond)
+		wantTook(t, begin, 10*time.Second, 10*time.Second+50*time.Millisecond)
 		if l.Fence() <= last {
 			t.Errorf("fence %d after %d", l.Fence(), last)
 		}
@@ -132,31 +136,52 @@ func TestCohortCrash(t *testing.T) {
 	})
 }
 
-// MaxHold ends one lease. Its store lease is released, and not passed on.
+// MaxHold ends one lease. Its store lease is released: it is not passed on, and does not linger.
 func TestCohortMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a := group(t, s, 8, time.Second)
 		begin := time.Now()
-		l := lock(t, a, dibs.MaxHold(3*time.Second))
+		const hold = 500 * time.Millisecond // shorter than a tenure
+		l := lock(t, a, dibs.MaxHold(hold))
 		token := storeToken(t, s).Token
-		if until := l.Deadline(); until.Sub(begin) != 3*time.Second {
+		if until := l.Deadline(); until.Sub(begin) != hold {
 			t.Errorf("deadline after %v", until.Sub(begin))
 		}
 		w := workplace{t: t}
 		w.queueUp("next", w.local(a), time.Second)
 		<-l.Context().Done()
-		wantTook(t, begin, 3*time.Second, 3*time.Second)
+		wantTook(t, begin, hold, hold)
 		wantLost(t, l.Err(), dibs.ReasonMaxHold)
 		synctest.Wait()
 		if h := storeToken(t, s); h.Token == token {
 			t.Error("the store lease of a lost lease was passed on")
 		}
 		wantErr(t, l.Unlock(), dibs.ErrLost)
-		time.Sleep(2 * time.Second)
+		waitUntilFree(t, s)
 		if got := w.order(); got != "next" {
 			t.Errorf("served: %q", got)
 		}
+
+		l = lock(t, a, dibs.MaxHold(hold))
+		time.Sleep(hold)
+		wantFree(t, s)
+		wantErr(t, l.Unlock(), dibs.ErrLost)
+	})
+}
+
+// Err compares the clock with the end of MaxHold, also before the timer has run.
+func TestCohortErrAfterMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		l := lock(t, group(t, s, 8, 0), dibs.MaxHold(time.Second))
+		l.StopTimer()
+		time.Sleep(999 * time.Millisecond)
+		wantErr(t, l.Err())
+		time.Sleep(time.Millisecond)
+		wantLost(t, l.Err(), dibs.ReasonMaxHold)
+		wantErr(t, l.Unlock(), dibs.ErrLost)
+		wantFree(t, s)
 	})
 }
 
@@ -171,25 +196,30 @@ func TestCohortWanted(t *testing.T) {
 				l := lock(t, a)
 				wanted := l.Wanted()
 				synctest.Wait()
-				select {
-				case <-wanted:
+				if isClosed(wanted) {
 					t.Error("nobody waits")
-				default:
 				}
 				n.set(func(n *network) { n.silent = lost })
 				begin := time.Now()
 				w := workplace{t: t}
 				w.queueUp("remote", w.remote(b), 0)
 				<-wanted
-				wantTook(t, begin, 0, 11*time.Second) // a third of the TTL
+				if latest := 11 * time.Second; lost { // a third of the TTL
+					wantTook(t, begin, 0, latest)
+				} else {
+					wantTook(t, begin, 0, 0)
+				}
 				wantErr(t, l.Unlock())
 				n.set(func(n *network) { n.silent = false })
 				time.Sleep(time.Minute)
 
 				l = lock(t, a)
 				wanted = l.Wanted()
+				synctest.Wait() // the store has answered: nobody else waits
 				w.queueUp("local", w.local(a), 0)
-				<-wanted
+				if !isClosed(wanted) {
+					t.Error("a call of the cohort waits")
+				}
 				wantErr(t, l.Unlock())
 				time.Sleep(time.Second)
 				if got := w.order(); got != "remote local" {
@@ -372,13 +402,50 @@ func TestCohortWaiterSurvivesOutage(t *testing.T) {
 		w.queueUp("one", w.local(a), 0)
 		refusal := error(&dibs.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
 		n.set(func(n *network) { n.before = func(context.Context, string) error { return refusal } })
-		time.Sleep(5 * time.Minute)
+		begin := time.Now()
+		_, err := a.Lock(t.Context(), dibs.Wait(time.Minute))
+		wantErr(t, err, dibs.ErrBusy)
+		wantTook(t, begin, time.Minute, time.Minute)
+		time.Sleep(4 * time.Minute)
 		n.heal()
 		wantErr(t, theirs.Unlock())
 		time.Sleep(10 * time.Second)
 		if got := w.order(); got != "one" {
 			t.Errorf("served: %q", got)
 		}
+	})
+}
+
+// The same when another call of the cohort held the lock, and the next store lease is refused.
+func TestCohortWaiterSurvivesRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		a := group(t, n, 8, 0)
+		first := lock(t, a)
+		w := workplace{t: t}
+		w.queueUp("one", w.local(a), 0)
+		refusal := error(&dibs.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
+		n.set(func(n *network) {
+			n.before = func(_ context.Context, op string) error {
+				if op == "acquire" {
+					return refusal
+				}
+				return nil
+			}
+		})
+		time.Sleep(2 * time.Second) // the tenure is over
+		wantErr(t, first.Unlock())
+		begin := time.Now()
+		_, err := a.Lock(t.Context())
+		wantErr(t, err, dibs.ErrUnavailable) // it knows nothing of others
+		wantTook(t, begin, 0, 50*time.Millisecond)
+		time.Sleep(time.Minute)
+		n.heal()
+		time.Sleep(time.Second)
+		if got := w.order(); got != "one" {
+			t.Errorf("served: %q", got)
+		}
+		wantFree(t, n)
 	})
 }
 
@@ -425,21 +492,92 @@ func TestCohortLostReply(t *testing.T) {
 	})
 }
 
-// A process that was stopped for a minute passes no lease on that has expired.
+// A process that was stopped passes no lease on that has expired, although the loss is not reported so
+// far. The call that would have had it waits again, before all others.
 func TestCohortAfterAStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
-		a, b := group(t, n, 8, 10*time.Second), open(t, n.Store)
-		wantErr(t, lock(t, a).Unlock())
+		a, b := group(t, n, 8, 0, dibs.TTL(100*time.Millisecond)), open(t, n.Store)
+		first := lock(t, a)
+		w := workplace{t: t}
+		w.queueUp("next", w.local(a), 0)
+		w.queueUp("last", w.local(a), 0)
+		report := a.StopReport()
 		n.hang("extend")
-		time.Sleep(time.Minute)
+		time.Sleep(500 * time.Millisecond) // shorter than a tenure
 		n.heal()
-		theirs := lockMutex(t, b)
-		_, err := a.Lock(t.Context(), dibs.Wait(time.Second))
-		wantErr(t, err, dibs.ErrBusy)
-		wantErr(t, theirs.Unlock())
-		wantErr(t, lock(t, a).Unlock())
+		w.queueUp("other", w.remote(b), time.Second)
+		wantErr(t, first.Unlock(), dibs.ErrLost)
+		synctest.Wait()
+		report()
+		time.Sleep(2 * time.Second)
+		if got := w.order(); got != "other next last" {
+			t.Errorf("served: %q", got)
+		}
+		wantFree(t, n)
 	})
+}
+
+// A call does not receive a lease that was lost while it lingered, although the loss is not reported
+// so far. Its token is not used again.
+func TestCohortLossWhileItLingers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		a, b := group(t, s, 8, time.Second), open(t, s)
+		wantErr(t, lock(t, a).Unlock())
+		lost := storeToken(t, s)
+		report := a.StopReport()
+		revoked, err := b.Revoke(t.Context(), "n", lost.Fence, "")
+		if err != nil || !revoked {
+			t.Fatal(revoked, err)
+		}
+		synctest.Wait()
+		l := lock(t, a)
+		report()
+		wantErr(t, l.Err())
+		if h := storeToken(t, s); h.Token == lost.Token || l.Fence() <= lost.Fence {
+			t.Errorf("token %s and fence %d after the loss of %s and %d", h.Token, l.Fence(), lost.Token, lost.Fence)
+		}
+		wantErr(t, l.Unlock())
+	})
+}
+
+// A lateContext is seen to end only when it is open.
+type lateContext struct {
+	context.Context
+	open chan struct{}
+}
+
+func (c lateContext) Done() <-chan struct{} {
+	<-c.open
+	return c.Context.Done()
+}
+
+// A call whose waiting ends at the moment in which the lock is passed to it has the lease: nobody else
+// would unlock it.
+func TestCohortPassToACallThatGivesUp(t *testing.T) {
+	for name, options := range map[string][]dibs.Option{"context": nil, "Wait": {dibs.Wait(100 * time.Millisecond)}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := memstore.New()
+				a := group(t, s, 8, 0)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+time.Duration(len(options))*time.Hour)
+				defer cancel()
+				late := lateContext{ctx, make(chan struct{})}
+				first := lock(t, a)
+				w := workplace{t: t}
+				w.queueUp("late", func() (lease, error) { return a.Lock(late, options...) }, 0)
+				time.Sleep(200 * time.Millisecond)
+				wantErr(t, first.Unlock())
+				close(late.open)
+				synctest.Wait()
+				if got := w.order(); got != "late" {
+					t.Errorf("served: %q", got)
+				}
+				wantFree(t, s)
+			})
+		})
+	}
 }
 
 // A hook of the Mutex that ends its goroutine fails the calls that wait, and nothing hangs.

@@ -220,6 +220,15 @@ func wantFree(t *testing.T, s driver.Store) {
 	}
 }
 
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // waitUntilFree waits until the name is free, and returns how long that took.
 func waitUntilFree(t *testing.T, s driver.Store) time.Duration {
 	t.Helper()
