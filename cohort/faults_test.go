@@ -525,6 +525,7 @@ func TestCohortLossWhileItLingers(t *testing.T) {
 		s := memstore.New()
 		a, b := group(t, s, 8, time.Second), open(t, s)
 		wantErr(t, lock(t, a).Unlock())
+		synctest.Wait() // its client is subscribed, or it would learn of the loss at a renewal
 		lost := storeToken(t, s)
 		report := a.StopReport()
 		revoked, err := b.Revoke(t.Context(), "n", lost.Fence, "")
