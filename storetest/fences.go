@@ -162,9 +162,9 @@ func reserveConcurrently(t *testing.T, s driver.Store) {
 }
 
 func reserveForReader(t *testing.T, s driver.Store) {
+	skipWithoutReaders(t, s)
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	c.Weight, c.Limit = 1, driver.Unlimited
+	c := p.newReader("n")
 	p.mustAcquire(c)
 	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
 		t.Fatalf("%+v, want no fences", reply)
