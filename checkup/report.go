@@ -50,7 +50,7 @@ func (r *Report) Visited(err error) {
 	r.reached, r.failures = r.reached || err == nil, errors.Join(r.failures, err)
 }
 
-// end returns the result of an examination. cut is what ended it early, or nil.
+// end returns the findings. cut is the error that ended the examination early, or nil.
 func (r *Report) end(cut error) (Findings, error) {
 	r.mu.Lock()
 	reached, failures := r.reached, r.failures

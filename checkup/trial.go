@@ -22,7 +22,7 @@ type Trial struct {
 	Silent  bool                                                                  // hand-offs are known not to be notified
 }
 
-// A Result is what came of a trial: nil for what works.
+// A Result has the errors of a trial; nil means that this part works.
 type Result struct {
 	Lock   error // the lock was acquired, queued for, handed off and released
 	Listen error // the client was connected to its notifications

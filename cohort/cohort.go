@@ -200,7 +200,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: cohort: "+format, append([]any{dibs.ErrInvalid}, args...)...)
 }
 
-// change makes a change, and does what follows from it.
+// change changes the cohort, and then advances it.
 func (c *Cohort) change(do func()) {
 	c.mu.Lock()
 	do()
@@ -210,9 +210,9 @@ func (c *Cohort) change(do func()) {
 }
 
 // advance does what is due after each change: it grants the lock to the next caller, asks for the
-// store lease or for fences, or lets the store lease linger. That lease may be lost and not be
-// reported so far: the caller that is granted the lock finds out. advance returns a tenure whose
-// store lease must be released, or nil. The lock is held.
+// store lease or for fences, or lets the store lease linger. That lease may be lost already: the
+// caller that is granted the lock finds out. advance returns a tenure whose store lease must be
+// released, or nil. The lock is held.
 func (c *Cohort) advance(now time.Time) (release *tenure) {
 	t, next := c.tenure, c.callers.first
 	switch {
@@ -345,7 +345,9 @@ func (c *Cohort) unlock(q *caller, lost error) error {
 	switch {
 	case lost != nil:
 		c.releaseLater(release)
-		go func() { _ = q.lease.tenure.store.Unlock() }() // the store may still have it
+		if t := q.lease.tenure; release != t { // the store may still have it
+			go func() { _ = t.store.Unlock() }()
+		}
 		return lost
 	case release == nil:
 		return nil
@@ -376,7 +378,7 @@ func (c *Cohort) endedItself(q *caller) {
 	})
 }
 
-// storeEnded does what follows from the loss of a store lease. A caller that was granted the lock and
+// storeEnded ends the use of a store lease that was lost. A caller that was granted the lock and
 // has not received it waits again, before all others.
 func (c *Cohort) storeEnded(t *tenure) {
 	inUse := false

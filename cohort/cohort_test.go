@@ -193,7 +193,7 @@ func TestCohortPassSendsNothing(t *testing.T) {
 	})
 }
 
-// No lease has a fence that the store has not issued so far, and fences grow.
+// No lease has a fence that the store has not issued before, and fences grow.
 func TestCohortFences(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()

@@ -1,7 +1,7 @@
 package cohort
 
 // StopReport stops the report of the end of the store lease, as if the goroutine that makes it had
-// not run so far. report makes it.
+// not yet run. report makes it.
 func (c *Cohort) StopReport() (report func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -10,7 +10,7 @@ func (c *Cohort) StopReport() (report func()) {
 	return func() { c.storeEnded(t) }
 }
 
-// StopTimer stops the timer of MaxHold, as if its goroutine had not run so far.
+// StopTimer stops the timer of MaxHold, as if its goroutine had not yet run.
 func (l *Lease) StopTimer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -275,7 +275,7 @@ func TestCohortLimitsOfACall(t *testing.T) {
 	})
 }
 
-// A call with a short Wait ends in time although the client cannot queue so far, because its
+// A call with a short Wait ends in time although the client cannot queue yet, because its
 // subscription hangs.
 func TestCohortWaitOfANewClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -518,8 +518,8 @@ func TestCohortAfterAStop(t *testing.T) {
 	})
 }
 
-// A call does not receive a lease that was lost while it lingered, although the loss is not reported
-// so far. Its token is not used again.
+// A call does not receive a lease that was lost while it lingered, although the loss is not yet
+// reported. Its token is not used again.
 func TestCohortLossWhileItLingers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

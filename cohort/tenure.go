@@ -20,7 +20,7 @@ type tenure struct {
 	forget    func() bool // makes the end of the store lease no loss
 
 	fences    fenceBlock
-	served    int // local leases so far
+	served    int // local leases until now
 	left      int // passes left while another process waits, or may wait
 	others    others
 	watched   bool // a goroutine waits for the answer, and then for others
