@@ -115,8 +115,8 @@ func TestPunctual(t *testing.T) {
 	if n := record.Punctual(0, Limits{Apart: time.Second / 2, Work: time.Second / 2}); n != (Tally{Once: 3, Never: 5}) {
 		t.Errorf("punctual due times with work: %+v", n)
 	}
-	if record.Latest(0) != 600*time.Millisecond {
-		t.Errorf("the latest request %v, want 600ms", record.Latest(0))
+	if record.latestOf(0) != 600*time.Millisecond {
+		t.Errorf("the latest request %v, want 600ms", record.latestOf(0))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestFailures(t *testing.T) {
 	for _, line := range []string{"requested 0 0 0 1000", "refused 1 0 0 1000", "failed 0/0 lost", "something else"} {
 		r.add(line)
 	}
-	if len(r.failures) != 2 || r.Refused(0) != 0 || r.Refused(1) != 1 {
+	if len(r.failures) != 2 || r.refused[0] != 0 || r.refused[1] != 1 {
 		t.Errorf("failures %q, %v requests refused, want two failures, and one request of the second mode", r.failures, r.refused)
 	}
 }

@@ -137,11 +137,8 @@ func (r *Record) tally(mode int, counts func(due) bool) (n Tally) {
 	return n
 }
 
-// Refused returns the number of requests of a mode to which the store did not answer in time.
-func (r *Record) Refused(mode int) int { return r.refused[mode] }
-
-// Latest returns how long after its due time the last request of a mode was, at most.
-func (r *Record) Latest(mode int) (latest time.Duration) {
+// latestOf returns how long after its due time the last request of a mode was, at most.
+func (r *Record) latestOf(mode int) (latest time.Duration) {
 	for at, late := range r.latest {
 		if at.mode == mode {
 			latest = max(latest, late)
