@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 // An acquire sends a request to the store. If the name is not free, it joins the store's
@@ -20,7 +21,7 @@ const (
 	heartbeatAt = 50 * time.Millisecond   // waiters far back send theirs at multiples of this time
 	farBack     = 64                      // the position in the queue after which a waiter is far back
 	cancelGrace = time.Second             // how long after a TTL a cancel goes on, for requests that arrive late
-	clockSlack  = 100 * time.Millisecond  // between the clocks of the store and this process
+	clockSlack  = clock.Slack             // between the clocks of the store and this process
 )
 
 // A call is one acquire in progress.
@@ -90,7 +91,7 @@ func (c *Client) acquireValid(ctx context.Context, w lockSpec, set settings, onc
 
 // acquireNew acquires a lease that is not part of another one.
 func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
-	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.now(), hooks: set.hookCall}
+	q := call{c: c, ctx: ctx, parent: ctx, settings: set, begin: c.clock.Now(), hooks: set.hookCall}
 	if q.hooks == nil {
 		q.hooks = startHooks(ctx, w, &set, once)
 	}
@@ -118,7 +119,7 @@ func (q *call) execute(w lockSpec) (*Lease, error) {
 		return nil, err
 	}
 	lease, err := q.acquire()
-	q.took = q.c.clock.now() - q.begin
+	q.took = q.c.clock.Now() - q.begin
 	return lease, err
 }
 
@@ -137,7 +138,7 @@ func (q *call) acquire() (*Lease, error) {
 	if !q.c.begin() {
 		return nil, ErrClosed
 	}
-	defer q.c.work.done()
+	defer q.c.work.Done()
 	w := q.c.inbox.add(q.request.Token)
 	defer q.c.inbox.remove(q.request.Token, w)
 	lease, err := q.run(w)
@@ -174,7 +175,7 @@ func (c *Client) newRequest(w lockSpec, set *settings) driver.AcquireRequest {
 	request := driver.AcquireRequest{
 		Name: w.name, With: w.with, Token: set.token, Client: c.id, Seq: seq,
 		TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
-		Late: len(w.with) == 0 && c.lateness.isLate(c.clock.now()),
+		Late: len(w.with) == 0 && c.lateness.isLate(c.clock.Now()),
 	}
 	request.Queue = set.attempts == 0 && set.wait != 0
 	if request.Token == "" {
@@ -229,7 +230,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-	case <-c.work.closing:
+	case <-c.work.Open().Done():
 	}
 	return false
 }
@@ -260,7 +261,7 @@ func (q *call) wait(w *waiter) (*Lease, error) {
 		}
 		q.callQueuedHook()
 		if q.settings.wait >= 0 && limit.c == nil {
-			limit.set(q.settings.wait - (q.c.clock.now() - q.begin))
+			limit.set(q.settings.wait - (q.c.clock.Now() - q.begin))
 		}
 		retry.set(q.retryDelay(err))
 		if l, err = q.await(w, retry.c, limit.c); l != nil || err != nil {
@@ -292,7 +293,7 @@ func (q *call) tryBeforeEvents(w *waiter) (*Lease, error) {
 	defer limit.stop()
 	end.set(subscriptionWait)
 	if q.settings.wait >= 0 {
-		limit.set(q.settings.wait - (q.c.clock.now() - q.begin))
+		limit.set(q.settings.wait - (q.c.clock.Now() - q.begin))
 	}
 	if q.c.inbox.currentFlow() != eventsUnknown {
 		return nil, nil
@@ -316,7 +317,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 				return nil, q.busy()
 			case <-q.ctx.Done():
 				return nil, q.busy()
-			case <-q.c.work.closing:
+			case <-q.c.work.Open().Done():
 				return nil, ErrClosed
 			}
 		}
@@ -337,7 +338,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 // left, it returns neither a lease nor an error: the next request confirms the grant.
 func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	ttl := q.request.HandoffTTL()
-	if q.sent+ttl-margin(ttl)-q.c.clock.check() < ttl/4 {
+	if q.sent+ttl-margin(ttl)-q.c.clock.Check() < ttl/4 {
 		return nil, nil
 	}
 	q.reply.Fence = e.Fence
@@ -358,7 +359,7 @@ var errLate = errors.New("the store answered after the lease had expired: use a 
 func (q *call) tryAcquire() error {
 	timeout := q.settings.timeout
 	if q.replied && q.settings.wait > 0 {
-		timeout = min(timeout, max(sum(q.begin, q.settings.wait)-q.c.clock.now(), time.Millisecond))
+		timeout = min(timeout, max(clock.Add(q.begin, q.settings.wait)-q.c.clock.Now(), time.Millisecond))
 	}
 	do := func(a attempt) error {
 		q.request.Until = a.until
@@ -390,7 +391,7 @@ const crowded = 10
 // isCrowdedOut reports whether to send the first request again that was not sent in time. If many calls
 // begin at once, the last ones have to wait for more than one timeout.
 func (q *call) isCrowdedOut(err error) bool {
-	waits := q.settings.attempts == 0 && (q.settings.wait < 0 || q.c.clock.now()-q.begin < q.settings.wait)
+	waits := q.settings.attempts == 0 && (q.settings.wait < 0 || q.c.clock.Now()-q.begin < q.settings.wait)
 	return waits && unsentHere(err) && q.ctx.Err() == nil
 }
 
@@ -403,7 +404,7 @@ func (q *call) keepsWaiting(err error) bool {
 		return false
 	}
 	if q.failed == 0 {
-		q.failed = q.c.clock.now()
+		q.failed = q.c.clock.Now()
 	}
 	return true
 }
@@ -414,16 +415,16 @@ const lastRetry = 100 * time.Millisecond
 // retryDelay returns how long to wait before the next request.
 func (q *call) retryDelay(failed error) time.Duration {
 	if failed != nil {
-		failing := q.c.clock.now() - q.failed
+		failing := q.c.clock.Now() - q.failed
 		d := min(max(failing/2, 50*time.Millisecond), time.Second)
 		// Many clients have failed at the same moment.
-		return d*3/4 + time.Duration(jitter(q.request.Name, q.c.clock.now())*float64(d/2))
+		return d*3/4 + time.Duration(clock.Jitter(q.request.Name, q.c.clock.Now())*float64(d/2))
 	}
 	position := max(q.reply.Position, 1)
 	d := min(heartbeat, max(q.request.TTL/2, 50*time.Millisecond))
 	polls := q.reply.Poll > 0 || q.c.inbox.currentFlow() != eventsFlowing
 	if polls {
-		d = min(d, q.poll.next(q.reply, q.c.clock.now()-q.sent))
+		d = min(d, q.poll.next(q.reply, q.c.clock.Now()-q.sent))
 	}
 	if left := q.reply.Remaining; left >= 0 {
 		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
@@ -431,10 +432,10 @@ func (q *call) retryDelay(failed error) time.Duration {
 		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))
 	}
 	if polls {
-		return q.c.polls.delay(q.c.clock.now(), d)
+		return q.c.polls.delay(q.c.clock.Now(), d)
 	}
 	if position > farBack && d > 2*heartbeatAt {
-		d -= (q.c.clock.now() + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
+		d -= (q.c.clock.Now() + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
 	}
 	return d
 }
@@ -460,9 +461,9 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	if q.settings.timeout != c.defaults.timeout {
 		h.changeExtra().timeout = q.settings.timeout
 	}
-	now := c.clock.now()
+	now := c.clock.Now()
 	h.limitHold(now, q.settings.minHold, sent, q.settings.maxHold)
-	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, jitter(q.request.Name, now))
+	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, clock.Jitter(q.request.Name, now))
 	if h.isOver(now) {
 		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
 	}

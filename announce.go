@@ -77,15 +77,15 @@ func (a *announcer) due(now time.Duration) (names []string) {
 
 // announceLater has groups announced as long as a call takes that requests them later.
 func (c *Client) announceLater(g *multiAcquire, later [][]string) {
-	c.announcer.add(g, later, c.clock.now(), c.announce)
+	c.announcer.add(g, later, c.clock.Now(), c.announce)
 }
 
 func (c *Client) announce() {
-	names := c.announcer.due(c.clock.now())
+	names := c.announcer.due(c.clock.Now())
 	if len(names) == 0 {
 		return
 	}
-	c.work.run(func(ctx context.Context) {
+	c.work.Run(func(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, min(c.defaults.timeout, announceEvery))
 		defer cancel()
 		driver.Announce(within, c.store.Store, names)

@@ -41,7 +41,7 @@ func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettin
 	switch {
 	case ctx.Err() != nil:
 		return CallSettings{}, fmt.Errorf("dibs: acquire %q: %w", m.name, context.Cause(ctx))
-	case m.c.work.isClosed():
+	case m.c.work.IsClosed():
 		return CallSettings{}, ErrClosed
 	}
 	return CallSettings{

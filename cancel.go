@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 // An unansweredTry is an acquire without an answer. It may still arrive at the store and
@@ -147,7 +148,7 @@ func (d *cancellation) end() {
 	late := d.lateUntil
 	d.mu.Unlock()
 	if mayArrive(late) {
-		time.AfterFunc(sum(time.Until(late), clockSlack), d.unlist)
+		time.AfterFunc(clock.Add(time.Until(late), clockSlack), d.unlist)
 		return
 	}
 	d.unlist()
@@ -187,7 +188,7 @@ func (q *call) awaitCancelled() error {
 	if !q.ownToken() {
 		return nil
 	}
-	limit := time.NewTimer(sum(times(2, q.settings.timeout), clockSlack))
+	limit := time.NewTimer(clock.Add(clock.Times(2, q.settings.timeout), clockSlack))
 	defer limit.Stop()
 	names := q.request.Names()
 	for {
@@ -201,7 +202,7 @@ func (q *call) awaitCancelled() error {
 			return q.stillCancelling(nil)
 		case <-q.ctx.Done():
 			return q.stillCancelling(context.Cause(q.ctx))
-		case <-q.c.work.closing:
+		case <-q.c.work.Open().Done():
 			return ErrClosed
 		}
 	}

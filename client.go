@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A Client creates locks on one store and renews their leases. All its leases share one
@@ -24,15 +26,15 @@ type Client struct {
 	store         *observedStore
 	defaults      settings
 	id            string
-	clock         *clock
-	work          *background
+	clock         *clock.Clock
+	work          *work.Background
 	inbox         inbox
 	seq           atomic.Uint64
 	ownTokens     ownTokens
 	cancellations cancellations // of tokens that callers have chosen
-	rtt           roundTrip
+	rtt           load.RoundTrip
 	lateness      lateness
-	hooks         hookQueue
+	hooks         work.CallQueue
 	started       atomic.Bool // the scheduler and the watch
 	renewals      *renew.Queue[*lease]
 	gate          *load.Gate // of the requests that need not be sent at once
@@ -42,7 +44,7 @@ type Client struct {
 	wanted        wantedLeases
 	announcer     announcer
 	polls         pollPacer
-	closeLimit    closeLimit
+	closeLimit    work.CloseLimit
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -51,11 +53,11 @@ func New(store driver.Store, options ...Option) *Client {
 	c := &Client{
 		defaults: defaults().with(atClient, options),
 		id:       identity(),
-		clock:    newClock(suspended),
-		work:     newBackground(),
+		clock:    clock.New(),
+		work:     work.NewBackground(),
 		renewals: renew.New[*lease](),
 	}
-	c.gate = load.NewGate(c.clock.now, c.sendMore)
+	c.gate = load.NewGate(c.clock.Now, c.sendMore)
 	if !driver.IsNil(store) {
 		c.store = &observedStore{Store: store, isBack: c.sampleLeases}
 	}
@@ -85,9 +87,9 @@ func (c *Client) check() error {
 }
 
 // begin starts a call that Close waits for, and with the first call the scheduler and the
-// watch. The caller ends it with c.work.done. begin returns false after Close.
+// watch. The caller ends it with c.work.Done. begin returns false after Close.
 func (c *Client) begin() bool {
-	if !c.work.begin() {
+	if !c.work.Begin() {
 		return false
 	}
 	c.start()
@@ -97,8 +99,8 @@ func (c *Client) begin() bool {
 // start starts the scheduler and the watch, once.
 func (c *Client) start() {
 	if c.started.CompareAndSwap(false, true) {
-		c.work.loop(c.runScheduler)
-		c.work.loop(c.watch)
+		c.work.Loop(c.runScheduler)
+		c.work.Loop(c.watch)
 	}
 }
 
@@ -114,10 +116,10 @@ func (c *Client) start() {
 // A hook may call Close. Close then waits for that hook in vain, for one operation
 // timeout.
 func (c *Client) Close() error {
-	if c.check() != nil || !c.work.close() {
+	if c.check() != nil || !c.work.Close() {
 		return nil
 	}
-	c.closeLimit.begin(c.defaults.timeout)
+	c.closeLimit.Begin(c.defaults.timeout)
 	err := c.releaseAll(c.endAll())
 	c.finish()
 	return err
@@ -155,7 +157,7 @@ func (c *Client) releaseAll(held []*lease) error {
 				if err := c.releaseInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
-					c.closeLimit.shorten(c.defaults.timeout)
+					c.closeLimit.Shorten(c.defaults.timeout)
 				}
 			}
 		})
@@ -178,7 +180,7 @@ func (c *Client) releaseInTime(h *lease) error {
 
 // releaseBy returns the time limit of a release that begins now.
 func (c *Client) releaseBy(h *lease) time.Time {
-	return c.closeLimit.limit(h.timeout(), times(2, c.defaults.timeout))
+	return c.closeLimit.Limit(h.timeout(), clock.Times(2, c.defaults.timeout))
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background
@@ -187,10 +189,10 @@ func (c *Client) releaseBy(h *lease) time.Time {
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.work.waitJobs(grace)
-	c.work.end()
+	c.work.WaitJobs(grace)
+	c.work.End()
 	limit, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.work.waitAll(limit)
-	c.hooks.wait(limit)
+	c.work.WaitAll(limit)
+	c.hooks.Wait(limit)
 }

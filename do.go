@@ -201,7 +201,7 @@ func (h *lease) described() driver.Held {
 	defer h.mu.Unlock()
 	one := driver.Held{
 		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1,
-		Reserve: max(h.extra().minHoldUntil-h.c.clock.now(), 0),
+		Reserve: max(h.extra().minHoldUntil-h.c.clock.Now(), 0),
 	}
 	unsure := h.extra().unanswered != nil || h.extra().late != nil // a late request issues another fence
 	for _, p := range h.names() {

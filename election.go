@@ -207,7 +207,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 
 // beginTerm marks the lease as the term of an election, and makes its renewal due now.
 func (h *lease) beginTerm() {
-	now := h.c.clock.now()
+	now := h.c.clock.Now()
 	_ = h.update(func(s *leaseState) {
 		h.term = true
 		if s.rule == renewed {

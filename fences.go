@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // ReserveFences returns the first of n further fences of the lease, which follow each other. They
@@ -34,9 +35,9 @@ func (l *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err err
 	if !h.c.begin() {
 		return 0, ErrClosed
 	}
-	defer h.c.work.done()
+	defer h.c.work.Done()
 	var reply driver.FenceReply
-	ctx = detach(ctx, h.values())
+	ctx = work.Detach(ctx, h.values())
 	err = h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
 		reply, err = h.c.store.ReserveFences(ctx, a.until, request)
 		return err

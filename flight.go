@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 )
 
@@ -68,7 +69,7 @@ func (fs *flights) remove(f *flight) {
 func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken []*flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	patience := max(times(4, heard.Took), firstProbe/2)
+	patience := max(clock.Times(4, heard.Took), firstProbe/2)
 	fs.list = slices.DeleteFunc(fs.list, func(f *flight) bool {
 		overtaken := f.sent < heard.Sent && now-f.sent > patience
 		if overtaken {
@@ -88,9 +89,9 @@ func (fs *flights) measured(since, now time.Duration) {
 
 // measureTurn measures how long a goroutine of this process waits until it runs.
 func (c *Client) measureTurn() {
-	began := c.clock.now()
+	began := c.clock.Now()
 	runtime.Gosched()
-	c.flights.measured(began, c.clock.now())
+	c.flights.measured(began, c.clock.Now())
 	c.renewals.Signal()
 }
 
@@ -134,7 +135,7 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 	}
 	if heard.At != fs.answered || fs.pause == 0 {
 		fs.answered, fs.probed = heard.At, heard.At
-		fs.pause = max(firstProbe, times(4, heard.Took))
+		fs.pause = max(firstProbe, clock.Times(4, heard.Took))
 	}
 	pause := fs.pause
 	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
@@ -187,7 +188,7 @@ func (c *Client) checkFlights(now time.Duration) bool {
 	}
 	probed, measure := c.flights.probe(now, heard)
 	if measure {
-		c.work.run(func(context.Context) { c.measureTurn() })
+		c.work.Run(func(context.Context) { c.measureTurn() })
 	}
 	if probed != nil {
 		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A hookChain is the hooks of one level, with a link to those of the outer level.
@@ -26,7 +28,7 @@ func (c *hookChain) each(f func(h *Hooks)) {
 type hookCall struct {
 	chain  *hookChain
 	parent context.Context // of the caller
-	values valuesContext   // of the result of AcquireStart, without its end: for the hooks
+	values work.Values     // of the result of AcquireStart, without its end: for the hooks
 	info   LockInfo        // without the token
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
@@ -64,13 +66,13 @@ func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
 		return nil
 	}
 	return &hookCall{
-		chain: set.hooks, parent: ctx, values: valuesContext{ctx},
+		chain: set.hooks, parent: ctx, values: work.Values{Of: ctx},
 		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
 	}
 }
 
 // context returns the context of the call: the result of AcquireStart.
-func (hc *hookCall) context() context.Context { return hc.values.of }
+func (hc *hookCall) context() context.Context { return hc.values.Of }
 
 // lockInfo returns the common part of the events, for an owner token.
 func (hc *hookCall) lockInfo(token string) LockInfo {
@@ -91,7 +93,7 @@ func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hook
 			return
 		}
 		if ctx := h.AcquireStart(hc.context(), start); ctx != nil {
-			hc.values.of = ctx
+			hc.values.Of = ctx
 		}
 	})
 	return hc
@@ -157,7 +159,7 @@ func (h *lease) queuePendingHooks() {
 	defer h.mu.Unlock()
 	h.hooks.acquireEndDone = true
 	for _, call := range h.hooks.pending {
-		h.c.hooks.add(true, call)
+		h.c.hooks.Add(true, call)
 	}
 	h.hooks.pending = nil
 }
@@ -170,13 +172,13 @@ func (h *lease) queueHook(important bool, call func()) bool {
 		h.hooks.pending = append(h.hooks.pending, call) // at most one Lost and one RenewFailed
 		return true
 	}
-	return h.c.hooks.add(important, call)
+	return h.c.hooks.Add(important, call)
 }
 
 // queueLost queues the Lost hooks.
 func (h *lease) queueLost() {
 	h.mu.Lock()
-	e := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Err: h.err}
+	e := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.Now() - h.hooks.heldSince, Err: h.err}
 	e.Reason, _ = h.lostReason()
 	h.mu.Unlock()
 	h.queueHook(true, func() { h.hooks.callLost(e) })
@@ -191,7 +193,7 @@ func (h *lease) queueRenewFailed() {
 		h.hooks.failureQueued.Store(false)
 		h.mu.Lock()
 		ended := h.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.extra().renewErr}
+		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.Now(), Err: h.extra().renewErr}
 		h.mu.Unlock()
 		if !ended && failed.Err != nil {
 			h.hooks.callRenewFailed(failed)

@@ -31,7 +31,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
-	if c.work.isClosed() {
+	if c.work.IsClosed() {
 		return nil, ErrClosed
 	}
 	h := &lease{
@@ -48,7 +48,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if set.timeout != c.defaults.timeout {
 		h.changeExtra().timeout = set.timeout
 	}
-	now := c.clock.now()
+	now := c.clock.Now()
 	h.limitHold(0, 0, now, set.maxHold)
 	h.mayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
 	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
@@ -73,7 +73,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 // probes: it inspects one name, changes nothing, and takes at most one operation timeout.
 // It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
-	if c.check() == nil && c.work.isClosed() {
+	if c.check() == nil && c.work.IsClosed() {
 		return ErrClosed
 	}
 	_, err := c.Inspect(ctx, "dibs:check")

@@ -71,7 +71,7 @@ func (h *lease) update(transition func(s *leaseState)) error {
 		}
 	case err == nil:
 		at, early := h.nextAction()
-		if at < never && !h.c.renewals.Set(h, h.c.clock.now(), at, early) {
+		if at < never && !h.c.renewals.Set(h, h.c.clock.Now(), at, early) {
 			err = ErrClosed
 		}
 	}
@@ -105,6 +105,15 @@ func (h *lease) readExtra() leaseExtra {
 
 // timeout returns the time limit of one operation.
 func (h *lease) timeout() time.Duration { return cmp.Or(h.readExtra().timeout, h.c.defaults.timeout) }
+
+// values returns the context whose values the requests of a lease have: that of the call,
+// with what the AcquireStart hooks have added.
+func (h *lease) values() context.Context {
+	if h.hooks != nil {
+		return h.hooks.context()
+	}
+	return h.parent
+}
 
 // lose ends the lease because one of its names is lost.
 func (h *lease) lose(name string, why Reason, cause error) error {
@@ -222,7 +231,7 @@ func (l *Lease) Deadline() time.Time {
 	if h.deadline == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(h.deadline - h.c.clock.now())
+	return time.Now().Add(h.deadline - h.c.clock.Now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
@@ -234,7 +243,7 @@ func (l *Lease) Err() error {
 		return errNoLease
 	}
 	h := l.h
-	now := h.c.clock.check()
+	now := h.c.clock.Check()
 	h.mu.Lock()
 	if !h.isOver(now) {
 		defer h.mu.Unlock()
@@ -242,7 +251,7 @@ func (l *Lease) Err() error {
 	}
 	h.mu.Unlock()
 	return h.update(func(s *leaseState) {
-		if s.isOver(h.c.clock.now()) {
+		if s.isOver(h.c.clock.Now()) {
 			s.expire()
 		}
 	})
@@ -272,7 +281,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	err := h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
 		h.mu.Lock()
 		sent, ttl = a.sent, h.extensionTTL(a.sent, d)
-		h.mayExtend(h.c.clock.at(a.until), ttl)
+		h.mayExtend(h.c.clock.At(a.until), ttl)
 		requests := h.extendRequests(nil, h.c.id, ttl)
 		h.mu.Unlock()
 		errs := h.c.store.Extend(ctx, a.until, requests)
@@ -305,7 +314,7 @@ func (l *Lease) Unlock() error {
 	}
 	h := l.h
 	c := h.c
-	now := c.clock.check()
+	now := c.clock.Check()
 	again, last, lost, remains, counted := false, false, false, false, false
 	var request driver.AcquireRequest
 	err := h.update(func(s *leaseState) {
@@ -325,7 +334,7 @@ func (l *Lease) Unlock() error {
 			return
 		}
 		s.release()
-		counted = c.work.begin() // so that Close waits for it
+		counted = c.work.Begin() // so that Close waits for it
 	})
 	switch {
 	case again:
@@ -345,10 +354,10 @@ func (l *Lease) Unlock() error {
 	}
 	err = c.releaseLease(h)
 	if counted {
-		c.work.done()
+		c.work.Done()
 	}
 	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.clock.now() - h.hooks.heldSince, Err: err})
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.clock.Now() - h.hooks.heldSince, Err: err})
 	}
 	return err
 }
@@ -389,7 +398,7 @@ func (l *Lease) Detach() error {
 			return nil
 		case nested:
 			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
-		case wait > 0 && !pause(h.c.work.life, wait):
+		case wait > 0 && !pause(h.c.work.Life(), wait):
 			return ErrClosed
 		}
 		if wait <= 0 {
@@ -398,7 +407,7 @@ func (l *Lease) Detach() error {
 	}
 	defer h.dropToken().end()
 	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
+		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.Now() - h.hooks.heldSince})
 	}
 	return nil
 }
@@ -432,8 +441,8 @@ func (h *lease) recordExtension(sent, ttl, next time.Duration) error {
 	if !h.c.begin() {
 		return cmp.Or(h.checkExtendable(), ErrClosed)
 	}
-	defer h.c.work.done()
-	now := h.c.clock.now()
+	defer h.c.work.Done()
+	now := h.c.clock.Now()
 	h.listAttachedToken()
 	return h.update(func(s *leaseState) {
 		if !s.ended {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/renew"
 )
 
@@ -85,10 +86,10 @@ func (s *leaseState) beginOnce(from time.Duration) {
 // limitHold sets the ends of MinHold and MaxHold, each from its own beginning. Zero is none.
 func (s *leaseState) limitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
 	if minHold > 0 {
-		s.changeExtra().minHoldUntil = sum(minFrom, minHold)
+		s.changeExtra().minHoldUntil = clock.Add(minFrom, minHold)
 	}
 	if maxHold > 0 {
-		s.changeExtra().maxHoldUntil = sum(maxFrom, maxHold)
+		s.changeExtra().maxHoldUntil = clock.Add(maxFrom, maxHold)
 	}
 }
 
@@ -140,7 +141,7 @@ func (s *leaseState) changeTTL(now, ttl time.Duration) {
 // mayExtend records that a request may extend the lease by ttl until then. There is nothing
 // to record unless that is more than a renewal does.
 func (s *leaseState) mayExtend(until, ttl time.Duration) {
-	if end := sum(until, ttl); ttl > s.ttl && end > s.extra().storedUntil {
+	if end := clock.Add(until, ttl); ttl > s.ttl && end > s.extra().storedUntil {
 		s.changeExtra().storedUntil = end
 	}
 }
@@ -229,7 +230,7 @@ const recordParts = 24
 
 // recordAge returns the age of the last renewal at now, in parts of the TTL.
 func (s *leaseState) recordAge(now, ttl time.Duration) int {
-	return int((times(recordParts, now-s.deadlineFrom) + ttl/2) / ttl)
+	return int((clock.Times(recordParts, now-s.deadlineFrom) + ttl/2) / ttl)
 }
 
 // isRecorded reports whether the store still has the record of the fence at the renewal that is

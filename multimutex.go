@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 // A MultiMutex is a lock on several names, which are held together or not at all. The
@@ -104,14 +105,14 @@ type multiAcquire struct {
 }
 
 func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
-	begin := g.c.clock.now()
+	begin := g.c.clock.Now()
 	hooks := startHooks(ctx, all(slices.Concat(g.groups...)), &g.settings, g.once)
 	if hooks == nil {
 		return g.acquireWithRetries(ctx, begin)
 	}
 	g.settings.hookCall = hooks
 	l, err := g.acquireWithRetries(hooks.context(), begin)
-	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.now() - begin, Queued: hooks.queued}
+	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.Now() - begin, Queued: hooks.queued}
 	if l != nil {
 		e.LockInfo, e.Fence, e.FirstFence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), l.Fence(), g.settings.ttl
 	}
@@ -123,7 +124,7 @@ func (g *multiAcquire) acquireWithRetries(ctx context.Context, begin time.Durati
 	if !g.c.begin() {
 		return nil, ErrClosed
 	}
-	defer g.c.work.done() // so that cancel can start its background work before Close ends
+	defer g.c.work.Done() // so that cancel can start its background work before Close ends
 	tries := 1
 	if g.settings.attempts > 0 && !g.once {
 		tries, g.once = g.settings.attempts, true
@@ -176,7 +177,7 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 			c.announceLater(g, g.groups[i+1:])
 		}
 		if g.settings.wait > 0 {
-			set.wait = max(sum(begin, g.settings.wait)-c.clock.now(), 0)
+			set.wait = max(clock.Add(begin, g.settings.wait)-c.clock.Now(), 0)
 		}
 		l, err := c.acquireValid(ctx, all(names), set, g.once)
 		switch {
@@ -215,7 +216,7 @@ func (h *lease) merge(o *lease) error {
 
 // beginWhole starts the lease as a whole: from now on the caller's settings apply.
 func (h *lease) beginWhole(set *settings) error {
-	now := h.c.clock.now()
+	now := h.c.clock.Now()
 	return h.update(func(s *leaseState) {
 		if s.ended {
 			return
@@ -236,7 +237,7 @@ func (h *lease) cancel() {
 	_ = h.update((*leaseState).release)
 	h.c.partlyLost.remove(h)
 	h.mu.Lock()
-	request := h.acquireRequest(h.c.id, h.c.clock.now())
+	request := h.acquireRequest(h.c.id, h.c.clock.Now())
 	h.mu.Unlock()
 	h.c.cancel(h.values(), request, h.ownToken, time.Time{})
 	h.cancelUnanswered()

@@ -94,7 +94,7 @@ func (h *lease) listAttachedToken() {
 		return
 	}
 	h.hasToken = true
-	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.now()).Names(), h.token)
+	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.Now()).Names(), h.token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
@@ -103,7 +103,7 @@ func (h *lease) dropToken() *cancellation {
 	h.mu.Lock()
 	has, late := h.hasToken, h.extra().late
 	h.hasToken = false
-	request := h.acquireRequest("", h.c.clock.now())
+	request := h.acquireRequest("", h.c.clock.Now())
 	h.mu.Unlock()
 	if !has {
 		return nil

@@ -48,7 +48,7 @@ func (r *recovery) finds(sent time.Duration) bool {
 // sampleLeases renews some leases now, because the store is available again after a failure,
 // and may have lost them. It returns false if that was done just before.
 func (c *Client) sampleLeases() bool {
-	now := c.clock.now()
+	now := c.clock.Now()
 	if !c.recovery.mayBegin(now) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (c *Client) sampleLeases() bool {
 // data. A sample tells whether it has lost all. The last writes may be lost alone: so leases that
 // were never renewed are suspects, too.
 func (c *Client) reconnected() {
-	now := c.clock.now()
+	now := c.clock.Now()
 	c.recovery.begin(now)
 	c.gate.Restart()
 	all := c.renewals.All()
@@ -76,7 +76,7 @@ func (c *Client) reconnected() {
 // failedOver renews all leases, because another server may have become the master, which has not
 // received all writes.
 func (c *Client) failedOver() {
-	now := c.clock.now()
+	now := c.clock.Now()
 	c.recovery.begin(now)
 	c.gate.Restart()
 	all := c.renewals.All()

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // There are two ways to remove a lease or a request from the store: release and cancel.
@@ -18,7 +20,7 @@ import (
 func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
 	first, extra := fencedName{h.name, h.fence}, h.extra()
-	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.now()), h.ownToken)
+	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.Now()), h.ownToken)
 	if extra.late != nil {
 		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
 	}
@@ -44,12 +46,12 @@ func (c *Client) releaseLease(h *lease) error {
 
 // reservation returns how long a name must stay unavailable after a release now.
 func (h *lease) reservation() time.Duration {
-	return max(h.readExtra().minHoldUntil-h.c.clock.now(), 0)
+	return max(h.readExtra().minHoldUntil-h.c.clock.Now(), 0)
 }
 
 func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
-	ctx := detach(c.work.life, h.values())
+	ctx := work.Detach(c.work.Life(), h.values())
 	released, unknown := false, false
 	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
 		r.Until = a.until
@@ -86,7 +88,7 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 		return
 	}
 	cancelling := c.cancellations.begin(request, h.ownToken)
-	ran := c.work.run(func(context.Context) {
+	ran := c.work.Run(func(context.Context) {
 		defer cancelling.end()
 		_ = c.releaseLease(h) // the lease is lost, and its caller has that error
 	})
@@ -98,7 +100,7 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 // releaseLater retries in the background for as long as the store may keep the lease.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 	h.mu.Lock()
-	life := sum(h.storedFor(c.clock.now()), max(h.unansweredFor(), 0))
+	life := clock.Add(h.storedFor(c.clock.Now()), max(h.unansweredFor(), 0))
 	h.mu.Unlock()
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
@@ -117,7 +119,7 @@ func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
 func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	cancelling := c.cancellations.begin(request, own)
 	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())
-	c.retryUntilDone(values, cancelling, sum(stored, max(time.Until(unanswered), 0)), func(ctx context.Context, until time.Time) (bool, error) {
+	c.retryUntilDone(values, cancelling, clock.Add(stored, max(time.Until(unanswered), 0)), func(ctx context.Context, until time.Time) (bool, error) {
 		last := !mayArrive(unanswered)
 		request := request
 		request.Until = until
@@ -133,15 +135,15 @@ func (c *Client) cancel(values context.Context, request driver.AcquireRequest, o
 // store's client sees the values of a context, such as a trace.
 func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
 	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
-	begin := c.clock.now()
-	ran := c.work.run(func(ctx context.Context) {
+	begin := c.clock.Now()
+	ran := c.work.Run(func(ctx context.Context) {
 		defer cancelling.end()
-		ctx, done := context.WithTimeout(detach(ctx, values), sum(life, max(cancelGrace, c.defaults.timeout)))
+		ctx, done := context.WithTimeout(work.Detach(ctx, values), clock.Add(life, max(cancelGrace, c.defaults.timeout)))
 		defer done()
 		var tries sync.WaitGroup
 		defer tries.Wait()
 		slots := make(chan struct{}, atOnce)
-		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, max(soon, min((c.clock.now()-begin)/50, longest))) {
+		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, max(soon, min((c.clock.Now()-begin)/50, longest))) {
 			select {
 			case slots <- struct{}{}:
 				tries.Go(func() {
@@ -152,7 +154,7 @@ func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation
 				})
 			default:
 			}
-			pause(ctx, max(every, min(c.rtt.twice(), soon)))
+			pause(ctx, max(every, min(c.rtt.Twice(), soon)))
 		}
 	})
 	if !ran {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
 )
@@ -17,7 +18,7 @@ import (
 // deadlines, as many as the budget has room for.
 
 const (
-	never       = renew.Never
+	never       = clock.Never
 	maxBatch    = 512             // leases in one renewal
 	renewWindow = 3 * time.Second // renewals due within this time, or a tenth of the TTL, are sent together
 	slice       = 512             // leases between two looks at the deadlines
@@ -28,7 +29,7 @@ var errNoAnswer = &UnavailableError{Op: "extend", Cause: errors.New("the store h
 
 // sendMore wakes the scheduler if it may send more renewals.
 func (c *Client) sendMore() {
-	if c.renewals.Ready() > 0 || c.flights.anyLate(c.clock.now()) {
+	if c.renewals.Ready() > 0 || c.flights.anyLate(c.clock.Now()) {
 		c.renewals.Signal()
 	}
 }
@@ -45,7 +46,7 @@ func (c *Client) runScheduler() {
 		select {
 		case <-timer.C:
 		case <-c.renewals.Wake:
-		case <-c.work.life.Done():
+		case <-c.work.Life().Done():
 			return
 		}
 	}
@@ -53,10 +54,10 @@ func (c *Client) runScheduler() {
 
 // tick does what is due and returns how long to sleep.
 func (c *Client) tick() time.Duration {
-	now := c.clock.check()
+	now := c.clock.Check()
 	late := c.renewals.Late(now)
 	for c.checkDue(now, late) || c.checkFlights(now) || c.checkSuspects(now) || c.sendReady(now) {
-		now = c.clock.check()
+		now = c.clock.Check()
 	}
 	sleep := c.renewals.Sleep(now, c.gate.Next(load.Renewal, c.patience(now)))
 	return min(sleep, max(c.flights.next(c.gate.Heard())-now, time.Millisecond))
@@ -137,7 +138,7 @@ func (c *Client) sendReady(now time.Duration) bool {
 		return true
 	}
 	c.flights.add(f)
-	c.work.run(func(context.Context) { c.renew(f) })
+	c.work.Run(func(context.Context) { c.renew(f) })
 	return true
 }
 
@@ -175,10 +176,10 @@ func (c *Client) newFlight(ready []*lease, now time.Duration, on load.Sent) *fli
 func (c *Client) renew(f *flight) {
 	r := newRenewalCall(c, f.leases)
 	until := time.Now().Add(r.longest)
-	errs := c.store.Extend(c.work.open, until, r.requests)
+	errs := c.store.Extend(c.work.Open(), until, r.requests)
 	c.flights.remove(f)
 	c.gate.End(&f.on, c.bestOutcome(errs, until))
-	now := c.clock.now()
+	now := c.clock.Now()
 	took, renewed, headroom := now-r.sent, 0, 1.0
 	retryAt := r.retryAt(errs, now)
 	for i, h := range f.leases {
@@ -206,7 +207,7 @@ type renewalCall struct {
 
 func newRenewalCall(c *Client, batch []*lease) *renewalCall {
 	r := &renewalCall{
-		leases: batch, sent: c.clock.check(), requests: make([]driver.ExtendRequest, 0, len(batch)),
+		leases: batch, sent: c.clock.Check(), requests: make([]driver.ExtendRequest, 0, len(batch)),
 		first: make([]int, len(batch)), ttls: make([]time.Duration, len(batch)), longest: leastRetry,
 	}
 	for i, h := range batch {
@@ -245,7 +246,7 @@ func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
 	if at == never {
 		return never
 	}
-	return now + time.Duration((0.75+jitter(r.leases[0].name, now)/2)*float64(at-now))
+	return now + time.Duration((0.75+clock.Jitter(r.leases[0].name, now)/2)*float64(at-now))
 }
 
 // bestOutcome returns what came of a request with several results: one answer shows that the
@@ -253,7 +254,7 @@ func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
 func (c *Client) bestOutcome(errs []error, until time.Time) load.Outcome {
 	best := load.Dropped
 	for _, err := range errs {
-		switch what := outcomeOf(c.work.open, err, until); what {
+		switch what := outcomeOf(c.work.Open(), err, until); what {
 		case load.Answered:
 			return what
 		case load.Dropped:
@@ -267,7 +268,7 @@ func (c *Client) bestOutcome(errs []error, until time.Time) load.Outcome {
 func (c *Client) queueRenewed(e Renewed) {
 	c.defaults.hooks.each(func(h *Hooks) {
 		if h.Renewed != nil {
-			c.hooks.add(false, func() { h.Renewed(e) })
+			c.hooks.Add(false, func() { h.Renewed(e) })
 		}
 	})
 }
@@ -284,7 +285,7 @@ func (c *Client) recordRenewal(r *renewalCall, i int, errs []error, retryAt time
 		c.suspectRest(r.sent)
 		return false
 	}
-	now, asks := c.clock.now(), false
+	now, asks := c.clock.Now(), false
 	ended := h.update(func(s *leaseState) {
 		if !s.ended {
 			s.recordRenewal(now, r.sent, r.ttls[i], len(errs), r.requests[r.first[i]].Recorded, err, retryAt)

@@ -18,7 +18,7 @@ type attempt struct {
 // the last error. An attempt that hangs leaves time for another one, on another
 // connection. The first attempt is sent at once, the others when the budget has room.
 func (c *Client) retry(ctx context.Context, end time.Time, do func(attempt) error) error {
-	err := c.try(ctx, c.rtt.attemptDeadline(end), do)
+	err := c.try(ctx, c.rtt.AttemptDeadline(time.Now(), end), do)
 	for n := 0; ; n++ {
 		if hasOutcome(err) || ctx.Err() != nil || !time.Now().Before(end) {
 			return err
@@ -44,13 +44,13 @@ func (c *Client) repeat(ctx context.Context, end time.Time, do func(attempt) err
 
 // try makes one attempt.
 func (c *Client) try(ctx context.Context, until time.Time, do func(attempt) error) error {
-	a := attempt{sent: c.clock.check(), until: until}
+	a := attempt{sent: c.clock.Check(), until: until}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 		a.until = deadline
 	}
 	err := do(a)
 	if err == nil || !time.Now().Before(a.until) {
-		c.rtt.observe(c.clock.now() - a.sent)
+		c.rtt.Observe(c.clock.Now() - a.sent)
 	}
 	return err
 }
@@ -75,7 +75,7 @@ func (c *Client) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, d
 	}
 	until := end
 	if kind == load.Retry {
-		until = c.rtt.attemptDeadline(end)
+		until = c.rtt.AttemptDeadline(time.Now(), end)
 	}
 	err = c.try(ctx, until, do)
 	c.gate.End(&on, outcomeOf(ctx, err, until))

@@ -33,7 +33,7 @@ func TestRetry(t *testing.T) {
 				begin, tries := time.Now(), 0
 				err := c.retry(t.Context(), begin.Add(time.Second), func(a attempt) error {
 					tries++
-					if a.sent != c.clock.now() || !a.until.After(time.Now()) || a.until.After(begin.Add(time.Second)) {
+					if a.sent != c.clock.Now() || !a.until.After(time.Now()) || a.until.After(begin.Add(time.Second)) {
 						t.Errorf("attempt %d: sent %v, until %v", tries, a.sent, a.until)
 					}
 					time.Sleep(test.takes)

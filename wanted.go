@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // Wanted returns a channel that is closed when another request waits for a name of the
@@ -49,8 +50,8 @@ func (l *Lease) IsWanted(ctx context.Context) (bool, error) {
 	if !h.c.begin() {
 		return false, ErrClosed
 	}
-	defer h.c.work.done()
-	err := h.notifyWanted(detach(ctx, h.values()))
+	defer h.c.work.Done()
+	err := h.notifyWanted(work.Detach(ctx, h.values()))
 	h.recordAnswer(err)
 	if err != nil {
 		h.registerWanted()
@@ -141,7 +142,7 @@ func (h *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 	h.changeExtra().wanted = signal
 	if !h.ended && h.c.begin() { // an attached lease may be the first of its client
 		h.c.wanted.add(h)
-		h.c.work.done()
+		h.c.work.Done()
 	}
 	return signal, true
 }
@@ -167,8 +168,8 @@ func (h *lease) registerWanted() {
 	case signal.registering:
 		signal.again = true
 	default:
-		signal.registering = h.c.work.run(func(ctx context.Context) {
-			ctx = detach(ctx, h.values())
+		signal.registering = h.c.work.Run(func(ctx context.Context) {
+			ctx = work.Detach(ctx, h.values())
 			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
 			}
 		})

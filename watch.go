@@ -9,7 +9,7 @@ import (
 // watch receives the store's events for as long as the client lives.
 func (c *Client) watch() {
 	defer c.inbox.setFlow(eventsUnknown, func() { c.queueDegraded(nil) })
-	life := c.work.life
+	life := c.work.Life()
 	for {
 		err := driver.WatchWhile(life, c.store.Store, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {
@@ -32,7 +32,7 @@ func (c *Client) handleEvent(e driver.Event) {
 		c.endRevoked(e)
 	case driver.EventGranted, driver.EventRetry:
 		if e.Age >= lateAge {
-			c.lateness.begin(c.clock.now())
+			c.lateness.begin(c.clock.Now())
 		}
 		c.inbox.deliver(e)
 	case driver.EventWanted:
@@ -49,7 +49,7 @@ func (c *Client) handleEvent(e driver.Event) {
 	case driver.EventDisconnected:
 		before := c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
 		if before == eventsFlowing { // grants are lost
-			c.lateness.begin(c.clock.now())
+			c.lateness.begin(c.clock.Now())
 		}
 		if before != eventsStopped { // otherwise they poll already
 			c.inbox.retryAll()
@@ -65,7 +65,7 @@ func (c *Client) handleEvent(e driver.Event) {
 func (c *Client) queueDegraded(err error) {
 	c.defaults.hooks.each(func(h *Hooks) {
 		if h.Degraded != nil {
-			c.hooks.add(false, func() { h.Degraded(Degraded{Err: err}) })
+			c.hooks.Add(false, func() { h.Degraded(Degraded{Err: err}) })
 		}
 	})
 }

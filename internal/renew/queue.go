@@ -4,14 +4,12 @@ package renew
 
 import (
 	"container/heap"
-	"math"
 	"slices"
 	"sync"
 	"time"
-)
 
-// Never is a time in the infinite future.
-const Never = time.Duration(math.MaxInt64)
+	"github.com/dibslock/dibs/internal/clock"
+)
 
 // A Holder is a lease, with its place in a Queue.
 type Holder interface {
@@ -55,7 +53,7 @@ type Queue[H Holder] struct {
 
 // New returns an empty queue.
 func New[H Holder]() *Queue[H] {
-	return &Queue[H]{Wake: make(chan struct{}, 1), wakeAt: Never, shortestWait: Never, scheduled: byTime[H]{side: 1}, ready: byTime[H]{side: -1}}
+	return &Queue[H]{Wake: make(chan struct{}, 1), wakeAt: clock.Never, shortestWait: clock.Never, scheduled: byTime[H]{side: 1}, ready: byTime[H]{side: -1}}
 }
 
 // byTime is a heap of leases.
@@ -203,7 +201,7 @@ func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 // postpone takes the first lease of a heap, and leaves it in the schedule without an action.
 func (q *Queue[H]) postpone(from *byTime[H]) H {
 	h := from.all[0]
-	q.place(&q.scheduled, h, Never, 0)
+	q.place(&q.scheduled, h, clock.Never, 0)
 	return h
 }
 
@@ -221,7 +219,7 @@ func (q *Queue[H]) FirstDeadline() time.Duration {
 	if p := q.ready.first(); p != nil {
 		return p.at
 	}
-	return Never
+	return clock.Never
 }
 
 // PopReady returns up to n leases that are ready, the earliest deadlines first. The caller
@@ -279,7 +277,7 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 	switch p := q.scheduled.first(); {
 	case p != nil:
 		q.wakeAt = min(q.wakeAt, p.at)
-	case len(q.ready.all) == 0 && q.shortestWait == Never: // no lease was scheduled since the last tick
+	case len(q.ready.all) == 0 && q.shortestWait == clock.Never: // no lease was scheduled since the last tick
 		q.wakeAt = now + time.Hour
 	}
 	if p := q.ready.first(); p != nil {
@@ -288,12 +286,12 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 	if len(q.suspects) > 0 {
 		q.wakeAt = min(q.wakeAt, max(q.pace.next(now, len(q.suspects), q.len()), now+time.Millisecond))
 	}
-	if q.shortestWait < Never {
+	if q.shortestWait < clock.Never {
 		// More leases like these will probably come and end before their first action. An
 		// early tick spares each of them the wake-up.
 		q.wakeAt = min(q.wakeAt, now+max(q.shortestWait, 0))
 	}
-	q.shortestWait = Never
+	q.shortestWait = clock.Never
 	return q.wakeAt - now
 }
 
@@ -301,7 +299,7 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 func (q *Queue[H]) Late(now time.Duration) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.wakeAt == Never {
+	if q.wakeAt == clock.Never {
 		return 0
 	}
 	return max(now-q.wakeAt, 0)

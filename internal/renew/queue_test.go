@@ -3,6 +3,8 @@ package renew
 import (
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 // A holder is a lease that has nothing but its place.
@@ -30,7 +32,7 @@ func TestSleep(t *testing.T) {
 	if d := q.Sleep(0, 300*ms); d != 300*ms {
 		t.Errorf("sleeps %v, want 300ms, until there is room", d)
 	}
-	if d := q.Sleep(0, Never); d != 500*ms {
+	if d := q.Sleep(0, clock.Never); d != 500*ms {
 		t.Errorf("sleeps %v, want 500ms, until the deadline", d)
 	}
 	q.Remove(h)

@@ -53,6 +53,8 @@ var rules = []rule{
 			{"localstore/a.go", `package localstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/memstore"`},
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/locktable"`},
+			{"internal/clock/a.go", `package clock; import _ "github.com/dibslock/dibs/internal/work"`},
+			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs"`},
 		},
 		good: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
@@ -61,6 +63,7 @@ var rules = []rule{
 			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs/driver"; "github.com/dibslock/dibs/internal/locktable")`},
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
+			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},

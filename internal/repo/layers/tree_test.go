@@ -142,7 +142,7 @@ func layerOf(dir string) layer {
 	case "driver":
 		return layer{dir: parts[0], library: true}
 	case ".":
-		return layer{dir: ".", imports: []string{"driver", "internal/load", "internal/renew"}, library: true}
+		return layer{dir: ".", imports: []string{"driver", "internal/clock", "internal/load", "internal/renew", "internal/work"}, library: true}
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "kvstore":
@@ -202,8 +202,10 @@ func internalLayer(dir string) layer {
 	switch dir {
 	case "internal/locktable":
 		l.imports = []string{"driver"}
-	case "internal/load", "internal/renew", "internal/serverclock":
+	case "internal/clock", "internal/serverclock":
 		l.imports = nil
+	case "internal/load", "internal/renew", "internal/work":
+		l.imports = []string{"internal/clock"}
 	}
 	return l
 }

@@ -1,4 +1,4 @@
-package dibs
+package work
 
 import (
 	"context"
@@ -12,21 +12,12 @@ type detachedContext struct {
 	values          context.Context
 }
 
-// detach returns a context that ends with life and has the values of another context.
-func detach(life, values context.Context) context.Context {
+// Detach returns a context that ends with life and has the values of another context.
+func Detach(life, values context.Context) context.Context {
 	if values == context.Background() { // it has none: no need for an allocation
 		return life
 	}
 	return detachedContext{life, values}
-}
-
-// values returns the context whose values the requests of a lease have: that of the call,
-// with what the AcquireStart hooks have added.
-func (h *lease) values() context.Context {
-	if h.hooks != nil {
-		return h.hooks.context()
-	}
-	return h.parent
 }
 
 func (b detachedContext) Value(key any) any { return valueWithoutCancel(b.values, key) }
@@ -36,14 +27,21 @@ func (b detachedContext) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(b.Context, f)
 }
 
-// A valuesContext has the values of a context, and never ends. It is as the result of
-// context.WithoutCancel, but can be part of another allocation.
-type valuesContext struct{ of context.Context }
+// Values is a context that has the values of another one, and never ends. It is as the result
+// of context.WithoutCancel, but can be part of another allocation.
+type Values struct{ Of context.Context }
 
-func (*valuesContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-func (*valuesContext) Done() <-chan struct{}                   { return nil }
-func (*valuesContext) Err() error                              { return nil }
-func (c *valuesContext) Value(key any) any                     { return valueWithoutCancel(c.of, key) }
+// Deadline implements context.Context: there is none.
+func (*Values) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done implements context.Context: the context never ends.
+func (*Values) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context: the context never ends.
+func (*Values) Err() error { return nil }
+
+// Value implements context.Context.
+func (v *Values) Value(key any) any { return valueWithoutCancel(v.Of, key) }
 
 // valueWithoutCancel returns what context.WithoutCancel(ctx).Value returns, in most cases
 // without its allocation. Package context uses a pointer to an int as the key of what ends a

@@ -1,25 +1,25 @@
-package dibs
+package work
 
 import (
 	"context"
 	"sync"
 )
 
-// maxQueued is how many hooks may wait for a slow one.
+// maxQueued is how many calls may wait for a slow one.
 const maxQueued = 10_000
 
-// A hookQueue calls the hooks of background events one after another, in a goroutine that
-// exists only while there is one to call. So a hook that is slow, or that never returns,
-// delays only other hooks.
-type hookQueue struct {
+// A CallQueue calls functions one after another, in a goroutine that
+// exists only while there is one to call. So a function that is slow, or that never returns,
+// delays only those after it. The zero CallQueue is ready for use. It is safe for concurrent use.
+type CallQueue struct {
 	mu    sync.Mutex
 	calls []func()
 	idle  chan struct{} // closed when all calls have returned; nil while there is none
 }
 
-// add queues a call. If too many calls wait, it drops a call that is not important and
+// Add queues a call. If too many calls wait, it drops a call that is not important and
 // returns false.
-func (q *hookQueue) add(important bool, call func()) bool {
+func (q *CallQueue) Add(important bool, call func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) >= maxQueued && !important {
@@ -33,10 +33,10 @@ func (q *hookQueue) add(important bool, call func()) bool {
 	return true
 }
 
-func (q *hookQueue) run() {
+func (q *CallQueue) run() {
 	exits := true
 	defer func() {
-		if exits { // a hook has called runtime.Goexit: the others must still be called
+		if exits { // the function has called runtime.Goexit: the others must still be called
 			go q.run()
 		}
 	}()
@@ -47,7 +47,7 @@ func (q *hookQueue) run() {
 }
 
 // next returns the first call, or nil if there is none.
-func (q *hookQueue) next() func() {
+func (q *CallQueue) next() func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) == 0 {
@@ -61,8 +61,8 @@ func (q *hookQueue) next() func() {
 	return call
 }
 
-// wait waits until all calls have returned, or ctx has ended.
-func (q *hookQueue) wait(ctx context.Context) {
+// Wait waits until all calls have returned, or ctx has ended.
+func (q *CallQueue) Wait(ctx context.Context) {
 	q.mu.Lock()
 	idle := q.idle
 	q.mu.Unlock()

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package dibs
+package clock
 
 import "time"
 

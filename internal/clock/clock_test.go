@@ -1,4 +1,4 @@
-package dibs
+package clock
 
 import (
 	"sync/atomic"
@@ -16,7 +16,7 @@ func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 		c.suspended = func() time.Duration { reads++; return c.suspendedBefore }
 		wantAsked := func(want int, when string) {
 			t.Helper()
-			if c.check(); reads != want {
+			if c.Check(); reads != want {
 				t.Errorf("%d reads %s, want %d", reads, when, want)
 			}
 			reads = 0
@@ -37,19 +37,19 @@ func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 func TestSuspensionIsSeenByAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(suspended)
-		c.check()
+		c.Check()
 		const night = 8 * time.Hour
 		var inside atomic.Bool
 		c.suspended = func() time.Duration {
 			if inside.CompareAndSwap(false, true) { // another goroutine reads the clock now
-				if now := c.check(); now < night {
+				if now := c.Check(); now < night {
 					t.Errorf("now is %v after a suspension of %v", now, night)
 				}
 			}
 			return c.suspendedBefore + night
 		}
 		c.wallOffset.Add(-int64(night)) // the wall clock ran on during the suspension
-		if now := c.check(); now < night || now > night+time.Second {
+		if now := c.Check(); now < night || now > night+time.Second {
 			t.Errorf("now is %v after a suspension of %v", now, night)
 		}
 		if !inside.Load() {

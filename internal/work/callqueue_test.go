@@ -1,4 +1,4 @@
-package dibs
+package work
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"testing/synctest"
 )
 
-// A hook that does not return delays a bounded number of others, and all losses.
-func TestHookQueueIsBounded(t *testing.T) {
+// A call that does not return delays a bounded number of others, and all that are important.
+func TestCallQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q hookQueue
+		var q CallQueue
 		stuck := make(chan struct{})
-		q.add(false, func() { <-stuck })
+		q.Add(false, func() { <-stuck })
 		synctest.Wait()
 		called, losses, taken := 0, 0, 0
 		for i := range 100_000 {
-			if q.add(false, func() { called++ }) {
+			if q.Add(false, func() { called++ }) {
 				taken++
 			}
 			if i%1000 == 0 {
-				q.add(true, func() { losses++ })
+				q.Add(true, func() { losses++ })
 			}
 		}
 		if taken > maxQueued || taken < maxQueued-100 {
@@ -34,26 +34,26 @@ func TestHookQueueIsBounded(t *testing.T) {
 		if called != taken || losses != 100 {
 			t.Errorf("%d of %d called, and %d losses of 100", called, taken, losses)
 		}
-		q.wait(context.Background())
+		q.Wait(context.Background())
 		if q.calls != nil || q.idle != nil {
 			t.Error("the empty queue is not reset")
 		}
 	})
 }
 
-// A hook that ends its goroutine, such as one that fails a test, does not stop other
-// hooks.
-func TestHookThatExits(t *testing.T) {
+// A call that ends its goroutine, such as one that fails a test, does not stop the
+// others.
+func TestCallThatExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q hookQueue
+		var q CallQueue
 		called := 0
 		for range 3 {
-			q.add(false, runtime.Goexit)
-			q.add(false, func() { called++ })
+			q.Add(false, runtime.Goexit)
+			q.Add(false, func() { called++ })
 		}
-		q.wait(t.Context())
+		q.Wait(t.Context())
 		if called != 3 {
-			t.Errorf("%d hooks called, want 3", called)
+			t.Errorf("%d called, want 3", called)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package dibs
+package clock
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 // Names that begin together, and times of one name, have evenly distributed numbers.
 func TestJitter(t *testing.T) {
 	for what, number := range map[string]func(i int) float64{
-		"names": func(i int) float64 { return jitter(fmt.Sprint("name-", i), time.Hour) },
-		"times": func(i int) float64 { return jitter("name", time.Duration(i)) },
+		"names": func(i int) float64 { return Jitter(fmt.Sprint("name-", i), time.Hour) },
+		"times": func(i int) float64 { return Jitter("name", time.Duration(i)) },
 	} {
 		var counts [10]int
 		for i := range 10_000 {
