@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // An acquire sends a request to the store. If the name is not free, it joins the store's
@@ -338,7 +339,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 // left, it returns neither a lease nor an error: the next request confirms the grant.
 func (q *call) acceptGrant(e driver.Event) (*Lease, error) {
 	ttl := q.request.HandoffTTL()
-	if q.sent+ttl-margin(ttl)-q.c.clock.Check() < ttl/4 {
+	if q.sent+ttl-leasestate.Margin(ttl)-q.c.clock.Check() < ttl/4 {
 		return nil, nil
 	}
 	q.reply.Fence = e.Fence
@@ -445,32 +446,22 @@ func (q *call) granted(sent, ttl time.Duration, handoff *driver.Event) (*Lease, 
 	c := q.c
 	h := &lease{
 		c: c, parent: q.parent, hooks: q.hooks.forLease(), ownToken: q.ownToken(), handles: 1,
-		leaseState: leaseState{
-			name: q.request.Name, token: q.request.Token, fence: q.reply.Fence, weight: int32(q.request.Weight), limit: int32(q.request.Limit),
-			ttl: min(q.request.TTL, q.settings.ttl),
-		},
+		state: leasestate.Granted(q.request, q.reply.Fence, min(q.request.TTL, q.settings.ttl)), extra: extraOf(&q.settings, c),
 	}
 	h.first.h = h
-	for _, name := range q.request.With {
-		x := h.changeExtra()
-		x.moreNames = append(x.moreNames, fencedName{name, q.reply.Fence})
-	}
 	if !q.unansweredUntil.IsZero() {
-		h.changeExtra().unanswered = &unansweredTry{request: q.request, until: q.unansweredUntil}
+		h.state.AddUnanswered(q.request, q.unansweredUntil)
 	}
-	if q.settings.timeout != c.defaults.timeout {
-		h.changeExtra().timeout = q.settings.timeout
-	}
-	now := c.clock.Now()
-	h.limitHold(now, q.settings.minHold, sent, q.settings.maxHold)
-	h.begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, clock.Jitter(q.request.Name, now))
-	if h.isOver(now) {
-		return nil, &UnavailableError{Op: "acquire", Name: h.name, Cause: errLate}
+	now, times := c.clock.Now(), &h.state.Times
+	times.LimitHold(now, q.settings.minHold, sent, q.settings.maxHold)
+	times.Begin(q.settings.noRenew, now, sent, ttl, ttl < q.request.TTL, clock.Jitter(q.request.Name, now))
+	if times.IsOver(now) {
+		return nil, &UnavailableError{Op: "acquire", Name: q.request.Name, Cause: errLate}
 	}
 	if q.hooks != nil {
 		q.hooks.heldSince = now
 	}
-	if err := h.update(func(*leaseState) {}); err != nil {
+	if err := h.update(func(*leasestate.State) {}); err != nil {
 		return nil, err
 	}
 	if handoff != nil {

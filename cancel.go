@@ -8,56 +8,29 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
-
-// An unansweredTry is an acquire without an answer. It may still arrive at the store and
-// acquire the name again after its lease was released.
-type unansweredTry struct {
-	request driver.AcquireRequest
-	until   time.Time // the request has no effect after this time
-	next    *unansweredTry
-}
-
-// merge returns the tries of both lists.
-func (d *unansweredTry) merge(o *unansweredTry) *unansweredTry {
-	if d == nil {
-		return o
-	}
-	d.next = d.next.merge(o)
-	return d
-}
 
 // cancelUnanswered cancels, in the background, the unanswered tries of a lease that has
 // ended.
 func (h *lease) cancelUnanswered() {
-	for d := h.readExtra().unanswered; d != nil; d = d.next {
-		if mayArrive(d.until) {
-			h.c.cancel(h.values(), d.request, h.ownToken, d.until)
+	for u := h.unanswered(); u != nil; u = u.Next {
+		if mayArrive(u.Until) {
+			h.c.cancel(h.values(), u.Request, h.ownToken, u.Until)
 		}
 	}
 }
 
-// unansweredFor returns for how long a request of the lease without an answer may still take
-// effect.
-func (s *leaseState) unansweredFor() time.Duration {
-	x := s.extra()
-	var until time.Time
-	for d := x.unanswered; d != nil; d = d.next {
-		until = later(until, d.until.Add(clockSlack))
-	}
-	if x.late != nil {
-		until = later(until, x.late.until)
-	}
-	if until.IsZero() {
-		return 0
-	}
-	return time.Until(until)
+// unanswered returns the acquires of the lease that had no answer.
+func (h *lease) unanswered() *leasestate.Unanswered {
+	defer h.Unlock()
+	return h.Lock().Unanswered()
 }
 
 // mayStillAcquire reports whether an unanswered try of the lease can still take effect.
 func (h *lease) mayStillAcquire() bool {
-	for d := h.readExtra().unanswered; d != nil; d = d.next {
-		if mayArrive(d.until) {
+	for u := h.unanswered(); u != nil; u = u.Next {
+		if mayArrive(u.Until) {
 			return true
 		}
 	}

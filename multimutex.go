@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // A MultiMutex is a lock on several names, which are held together or not at all. The
@@ -114,7 +115,7 @@ func (g *multiAcquire) acquire(ctx context.Context) (*Lease, error) {
 	l, err := g.acquireWithRetries(hooks.context(), begin)
 	e := AcquireEnd{LockInfo: hooks.info, Err: err, Waited: g.c.clock.Now() - begin, Queued: hooks.queued}
 	if l != nil {
-		e.LockInfo, e.Fence, e.FirstFence, e.TTL = hooks.lockInfo(l.h.token), l.Fence(), l.Fence(), g.settings.ttl
+		e.LockInfo, e.Fence, e.FirstFence, e.TTL = hooks.lockInfo(l.Token()), l.Fence(), l.Fence(), g.settings.ttl
 	}
 	hooks.callAcquireEnd(e, l)
 	return l, err
@@ -202,26 +203,24 @@ func (g *multiAcquire) acquireGroups(ctx context.Context, begin time.Duration) (
 // lease, or h, is lost already. The names belong to h even then, so that cancel releases
 // all of them.
 func (h *lease) merge(o *lease) error {
-	o.mu.Lock()
-	lost, other := o.err, o.leaseState
-	o.ended = true // nothing changes o any more
+	s := o.Lock()
+	lost, other := o.errLocked(), *s
+	s.GiveAway()
 	h.c.renewals.Remove(o)
-	o.mu.Unlock()
+	o.Unlock()
 	h.c.partlyLost.remove(o) // h releases its names
-	ended := h.update(func(s *leaseState) {
-		s.merge(&other)
-	})
+	ended := h.update(func(s *leasestate.State) { s.Merge(&other) })
 	return cmp.Or(ended, lost)
 }
 
 // beginWhole starts the lease as a whole: from now on the caller's settings apply.
 func (h *lease) beginWhole(set *settings) error {
 	now := h.c.clock.Now()
-	return h.update(func(s *leaseState) {
-		if s.ended {
+	return h.update(func(s *leasestate.State) {
+		if s.Reason().IsEnd() {
 			return
 		}
-		s.beginWhole(now, set.minHold, set.maxHold, set.noRenew)
+		s.Times.BeginWhole(now, set.minHold, set.maxHold, set.noRenew)
 		if h.hooks != nil {
 			h.hooks.heldSince = now
 		}
@@ -234,11 +233,10 @@ func (h *lease) cancel() {
 	if h == nil {
 		return
 	}
-	_ = h.update((*leaseState).release)
+	_ = h.update((*leasestate.State).Release)
 	h.c.partlyLost.remove(h)
-	h.mu.Lock()
-	request := h.acquireRequest(h.c.id, h.c.clock.Now())
-	h.mu.Unlock()
+	request := h.Lock().AcquireRequest(h.c.id, h.c.clock.Now())
+	h.Unlock()
 	h.c.cancel(h.values(), request, h.ownToken, time.Time{})
 	h.cancelUnanswered()
 }

@@ -90,28 +90,28 @@ func (c *Client) acquireOwn(names []string, set settings, acquire func(set setti
 func (h *lease) listAttachedToken() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.ownToken || h.hasToken || h.ended {
+	if !h.ownToken || h.hasToken || h.state.Reason().IsEnd() {
 		return
 	}
 	h.hasToken = true
-	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.Now()).Names(), h.token)
+	h.c.ownTokens.addAttached(h.state.AcquireRequest("", h.c.clock.Now()).Names(), h.state.Token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
 // ended and nothing of the lease can arrive at the store any more.
 func (h *lease) dropToken() *cancellation {
 	h.mu.Lock()
-	has, late := h.hasToken, h.extra().late
+	has, late := h.hasToken, h.state.Late()
 	h.hasToken = false
-	request := h.acquireRequest("", h.c.clock.Now())
+	request := h.state.AcquireRequest("", h.c.clock.Now())
 	h.mu.Unlock()
 	if !has {
 		return nil
 	}
 	cancelling := h.c.cancellations.begin(request, true)
 	if late != nil {
-		cancelling.unanswered(late.until) // it would change the next lease with this token
+		cancelling.unanswered(late.Until) // it would change the next lease with this token
 	}
-	h.c.ownTokens.drop(request.Names(), h.token)
+	h.c.ownTokens.drop(request.Names(), h.state.Token)
 	return cancelling
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/work"
 )
@@ -18,19 +19,18 @@ import (
 
 // releaseLease releases all names of a lease, concurrently, within the operation timeout.
 func (c *Client) releaseLease(h *lease) error {
-	h.mu.Lock()
-	first, extra := fencedName{h.name, h.fence}, h.extra()
-	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.Now()), h.ownToken)
-	if extra.late != nil {
-		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
+	s := h.Lock()
+	parts := s.Names()
+	cancelling := c.cancellations.begin(s.AcquireRequest(c.id, c.clock.Now()), h.ownToken)
+	if late := s.Late(); late != nil {
+		cancelling.unanswered(late.Until) // it would change the next lease with this token
 	}
-	h.mu.Unlock()
+	h.Unlock()
 	defer cancelling.end()
 	defer h.cancelUnanswered()
-	if len(extra.moreNames) == 0 {
-		return c.releaseName(h, first, cancelling)
+	if len(parts) == 1 {
+		return c.releaseName(h, parts[0], cancelling)
 	}
-	parts := append([]fencedName{first}, extra.moreNames...)
 	errs := make([]error, len(parts))
 	var group sync.WaitGroup
 	for i, p := range parts {
@@ -46,11 +46,18 @@ func (c *Client) releaseLease(h *lease) error {
 
 // reservation returns how long a name must stay unavailable after a release now.
 func (h *lease) reservation() time.Duration {
-	return max(h.readExtra().minHoldUntil-h.c.clock.Now(), 0)
+	defer h.Unlock()
+	return h.Lock().Times.Reservation(h.c.clock.Now())
 }
 
-func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
-	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
+// hasExpired reports whether the clock has ended the lease.
+func (h *lease) hasExpired() bool {
+	defer h.Unlock()
+	return h.Lock().Reason().IsExpiry()
+}
+
+func (c *Client) releaseName(h *lease, p leasestate.Named, cancelling *cancellation) error {
+	r := driver.ReleaseRequest{Name: p.Name, Token: h.state.Token, Fence: p.Fence, TokenEnds: !h.ownToken}
 	ctx := work.Detach(c.work.Life(), h.values())
 	released, unknown := false, false
 	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
@@ -67,13 +74,13 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 	case err == nil && (released || unknown):
 		return nil // if it was not held, an earlier attempt has released it
 	case err == nil:
-		return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
+		return lostError(leasestate.End{Reason: leasestate.Taken, Name: p.Name}, h.state.Token)
 	case permanent(err):
 		return err
 	default:
 		c.releaseLater(h, r)
 		unknown = unknown || unsent(err) // the name is not free, and will be
-		return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
+		return &UnavailableError{Op: "unlock", Name: p.Name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
 	}
 }
 
@@ -81,7 +88,7 @@ func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) e
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
-	reserve := h.reservation() > 0 && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+	reserve := h.reservation() > 0 && (h.hasExpired() || len(request.With) > 0) // not a name that was taken
 	if !reserve {
 		c.cancel(h.values(), request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
@@ -99,9 +106,9 @@ func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
 
 // releaseLater retries in the background for as long as the store may keep the lease.
 func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
-	h.mu.Lock()
-	life := clock.Add(h.storedFor(c.clock.Now()), max(h.unansweredFor(), 0))
-	h.mu.Unlock()
+	s := h.Lock()
+	life := clock.Add(s.Times.StoredFor(c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
+	h.Unlock()
 	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
 	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
 		r := r

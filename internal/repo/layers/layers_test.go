@@ -55,6 +55,8 @@ var rules = []rule{
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/clock/a.go", `package clock; import _ "github.com/dibslock/dibs/internal/work"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs"`},
+			{"internal/lease/a.go", `package lease; import _ "github.com/dibslock/dibs/internal/renew"`},
+			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/work"`},
 		},
 		good: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
@@ -64,6 +66,7 @@ var rules = []rule{
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
+			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/lease"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
@@ -208,6 +211,8 @@ var rules = []rule{
 		check:  impureCode,
 		bad: []sample{
 			{"internal/locktable/a.go", `package locktable; import _ "sync"`},
+			{"internal/lease/a.go", `package lease; import _ "sync"`},
+			{"internal/lease/a.go", `package lease; import "time"; var at = time.Now()`},
 			{"internal/locktable/a.go", `package locktable; import _ "os"`},
 			{"internal/locktable/a.go", `package locktable; import _ "crypto/rand"`},
 			{"quorum/internal/core/a.go", `package core; import _ "net"`},
