@@ -110,7 +110,7 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 	b := in.derive(ctx)
 	defer func() {
 		l := in.endWork()
-		defer l.h.removeContext(b) // also if a hook panics
+		defer b.end(l.h) // also if a hook panics
 		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
 		switch {
 		case err == nil:
@@ -152,7 +152,7 @@ func (in *carriedLease) Value(key any) any {
 func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 	in.Context, in.outer = ctx, carriedIn(ctx)
 	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
-	if ended := in.current().h.addContext(&in.derived); ended != nil {
+	if ended := in.derived.endWith(in.current().h); ended != nil {
 		in.derived.cancel(ended)
 	}
 	return &in.derived

@@ -50,12 +50,6 @@ func (h *lease) reservation() time.Duration {
 	return h.Lock().Times.Reservation(h.c.clock.Now())
 }
 
-// hasExpired reports whether the clock has ended the lease.
-func (h *lease) hasExpired() bool {
-	defer h.Unlock()
-	return h.Lock().Reason().IsExpiry()
-}
-
 func (c *Client) releaseName(h *lease, p leasestate.Named, cancelling *cancellation) error {
 	r := driver.ReleaseRequest{Name: p.Name, Token: h.state.Token, Fence: p.Fence, TokenEnds: !h.ownToken}
 	ctx := work.Detach(c.work.Life(), h.values())
@@ -88,7 +82,7 @@ func (c *Client) releaseName(h *lease, p leasestate.Named, cancelling *cancellat
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
-	reserve := h.reservation() > 0 && (h.hasExpired() || len(request.With) > 0) // not a name that was taken
+	reserve := h.reservation() > 0 && (h.reason().IsExpiry() || len(request.With) > 0) // not a name that was taken
 	if !reserve {
 		c.cancel(h.values(), request, h.ownToken, time.Time{})
 		h.cancelUnanswered()

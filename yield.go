@@ -54,7 +54,7 @@ func Yield(ctx context.Context, options ...Option) error {
 	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
 		return nil
 	}
-	if err := lease.h.keepContext(&in.derived); err != nil {
+	if err := in.derived.keep(lease.h); err != nil {
 		return err
 	}
 	return in.replaceLease(ctx, set)
@@ -116,7 +116,7 @@ func (in *carriedLease) carry(lease *Lease) error {
 		return errors.Join(releasedError{lease.Name()}, lease.Unlock())
 	}
 	in.lease = lease
-	ended := lease.h.addContext(&in.derived)
+	ended := in.derived.endWith(lease.h)
 	in.mu.Unlock()
 	if ended != nil {
 		in.derived.cancel(ended)
