@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
@@ -23,28 +24,22 @@ import (
 // renewals, one that receives events from the store. Both start with the first lock and
 // end with Close.
 type Client struct {
-	store         *observedStore
-	defaults      settings
-	id            string
-	clock         *clock.Clock
-	work          *work.Background
-	inbox         inbox
-	seq           atomic.Uint64
-	ownTokens     ownTokens
-	cancellations cancellations // of tokens that callers have chosen
-	rtt           load.RoundTrip
-	lateness      lateness
-	hooks         work.CallQueue
-	started       atomic.Bool // the scheduler and the watch
-	renewals      *renew.Queue[*lease]
-	gate          *load.Gate // of the requests that need not be sent at once
-	flights       flights
-	partlyLost    partlyLost
-	recovery      recovery
-	wanted        wantedLeases
-	announcer     announcer
-	polls         pollPacer
-	closeLimit    work.CloseLimit
+	store      *acquire.Store
+	defaults   settings
+	id         string
+	clock      *clock.Clock
+	work       *work.Background
+	acquirer   *acquire.Acquirer
+	ownTokens  ownTokens
+	hooks      work.CallQueue
+	started    atomic.Bool // the scheduler and the watch
+	renewals   *renew.Queue[*lease]
+	gate       *load.Gate // of the requests that need not be sent at once
+	flights    flights
+	partlyLost partlyLost
+	recovery   recovery
+	wanted     wantedLeases
+	closeLimit work.CloseLimit
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -59,7 +54,10 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 	c.gate = load.NewGate(c.clock.Now, c.sendMore)
 	if !driver.IsNil(store) {
-		c.store = &observedStore{Store: store, isBack: c.sampleLeases}
+		c.store = &acquire.Store{Store: store, IsBack: c.sampleLeases}
+	}
+	c.acquirer = &acquire.Acquirer{
+		Sender: acquire.Sender{Clock: c.clock, Gate: c.gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // An Election makes one of many processes the leader. It is a Mutex that its holder keeps
@@ -76,7 +78,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 			wait = shortest
 		}
 		e.callTermFailed(ctx, err, wait, options)
-		if !pause(ctx, wait) {
+		if !work.Pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 		if !led {
@@ -200,7 +202,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if changed && !yield(leader, err) {
 				return
 			}
-			pause(ctx, every)
+			work.Pause(ctx, every)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/work"
 )
 
@@ -38,8 +39,8 @@ func (l *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err err
 	defer h.c.work.Done()
 	var reply driver.FenceReply
 	ctx = work.Detach(ctx, h.values())
-	err = h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
-		reply, err = h.c.store.ReserveFences(ctx, a.until, request)
+	err = h.c.acquirer.Retry(ctx, time.Now().Add(h.timeout()), func(a acquire.Attempt) (err error) {
+		reply, err = h.c.store.ReserveFences(ctx, a.Until, request)
 		return err
 	})
 	switch {

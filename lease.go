@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/renew"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A Lease is a held lock: a name, a share of it, or several names together. It is safe
@@ -278,13 +280,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	var lost string // the name
 	var sent, ttl time.Duration
-	err := h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
+	err := h.c.acquirer.Retry(ctx, time.Now().Add(h.timeout()), func(a acquire.Attempt) (err error) {
 		h.mu.Lock()
-		sent, ttl = a.sent, h.extensionTTL(a.sent, d)
-		h.mayExtend(h.c.clock.At(a.until), ttl)
+		sent, ttl = a.Sent, h.extensionTTL(a.Sent, d)
+		h.mayExtend(h.c.clock.At(a.Until), ttl)
 		requests := h.extendRequests(nil, h.c.id, ttl)
 		h.mu.Unlock()
-		errs := h.c.store.Extend(ctx, a.until, requests)
+		errs := h.c.store.Extend(ctx, a.Until, requests)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		lost, err = h.extendResult(errs)
@@ -342,7 +344,7 @@ func (l *Lease) Unlock() error {
 	case !last:
 		return err
 	}
-	defer h.dropToken().end()
+	defer h.dropToken().End()
 	if lost {
 		c.partlyLost.remove(h)
 		if remains {
@@ -398,14 +400,14 @@ func (l *Lease) Detach() error {
 			return nil
 		case nested:
 			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
-		case wait > 0 && !pause(h.c.work.Life(), wait):
+		case wait > 0 && !work.Pause(h.c.work.Life(), wait):
 			return ErrClosed
 		}
 		if wait <= 0 {
 			break
 		}
 	}
-	defer h.dropToken().end()
+	defer h.dropToken().End()
 	if h.hooks != nil {
 		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.Now() - h.hooks.heldSince})
 	}

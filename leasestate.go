@@ -53,10 +53,6 @@ const (
 	fixed                     // never
 )
 
-// margin returns how long before the server's expiry a lease counts as lost. It is 2 % of
-// the TTL, for clocks of different rates and late timers, and at least 2 ms.
-func margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
-
 // begin sets the times of a new lease at now. Its TTL began at sent or later. lift means
 // that ttl is shorter than the requested TTL, as after a hand-off. spread is from 0 to 1: leases
 // that begin together are not all renewed together.
@@ -109,7 +105,7 @@ func (s *leaseState) beginWhole(now, minHold, maxHold time.Duration, noRenew boo
 // extend sets the deadline and the next renewal. The store has confirmed ttl for a request
 // that was sent at sent.
 func (s *leaseState) extend(sent, ttl time.Duration) {
-	if end := sent + ttl - margin(ttl); end > s.deadline {
+	if end := sent + ttl - clock.Margin(ttl); end > s.deadline {
 		s.deadline, s.deadlineFrom = end, sent
 	}
 	s.renewAt = never

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 const second = time.Second
@@ -24,7 +25,7 @@ func TestMargin(t *testing.T) {
 		100 * time.Millisecond: 2 * time.Millisecond,
 		10 * time.Millisecond:  2 * time.Millisecond,
 	} {
-		if got := margin(ttl); got != want {
+		if got := clock.Margin(ttl); got != want {
 			t.Errorf("margin of a TTL of %v: %v, want %v", ttl, got, want)
 		}
 	}

@@ -1,9 +1,15 @@
 package dibs
 
 import (
+	"context"
 	"fmt"
 	"sync"
+
+	"github.com/dibslock/dibs/internal/acquire"
 )
+
+// ownedName is a name with the token that holds it.
+type ownedName struct{ name, token string }
 
 // ownTokens lists the tokens of the callers' choice that calls and leases of a client have on
 // their names. The store grants a name again to the token that holds it, because a request may
@@ -68,7 +74,8 @@ func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption)
 
 // acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
 // no other call gets the token on one of the names.
-func (c *Client) acquireOwn(names []string, set settings, acquire func(set settings) (*Lease, error)) (lease *Lease, err error) {
+func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (lease *Lease, err error) {
+	names := w.names()
 	if err := c.ownTokens.reserve(names, set.token); err != nil {
 		return nil, err
 	}
@@ -81,9 +88,7 @@ func (c *Client) acquireOwn(names []string, set settings, acquire func(set setti
 		defer lease.h.mu.Unlock()
 		lease.h.hasToken = true
 	}()
-	own := set
-	own.given = [levels]optionSet{} // so that no part of the call reserves the token again
-	return acquire(own)
+	return c.acquireNew(ctx, w, set)
 }
 
 // listAttachedToken lists the token of an attached lease that was confirmed.
@@ -99,19 +104,17 @@ func (h *lease) listAttachedToken() {
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
 // ended and nothing of the lease can arrive at the store any more.
-func (h *lease) dropToken() *cancellation {
+func (h *lease) dropToken() *acquire.Cancellation {
 	h.mu.Lock()
-	has, late := h.hasToken, h.extra().late
+	has, names, cancelling := h.hasToken, []string(nil), (*acquire.Cancellation)(nil)
+	if has {
+		names, cancelling = h.acquireRequest("", 0).Names(), h.cancellingLocked()
+	}
 	h.hasToken = false
-	request := h.acquireRequest("", h.c.clock.Now())
 	h.mu.Unlock()
 	if !has {
 		return nil
 	}
-	cancelling := h.c.cancellations.begin(request, true)
-	if late != nil {
-		cancelling.unanswered(late.until) // it would change the next lease with this token
-	}
-	h.c.ownTokens.drop(request.Names(), h.token)
+	h.c.ownTokens.drop(names, h.token)
 	return cancelling
 }

@@ -8,24 +8,18 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/clock"
-	"github.com/dibslock/dibs/internal/load"
-	"github.com/dibslock/dibs/internal/work"
 )
-
-// There are two ways to remove a lease or a request from the store: release and cancel.
-// Both continue in the background if the outcome is unknown, until nothing can be left.
 
 // releaseLease releases all names of a lease, concurrently, within the operation timeout.
 func (c *Client) releaseLease(h *lease) error {
 	h.mu.Lock()
 	first, extra := fencedName{h.name, h.fence}, h.extra()
-	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.Now()), h.ownToken)
-	if extra.late != nil {
-		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
-	}
+	cancelling := h.cancellingLocked()
 	h.mu.Unlock()
-	defer cancelling.end()
+	defer cancelling.End()
 	defer h.cancelUnanswered()
 	if len(extra.moreNames) == 0 {
 		return c.releaseName(h, first, cancelling)
@@ -44,135 +38,127 @@ func (c *Client) releaseLease(h *lease) error {
 	return errors.Join(errs...)
 }
 
-// reservation returns how long a name must stay unavailable after a release now.
-func (h *lease) reservation() time.Duration {
-	return max(h.readExtra().minHoldUntil-h.c.clock.Now(), 0)
+// cancellingLocked lists the end of the lease, if the caller has chosen its token. The caller holds the
+// lock, and ends the result.
+func (h *lease) cancellingLocked() *acquire.Cancellation {
+	if !h.ownToken {
+		return nil
+	}
+	cancelling := h.c.acquirer.Cancelling(h.acquireRequest("", 0).Names(), h.token, true)
+	if late := h.extra().late; late != nil {
+		cancelling.Unanswered(late.until) // it would change the next lease with this token
+	}
+	return cancelling
 }
 
-func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
-	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
-	ctx := work.Detach(c.work.Life(), h.values())
-	released, unknown := false, false
-	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
-		r.Until = a.until
-		r.Reserve = h.reservation()
-		released, err = c.store.Release(ctx, r)
-		if !hasOutcome(err) && !unsent(err) {
-			unknown = true
-			cancelling.unanswered(a.until)
-		}
-		return err
-	})
-	switch {
-	case err == nil && (released || unknown):
-		return nil // if it was not held, an earlier attempt has released it
-	case err == nil:
-		return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
-	case permanent(err):
-		return err
-	default:
-		c.releaseLater(h, r)
-		unknown = unknown || unsent(err) // the name is not free, and will be
-		return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
+func (c *Client) releaseName(h *lease, p fencedName, cancelling *acquire.Cancellation) error {
+	r := acquire.Release{
+		Request: driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken},
+		Values:  h.values(), ReserveUntil: h.readExtra().minHoldUntil,
 	}
+	o := c.acquirer.Release(r, c.releaseBy(h), cancelling)
+	switch {
+	case o.Err == nil && (o.Released || o.Unknown):
+		return nil // if it was not held, an earlier attempt has released it
+	case o.Err == nil:
+		return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
+	case answer.IsPermanent(o.Err):
+		return o.Err
+	}
+	c.acquirer.ReleaseLater(r, h.keptFor())
+	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
+	return &UnavailableError{Op: "unlock", Name: p.name, Cause: answer.Cause(o.Err), Refused: !unknown, Unknown: unknown}
+}
+
+// keptFor returns for how long the store may keep a lease that was not released.
+func (h *lease) keptFor() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return clock.Add(h.storedFor(h.c.clock.Now()), max(h.unansweredFor(), 0))
 }
 
 // releaseLost releases, in the background, what a lost lease may still hold in the store.
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
-	reserve := h.reservation() > 0 && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+	reserve := h.readExtra().minHoldUntil > c.clock.Now() && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
 	if !reserve {
-		c.cancel(h.values(), request, h.ownToken, time.Time{})
+		c.acquirer.Cancel(h.values(), request, h.ownToken, time.Time{})
 		h.cancelUnanswered()
 		return
 	}
-	cancelling := c.cancellations.begin(request, h.ownToken)
+	cancelling := c.acquirer.Cancelling(request.Names(), request.Token, h.ownToken)
 	ran := c.work.Run(func(context.Context) {
-		defer cancelling.end()
+		defer cancelling.End()
 		_ = c.releaseLease(h) // the lease is lost, and its caller has that error
 	})
 	if !ran {
-		cancelling.end()
+		cancelling.End()
 	}
 }
 
-// releaseLater retries in the background for as long as the store may keep the lease.
-func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
+// cancel ends a lease that no caller has received, and releases its names in the
+// background.
+func (h *lease) cancel() {
+	_ = h.update((*leaseState).release)
+	h.c.partlyLost.remove(h)
 	h.mu.Lock()
-	life := clock.Add(h.storedFor(c.clock.Now()), max(h.unansweredFor(), 0))
+	request := h.acquireRequest(h.c.id, h.c.clock.Now())
 	h.mu.Unlock()
-	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
-		r := r
-		r.Until = until
-		r.Reserve = h.reservation()
-		_, err := c.store.Release(ctx, r)
-		return err == nil, err
-	})
+	h.c.acquirer.Cancel(h.values(), request, h.ownToken, time.Time{})
+	h.cancelUnanswered()
 }
 
-// cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then. So cancel continues until then, and for
-// as long as the store may keep what that try has acquired. values is the context of the
-// call that sent the request.
-func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
-	cancelling := c.cancellations.begin(request, own)
-	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())
-	c.retryUntilDone(values, cancelling, clock.Add(stored, max(time.Until(unanswered), 0)), func(ctx context.Context, until time.Time) (bool, error) {
-		last := !mayArrive(unanswered)
-		request := request
-		request.Until = until
-		err := c.store.Cancel(ctx, request)
-		return err == nil && last, err
-	})
+// An unansweredTry is an acquire without an answer. It may still arrive at the store and
+// acquire the name again after its lease was released.
+type unansweredTry struct {
+	request driver.AcquireRequest
+	until   time.Time // the request has no effect after this time
+	next    *unansweredTry
 }
 
-// retryUntilDone runs tries in the background until one is done or life has passed. A renewal
-// that was sent before may arrive within an operation timeout and make life longer. A try
-// that hangs does not delay the next one, which may use another connection. The pauses between
-// them grow with the time that has passed, and the budget limits how many are on their way. The
-// store's client sees the values of a context, such as a trace.
-func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
-	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
-	begin := c.clock.Now()
-	ran := c.work.Run(func(ctx context.Context) {
-		defer cancelling.end()
-		ctx, done := context.WithTimeout(work.Detach(ctx, values), clock.Add(life, max(cancelGrace, c.defaults.timeout)))
-		defer done()
-		var tries sync.WaitGroup
-		defer tries.Wait()
-		slots := make(chan struct{}, atOnce)
-		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, max(soon, min((c.clock.Now()-begin)/50, longest))) {
-			select {
-			case slots <- struct{}{}:
-				tries.Go(func() {
-					defer func() { <-slots }()
-					if c.tryOnce(ctx, cancelling, try) {
-						done()
-					}
-				})
-			default:
-			}
-			pause(ctx, max(every, min(c.rtt.Twice(), soon)))
+// merge returns the tries of both lists.
+func (u *unansweredTry) merge(o *unansweredTry) *unansweredTry {
+	if u == nil {
+		return o
+	}
+	u.next = u.next.merge(o)
+	return u
+}
+
+// cancelUnanswered cancels, in the background, the unanswered tries of a lease that has
+// ended.
+func (h *lease) cancelUnanswered() {
+	for u := h.readExtra().unanswered; u != nil; u = u.next {
+		if clock.MayArrive(u.until) {
+			h.c.acquirer.Cancel(h.values(), u.request, h.ownToken, u.until)
 		}
-	})
-	if !ran {
-		cancelling.end()
 	}
 }
 
-// tryOnce makes one try when the budget has room for it. It reports whether no other one is needed.
-func (c *Client) tryOnce(ctx context.Context, cancelling *cancellation, try func(ctx context.Context, until time.Time) (done bool, err error)) bool {
-	on, err := c.gate.Wait(ctx, load.Cleanup)
-	if err != nil {
-		return true
+// unansweredFor returns for how long a request of the lease without an answer may still take
+// effect.
+func (s *leaseState) unansweredFor() time.Duration {
+	x := s.extra()
+	var until time.Time
+	for u := x.unanswered; u != nil; u = u.next {
+		until = clock.Later(until, u.until.Add(clock.Slack))
 	}
-	until := time.Now().Add(c.defaults.timeout)
-	done, err := try(ctx, until)
-	c.gate.End(&on, outcomeOf(ctx, err, until))
-	if err != nil && !refused(err) && !unsent(err) {
-		cancelling.unanswered(until)
+	if x.late != nil {
+		until = clock.Later(until, x.late.until)
 	}
-	return done || permanent(err)
+	if until.IsZero() {
+		return 0
+	}
+	return time.Until(until)
+}
+
+// mayStillAcquire reports whether an unanswered try of the lease can still take effect.
+func (h *lease) mayStillAcquire() bool {
+	for u := h.readExtra().unanswered; u != nil; u = u.next {
+		if clock.MayArrive(u.until) {
+			return true
+		}
+	}
+	return false
 }

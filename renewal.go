@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
@@ -254,7 +255,7 @@ func (r *renewalCall) retryAt(errs []error, now time.Duration) time.Duration {
 func (c *Client) bestOutcome(errs []error, until time.Time) load.Outcome {
 	best := load.Dropped
 	for _, err := range errs {
-		switch what := outcomeOf(c.work.Open(), err, until); what {
+		switch what := answer.ForBudget(c.work.Open(), err, until); what {
 		case load.Answered:
 			return what
 		case load.Dropped:

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
+	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // An RWMutex is a lock with many readers or one writer. The value holds no state, and is
@@ -228,14 +232,14 @@ func (h *lease) requestResize(ctx context.Context, end time.Time, w lockSpec) (d
 	c := h.c
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
-	err := c.retry(ctx, end, func(a attempt) (err error) {
-		sent, ttl = a.sent, h.resizeTTL(a.sent)
+	err := c.acquirer.Retry(ctx, end, func(a acquire.Attempt) (err error) {
+		sent, ttl = a.Sent, h.resizeTTL(a.Sent)
 		request := driver.AcquireRequest{
-			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.until,
+			Name: h.name, Token: h.token, Client: c.id, TTL: ttl, Weight: w.weight, Limit: w.limit, Until: a.Until,
 		}
-		before := h.recordLateResize(w, a.until)
+		before := h.recordLateResize(w, a.Until)
 		reply, err = c.store.Resize(ctx, request)
-		if hasOutcome(err) || unsent(err) {
+		if answer.IsKnown(err) || answer.IsUnsent(err) {
 			h.setLateResize(before)
 		}
 		return err
@@ -252,9 +256,9 @@ func (h *lease) recordLateResize(w lockSpec, until time.Time) (before *lateResiz
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.extra().late
-	until = until.Add(clockSlack)
+	until = until.Add(clock.Slack)
 	if before != nil {
-		until = later(until, before.until)
+		until = clock.Later(until, before.until)
 	}
 	h.changeExtra().late = &lateResize{until, w.weight}
 	return before
@@ -276,7 +280,7 @@ func (h *lease) awaitLateResize(ctx context.Context, end time.Time, w lockSpec) 
 	wait := time.Until(late.until)
 	left := time.Until(end)
 	switch {
-	case wait > 0 && !pause(ctx, min(wait, left)):
+	case wait > 0 && !work.Pause(ctx, min(wait, left)):
 		return &UnavailableError{Op: "resize", Name: h.name, Cause: context.Cause(ctx)}
 	case wait > left:
 		return &UnavailableError{Op: "resize", Name: h.name, Cause: errLateResize}

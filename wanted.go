@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/work"
 )
 
@@ -180,8 +182,8 @@ func (h *lease) registerWanted() {
 // answered. The next renewal asks again, too.
 func (h *lease) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
-	answered := err == nil || refused(err) || permanent(err)
-	stopped := !answered && !pause(ctx, between)
+	answered := err == nil || answer.IsRefusal(err) || answer.IsPermanent(err)
+	stopped := !answered && !work.Pause(ctx, between)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	signal := h.extra().wanted
@@ -201,8 +203,8 @@ func (h *lease) notifyWanted(ctx context.Context) error {
 	var errs []error
 	for _, p := range names {
 		request := driver.WantedRequest{Name: p.name, Token: h.token, Client: h.c.id}
-		errs = append(errs, h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) error {
-			wanted, err := h.c.store.NotifyWanted(ctx, a.until, request)
+		errs = append(errs, h.c.acquirer.Retry(ctx, time.Now().Add(h.timeout()), func(a acquire.Attempt) error {
+			wanted, err := h.c.store.NotifyWanted(ctx, a.Until, request)
 			if wanted {
 				h.setWanted()
 			}

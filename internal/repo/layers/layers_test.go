@@ -55,6 +55,9 @@ var rules = []rule{
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/clock/a.go", `package clock; import _ "github.com/dibslock/dibs/internal/work"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs"`},
+			{"internal/acquire/a.go", `package acquire; import _ "github.com/dibslock/dibs"`},
+			{"internal/acquire/a.go", `package acquire; import _ "github.com/dibslock/dibs/internal/renew"`},
+			{"internal/answer/a.go", `package answer; import _ "github.com/dibslock/dibs/internal/acquire"`},
 		},
 		good: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
