@@ -12,21 +12,15 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// Modes of acquire: queueing follows the options, tryOnce overrides them.
-const (
-	queueing = false
-	tryOnce  = true
-)
-
 // acquire acquires what is requested in one lease, and queues for it if it has to.
-func (c *Client) acquire(ctx context.Context, w lockSpec, set settings, once bool) (*Lease, error) {
-	if err := cmp.Or(c.check(), set.check(w.name, w.with...), set.checkOnce(w.name, once)); err != nil {
+func (c *Client) acquire(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
+	if err := cmp.Or(c.check(), set.check(w.name, w.with...)); err != nil {
 		return nil, err
 	}
 	if h := leaseIn(ctx, c, w); h != nil {
 		return h.reenter(w, set.reentrant)
 	}
-	if once {
+	if set.limit.once {
 		set.limit = waitLimit{}
 	}
 	if set.choosesToken() {

@@ -39,7 +39,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options), queueing)
+	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
 		lease.h.beginTerm() // so that the store has the number of the term
 	}

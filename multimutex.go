@@ -37,34 +37,30 @@ func (c *Client) All(names ...string) *MultiMutex {
 // Lease.FenceOf returns the fence of each name. Errors and limits are those of
 // Mutex.Lock.
 func (m *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.lock(ctx, m.settings().with(atCall, options))
-}
-
-func (m *MultiMutex) lock(ctx context.Context, set settings) (*Lease, error) {
-	return m.acquire(ctx, set, queueing)
+	return m.acquire(ctx, m.settings().with(atCall, options))
 }
 
 // TryLock acquires all names if they are free and no one waits for any of them. Otherwise
 // it returns ErrBusy at once.
 func (m *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.acquire(ctx, m.settings().with(atCall, options), tryOnce)
+	return m.acquire(ctx, m.settings().with(atCall, options).tryOnce())
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
 // fence of one of them.
 func (m *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	base := m.settings()
-	return do(ctx, &base, m.lock, fn, options)
+	return do(ctx, &base, m.acquire, fn, options)
 }
 
 func (m *MultiMutex) settings() settings { return m.c.settings(ofLock, nil) }
 
-func (m *MultiMutex) acquire(ctx context.Context, set settings, once bool) (*Lease, error) {
+func (m *MultiMutex) acquire(ctx context.Context, set settings) (*Lease, error) {
 	if err := m.c.check(); err != nil {
 		return nil, err
 	}
 	if n := len(m.names); n == 0 || n > driver.MaxNames {
 		return nil, invalid("multi-lock on %d names: not within 1 to %d", n, driver.MaxNames)
 	}
-	return m.c.acquire(ctx, all(m.c.store.Groups(m.names)), set, once)
+	return m.c.acquire(ctx, all(m.c.store.Groups(m.names)), set)
 }

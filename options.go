@@ -50,6 +50,7 @@ type waitLimit struct {
 	every       time.Duration // between two attempts
 	hasAttempts bool          // Attempts was given, and no Wait at a nearer level
 	conflicting bool          // Attempts and Wait were given at the same level
+	once        bool          // the call tries once, whatever the options of the outer levels are
 }
 
 const (
@@ -67,6 +68,12 @@ func (s settings) with(at level, options []Option) settings {
 		return s // without a heap allocation
 	}
 	return s.apply(at, options)
+}
+
+// tryOnce returns the settings of a call that tries once.
+func (s settings) tryOnce() settings {
+	s.limit.once = true
+	return s
 }
 
 // withoutLimit returns the settings without Wait and Attempts.
@@ -210,15 +217,6 @@ func (s *settings) check(name string, more ...string) error {
 	return cmp.Or(s.checkMeaning(name), s.checkValues(name))
 }
 
-// checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
-// Those of an outer level are ignored.
-func (s *settings) checkOnce(name string, once bool) error {
-	if waits := s.given[atCall] & (1<<waitOption | 1<<attemptsOption); once && waits != 0 {
-		return invalid("Wait or Attempts given to a call on %q that tries once", name)
-	}
-	return nil
-}
-
 // checkValues validates the values of a request for a name.
 func (s *settings) checkValues(name string) error {
 	if err := checkTTL("TTL", name, s.ttl); err != nil {
@@ -240,6 +238,8 @@ func (s *settings) checkValues(name string) error {
 		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.limit.wait, name)
 	case lacksUnit(s.limit.wait):
 		return invalid("Wait %v of %q: below 1ms; is the unit missing?", s.limit.wait, name)
+	case s.limit.once && s.given[atCall]&(1<<waitOption|1<<attemptsOption) != 0:
+		return invalid("Wait or Attempts given to a call on %q that tries once", name)
 	case s.limit.conflicting:
 		return invalid("Wait and Attempts of %q: one or the other", name)
 	case s.limit.hasAttempts && s.limit.attempts < 1:
