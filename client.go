@@ -30,7 +30,6 @@ type Client struct {
 	clock      *clock.Clock
 	work       *work.Background
 	acquirer   *acquire.Acquirer
-	ownTokens  ownTokens
 	hooks      work.CallQueue
 	started    atomic.Bool // the scheduler and the watch
 	renewals   *renew.Queue[*lease]

@@ -3,61 +3,12 @@ package dibs
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/dibslock/dibs/internal/acquire"
 )
 
-// ownedName is a name with the token that holds it.
-type ownedName struct{ name, token string }
-
-// ownTokens lists the tokens of the callers' choice that calls and leases of a client have on
-// their names. The store grants a name again to the token that holds it, because a request may
-// be repeated. So two calls with one token would both get the lock. Tokens that dibs makes are
-// not listed. The zero value is ready for use. It is safe for concurrent use.
-type ownTokens struct {
-	mu   sync.Mutex
-	used map[ownedName]int // more than one with an attached lease
-}
-
-// reserve lists a token with all names of a request. It returns ErrReentrant if it is listed with
-// one of them.
-func (o *ownTokens) reserve(names []string, token string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, name := range names {
-		if o.used[ownedName{name, token}] > 0 {
-			return sameTokenError{name}
-		}
-	}
-	o.add(names, token, 1)
-	return nil
-}
-
-// addAttached lists a token of an attached lease, which is that of another lease.
-func (o *ownTokens) addAttached(names []string, token string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(names, token, 1)
-}
-
-func (o *ownTokens) drop(names []string, token string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(names, token, -1)
-}
-
-func (o *ownTokens) add(names []string, token string, by int) {
-	if o.used == nil {
-		o.used = make(map[ownedName]int)
-	}
-	for _, name := range names {
-		key := ownedName{name, token}
-		if o.used[key] += by; o.used[key] == 0 {
-			delete(o.used, key)
-		}
-	}
-}
+// A token of the caller's choice belongs to one call or lease of the client at a time, on each name: see
+// acquire.Acquirer.Reserve.
 
 // A sameTokenError is the error of a call whose token is in use.
 type sameTokenError struct{ name string }
@@ -76,12 +27,12 @@ func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption)
 // no other call gets the token on one of the names.
 func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (lease *Lease, err error) {
 	names := w.names()
-	if err := c.ownTokens.reserve(names, set.token); err != nil {
-		return nil, err
+	if name, ok := c.acquirer.Reserve(names, set.token); !ok {
+		return nil, sameTokenError{name}
 	}
 	defer func() {
 		if lease == nil { // what the call has left at the store is listed as a cancellation
-			c.ownTokens.drop(names, set.token)
+			c.acquirer.Drop(names, set.token)
 			return
 		}
 		lease.h.mu.Lock()
@@ -99,7 +50,7 @@ func (h *lease) listAttachedToken() {
 		return
 	}
 	h.hasToken = true
-	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.Now()).Names(), h.token)
+	h.c.acquirer.Hold(h.acquireRequest("", h.c.clock.Now()).Names(), h.token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
@@ -115,6 +66,6 @@ func (h *lease) dropToken() *acquire.Cancellation {
 	if !has {
 		return nil
 	}
-	h.c.ownTokens.drop(names, h.token)
+	h.c.acquirer.Drop(names, h.token)
 	return cancelling
 }

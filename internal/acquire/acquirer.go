@@ -30,11 +30,11 @@ type Acquirer struct {
 	Timeout time.Duration // of one operation in the background
 	Inbox   Inbox
 
-	seq           atomic.Uint64
-	cancellations cancellations // of tokens that callers have chosen
-	lateness      lateness
-	announcer     announcer
-	polls         pollPacer
+	seq       atomic.Uint64
+	tokens    tokens
+	lateness  lateness
+	announcer announcer
+	polls     pollPacer
 }
 
 // Granted delivers the event of a grant, or one that makes a waiter repeat its request.

@@ -36,12 +36,6 @@ type ReleaseOutcome struct {
 	Err      error // of the last request
 }
 
-// Cancelling lists the end of what a token holds on names. Unless own is true it returns nil. Until the
-// result has ended, no call with this token begins.
-func (a *Acquirer) Cancelling(names []string, token string, own bool) *Cancellation {
-	return a.cancellations.begin(names, token, own)
-}
-
 // Release releases a name, with retries until by.
 func (a *Acquirer) Release(r Release, by time.Time, cancelling *Cancellation) (o ReleaseOutcome) {
 	ctx := work.Detach(a.Work.Life(), r.Values)
