@@ -10,6 +10,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // acquire acquires what is requested in one lease, and queues for it if it has to.
@@ -17,8 +18,8 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings) (*Lease,
 	if err := cmp.Or(c.check(), set.check(w.name, w.with...)); err != nil {
 		return nil, err
 	}
-	if h := leaseIn(ctx, c, w); h != nil {
-		return h.reenter(w, set.reentrant)
+	if l := leaseIn(ctx, c, w); l != nil {
+		return l.reenter(w, set.reentrant)
 	}
 	if set.limit.once {
 		set.limit = waitLimit{}
@@ -141,19 +142,19 @@ func (a *acquisition) acquirePart(i int) (acquire.Outcome, error) {
 	if outcome.Why != acquire.Granted {
 		return outcome, nil
 	}
-	h, err := a.newLease(&grant)
+	l, err := a.newLease(&grant)
 	a.call.End(a.ctx, err == nil)
 	switch {
 	case err != nil:
 		return outcome, err
 	case a.lease == nil:
-		a.lease, a.grant = h, grant
+		a.lease, a.grant = l, grant
 		return outcome, nil
 	}
 	if grant.Notified {
 		a.grant.Notified, a.grant.Handoff = true, grant.Handoff
 	}
-	return outcome, a.lease.merge(h)
+	return outcome, a.lease.merge(l)
 }
 
 // drop cancels the parts that the call holds, and with them the request for the next one. Another attempt
@@ -193,35 +194,26 @@ func (a *acquisition) limits() acquire.Limits {
 // newLease makes a lease of a grant. The first of several parts begins without the caller's NoRenew and
 // MaxHold, which are those of the whole lease. It returns ErrClosed if the client is closed.
 func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
-	c, r := a.c, &g.Request
-	h := &lease{
+	c, r, set := a.c, &g.Request, &a.settings
+	l := &lease{
 		c: c, parent: a.parent, hooks: a.hooks.forLease(), ownToken: a.ownToken(), handles: 1,
-		leaseState: leaseState{
-			name: r.Name, token: r.Token, fence: g.Fence, weight: int32(r.Weight), limit: int32(r.Limit), ttl: min(r.TTL, a.settings.ttl),
-		},
+		state: leasestate.Granted(*r, g.Fence, min(r.TTL, set.ttl)), extra: extraOf(set, c),
 	}
-	h.first.h = h
-	for _, name := range r.With {
-		x := h.changeExtra()
-		x.moreNames = append(x.moreNames, fencedName{name, g.Fence})
-	}
+	l.first.h = l
 	if !g.Unanswered.IsZero() {
-		h.changeExtra().unanswered = &unansweredTry{request: *r, until: g.Unanswered}
+		l.state.AddUnanswered(*r, g.Unanswered)
 	}
-	if a.settings.timeout != c.defaults.timeout {
-		h.changeExtra().timeout = a.settings.timeout
-	}
-	noRenew, maxHold := a.settings.noRenew, a.settings.maxHold
+	noRenew, maxHold := set.noRenew, set.maxHold
 	if a.spec.parts() > 1 {
 		noRenew, maxHold = false, 0
 	}
-	now := c.clock.Now()
-	h.limitHold(now, a.settings.minHold, g.Sent, maxHold)
-	h.begin(noRenew, now, g.Sent, g.TTL, g.TTL < r.TTL, clock.Jitter(r.Name, now))
+	now, times := c.clock.Now(), &l.state.Times
+	times.LimitHold(now, set.minHold, g.Sent, maxHold)
+	times.Begin(noRenew, now, g.Sent, g.TTL, g.TTL < r.TTL, clock.Jitter(r.Name, now))
 	if a.hooks != nil {
 		a.hooks.heldSince = now
 	}
-	return h, h.update(func(*leaseState) {})
+	return l, l.update(func(*leasestate.State) {})
 }
 
 // callQueued calls the Queued hooks, once for each call of a user.

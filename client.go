@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
 	"github.com/dibslock/dibs/internal/work"
@@ -32,12 +33,9 @@ type Client struct {
 	acquirer   *acquire.Acquirer
 	hooks      work.CallQueue
 	started    atomic.Bool // the scheduler and the watch
-	renewals   *renew.Queue[*lease]
-	gate       *load.Gate // of the requests that need not be sent at once
-	flights    flights
+	renewals   *renew.Scheduler[*lease]
 	partlyLost partlyLost
-	recovery   recovery
-	wanted     wantedLeases
+	wanted     wantedSignals
 	closeLimit work.CloseLimit
 }
 
@@ -49,14 +47,14 @@ func New(store driver.Store, options ...Option) *Client {
 		id:       identity(),
 		clock:    clock.New(),
 		work:     work.NewBackground(),
-		renewals: renew.New[*lease](),
 	}
-	c.gate = load.NewGate(c.clock.Now, c.sendMore)
+	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
+	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)
 	if !driver.IsNil(store) {
-		c.store = &acquire.Store{Store: store, IsBack: c.sampleLeases}
+		c.store = &acquire.Store{Store: store, IsBack: c.renewals.Sample}
 	}
 	c.acquirer = &acquire.Acquirer{
-		Sender: acquire.Sender{Clock: c.clock, Gate: c.gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,
+		Sender: acquire.Sender{Clock: c.clock, Gate: gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,
 	}
 	return c
 }
@@ -96,7 +94,7 @@ func (c *Client) begin() bool {
 // start starts the scheduler and the watch, once.
 func (c *Client) start() {
 	if c.started.CompareAndSwap(false, true) {
-		c.work.Loop(c.runScheduler)
+		c.work.Loop(func() { c.renewals.Run(c.work.Life().Done()) })
 		c.work.Loop(c.watch)
 	}
 }
@@ -125,14 +123,14 @@ func (c *Client) Close() error {
 // endAll ends all leases, and returns those that must be released.
 func (c *Client) endAll() []*lease {
 	release := c.partlyLost.removeAll()
-	for _, h := range c.renewals.Close() {
+	for _, l := range c.renewals.Close() {
 		mustRelease := false
-		_ = h.update(func(s *leaseState) {
-			mustRelease = !s.ended
-			s.lose(s.name, ReasonClosed, nil, "")
+		_ = l.update(func(s *leasestate.State) {
+			mustRelease = !s.Reason().IsEnd()
+			s.Lose(leasestate.End{Reason: leasestate.Closed})
 		})
 		if mustRelease {
-			release = append(release, h)
+			release = append(release, l)
 		}
 	}
 	return release
@@ -168,16 +166,16 @@ func (c *Client) releaseAll(held []*lease) error {
 }
 
 // releaseInTime releases a lease, or fails if the time limit of Close has passed.
-func (c *Client) releaseInTime(h *lease) error {
-	if c.releaseBy(h).After(time.Now()) {
-		return c.releaseLease(h)
+func (c *Client) releaseInTime(l *lease) error {
+	if c.releaseBy(l).After(time.Now()) {
+		return l.release()
 	}
-	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
+	return &UnavailableError{Op: "unlock", Name: l.state.Name, Cause: context.DeadlineExceeded, Refused: true}
 }
 
 // releaseBy returns the time limit of a release that begins now.
-func (c *Client) releaseBy(h *lease) time.Time {
-	return c.closeLimit.Limit(h.timeout(), clock.Times(2, c.defaults.timeout))
+func (c *Client) releaseBy(l *lease) time.Time {
+	return c.closeLimit.Limit(l.timeout(), clock.Times(2, c.defaults.timeout))
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/work"
 )
 
@@ -126,15 +127,15 @@ func onlyContextEnded(err error) bool {
 }
 
 // endedEarly returns why the lease was lost or its work was asked to end, or nil.
-func (l *Lease) endedEarly() error {
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var lost *LostError
-	if errors.As(h.err, &lost) {
-		return h.err
+func (handle *Lease) endedEarly() error {
+	l := handle.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.readExtraLocked()
+	if x.lost != nil {
+		return x.lost
 	}
-	return h.extra().resigned
+	return x.resigned
 }
 
 func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.Duration, options []Option) {
@@ -158,8 +159,8 @@ func (e *Election) Resign() bool {
 		return false
 	}
 	led := false
-	for _, h := range e.c.renewals.All() {
-		if h.name == e.name && h.resign(ErrResigned) {
+	for _, l := range e.c.renewals.All() {
+		if l.state.Name == e.name && l.resign(ErrResigned) {
 			led = true
 		}
 	}
@@ -208,12 +209,27 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // beginTerm marks the lease as the term of an election, and makes its renewal due now.
-func (h *lease) beginTerm() {
-	now := h.c.clock.Now()
-	_ = h.update(func(s *leaseState) {
-		h.term = true
-		if s.rule == renewed {
-			s.renewNow(now)
-		}
+func (l *lease) beginTerm() {
+	now := l.c.clock.Now()
+	_ = l.update(func(s *leasestate.State) {
+		l.term = true
+		s.Times.BeginTerm(now)
 	})
+}
+
+// resign ends the contexts of a term, and all that will be derived from it, but not the
+// lease itself: the work must end first. It returns false if the lease is not a term.
+func (l *lease) resign(cause error) bool {
+	l.mu.Lock()
+	if !l.term || l.state.Reason().IsEnd() {
+		l.mu.Unlock()
+		return false
+	}
+	l.extraLocked().resigned = cause
+	contexts := l.contexts.removeAll()
+	l.mu.Unlock()
+	for _, derived := range contexts {
+		derived.cancel(cause)
+	}
+	return true
 }

@@ -3,10 +3,9 @@ package dibs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // Errors of this package, for errors.Is.
@@ -120,17 +119,13 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// takenBy returns what the error of a renewal says of the loss, for instance of the value that the
-// key holds now, or nil. It is no ErrWrongType: the lease is lost in any case.
-func takenBy(err error) error {
-	var wrong *driver.WrongTypeError
-	if errors.As(err, &wrong) {
-		return errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))
+// lostError returns the error of a lease that has ended in this way, or is not confirmed.
+func lostError(e leasestate.End, token string) *LostError {
+	reasons := [...]Reason{
+		leasestate.Unconfirmed: ReasonUnconfirmed, leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
+		leasestate.Taken: ReasonTaken, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
 	}
-	if why, ok := strings.CutPrefix(err.Error(), ErrLost.Error()+": "); ok {
-		return errors.New(why)
-	}
-	return nil
+	return &LostError{Name: e.Name, Token: token, Reason: reasons[e.Reason], Message: e.Message, Cause: e.Cause}
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.

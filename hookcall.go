@@ -151,55 +151,58 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 }
 
 // queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
-func (h *lease) queuePendingHooks() {
-	if h.hooks == nil { // those of a nested call are not those of the lease
+func (l *lease) queuePendingHooks() {
+	if l.hooks == nil { // those of a nested call are not those of the lease
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hooks.acquireEndDone = true
-	for _, call := range h.hooks.pending {
-		h.c.hooks.Add(true, call)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hooks.acquireEndDone = true
+	for _, call := range l.hooks.pending {
+		l.c.hooks.Add(true, call)
 	}
-	h.hooks.pending = nil
+	l.hooks.pending = nil
 }
 
 // queueHook queues a hook of a lease, or returns false.
-func (h *lease) queueHook(important bool, call func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.hooks.acquireEndDone {
-		h.hooks.pending = append(h.hooks.pending, call) // at most one Lost and one RenewFailed
+func (l *lease) queueHook(important bool, call func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hooks.acquireEndDone {
+		l.hooks.pending = append(l.hooks.pending, call) // at most one Lost and one RenewFailed
 		return true
 	}
-	return h.c.hooks.Add(important, call)
+	return l.c.hooks.Add(important, call)
 }
 
 // queueLost queues the Lost hooks.
-func (h *lease) queueLost() {
-	h.mu.Lock()
-	e := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.Now() - h.hooks.heldSince, Err: h.err}
-	e.Reason, _ = h.lostReason()
-	h.mu.Unlock()
-	h.queueHook(true, func() { h.hooks.callLost(e) })
+func (l *lease) queueLost(lost *LostError) {
+	s := l.Lock()
+	e := Lost{LockInfo: l.hooks.lockInfo(s.Token), Fence: s.Fence(), Held: l.c.clock.Now() - l.hooks.heldSince, Reason: lost.Reason, Err: lost}
+	l.Unlock()
+	l.queueHook(true, func() { l.hooks.callLost(e) })
 }
 
-// queueRenewFailed queues the RenewFailed hook, unless it is queued already.
-func (h *lease) queueRenewFailed() {
-	if h.hooks == nil || !h.hooks.failureQueued.CompareAndSwap(false, true) {
+// IsObserved reports whether anybody wants to know of a renewal that fails. It is part of
+// renew.Holder.
+func (l *lease) IsObserved() bool { return l.hooks != nil }
+
+// RenewFailed queues the RenewFailed hook, unless it is queued already. It is part of renew.Holder.
+func (l *lease) RenewFailed() {
+	if l.hooks == nil || !l.hooks.failureQueued.CompareAndSwap(false, true) {
 		return
 	}
-	queued := h.queueHook(false, func() {
-		h.hooks.failureQueued.Store(false)
-		h.mu.Lock()
-		ended := h.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.Now(), Err: h.extra().renewErr}
-		h.mu.Unlock()
+	queued := l.queueHook(false, func() {
+		l.hooks.failureQueued.Store(false)
+		s := l.Lock()
+		ended := s.Reason().IsEnd()
+		failed := RenewFailed{LockInfo: l.hooks.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
+		l.Unlock()
 		if !ended && failed.Err != nil {
-			h.hooks.callRenewFailed(failed)
+			l.hooks.callRenewFailed(failed)
 		}
 	})
 	if !queued {
-		h.hooks.failureQueued.Store(false)
+		l.hooks.failureQueued.Store(false)
 	}
 }

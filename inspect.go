@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // Attach returns a handle of a lease that another process or call has acquired, by its
@@ -34,29 +35,18 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if c.work.IsClosed() {
 		return nil, ErrClosed
 	}
-	h := &lease{
-		c: c, parent: context.Background(), ownToken: true, handles: 1,
-		leaseState: leaseState{
-			name: name, token: token, weight: 1, limit: driver.Unlimited, weightUnsure: true,
-			renewAt: never, ttl: set.ttl,
-			err: &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed},
-		},
-	}
-	if set.noRenew {
-		h.rule = fixed
-	}
-	if set.timeout != c.defaults.timeout {
-		h.changeExtra().timeout = set.timeout
-	}
 	now := c.clock.Now()
-	h.limitHold(0, 0, now, set.maxHold)
-	h.mayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
-	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
-	if h.hooks != nil {
-		h.hooks.heldSince, h.hooks.acquireEndDone = now, true
+	l := &lease{
+		c: c, parent: context.Background(), ownToken: true, handles: 1,
+		state: leasestate.Attached(name, token, now, set.ttl, set.noRenew), extra: extraOf(&set, c),
 	}
-	h.first.h = h
-	return &h.first, nil
+	l.state.Times.LimitHold(0, 0, now, set.maxHold)
+	l.hooks = newHookCall(l.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
+	if l.hooks != nil {
+		l.hooks.heldSince, l.hooks.acquireEndDone = now, true
+	}
+	l.first.h = l
+	return &l.first, nil
 }
 
 // Inspect returns the state of a name in the store: its holders and its waiters.

@@ -43,29 +43,34 @@ func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (leas
 }
 
 // listAttachedToken lists the token of an attached lease that was confirmed.
-func (h *lease) listAttachedToken() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ownToken || h.hasToken || h.ended {
+func (l *lease) listAttachedToken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ownToken || l.hasToken || l.state.Reason().IsEnd() {
 		return
 	}
-	h.hasToken = true
-	h.c.acquirer.Hold(h.acquireRequest("", h.c.clock.Now()).Names(), h.token)
+	l.hasToken = true
+	l.c.acquirer.Hold(l.namesLocked(), l.state.Token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
 // ended and nothing of the lease can arrive at the store any more.
-func (h *lease) dropToken() *acquire.Cancellation {
-	h.mu.Lock()
-	has, names, cancelling := h.hasToken, []string(nil), (*acquire.Cancellation)(nil)
-	if has {
-		names, cancelling = h.acquireRequest("", 0).Names(), h.cancellingLocked()
-	}
-	h.hasToken = false
-	h.mu.Unlock()
-	if !has {
+func (l *lease) dropToken() *acquire.Cancellation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hasToken {
 		return nil
 	}
-	h.c.acquirer.Drop(names, h.token)
+	l.hasToken = false
+	cancelling := l.cancellingLocked()
+	l.c.acquirer.Drop(l.namesLocked(), l.state.Token)
 	return cancelling
+}
+
+// namesLocked returns the names of the lease.
+func (l *lease) namesLocked() (names []string) {
+	for _, n := range l.state.Names() {
+		names = append(names, n.Name)
+	}
+	return names
 }

@@ -3,6 +3,9 @@ package dibs
 import (
 	"testing"
 	"testing/synctest"
+	"time"
+
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // A group of names that is lost during the acquire of the others is removed from the
@@ -23,10 +26,10 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				}
 				first, second := acquire("a", "b"), acquire("c", "d")
 				if lost != "second" {
-					_ = first.lose("b", ReasonTaken, nil)
+					_ = first.lose(leasestate.End{Reason: leasestate.Taken, Name: "b"})
 				}
 				if lost != "first" {
-					_ = second.lose("c", ReasonRevoked, nil)
+					_ = second.lose(leasestate.End{Reason: leasestate.Revoked, Name: "c"})
 				}
 				if err := first.merge(second); err == nil {
 					t.Error("a lost group was reported as held")
@@ -36,7 +39,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				if n := len(c.partlyLost.leases); n > 0 {
 					t.Errorf("%d leases kept until Close", n)
 				}
-				if n := len(first.readExtra().moreNames); n != 3 {
+				if n := first.state.More(); n != 3 {
 					t.Errorf("%d further names released, want 3", n)
 				}
 				if err := c.Close(); err != nil {
@@ -64,14 +67,17 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 			leases = append(leases, l.h)
 		}
 		first, second := leases[0], leases[1]
-		call := newRenewalCall(c, []*lease{second})
-		if err := second.update(func(s *leaseState) { s.sendRenewal() }); err != nil {
-			t.Fatal(err)
+		second.Lock().Times.Send()
+		if !second.Commit() {
+			t.Fatal("not held")
 		}
 		if err := first.merge(second); err != nil {
 			t.Fatal(err)
 		}
-		c.recordRenewal(call, 0, []error{nil}, never)
+		second.Lock().RecordRenewal(c.clock.Now(), c.clock.Now(), time.Minute, 2, false, nil, 0)
+		if second.Commit() {
+			t.Error("the merged lease is held")
+		}
 		if all := c.renewals.All(); len(all) != 1 || all[0] != first {
 			t.Errorf("%d leases are scheduled, want the first", len(all))
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/acquire"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/work"
 )
 
@@ -36,16 +37,16 @@ func (c *Client) handleEvent(e driver.Event) {
 	case driver.EventGranted, driver.EventRetry:
 		c.acquirer.Granted(e)
 	case driver.EventWanted:
-		for _, h := range c.wanted.of(e.Token) {
-			h.setWanted()
+		for _, signal := range c.wanted.of(e.Token) {
+			signal.close()
 		}
 	case driver.EventConnected:
 		before := inbox.SetFlow(acquire.Flowing, func() { c.queueDegraded(nil) })
 		inbox.RetryAll()
 		if before != acquire.Unsubscribed {
-			c.reconnected()
+			c.renewals.Reconnected()
 		}
-		c.registerWanted()
+		c.wanted.registerAll()
 	case driver.EventDisconnected:
 		before := inbox.SetFlow(acquire.Stopped, func() { c.queueDegraded(e.Err) })
 		if before == acquire.Flowing { // grants are lost
@@ -56,8 +57,8 @@ func (c *Client) handleEvent(e driver.Event) {
 		}
 	case driver.EventFailover:
 		inbox.RetryAll()
-		c.failedOver()
-		c.registerWanted()
+		c.renewals.FailedOver()
+		c.wanted.registerAll()
 	}
 }
 
@@ -72,9 +73,9 @@ func (c *Client) queueDegraded(err error) {
 
 // endRevoked ends the lease that an event reports as revoked, with all its names.
 func (c *Client) endRevoked(e driver.Event) {
-	for _, h := range c.renewals.All() {
-		if h.token == e.Token {
-			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
+	for _, l := range c.renewals.All() {
+		if l.state.Token == e.Token {
+			_ = l.update(func(s *leasestate.State) { s.Revoke(e.Fence, e.Reason) })
 		}
 	}
 }

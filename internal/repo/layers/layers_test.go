@@ -56,8 +56,10 @@ var rules = []rule{
 			{"internal/clock/a.go", `package clock; import _ "github.com/dibslock/dibs/internal/work"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs"`},
 			{"internal/acquire/a.go", `package acquire; import _ "github.com/dibslock/dibs"`},
-			{"internal/acquire/a.go", `package acquire; import _ "github.com/dibslock/dibs/internal/renew"`},
+			{"internal/acquire/a.go", `package acquire; import _ "github.com/dibslock/dibs/internal/lease"`},
 			{"internal/answer/a.go", `package answer; import _ "github.com/dibslock/dibs/internal/acquire"`},
+			{"internal/lease/a.go", `package lease; import _ "github.com/dibslock/dibs/internal/renew"`},
+			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/work"`},
 		},
 		good: []sample{
 			{"a.go", `package dibs; import _ "crypto/rand"`},
@@ -67,6 +69,7 @@ var rules = []rule{
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
+			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/lease"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
@@ -211,6 +214,8 @@ var rules = []rule{
 		check:  impureCode,
 		bad: []sample{
 			{"internal/locktable/a.go", `package locktable; import _ "sync"`},
+			{"internal/lease/a.go", `package lease; import _ "sync"`},
+			{"internal/lease/a.go", `package lease; import "time"; var at = time.Now()`},
 			{"internal/locktable/a.go", `package locktable; import _ "os"`},
 			{"internal/locktable/a.go", `package locktable; import _ "crypto/rand"`},
 			{"quorum/internal/core/a.go", `package core; import _ "net"`},

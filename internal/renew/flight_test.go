@@ -1,4 +1,4 @@
-package dibs
+package renew
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 )
 
@@ -22,9 +24,9 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 		{"process that computes", 300 * time.Millisecond, 1200 * time.Millisecond, "this process was late by 300ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var fs flights
+			var fs flights[*holder]
 			var heard load.Heard
-			fs.add(&flight{deadline: 20 * second})
+			fs.add(&flight[*holder]{deadline: 20 * second})
 			if f, measure := fs.probe(firstProbe-1, heard); f != nil || measure {
 				t.Error("a probe is due too early")
 			}
@@ -33,7 +35,7 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 					t.Errorf("probe %t, measured %t, want it measured once before", f != nil, measure)
 				}
 			}
-			if fs.next(heard) != never {
+			if fs.next(heard) != clock.Never {
 				t.Error("a probe does not wait for the measurement")
 			}
 			fs.measured(firstProbe, firstProbe+test.waited)
@@ -43,7 +45,7 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 			if f, measure := fs.probe(test.next, heard); f == nil || measure {
 				t.Error("no probe")
 			}
-			if err := fs.whyUnanswered(); !strings.Contains(err.Error(), test.text) || !errors.Is(err, ErrUnavailable) {
+			if err := fs.whyUnanswered(); !strings.Contains(err.Error(), test.text) || !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("got %q, want %q in it", err, test.text)
 			}
 		})

@@ -1,14 +1,16 @@
-package dibs
+package renew
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
 )
 
@@ -16,10 +18,10 @@ import (
 // connection is broken. So it is not sent again while its answer may come: a server that is slow
 // would be even slower. What tells the two apart is the answer to a later request. If nothing
 // is answered for a while, a few of the leases are sent again as a probe.
-type flight struct {
+type flight[H Holder] struct {
 	sent     time.Duration
 	on       load.Sent
-	leases   []*lease
+	leases   []H
 	deadline time.Duration // the earliest
 	reported bool          // hooks know that it has no answer so far
 }
@@ -30,16 +32,18 @@ const (
 	probeSize    = 8                      // leases
 )
 
-// flights are the flights of a client that are awaited, in the order in which they were sent. The
+// A flights has the flights of a client that are awaited, in the order in which they were sent. The
 // zero value is ready for use. It is safe for concurrent use.
-type flights struct {
+type flights[H Holder] struct {
 	mu       sync.Mutex
-	list     []*flight
+	list     []*flight[H]
 	answered time.Duration // the last answer that probed knew of
 	probed   time.Duration // the last probe since then, or that answer
 	pause    time.Duration // before the next probe; it doubles
 	turn     turn
 }
+
+var errNoAnswer = &driver.UnavailableError{Op: "extend", Cause: errors.New("the store has not answered so far: it is slow, or cannot be reached")}
 
 // A turn is how long goroutines of this process wait until they run. It is measured before a probe is
 // sent.
@@ -49,14 +53,14 @@ type turn struct {
 	measuring bool
 }
 
-func (fs *flights) add(f *flight) {
+func (fs *flights[H]) add(f *flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.list = append(fs.list, f)
 }
 
 // remove removes a flight that has ended.
-func (fs *flights) remove(f *flight) {
+func (fs *flights[H]) remove(f *flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if i := slices.Index(fs.list, f); i >= 0 {
@@ -66,11 +70,11 @@ func (fs *flights) remove(f *flight) {
 
 // removeOvertaken removes and returns the flights whose connection is broken: a request that was
 // sent later is answered, and they have taken several times as long.
-func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken []*flight) {
+func (fs *flights[H]) removeOvertaken(now time.Duration, heard load.Heard) (broken []*flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	patience := max(clock.Times(4, heard.Took), firstProbe/2)
-	fs.list = slices.DeleteFunc(fs.list, func(f *flight) bool {
+	fs.list = slices.DeleteFunc(fs.list, func(f *flight[H]) bool {
 		overtaken := f.sent < heard.Sent && now-f.sent > patience
 		if overtaken {
 			broken = append(broken, f)
@@ -81,26 +85,26 @@ func (fs *flights) removeOvertaken(now time.Duration, heard load.Heard) (broken 
 }
 
 // measured records that a goroutine has waited since some time.
-func (fs *flights) measured(since, now time.Duration) {
+func (fs *flights[H]) measured(since, now time.Duration) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.turn = turn{waited: now - since, from: now}
 }
 
 // measureTurn measures how long a goroutine of this process waits until it runs.
-func (c *Client) measureTurn() {
-	began := c.clock.Now()
+func (s *Scheduler[H]) measureTurn() {
+	began := s.clock.Now()
 	runtime.Gosched()
-	c.flights.measured(began, c.clock.Now())
-	c.renewals.Signal()
+	s.flights.measured(began, s.clock.Now())
+	s.Signal()
 }
 
 // whyUnanswered returns why there is no answer so far.
-func (fs *flights) whyUnanswered() error {
+func (fs *flights[H]) whyUnanswered() error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if late := load.TooLittleCPU(fs.turn.waited); late != nil {
-		return &UnavailableError{Op: "extend", Cause: late}
+		return &driver.UnavailableError{Op: "extend", Cause: late}
 	}
 	return errNoAnswer
 }
@@ -108,7 +112,7 @@ func (fs *flights) whyUnanswered() error {
 // probe returns the flight of which a few leases are to be sent again, or nil: that with the
 // earliest deadline. It returns one if there was no answer at all for a while. The turn has to be
 // measured before each probe, since the last one: it reports when that is to begin.
-func (fs *flights) probe(now time.Duration, heard load.Heard) (f *flight, measure bool) {
+func (fs *flights[H]) probe(now time.Duration, heard load.Heard) (f *flight[H], measure bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	switch {
@@ -124,14 +128,14 @@ func (fs *flights) probe(now time.Duration, heard load.Heard) (f *flight, measur
 }
 
 // urgent returns the flight with the earliest deadline.
-func (fs *flights) urgent() *flight {
-	return slices.MinFunc(fs.list, func(a, b *flight) int { return cmp.Compare(a.deadline, b.deadline) })
+func (fs *flights[H]) urgent() *flight[H] {
+	return slices.MinFunc(fs.list, func(a, b *flight[H]) int { return cmp.Compare(a.deadline, b.deadline) })
 }
 
 // probeAt returns when the next probe is to be sent.
-func (fs *flights) probeAt(heard load.Heard) time.Duration {
+func (fs *flights[H]) probeAt(heard load.Heard) time.Duration {
 	if len(fs.list) == 0 {
-		return never
+		return clock.Never
 	}
 	if heard.At != fs.answered || fs.pause == 0 {
 		fs.answered, fs.probed = heard.At, heard.At
@@ -139,24 +143,24 @@ func (fs *flights) probeAt(heard load.Heard) time.Duration {
 	}
 	pause := fs.pause
 	if left := fs.urgent().deadline - fs.list[0].sent; left > 0 {
-		pause = min(pause, max(left/3, leastRetry))
+		pause = min(pause, max(left/3, lease.LeastRetry))
 	}
 	pause = max(pause, load.OwnDelay(fs.turn.waited))
 	return max(fs.probed, fs.list[0].sent) + pause
 }
 
 // next returns when the next probe is to be sent.
-func (fs *flights) next(heard load.Heard) time.Duration {
+func (fs *flights[H]) next(heard load.Heard) time.Duration {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.turn.measuring {
-		return never
+		return clock.Never
 	}
 	return fs.probeAt(heard)
 }
 
 // unreported returns the flights without an answer that the hooks do not know of.
-func (fs *flights) unreported(now time.Duration) (list []*flight) {
+func (fs *flights[H]) unreported(now time.Duration) (list []*flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.list {
@@ -169,34 +173,34 @@ func (fs *flights) unreported(now time.Duration) (list []*flight) {
 }
 
 // anyLate reports whether there is a flight that may be overtaken.
-func (fs *flights) anyLate(now time.Duration) bool {
+func (fs *flights[H]) anyLate(now time.Duration) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return slices.ContainsFunc(fs.list, func(f *flight) bool { return now-f.sent > firstProbe/2 })
+	return slices.ContainsFunc(fs.list, func(f *flight[H]) bool { return now-f.sent > firstProbe/2 })
 }
 
 // checkFlights makes leases ready again whose renewal is lost, or may be. It reports whether
 // there was one.
-func (c *Client) checkFlights(now time.Duration) bool {
-	heard := c.gate.Heard()
-	broken := c.flights.removeOvertaken(now, heard)
+func (s *Scheduler[H]) checkFlights(now time.Duration) bool {
+	heard := s.gate.Heard()
+	broken := s.flights.removeOvertaken(now, heard)
 	for _, f := range broken {
-		c.gate.End(&f.on, load.Unanswered)
+		s.gate.End(&f.on, load.Unanswered)
 		for _, h := range f.leases {
-			h.sendAgain(now, f.sent)
+			s.sendAgain(h, now, f.sent)
 		}
 	}
-	probed, measure := c.flights.probe(now, heard)
+	probed, measure := s.flights.probe(now, heard)
 	if measure {
-		c.work.Run(func(context.Context) { c.measureTurn() })
+		s.client.Go(s.measureTurn)
 	}
 	if probed != nil {
 		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {
-			h.sendAgain(now, probed.sent)
+			s.sendAgain(h, now, probed.sent)
 		}
-		for _, f := range c.flights.unreported(now) {
+		for _, f := range s.flights.unreported(now) {
 			for _, h := range f.leases {
-				h.reportNoAnswer(f.sent)
+				s.reportNoAnswer(h, f.sent)
 			}
 		}
 	}
@@ -204,27 +208,25 @@ func (c *Client) checkFlights(now time.Duration) bool {
 }
 
 // sendAgain makes the renewal due again that was sent at sent.
-func (h *lease) sendAgain(now, sent time.Duration) {
-	h.reportNoAnswer(sent)
-	_ = h.update(func(s *leaseState) {
-		if s.awaits(sent) {
-			s.renewAt = now
-		}
-	})
+func (s *Scheduler[H]) sendAgain(h H, now, sent time.Duration) {
+	s.reportNoAnswer(h, sent)
+	h.Lock().Times.SendAgain(now, sent)
+	h.Commit()
 }
 
-// reportNoAnswer calls the RenewFailed hooks of a lease whose renewal has no answer.
-func (h *lease) reportNoAnswer(sent time.Duration) {
-	if h.hooks == nil {
+// reportNoAnswer reports that the renewal of a lease has no answer, if anybody wants to know: to
+// record why costs memory for each lease.
+func (s *Scheduler[H]) reportNoAnswer(h H, sent time.Duration) {
+	if !h.IsObserved() {
 		return
 	}
-	h.mu.Lock()
-	awaits := h.awaits(sent)
+	times := &h.Lock().Times
+	awaits := times.Awaits(sent)
 	if awaits {
-		h.recordNoAnswer(h.c.flights.whyUnanswered())
+		times.RecordNoAnswer(s.flights.whyUnanswered())
 	}
-	h.mu.Unlock()
+	h.Unlock()
 	if awaits {
-		h.queueRenewFailed()
+		h.RenewFailed()
 	}
 }

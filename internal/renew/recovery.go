@@ -1,10 +1,13 @@
-package dibs
+package renew
 
 import (
 	"math/rand/v2"
 	"sync"
 	"time"
 )
+
+// sampleSize is how many leases show whether the store has lost its data.
+const sampleSize = 32
 
 // A recovery records when the store was last found to be back after a failure. It is safe for
 // concurrent use.
@@ -45,56 +48,58 @@ func (r *recovery) finds(sent time.Duration) bool {
 	return true
 }
 
-// sampleLeases renews some leases now, because the store is available again after a failure,
+// Sample renews some leases now, because the store is available again after a failure,
 // and may have lost them. It returns false if that was done just before.
-func (c *Client) sampleLeases() bool {
-	now := c.clock.Now()
-	if !c.recovery.mayBegin(now) {
+func (s *Scheduler[H]) Sample() bool {
+	now := s.clock.Now()
+	if !s.recovery.mayBegin(now) {
 		return false
 	}
-	c.renewals.Suspect(sample(c.renewals.All()), now)
+	s.Suspect(sample(s.All()), now)
 	return true
 }
 
-// reconnected renews leases because the connection to the store was lost, and perhaps the store's
+// Reconnected renews leases because the connection to the store was lost, and perhaps the store's
 // data. A sample tells whether it has lost all. The last writes may be lost alone: so leases that
 // were never renewed are suspects, too.
-func (c *Client) reconnected() {
-	now := c.clock.Now()
-	c.recovery.begin(now)
-	c.gate.Restart()
-	all := c.renewals.All()
+func (s *Scheduler[H]) Reconnected() {
+	now := s.clock.Now()
+	s.recovery.begin(now)
+	s.gate.Restart()
+	all := s.All()
 	some := sample(all)
 	for _, h := range all[len(some):] {
-		if h.isNew() {
+		if h.Lock().Times.IsNew() {
 			some = append(some, h)
 		}
+		h.Unlock()
 	}
-	c.renewals.Suspect(some, now)
+	s.Suspect(some, now)
 }
 
-// failedOver renews all leases, because another server may have become the master, which has not
+// FailedOver renews all leases, because another server may have become the master, which has not
 // received all writes.
-func (c *Client) failedOver() {
-	now := c.clock.Now()
-	c.recovery.begin(now)
-	c.gate.Restart()
-	all := c.renewals.All()
+func (s *Scheduler[H]) FailedOver() {
+	now := s.clock.Now()
+	s.recovery.begin(now)
+	s.gate.Restart()
+	all := s.All()
 	for _, h := range all {
-		h.forgetRecord()
+		h.Lock().Times.ForgetRecord()
+		h.Unlock()
 	}
-	c.renewals.Suspect(all, now)
+	s.Suspect(all, now)
 }
 
 // suspectRest renews all leases at once, because one of the sample is lost.
-func (c *Client) suspectRest(sent time.Duration) {
-	if c.recovery.finds(sent) {
-		c.renewals.Lose(sent)
+func (s *Scheduler[H]) suspectRest(sent time.Duration) {
+	if s.recovery.finds(sent) {
+		s.Lose(sent)
 	}
 }
 
 // sample moves a random sample of the leases to the beginning, and returns it.
-func sample(all []*lease) []*lease {
+func sample[H any](all []H) []H {
 	if len(all) <= sampleSize {
 		return all[:len(all):len(all)]
 	}
@@ -103,18 +108,4 @@ func sample(all []*lease) []*lease {
 		all[i], all[j] = all[j], all[i]
 	}
 	return all[:sampleSize:sampleSize]
-}
-
-// forgetRecord has the fence recorded again: the new master may not have received the record.
-func (h *lease) forgetRecord() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.recorded = 0
-}
-
-// isNew reports whether the lease was not renewed so far.
-func (h *lease) isNew() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.recorded == 0
 }
