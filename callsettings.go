@@ -45,7 +45,7 @@ func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettin
 		return CallSettings{}, ErrClosed
 	}
 	return CallSettings{
-		Name: m.name, TTL: set.ttl, Wait: max(set.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.attempts,
+		Name: m.name, TTL: set.ttl, Wait: max(set.limit.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.limit.attempts,
 		Label: set.label, Token: set.token, NoRenew: set.noRenew, Reentrant: set.reentrant, Observed: set.given[atCall].has(observeOption),
 	}, nil
 }

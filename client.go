@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
 	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
@@ -24,26 +25,18 @@ import (
 // renewals, one that receives events from the store. Both start with the first lock and
 // end with Close.
 type Client struct {
-	store         *observedStore
-	defaults      settings
-	id            string
-	clock         *clock.Clock
-	work          *work.Background
-	inbox         inbox
-	seq           atomic.Uint64
-	ownTokens     ownTokens
-	cancellations cancellations // of tokens that callers have chosen
-	rtt           load.RoundTrip
-	lateness      lateness
-	hooks         work.CallQueue
-	started       atomic.Bool // the scheduler and the watch
-	renewals      *renew.Scheduler[*lease]
-	gate          *load.Gate // of the requests that need not be sent at once
-	partlyLost    partlyLost
-	wanted        wantedSignals
-	announcer     announcer
-	polls         pollPacer
-	closeLimit    work.CloseLimit
+	store      *acquire.Store
+	defaults   settings
+	id         string
+	clock      *clock.Clock
+	work       *work.Background
+	acquirer   *acquire.Acquirer
+	hooks      work.CallQueue
+	started    atomic.Bool // the scheduler and the watch
+	renewals   *renew.Scheduler[*lease]
+	partlyLost partlyLost
+	wanted     wantedSignals
+	closeLimit work.CloseLimit
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -55,10 +48,13 @@ func New(store driver.Store, options ...Option) *Client {
 		clock:    clock.New(),
 		work:     work.NewBackground(),
 	}
-	c.gate = load.NewGate(c.clock.Now, func() { c.renewals.SendMore() })
-	c.renewals = renew.New[*lease](renewer{c}, c.clock, c.gate)
+	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
+	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)
 	if !driver.IsNil(store) {
-		c.store = &observedStore{Store: store, isBack: c.renewals.Sample}
+		c.store = &acquire.Store{Store: store, IsBack: c.renewals.Sample}
+	}
+	c.acquirer = &acquire.Acquirer{
+		Sender: acquire.Sender{Clock: c.clock, Gate: gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,
 	}
 	return c
 }
@@ -172,7 +168,7 @@ func (c *Client) releaseAll(held []*lease) error {
 // releaseInTime releases a lease, or fails if the time limit of Close has passed.
 func (c *Client) releaseInTime(l *lease) error {
 	if c.releaseBy(l).After(time.Now()) {
-		return c.releaseLease(l)
+		return l.release()
 	}
 	return &UnavailableError{Op: "unlock", Name: l.state.Name, Cause: context.DeadlineExceeded, Refused: true}
 }

@@ -199,7 +199,7 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 func (l *lease) described() driver.Held {
 	s := l.Lock()
 	defer l.Unlock()
-	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: s.Times.Reservation(l.c.clock.Now())}
+	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
 	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
 	for _, n := range s.Names() {
 		if unsure {

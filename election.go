@@ -8,6 +8,7 @@ import (
 	"time"
 
 	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // An Election makes one of many processes the leader. It is a Mutex that its holder keeps
@@ -39,7 +40,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options), queueing)
+	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
 		beginTerm(lease.h) // so that the store has the number of the term
 	}
@@ -78,7 +79,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 			wait = shortest
 		}
 		e.callTermFailed(ctx, err, wait, options)
-		if !pause(ctx, wait) {
+		if !work.Pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 		if !led {
@@ -202,7 +203,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if changed && !yield(leader, err) {
 				return
 			}
-			pause(ctx, every)
+			work.Pause(ctx, every)
 		}
 	}
 }

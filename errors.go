@@ -1,12 +1,10 @@
 package dibs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
@@ -150,32 +148,4 @@ func joined(kind, cause error) []error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
-
-// rootCause returns the cause of a store's failure, or the failure itself.
-func rootCause(err error) error {
-	var u *UnavailableError
-	if errors.As(err, &u) && u.Cause != nil {
-		return u.Cause
-	}
-	return err
-}
-
-// refused reports whether the store answered and rejected the request. Then an immediate
-// retry is useless and nothing is left at the store.
-func refused(err error) bool {
-	var u *UnavailableError
-	return errors.As(err, &u) && u.Refused
-}
-
-// permanent reports whether a retry can never succeed.
-func permanent(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrDisconnected)
-}
-
-func cause(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }

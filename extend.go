@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dibslock/dibs/internal/acquire"
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
@@ -30,13 +31,13 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	var lost string // the name
 	var sent, ttl time.Duration
-	err := l.c.retry(ctx, time.Now().Add(l.timeout()), func(a attempt) (err error) {
+	err := l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		s := l.Lock()
-		sent, ttl = a.sent, s.Times.ExtensionTTL(a.sent, d)
-		s.Times.MayExtend(l.c.clock.At(a.until), ttl)
+		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
+		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
 		requests := s.AppendExtends(nil, l.c.id, ttl)
 		l.Unlock()
-		errs := l.c.store.Extend(ctx, a.until, requests)
+		errs := l.c.store.Extend(ctx, a.Until, requests)
 		defer l.Unlock()
 		lost, err = l.Lock().Result(errs)
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
 	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/work"
 )
@@ -40,8 +41,8 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	defer l.c.work.Done()
 	var reply driver.FenceReply
 	ctx = work.Detach(ctx, l.values())
-	err = l.c.retry(ctx, time.Now().Add(l.timeout()), func(a attempt) (err error) {
-		reply, err = l.c.store.ReserveFences(ctx, a.until, request)
+	err = l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+		reply, err = l.c.store.ReserveFences(ctx, a.Until, request)
 		return err
 	})
 	if err != nil {

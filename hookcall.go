@@ -39,8 +39,8 @@ type hookCall struct {
 	first leaseHooks // of the first lease, so that it costs no allocation
 }
 
-// leaseHooks calls the hooks of one lease. A call for several groups of names gets a lease
-// for each, and merges them.
+// leaseHooks calls the hooks of one lease. A call that acquires in parts has a lease for each part, and
+// merges them.
 type leaseHooks struct {
 	*hookCall
 	failureQueued  atomic.Bool // the RenewFailed hook is queued
@@ -82,12 +82,12 @@ func (hc *hookCall) lockInfo(token string) LockInfo {
 }
 
 // startHooks calls the AcquireStart hooks of a call, if there are hooks.
-func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hookCall {
+func startHooks(ctx context.Context, w lockSpec, set *settings) *hookCall {
 	hc := newHookCall(ctx, w, set)
 	if hc == nil {
 		return nil
 	}
-	start := AcquireStart{LockInfo: hc.info, Try: once || set.attempts == 0 && set.wait == 0}
+	start := AcquireStart{LockInfo: hc.info, Try: set.limit.attempts == 0 && set.limit.wait == 0}
 	hc.chain.each(func(h *Hooks) {
 		if h.AcquireStart == nil {
 			return

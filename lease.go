@@ -46,7 +46,7 @@ type lease struct {
 	handles  int32           // that are not unlocked
 	term     bool            // the lease is a term of an election
 	ownToken bool            // the caller has chosen the token and may use it again
-	hasToken bool            // the token is listed in ownTokens
+	hasToken bool            // the token is listed, see acquire.Acquirer.Reserve
 }
 
 // A leaseExtra is what only some leases have beside their State: a process may hold a million

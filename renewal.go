@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/load"
 )
 
@@ -23,7 +24,7 @@ func (r renewer) Extend(until time.Time, requests []driver.ExtendRequest) (errs 
 	ctx := r.c.work.Open()
 	errs, what = r.c.store.Extend(ctx, until, requests), load.Dropped
 	for _, err := range errs {
-		switch one := outcomeOf(ctx, err, until); one {
+		switch one := answer.ForBudget(ctx, err, until); one {
 		case load.Answered:
 			return errs, one
 		case load.Dropped:

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
 	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A resize is a change of the weight of one lease, on its way to the store.
@@ -110,16 +113,16 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 	l := r.l
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
-	err := l.c.retry(ctx, r.end, func(a attempt) (err error) {
+	err := l.c.acquirer.Retry(ctx, r.end, func(a acquire.Attempt) (err error) {
 		s := l.Lock()
-		sent, ttl = a.sent, s.Times.RenewalTTL(a.sent)
+		sent, ttl = a.Sent, s.Times.RenewalTTL(a.Sent)
 		request := driver.AcquireRequest{
-			Name: s.Name, Token: s.Token, Client: l.c.id, TTL: ttl, Weight: r.to.weight, Limit: r.to.limit, Until: a.until,
+			Name: s.Name, Token: s.Token, Client: l.c.id, TTL: ttl, Weight: r.to.weight, Limit: r.to.limit, Until: a.Until,
 		}
-		before := s.AddLate(r.to.weight, a.until)
+		before := s.AddLate(r.to.weight, a.Until)
 		l.Unlock()
 		reply, err = l.c.store.Resize(ctx, request)
-		if hasOutcome(err) || unsent(err) {
+		if answer.IsKnown(err) || answer.IsUnsent(err) {
 			r.setLate(before)
 		}
 		return err
@@ -150,7 +153,7 @@ func (r *resize) awaitLate(ctx context.Context) error {
 	wait := time.Until(late.Until)
 	left := time.Until(r.end)
 	switch {
-	case wait > 0 && !pause(ctx, min(wait, left)):
+	case wait > 0 && !work.Pause(ctx, min(wait, left)):
 		return r.unavailable(context.Cause(ctx))
 	case wait > left:
 		return r.unavailable(errLateResize)

@@ -41,13 +41,13 @@ func (m *RWMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 }
 
 func (m *RWMutex) lock(ctx context.Context, set settings) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), set, queueing)
+	return m.c.acquire(ctx, m.write(), set)
 }
 
 // TryLock acquires the lock for writing if it is free and no one waits for it. Otherwise
 // it returns ErrBusy at once.
 func (m *RWMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.write(), m.settings.with(atCall, options), tryOnce)
+	return m.c.acquire(ctx, m.write(), m.settings.with(atCall, options).tryOnce())
 }
 
 // RLock acquires the lock shared, for reading, beside other readers. It queues behind a
@@ -57,13 +57,13 @@ func (m *RWMutex) RLock(ctx context.Context, options ...Option) (*Lease, error) 
 }
 
 func (m *RWMutex) rlock(ctx context.Context, set settings) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), set, queueing)
+	return m.c.acquire(ctx, m.read(), set)
 }
 
 // TryRLock acquires the lock for reading if no writer holds it and no one waits for it.
 // Otherwise it returns ErrBusy at once.
 func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, m.read(), m.settings.with(atCall, options), tryOnce)
+	return m.c.acquire(ctx, m.read(), m.settings.with(atCall, options).tryOnce())
 }
 
 // Do runs fn while holding the lock for writing, as Mutex.Do does.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
 	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // Unlock releases the lock. The store grants it to the first waiter in the same step.
@@ -25,7 +25,6 @@ func (handle *Lease) Unlock() error {
 	c := l.c
 	now := c.clock.Check()
 	again, last, lost, remains, counted := false, false, false, false, false
-	var request driver.AcquireRequest
 	err := l.update(func(s *leasestate.State) {
 		if again = handle.done; again {
 			return
@@ -39,7 +38,7 @@ func (handle *Lease) Unlock() error {
 			s.Expire()
 		}
 		if lost = s.Reason().IsEnd(); lost {
-			remains, request = s.MayRemain(), s.AcquireRequest(c.id, now)
+			remains = s.MayRemain()
 			return
 		}
 		s.Release()
@@ -51,17 +50,17 @@ func (handle *Lease) Unlock() error {
 	case !last:
 		return err
 	}
-	defer l.dropToken().end()
+	defer l.dropToken().End()
 	if lost {
 		c.partlyLost.remove(l)
 		if remains {
-			c.releaseLost(l, request)
+			l.releaseLost()
 		} else {
 			l.cancelUnanswered()
 		}
 		return err
 	}
-	err = c.releaseLease(l)
+	err = l.release()
 	if counted {
 		c.work.Done()
 	}
@@ -104,14 +103,14 @@ func (handle *Lease) Detach() error {
 			return nil
 		case nested:
 			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, l.state.Name)
-		case wait > 0 && !pause(l.c.work.Life(), wait):
+		case wait > 0 && !work.Pause(l.c.work.Life(), wait):
 			return ErrClosed
 		}
 		if wait <= 0 {
 			break
 		}
 	}
-	defer l.dropToken().end()
+	defer l.dropToken().End()
 	l.hooks.released(l, nil)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/work"
 )
 
@@ -140,8 +142,8 @@ func (w *wantedSignal) register() {
 // answered. The next renewal asks again, too.
 func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
-	answered := err == nil || refused(err) || permanent(err)
-	stopped := !answered && !pause(ctx, between)
+	answered := err == nil || answer.IsRefusal(err) || answer.IsPermanent(err)
+	stopped := !answered && !work.Pause(ctx, between)
 	ended := w.l.reason().IsEnd()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,8 +164,8 @@ func (w *wantedSignal) notifyWanted(ctx context.Context) error {
 	var errs []error
 	for _, n := range names {
 		request := driver.WantedRequest{Name: n.Name, Token: s.Token, Client: l.c.id}
-		errs = append(errs, l.c.retry(ctx, time.Now().Add(l.timeout()), func(a attempt) error {
-			wanted, err := l.c.store.NotifyWanted(ctx, a.until, request)
+		errs = append(errs, l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) error {
+			wanted, err := l.c.store.NotifyWanted(ctx, a.Until, request)
 			if wanted {
 				w.close()
 			}

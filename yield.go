@@ -46,9 +46,7 @@ func Yield(ctx context.Context, options ...Option) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	minHold := lease.h.Lock().Times.HasMinHold()
-	lease.h.Unlock()
-	if minHold {
+	if lease.h.minHoldUntil() != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
 	}
 	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more

@@ -28,7 +28,7 @@ func TestMargin(t *testing.T) {
 		100 * time.Millisecond: 2 * time.Millisecond,
 		10 * time.Millisecond:  2 * time.Millisecond,
 	} {
-		if got := Margin(ttl); got != want {
+		if got := clock.Margin(ttl); got != want {
 			t.Errorf("margin of a TTL of %v: %v, want %v", ttl, got, want)
 		}
 	}

@@ -41,10 +41,6 @@ const (
 	fixed                  // never
 )
 
-// Margin returns how long before the server's expiry a lease counts as lost. It is 2 % of
-// the TTL, for clocks of different rates and late timers, and at least 2 ms.
-func Margin(ttl time.Duration) time.Duration { return max(ttl/50, 2*time.Millisecond) }
-
 // unconfirmed returns the times of a lease that Confirm makes a held one.
 func unconfirmed(ttl time.Duration, noRenew bool) Times {
 	t := Times{ttl: ttl, renewAt: clock.Never, reason: Unconfirmed}
@@ -106,7 +102,7 @@ func (t *Times) BeginWhole(now, minHold, maxHold time.Duration, noRenew bool) {
 // extend sets the deadline and the next renewal. The store has confirmed ttl for a request
 // that was sent at sent.
 func (t *Times) extend(sent, ttl time.Duration) {
-	if end := sent + ttl - Margin(ttl); end > t.deadline {
+	if end := sent + ttl - clock.Margin(ttl); end > t.deadline {
 		t.deadline, t.deadlineFrom = end, sent
 	}
 	t.renewAt = clock.Never
@@ -164,13 +160,8 @@ func (t *Times) Deadline() time.Duration { return t.deadline }
 // IsOver reports whether the deadline has passed although nothing has ended the lease.
 func (t *Times) IsOver(now time.Duration) bool { return t.reason == Held && now >= t.deadline }
 
-// HasMinHold reports whether MinHold was set.
-func (t *Times) HasMinHold() bool { return t.readExtra().minHoldUntil != 0 }
-
-// Reservation returns how long the names must stay unavailable after a release at now.
-func (t *Times) Reservation(now time.Duration) time.Duration {
-	return max(t.readExtra().minHoldUntil-now, 0)
-}
+// MinHoldUntil returns until when the names must stay unavailable after a release, or zero.
+func (t *Times) MinHoldUntil() time.Duration { return t.readExtra().minHoldUntil }
 
 // StoredFor returns how long the store may keep the lease after now if no further request
 // extends it. The deadline is no measure of that: it is earlier by the margin, and does not

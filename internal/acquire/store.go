@@ -1,42 +1,47 @@
-package dibs
+package acquire
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
 )
 
-// An observedStore is the store of a client. It detects when the store is back after a
-// failure, perhaps without its data. It is safe for concurrent use.
-type observedStore struct {
+// A Store is the store of a client. It detects when the store is back after a failure, perhaps
+// without its data. It is safe for concurrent use.
+type Store struct {
 	driver.Store
+	IsBack  func() bool // called when the store is back; false asks for another call at the next success
 	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
-	isBack  func() bool // called when the store is back; false asks for another call at the next success
 }
 
-func (s *observedStore) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+// Acquire is the store's Acquire.
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	reply, err := s.Store.Acquire(ctx, r)
 	s.observe(ctx, err)
 	return reply, err
 }
 
-func (s *observedStore) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+// Resize is the store's Resize.
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	reply, err := s.Store.Resize(ctx, r)
 	s.observe(ctx, err)
 	return reply, err
 }
 
-func (s *observedStore) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+// Release is the store's Release.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	released, err := s.Store.Release(ctx, r)
 	s.observe(ctx, err)
 	return released, err
 }
 
 // NotifyWanted is the store's NotifyWanted, with a time limit.
-func (s *observedStore) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
+func (s *Store) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	wanted, err := s.Store.NotifyWanted(within, r)
@@ -46,10 +51,10 @@ func (s *observedStore) NotifyWanted(ctx context.Context, until time.Time, r dri
 
 // ReserveFences is the store's ReserveFences, with a time limit. It returns ErrInvalid if the store
 // has none.
-func (s *observedStore) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
+func (s *Store) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
 	store, ok := s.Store.(driver.FenceReserver)
 	if !ok {
-		return driver.FenceReply{}, invalid("reserve fences of %q: the store %T cannot do that", r.Name, s.Store)
+		return driver.FenceReply{}, fmt.Errorf("%w: reserve fences of %q: the store %T cannot do that", driver.ErrInvalid, r.Name, s.Store)
 	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -59,7 +64,7 @@ func (s *observedStore) ReserveFences(ctx context.Context, until time.Time, r dr
 }
 
 // Extend is the store's Extend, with a time limit.
-func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
+func (s *Store) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	errs := s.Store.Extend(within, requests)
@@ -71,14 +76,14 @@ func (s *observedStore) Extend(ctx context.Context, until time.Time, requests []
 
 // observe records the outcome of an operation. A failure with an ended ctx is ignored, and
 // that of a request that waited in this process only: they say nothing about the store.
-func (s *observedStore) observe(ctx context.Context, err error) {
+func (s *Store) observe(ctx context.Context, err error) {
 	switch {
-	case errors.Is(err, ErrUnavailable):
-		if !refused(err) && !unsentHere(err) && ctx.Err() == nil {
+	case errors.Is(err, driver.ErrUnavailable):
+		if !answer.IsRefusal(err) && !answer.IsUnsentHere(err) && ctx.Err() == nil {
 			s.failing.Store(true)
 		}
 	case s.failing.Load() && s.failing.CompareAndSwap(true, false):
-		if !s.isBack() {
+		if !s.IsBack() {
 			s.failing.Store(true)
 		}
 	}

@@ -18,7 +18,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				set := defaults()
 				set.token = "token"
 				acquire := func(names ...string) *lease {
-					l, err := c.acquire(t.Context(), all(names), set, tryOnce)
+					l, err := c.acquire(t.Context(), all([][]string{names}), set.tryOnce())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -60,7 +60,7 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 		set.token = "token"
 		var leases []*lease
 		for _, name := range []string{"a", "b"} {
-			l, err := c.acquire(t.Context(), all([]string{name}), set, tryOnce)
+			l, err := c.acquire(t.Context(), all([][]string{{name}}), set.tryOnce())
 			if err != nil {
 				t.Fatal(err)
 			}

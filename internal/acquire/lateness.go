@@ -1,4 +1,4 @@
-package dibs
+package acquire
 
 import (
 	"sync/atomic"
@@ -6,8 +6,8 @@ import (
 )
 
 // A lateness records whether grants have reached a client late. A client whose link was bad a
-// short time ago may miss the next grant, too, and the lock would be idle meanwhile. So it asks
-// for the lock when it is its turn: see driver.AcquireRequest.Late. The zero lateness is ready
+// short time ago may miss the next grant, too, and the lock would be idle meanwhile. So it requests
+// the lock when it is its turn: see driver.AcquireRequest.Late. The zero lateness is ready
 // for use. It is safe for concurrent use.
 type lateness struct{ until atomic.Int64 } // in the time of the client's clock
 

@@ -1,4 +1,4 @@
-package dibs
+package acquire
 
 import (
 	"testing"
@@ -17,14 +17,14 @@ func received(w *waiter) driver.EventKind {
 }
 
 func TestInboxDeliversByToken(t *testing.T) {
-	var b inbox
-	one, two, other := b.add("a"), b.add("a"), b.add("b")
-	b.deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
-	b.deliver(driver.Event{Kind: driver.EventGranted, Token: "nobody"})
+	var box Inbox
+	one, two, other := box.add("a"), box.add("a"), box.add("b")
+	box.Deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
+	box.Deliver(driver.Event{Kind: driver.EventGranted, Token: "nobody"})
 	if received(one) != driver.EventGranted || received(two) != driver.EventGranted || received(other) != 0 {
 		t.Error("an event did not reach the waiters for its token, and them only")
 	}
-	b.retryAll()
+	box.RetryAll()
 	for i, w := range []*waiter{one, two, other} {
 		if received(w) != driver.EventRetry {
 			t.Errorf("waiter %d has no EventRetry", i)
@@ -34,10 +34,10 @@ func TestInboxDeliversByToken(t *testing.T) {
 
 // A waiter that is late has the newest event, but a grant stays.
 func TestInboxKeepsGrants(t *testing.T) {
-	var b inbox
-	w := b.add("a")
+	var box Inbox
+	w := box.add("a")
 	for _, kind := range []driver.EventKind{driver.EventRetry, driver.EventGranted, driver.EventRetry} {
-		b.deliver(driver.Event{Kind: kind, Token: "a"})
+		box.Deliver(driver.Event{Kind: kind, Token: "a"})
 	}
 	if got := received(w); got != driver.EventGranted {
 		t.Errorf("event %v, want the grant", got)
@@ -47,38 +47,38 @@ func TestInboxKeepsGrants(t *testing.T) {
 // Waiters are removed in any order, and a waiter that is used again has no old event.
 func TestInboxRemove(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
-		var b inbox
+		var box Inbox
 		var waiters []*waiter
 		for range 3 {
-			waiters = append(waiters, b.add("a"))
+			waiters = append(waiters, box.add("a"))
 		}
 		for n, i := range order {
-			b.deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
-			b.remove("a", waiters[i])
+			box.Deliver(driver.Event{Kind: driver.EventGranted, Token: "a"})
+			box.remove("a", waiters[i])
 			for _, left := range order[n+1:] {
 				if received(waiters[left]) != driver.EventGranted {
 					t.Errorf("order %v: waiter %d missed an event", order, left)
 				}
 			}
 		}
-		if len(b.waiters) != 0 {
-			t.Errorf("order %v: %d tokens left", order, len(b.waiters))
+		if len(box.waiters) != 0 {
+			t.Errorf("order %v: %d tokens left", order, len(box.waiters))
 		}
-		if w := b.add("b"); w != waiters[order[2]] || received(w) != 0 {
+		if w := box.add("b"); w != waiters[order[2]] || received(w) != 0 {
 			t.Errorf("order %v: the last waiter was not used again, or has an old event", order)
 		}
 	}
 }
 
 func TestInboxFlow(t *testing.T) {
-	var b inbox
+	var box Inbox
 	for _, step := range []struct {
-		flow    eventFlow
+		flow    Flow
 		changed int
-	}{{eventsFlowing, 0}, {eventsFlowing, 0}, {eventsStopped, 1}, {eventsStopped, 0}, {eventsFlowing, 1}} {
-		before, changed := b.currentFlow(), 0
-		if got := b.setFlow(step.flow, func() { changed++ }); got != before || b.currentFlow() != step.flow || changed != step.changed {
-			t.Errorf("from %d to %d: returned %d, now %d, %d changes", before, step.flow, got, b.currentFlow(), changed)
+	}{{Flowing, 0}, {Flowing, 0}, {Stopped, 1}, {Stopped, 0}, {Flowing, 1}} {
+		before, changed := box.Flow(), 0
+		if got := box.SetFlow(step.flow, func() { changed++ }); got != before || box.Flow() != step.flow || changed != step.changed {
+			t.Errorf("from %d to %d: returned %d, now %d, %d changes", before, step.flow, got, box.Flow(), changed)
 		}
 	}
 }
