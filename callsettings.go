@@ -41,11 +41,11 @@ func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettin
 	switch {
 	case ctx.Err() != nil:
 		return CallSettings{}, fmt.Errorf("dibs: acquire %q: %w", m.name, context.Cause(ctx))
-	case m.c.work.isClosed():
+	case m.c.work.IsClosed():
 		return CallSettings{}, ErrClosed
 	}
 	return CallSettings{
-		Name: m.name, TTL: set.ttl, Wait: max(set.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.attempts,
+		Name: m.name, TTL: set.ttl, Wait: max(set.limit.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.limit.attempts,
 		Label: set.label, Token: set.token, NoRenew: set.noRenew, Reentrant: set.reentrant, Observed: set.given[atCall].has(observeOption),
 	}, nil
 }

@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/renew"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A Client creates locks on one store and renews their leases. All its leases share one
@@ -21,28 +25,18 @@ import (
 // renewals, one that receives events from the store. Both start with the first lock and
 // end with Close.
 type Client struct {
-	store         *observedStore
-	defaults      settings
-	id            string
-	clock         *clock
-	work          *background
-	inbox         inbox
-	seq           atomic.Uint64
-	ownTokens     ownTokens
-	cancellations cancellations // of tokens that callers have chosen
-	rtt           roundTrip
-	lateness      lateness
-	hooks         hookQueue
-	started       atomic.Bool // the scheduler and the watch
-	renewals      *renew.Queue[*lease]
-	gate          *load.Gate // of the requests that need not be sent at once
-	flights       flights
-	partlyLost    partlyLost
-	recovery      recovery
-	wanted        wantedLeases
-	announcer     announcer
-	polls         pollPacer
-	closeLimit    closeLimit
+	store      *acquire.Store
+	defaults   settings
+	id         string
+	clock      *clock.Clock
+	work       *work.Background
+	acquirer   *acquire.Acquirer
+	hooks      work.CallQueue
+	started    atomic.Bool // the scheduler and the watch
+	renewals   *renew.Scheduler[*lease]
+	partlyLost partlyLost
+	wanted     wantedSignals
+	closeLimit work.CloseLimit
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -51,13 +45,16 @@ func New(store driver.Store, options ...Option) *Client {
 	c := &Client{
 		defaults: defaults().with(atClient, options),
 		id:       identity(),
-		clock:    newClock(suspended),
-		work:     newBackground(),
-		renewals: renew.New[*lease](),
+		clock:    clock.New(),
+		work:     work.NewBackground(),
 	}
-	c.gate = load.NewGate(c.clock.now, c.sendMore)
+	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
+	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)
 	if !driver.IsNil(store) {
-		c.store = &observedStore{Store: store, isBack: c.sampleLeases}
+		c.store = &acquire.Store{Store: store, IsBack: c.renewals.Sample}
+	}
+	c.acquirer = &acquire.Acquirer{
+		Sender: acquire.Sender{Clock: c.clock, Gate: gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,
 	}
 	return c
 }
@@ -85,9 +82,9 @@ func (c *Client) check() error {
 }
 
 // begin starts a call that Close waits for, and with the first call the scheduler and the
-// watch. The caller ends it with c.work.done. begin returns false after Close.
+// watch. The caller ends it with c.work.Done. begin returns false after Close.
 func (c *Client) begin() bool {
-	if !c.work.begin() {
+	if !c.work.Begin() {
 		return false
 	}
 	c.start()
@@ -97,8 +94,8 @@ func (c *Client) begin() bool {
 // start starts the scheduler and the watch, once.
 func (c *Client) start() {
 	if c.started.CompareAndSwap(false, true) {
-		c.work.loop(c.runScheduler)
-		c.work.loop(c.watch)
+		c.work.Loop(func() { c.renewals.Run(c.work.Life().Done()) })
+		c.work.Loop(c.watch)
 	}
 }
 
@@ -114,10 +111,10 @@ func (c *Client) start() {
 // A hook may call Close. Close then waits for that hook in vain, for one operation
 // timeout.
 func (c *Client) Close() error {
-	if c.check() != nil || !c.work.close() {
+	if c.check() != nil || !c.work.Close() {
 		return nil
 	}
-	c.closeLimit.begin(c.defaults.timeout)
+	c.closeLimit.Begin(c.defaults.timeout)
 	err := c.releaseAll(c.endAll())
 	c.finish()
 	return err
@@ -126,14 +123,14 @@ func (c *Client) Close() error {
 // endAll ends all leases, and returns those that must be released.
 func (c *Client) endAll() []*lease {
 	release := c.partlyLost.removeAll()
-	for _, h := range c.renewals.Close() {
+	for _, l := range c.renewals.Close() {
 		mustRelease := false
-		_ = h.update(func(s *leaseState) {
-			mustRelease = !s.ended
-			s.lose(s.name, ReasonClosed, nil, "")
+		_ = l.update(func(s *leasestate.State) {
+			mustRelease = !s.Reason().IsEnd()
+			s.Lose(leasestate.End{Reason: leasestate.Closed})
 		})
 		if mustRelease {
-			release = append(release, h)
+			release = append(release, l)
 		}
 	}
 	return release
@@ -155,7 +152,7 @@ func (c *Client) releaseAll(held []*lease) error {
 				if err := c.releaseInTime(held[i]); err != nil && !errors.Is(err, ErrLost) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
-					c.closeLimit.shorten(c.defaults.timeout)
+					c.closeLimit.Shorten(c.defaults.timeout)
 				}
 			}
 		})
@@ -169,16 +166,16 @@ func (c *Client) releaseAll(held []*lease) error {
 }
 
 // releaseInTime releases a lease, or fails if the time limit of Close has passed.
-func (c *Client) releaseInTime(h *lease) error {
-	if c.releaseBy(h).After(time.Now()) {
-		return c.releaseLease(h)
+func (c *Client) releaseInTime(l *lease) error {
+	if c.releaseBy(l).After(time.Now()) {
+		return l.release()
 	}
-	return &UnavailableError{Op: "unlock", Name: h.name, Cause: context.DeadlineExceeded, Refused: true}
+	return &UnavailableError{Op: "unlock", Name: l.state.Name, Cause: context.DeadlineExceeded, Refused: true}
 }
 
 // releaseBy returns the time limit of a release that begins now.
-func (c *Client) releaseBy(h *lease) time.Time {
-	return c.closeLimit.limit(h.timeout(), times(2, c.defaults.timeout))
+func (c *Client) releaseBy(l *lease) time.Time {
+	return c.closeLimit.Limit(l.timeout(), clock.Times(2, c.defaults.timeout))
 }
 
 // finish gives clean-up and hooks one operation timeout, and then ends all background
@@ -187,10 +184,10 @@ func (c *Client) releaseBy(h *lease) time.Time {
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.work.waitJobs(grace)
-	c.work.end()
+	c.work.WaitJobs(grace)
+	c.work.End()
 	limit, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()
-	c.work.waitAll(limit)
-	c.hooks.wait(limit)
+	c.work.WaitAll(limit)
+	c.hooks.Wait(limit)
 }

@@ -99,8 +99,8 @@ func do(ctx context.Context, base *settings, lock lockFunc, fn func(ctx context.
 var errNoFunc = invalid("nil function")
 
 // run calls fn with a context that ends with ctx or the lease, and then unlocks.
-func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
-	return runUnder(ctx, &carriedLease{lease: l}, fn)
+func (handle *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
+	return runUnder(ctx, &carriedLease{lease: handle}, fn)
 }
 
 // runUnder calls fn with a context that carries a lease and ends with ctx or the lease. Then
@@ -110,7 +110,7 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 	b := in.derive(ctx)
 	defer func() {
 		l := in.endWork()
-		defer l.h.removeContext(b) // also if a hook panics
+		defer b.end(l.h) // also if a hook panics
 		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
 		switch {
 		case err == nil:
@@ -152,7 +152,7 @@ func (in *carriedLease) Value(key any) any {
 func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 	in.Context, in.outer = ctx, carriedIn(ctx)
 	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
-	if ended := in.current().h.addContext(&in.derived); ended != nil {
+	if ended := in.derived.endWith(in.current().h); ended != nil {
 		in.derived.cancel(ended)
 	}
 	return &in.derived
@@ -196,21 +196,18 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 }
 
 // described returns what a store needs to tie the lease to a transaction.
-func (h *lease) described() driver.Held {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	one := driver.Held{
-		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1,
-		Reserve: max(h.extra().minHoldUntil-h.c.clock.now(), 0),
-	}
-	unsure := h.extra().unanswered != nil || h.extra().late != nil // a late request issues another fence
-	for _, p := range h.names() {
+func (l *lease) described() driver.Held {
+	s := l.Lock()
+	defer l.Unlock()
+	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
+	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
+	for _, n := range s.Names() {
 		if unsure {
-			p.fence = 0
+			n.Fence = 0
 		}
-		one.Names, one.Fences = append(one.Names, p.name), append(one.Fences, p.fence)
+		held.Names, held.Fences = append(held.Names, n.Name), append(held.Fences, n.Fence)
 	}
-	return one
+	return held
 }
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
@@ -225,15 +222,15 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 }
 
 // countHeld returns how many of the requested names the lease holds.
-func (h *lease) countHeld(w lockSpec) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l *lease) countHeld(w lockSpec) int {
+	s := l.Lock()
+	defer l.Unlock()
 	n := 0
-	if h.holds(w.name) {
+	if s.Holds(w.name) {
 		n++
 	}
 	for _, name := range w.with {
-		if h.holds(name) {
+		if s.Holds(name) {
 			n++
 		}
 	}
@@ -242,19 +239,21 @@ func (h *lease) countHeld(w lockSpec) int {
 
 // reenter returns a new handle of the lease to a nested call, if the lease holds all that
 // the call requests.
-func (h *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
-	all := h.countHeld(w) == 1+len(w.with)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	enough := all && (h.weight == h.limit || w.weight < w.limit && w.weight <= int(h.weight))
+func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
+	all := l.countHeld(w) == 1+len(w.with)
+	s := l.Lock()
+	defer l.Unlock()
+	held := s.Weight()
+	enough := all && (held.Weight == held.Limit || w.weight < w.limit && w.weight <= held.Weight)
+	err := l.errLocked()
 	switch {
-	case h.err != nil:
-		return nil, h.err
+	case err != nil:
+		return nil, err
 	case !enough:
-		return nil, fmt.Errorf("%w: %q, with less weight than requested: waiting would deadlock", ErrReentrant, h.name)
+		return nil, fmt.Errorf("%w: %q, with less weight than requested: waiting would deadlock", ErrReentrant, s.Name)
 	case !reentrant:
-		return nil, fmt.Errorf("%w: %q; use Reentrant() to enter it again", ErrReentrant, h.name)
+		return nil, fmt.Errorf("%w: %q; use Reentrant() to enter it again", ErrReentrant, s.Name)
 	}
-	h.handles++
-	return &Lease{h: h}, nil
+	l.handles++
+	return &Lease{h: l}, nil
 }

@@ -6,6 +6,9 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // An Election makes one of many processes the leader. It is a Mutex that its holder keeps
@@ -37,9 +40,9 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
-	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options), queueing)
+	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
-		lease.h.beginTerm() // so that the store has the number of the term
+		beginTerm(lease.h) // so that the store has the number of the term
 	}
 	return lease, err
 }
@@ -76,7 +79,7 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 			wait = shortest
 		}
 		e.callTermFailed(ctx, err, wait, options)
-		if !pause(ctx, wait) {
+		if !work.Pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
 		if !led {
@@ -124,15 +127,15 @@ func onlyContextEnded(err error) bool {
 }
 
 // endedEarly returns why the lease was lost or its work was asked to end, or nil.
-func (l *Lease) endedEarly() error {
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var lost *LostError
-	if errors.As(h.err, &lost) {
-		return h.err
+func (handle *Lease) endedEarly() error {
+	l := handle.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.readExtraLocked()
+	if x.lost != nil {
+		return x.lost
 	}
-	return h.extra().resigned
+	return x.resigned
 }
 
 func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.Duration, options []Option) {
@@ -156,8 +159,8 @@ func (e *Election) Resign() bool {
 		return false
 	}
 	led := false
-	for _, h := range e.c.renewals.All() {
-		if h.name == e.name && h.resign(ErrResigned) {
+	for _, l := range e.c.renewals.All() {
+		if l.state.Name == e.name && resign(l) {
 			led = true
 		}
 	}
@@ -200,18 +203,33 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if changed && !yield(leader, err) {
 				return
 			}
-			pause(ctx, every)
+			work.Pause(ctx, every)
 		}
 	}
 }
 
 // beginTerm marks the lease as the term of an election, and makes its renewal due now.
-func (h *lease) beginTerm() {
-	now := h.c.clock.now()
-	_ = h.update(func(s *leaseState) {
-		h.term = true
-		if s.rule == renewed {
-			s.renewNow(now)
-		}
+func beginTerm(l *lease) {
+	now := l.c.clock.Now()
+	_ = l.update(func(s *leasestate.State) {
+		l.term = true
+		s.Times.BeginTerm(now)
 	})
+}
+
+// resign ends the contexts of a term, and all that will be derived from it, but not the
+// lease itself: the work must end first. It returns false if the lease is not a term.
+func resign(l *lease) bool {
+	l.mu.Lock()
+	if !l.term || l.state.Reason().IsEnd() {
+		l.mu.Unlock()
+		return false
+	}
+	l.extraLocked().resigned = ErrResigned
+	contexts := l.contexts.removeAll()
+	l.mu.Unlock()
+	for _, derived := range contexts {
+		derived.cancel(ErrResigned)
+	}
+	return true
 }

@@ -1,13 +1,11 @@
 package dibs
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // Errors of this package, for errors.Is.
@@ -121,17 +119,13 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// takenBy returns what the error of a renewal says of the loss, for instance of the value that the
-// key holds now, or nil. It is no ErrWrongType: the lease is lost in any case.
-func takenBy(err error) error {
-	var wrong *driver.WrongTypeError
-	if errors.As(err, &wrong) {
-		return errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))
+// lostError returns the error of a lease that has ended in this way, or is not confirmed.
+func lostError(e leasestate.End, token string) *LostError {
+	reasons := [...]Reason{
+		leasestate.Unconfirmed: ReasonUnconfirmed, leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
+		leasestate.Taken: ReasonTaken, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
 	}
-	if why, ok := strings.CutPrefix(err.Error(), ErrLost.Error()+": "); ok {
-		return errors.New(why)
-	}
-	return nil
+	return &LostError{Name: e.Name, Token: token, Reason: reasons[e.Reason], Message: e.Message, Cause: e.Cause}
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.
@@ -154,32 +148,4 @@ func joined(kind, cause error) []error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
-
-// rootCause returns the cause of a store's failure, or the failure itself.
-func rootCause(err error) error {
-	var u *UnavailableError
-	if errors.As(err, &u) && u.Cause != nil {
-		return u.Cause
-	}
-	return err
-}
-
-// refused reports whether the store answered and rejected the request. Then an immediate
-// retry is useless and nothing is left at the store.
-func refused(err error) bool {
-	var u *UnavailableError
-	return errors.As(err, &u) && u.Refused
-}
-
-// permanent reports whether a retry can never succeed.
-func permanent(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrWrongType) || errors.Is(err, ErrClosed) || errors.Is(err, driver.ErrDisconnected)
-}
-
-func cause(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }

@@ -1,10 +1,14 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // ReserveFences returns the first of n further fences of the lease, which follow each other. They
@@ -19,71 +23,72 @@ import (
 //
 // A fence is about the time in µs. Fences that are reserved faster than one in a µs run ahead of the
 // clock of the store. Until the clock has caught up, a failover that loses them can repeat them.
-func (l *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err error) {
-	if l.isZero() {
+func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err error) {
+	if handle.isZero() {
 		return 0, errNoLease
 	}
-	h := l.h
+	l := handle.h
 	if n < 1 || n > driver.MaxFences {
-		return 0, invalid("reserve %d fences of %q: not within 1 to %d", n, h.name, driver.MaxFences)
+		return 0, invalid("reserve %d fences of %q: not within 1 to %d", n, l.state.Name, driver.MaxFences)
 	}
-	request, err := h.fenceRequest(n)
+	request, err := fenceRequest(l, n)
 	if err != nil {
 		return 0, err
 	}
-	if !h.c.begin() {
+	if !l.c.begin() {
 		return 0, ErrClosed
 	}
-	defer h.c.work.done()
+	defer l.c.work.Done()
 	var reply driver.FenceReply
-	ctx = detach(ctx, h.values())
-	err = h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
-		reply, err = h.c.store.ReserveFences(ctx, a.until, request)
+	ctx = work.Detach(ctx, l.values())
+	err = l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+		reply, err = l.c.store.ReserveFences(ctx, a.Until, request)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case !reply.Held:
-		if err := h.checkExclusive(); err != nil { // it was changed meanwhile
-			return 0, err
-		}
-		return 0, h.lose(h.name, ReasonTaken, nil)
 	}
-	h.recordFences(reply.Last)
+	if !reply.Held {
+		return 0, endUnfenced(l)
+	}
+	defer l.Unlock()
+	l.Lock().RecordFences(reply.Last)
 	return reply.Last - uint64(n) + 1, nil
+}
+
+// endUnfenced ends a lease that the store no longer has, and returns why. One whose weight was
+// changed meanwhile does not end.
+func endUnfenced(l *lease) error {
+	var shared error
+	err := l.update(func(s *leasestate.State) {
+		if shared = checkExclusive(s); shared == nil {
+			s.Lose(leasestate.End{Reason: leasestate.Taken})
+		}
+	})
+	return cmp.Or(shared, err)
 }
 
 // fenceRequest returns the request for n fences. It has the last fence that is known: a failover
 // may have lost that.
-func (h *lease) fenceRequest(n int) (driver.FenceRequest, error) {
-	if err := h.first.Err(); err != nil {
+func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
+	if err := l.first.Err(); err != nil {
 		return driver.FenceRequest{}, err
 	}
-	if err := h.checkExclusive(); err != nil {
+	s := l.Lock()
+	defer l.Unlock()
+	if err := checkExclusive(s); err != nil {
 		return driver.FenceRequest{}, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := max(h.fence, h.extra().lastFence)
-	return driver.FenceRequest{Name: h.name, Token: h.token, Fence: h.fence, Count: n, Least: last + uint64(n)}, nil
+	return driver.FenceRequest{Name: s.Name, Token: s.Token, Fence: s.Fence(), Count: n, Least: s.LastFence() + uint64(n)}, nil
 }
 
-// checkExclusive returns ErrInvalid unless the lease certainly holds one name exclusively.
-func (h *lease) checkExclusive() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.weightUnsure:
-		return invalid("reserve fences of %q: the lease may be a shared one, because it is attached or its weight is being changed", h.name)
-	case len(h.extra().moreNames) > 0 || h.weight != h.limit:
-		return invalid("reserve fences of %q: the lease does not hold one name exclusively", h.name)
+// checkExclusive returns ErrInvalid unless a lease certainly holds one name exclusively.
+func checkExclusive(s *leasestate.State) error {
+	switch w := s.Weight(); {
+	case w.Unsure:
+		return invalid("reserve fences of %q: the lease may be a shared one, because it is attached or its weight is being changed", s.Name)
+	case s.More() > 0 || w.Weight != w.Limit:
+		return invalid("reserve fences of %q: the lease does not hold one name exclusively", s.Name)
 	}
 	return nil
-}
-
-func (h *lease) recordFences(last uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.changeExtra().lastFence = max(h.extra().lastFence, last)
 }

@@ -42,8 +42,7 @@ func sameStore(a, b *Client) bool {
 	return a == b || reflect.ValueOf(a.store.Store).Comparable() && reflect.ValueOf(b.store.Store).Comparable() && a.store.Store == b.store.Store
 }
 
-func (h *lease) holdsName(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.holds(name)
+func (l *lease) holdsName(name string) bool {
+	defer l.Unlock()
+	return l.Lock().Holds(name)
 }

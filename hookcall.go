@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A hookChain is the hooks of one level, with a link to those of the outer level.
@@ -26,7 +28,7 @@ func (c *hookChain) each(f func(h *Hooks)) {
 type hookCall struct {
 	chain  *hookChain
 	parent context.Context // of the caller
-	values valuesContext   // of the result of AcquireStart, without its end: for the hooks
+	values work.Values     // of the result of AcquireStart, without its end: for the hooks
 	info   LockInfo        // without the token
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
@@ -37,8 +39,8 @@ type hookCall struct {
 	first leaseHooks // of the first lease, so that it costs no allocation
 }
 
-// leaseHooks calls the hooks of one lease. A call for several groups of names gets a lease
-// for each, and merges them.
+// leaseHooks calls the hooks of one lease. A call that acquires in parts has a lease for each part, and
+// merges them.
 type leaseHooks struct {
 	*hookCall
 	failureQueued  atomic.Bool // the RenewFailed hook is queued
@@ -64,13 +66,13 @@ func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
 		return nil
 	}
 	return &hookCall{
-		chain: set.hooks, parent: ctx, values: valuesContext{ctx},
+		chain: set.hooks, parent: ctx, values: work.Values{Of: ctx},
 		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
 	}
 }
 
 // context returns the context of the call: the result of AcquireStart.
-func (hc *hookCall) context() context.Context { return hc.values.of }
+func (hc *hookCall) context() context.Context { return hc.values.Of }
 
 // lockInfo returns the common part of the events, for an owner token.
 func (hc *hookCall) lockInfo(token string) LockInfo {
@@ -80,18 +82,18 @@ func (hc *hookCall) lockInfo(token string) LockInfo {
 }
 
 // startHooks calls the AcquireStart hooks of a call, if there are hooks.
-func startHooks(ctx context.Context, w lockSpec, set *settings, once bool) *hookCall {
+func startHooks(ctx context.Context, w lockSpec, set *settings) *hookCall {
 	hc := newHookCall(ctx, w, set)
 	if hc == nil {
 		return nil
 	}
-	start := AcquireStart{LockInfo: hc.info, Try: once || set.attempts == 0 && set.wait == 0}
+	start := AcquireStart{LockInfo: hc.info, Try: set.limit.attempts == 0 && set.limit.wait == 0}
 	hc.chain.each(func(h *Hooks) {
 		if h.AcquireStart == nil {
 			return
 		}
 		if ctx := h.AcquireStart(hc.context(), start); ctx != nil {
-			hc.values.of = ctx
+			hc.values.Of = ctx
 		}
 	})
 	return hc
@@ -118,25 +120,13 @@ func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
 		if lease == nil {
 			return
 		}
-		lease.h.queuePendingHooks()
+		lease.h.hooks.acquireEnded(lease.h)
 		if !returned {
 			_ = lease.Unlock()
 		}
 	}()
 	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
 	returned = true
-}
-
-func (hc *hookCall) callReleased(e Released) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
-}
-
-func (hc *hookCall) callLost(e Lost) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
-}
-
-func (hc *hookCall) callRenewFailed(e RenewFailed) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
 }
 
 // callHooks calls one hook of each level with an event.
@@ -148,56 +138,67 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 	})
 }
 
-// queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
-func (h *lease) queuePendingHooks() {
-	if h.hooks == nil { // those of a nested call are not those of the lease
+// acquireEnded queues the hooks of a lease that had to wait for AcquireEnd.
+func (h *leaseHooks) acquireEnded(l *lease) {
+	if h == nil { // the hooks of a nested call are not those of the lease
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hooks.acquireEndDone = true
-	for _, call := range h.hooks.pending {
-		h.c.hooks.add(true, call)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.acquireEndDone = true
+	for _, call := range h.pending {
+		l.c.hooks.Add(true, call)
 	}
-	h.hooks.pending = nil
+	h.pending = nil
 }
 
-// queueHook queues a hook of a lease, or returns false.
-func (h *lease) queueHook(important bool, call func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.hooks.acquireEndDone {
-		h.hooks.pending = append(h.hooks.pending, call) // at most one Lost and one RenewFailed
+// queue queues a hook of a lease, or returns false.
+func (h *leaseHooks) queue(l *lease, important bool, call func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !h.acquireEndDone {
+		h.pending = append(h.pending, call) // at most one Lost and one RenewFailed
 		return true
 	}
-	return h.c.hooks.add(important, call)
+	return l.c.hooks.Add(important, call)
 }
 
-// queueLost queues the Lost hooks.
-func (h *lease) queueLost() {
-	h.mu.Lock()
-	e := Lost{LockInfo: h.hooks.lockInfo(h.token), Fence: h.fence, Held: h.c.clock.now() - h.hooks.heldSince, Err: h.err}
-	e.Reason, _ = h.lostReason()
-	h.mu.Unlock()
-	h.queueHook(true, func() { h.hooks.callLost(e) })
-}
-
-// queueRenewFailed queues the RenewFailed hook, unless it is queued already.
-func (h *lease) queueRenewFailed() {
-	if h.hooks == nil || !h.hooks.failureQueued.CompareAndSwap(false, true) {
+// released calls the Released hooks, with the result of the release.
+func (h *leaseHooks) released(l *lease, err error) {
+	if h == nil {
 		return
 	}
-	queued := h.queueHook(false, func() {
-		h.hooks.failureQueued.Store(false)
-		h.mu.Lock()
-		ended := h.ended
-		failed := RenewFailed{LockInfo: h.hooks.lockInfo(h.token), Left: h.deadline - h.c.clock.now(), Err: h.extra().renewErr}
-		h.mu.Unlock()
-		if !ended && failed.Err != nil {
-			h.hooks.callRenewFailed(failed)
+	e := Released{LockInfo: h.lockInfo(l.state.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Err: err}
+	callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
+}
+
+// lost queues the Lost hooks.
+func (h *leaseHooks) lost(l *lease, lost *LostError) {
+	if h == nil {
+		return
+	}
+	e := Lost{LockInfo: h.lockInfo(lost.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Reason: lost.Reason, Err: lost}
+	h.queue(l, true, func() {
+		callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
+	})
+}
+
+// renewFailed queues the RenewFailed hooks, unless they are queued already.
+func (h *leaseHooks) renewFailed(l *lease) {
+	if h == nil || !h.failureQueued.CompareAndSwap(false, true) {
+		return
+	}
+	queued := h.queue(l, false, func() {
+		h.failureQueued.Store(false)
+		s := l.Lock()
+		ended := s.Reason().IsEnd()
+		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
+		l.Unlock()
+		if !ended && e.Err != nil {
+			callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
 		}
 	})
 	if !queued {
-		h.hooks.failureQueued.Store(false)
+		h.failureQueued.Store(false)
 	}
 }

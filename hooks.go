@@ -114,7 +114,7 @@ type AcquireEnd struct {
 	FirstFence uint64
 
 	TTL      time.Duration // how long the store keeps the lease without a renewal
-	Notified bool          // the lease came from a hand-off, with a notification
+	Notified bool          // the lease came from a hand-off, with a notification; of several slots of a cluster, one did
 	Handoff  time.Duration // how long ago the hand-off was requested; zero if unknown
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dibslock/dibs/driver"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // Attach returns a handle of a lease that another process or call has acquired, by its
@@ -31,32 +32,21 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if token == "" {
 		return nil, invalid("attach to %q: empty token", name)
 	}
-	if c.work.isClosed() {
+	if c.work.IsClosed() {
 		return nil, ErrClosed
 	}
-	h := &lease{
+	now := c.clock.Now()
+	l := &lease{
 		c: c, parent: context.Background(), ownToken: true, handles: 1,
-		leaseState: leaseState{
-			name: name, token: token, weight: 1, limit: driver.Unlimited, weightUnsure: true,
-			renewAt: never, ttl: set.ttl,
-			err: &LostError{Name: name, Token: token, Reason: ReasonUnconfirmed},
-		},
+		state: leasestate.Attached(name, token, now, set.ttl, set.noRenew), extra: extraOf(&set, c),
 	}
-	if set.noRenew {
-		h.rule = fixed
+	l.state.Times.LimitHold(0, 0, now, set.maxHold)
+	l.hooks = newHookCall(l.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
+	if l.hooks != nil {
+		l.hooks.heldSince, l.hooks.acquireEndDone = now, true
 	}
-	if set.timeout != c.defaults.timeout {
-		h.changeExtra().timeout = set.timeout
-	}
-	now := c.clock.now()
-	h.limitHold(0, 0, now, set.maxHold)
-	h.mayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
-	h.hooks = newHookCall(h.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
-	if h.hooks != nil {
-		h.hooks.heldSince, h.hooks.acquireEndDone = now, true
-	}
-	h.first.h = h
-	return &h.first, nil
+	l.first.h = l
+	return &l.first, nil
 }
 
 // Inspect returns the state of a name in the store: its holders and its waiters.
@@ -73,7 +63,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 // probes: it inspects one name, changes nothing, and takes at most one operation timeout.
 // It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
-	if c.check() == nil && c.work.isClosed() {
+	if c.check() == nil && c.work.IsClosed() {
 		return ErrClosed
 	}
 	_, err := c.Inspect(ctx, "dibs:check")

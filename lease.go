@@ -3,12 +3,10 @@ package dibs
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/driver"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/renew"
 )
 
@@ -28,148 +26,45 @@ type Lease struct {
 
 var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like return a held one")
 
-func (l *Lease) isZero() bool { return l == nil || l.h == nil }
+func (handle *Lease) isZero() bool { return handle == nil || handle.h == nil }
 
 // A lease is what the handles of one held lock share: a reentrant call gets a second
-// handle. Its leaseState has the transitions, and the lease does what follows from them.
+// handle. Its State has the transitions, and the lease does what follows from them.
 // It is safe for concurrent use.
 type lease struct {
 	c      *Client
 	parent context.Context // the context of the call, for its values
 	first  Lease           // a field, to save an allocation
 	hooks  *leaseHooks     // nil if there are no hooks
-	place  renew.Place     // guarded by the queue of the client
+	place  renew.Place     // guarded by the scheduler of the client
 
-	mu sync.Mutex // guards the fields below, except name, token and ownToken; the queue may be called while it is held
-	leaseState
+	mu       sync.Mutex // guards the fields below, except ownToken, state.Name and state.Token; the scheduler may be called while it is held
+	state    leasestate.State
+	extra    *leaseExtra     // what only some leases have; or nil
 	contexts derivedContexts // that end with the lease
 	own      *derivedContext // of Context; nil if it was not called
 	handles  int32           // that are not unlocked
 	term     bool            // the lease is a term of an election
 	ownToken bool            // the caller has chosen the token and may use it again
-	hasToken bool            // the token is listed in ownTokens
+	hasToken bool            // the token is listed, see acquire.Acquirer.Reserve
 }
 
-// update runs a transition and does what follows from it: it schedules the next action, or
-// ends what belongs to the lease. It returns why the lease has ended or is not confirmed,
-// ErrClosed if the client is closed, or nil.
-func (h *lease) update(transition func(s *leaseState)) error {
-	h.mu.Lock()
-	before := h.ended
-	transition(&h.leaseState)
-	err := h.err
-	switch {
-	case before && h.ended: // also one that was merged into another, which has no error
-	case h.ended:
-		defer h.end(h.contexts.removeAll())
-		h.c.renewals.Remove(h)
-		if h.extra().wanted != nil {
-			h.c.wanted.remove(h)
-		}
-		if why, lost := h.lostReason(); lost && len(h.extra().moreNames) > 0 && why != ReasonClosed {
-			h.c.partlyLost.add(h) // until the work has ended
-		}
-	case err == nil:
-		at, early := h.nextAction()
-		if at < never && !h.c.renewals.Set(h, h.c.clock.now(), at, early) {
-			err = ErrClosed
-		}
-	}
-	h.mu.Unlock()
-	return err
-}
-
-// end ends the contexts of a lease that has just ended, and queues its Lost hooks.
-func (h *lease) end(contexts []*derivedContext) {
-	h.mu.Lock()
-	cause := h.err
-	_, lost := h.lostReason()
-	h.mu.Unlock()
-	if !lost {
-		cause = context.Canceled
-	}
-	for _, b := range contexts {
-		b.cancel(cause)
-	}
-	if lost && h.hooks != nil {
-		h.queueLost()
-	}
-}
-
-// readExtra returns a copy of the extra state.
-func (h *lease) readExtra() leaseExtra {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.extra()
-}
-
-// timeout returns the time limit of one operation.
-func (h *lease) timeout() time.Duration { return cmp.Or(h.readExtra().timeout, h.c.defaults.timeout) }
-
-// lose ends the lease because one of its names is lost.
-func (h *lease) lose(name string, why Reason, cause error) error {
-	return h.update(func(s *leaseState) { s.lose(name, why, cause, "") })
-}
-
-// Context returns a context that ends with the lease, with cause ErrLost if the lease was
-// lost. It has the values of the context given to Lock, but not its deadline or
-// cancellation, which limit the waiting only.
-func (l *Lease) Context() context.Context {
-	if l.isZero() {
-		ended, cancel := context.WithCancelCause(context.Background())
-		cancel(errNoLease)
-		return ended
-	}
-	h := l.h
-	h.mu.Lock()
-	own := h.own
-	h.mu.Unlock()
-	if own != nil {
-		return own.Context
-	}
-	derived := (&carriedLease{lease: &h.first}).derive(context.WithoutCancel(h.parent))
-	h.mu.Lock()
-	if h.own == nil {
-		h.own = derived
-	}
-	own = h.own
-	h.mu.Unlock()
-	if own != derived { // another goroutine was first
-		h.removeContext(derived)
-	}
-	return own.Context
-}
-
-// addContext makes a context end with the lease. If it must end at once, addContext returns
-// the cause: the caller ends it, without a lock, because that calls methods of the user's
-// context.
-func (h *lease) addContext(b *derivedContext) (ended error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.ended:
-		return h.err
-	case h.extra().resigned != nil:
-		return h.extra().resigned
-	}
-	h.contexts.add(b)
-	return nil
-}
-
-// removeContext ends one context of the lease and removes it from the lease.
-func (h *lease) removeContext(b *derivedContext) {
-	h.mu.Lock()
-	h.contexts.remove(b)
-	h.mu.Unlock()
-	b.cancel(context.Canceled)
+// A leaseExtra is what only some leases have beside their State: a process may hold a million
+// leases.
+type leaseExtra struct {
+	timeout    time.Duration // of one operation; or zero: that of the client
+	resigned   error         // the work must end, though the lease is held
+	lost       *LostError    // the same one for all who ask, or nil
+	resizeTurn chan struct{} // has an element while the weight is changed; nil before the first change
+	wanted     *wantedSignal // of Lease.Wanted; nil if it was not called
 }
 
 // Name returns the name that is held; of several, the one that was acquired first.
-func (l *Lease) Name() string {
-	if l.isZero() {
+func (handle *Lease) Name() string {
+	if handle.isZero() {
 		return ""
 	}
-	return l.h.name
+	return handle.h.state.Name
 }
 
 // Fence returns the fence of the lease, its fencing token. It is larger than the fence of
@@ -179,282 +74,231 @@ func (l *Lease) Name() string {
 //
 // The fence of an attached lease is zero, because only the call that acquired it received
 // its fence: pass the fence on together with the token. For several names see FenceOf.
-func (l *Lease) Fence() uint64 {
-	if l.isZero() {
+func (handle *Lease) Fence() uint64 {
+	if handle.isZero() {
 		return 0
 	}
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fence
+	l := handle.h
+	defer l.Unlock()
+	return l.Lock().Fence()
 }
 
 // FenceOf returns the fence for one of the names that the lease holds. For any other name
 // it returns zero.
-func (l *Lease) FenceOf(name string) uint64 {
-	if l.isZero() {
+func (handle *Lease) FenceOf(name string) uint64 {
+	if handle.isZero() {
 		return 0
 	}
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fenceOf(name)
+	l := handle.h
+	defer l.Unlock()
+	return l.Lock().FenceOf(name)
 }
 
 // Token returns the owner token, with which another process can Attach.
-func (l *Lease) Token() string {
-	if l.isZero() {
+func (handle *Lease) Token() string {
+	if handle.isZero() {
 		return ""
 	}
-	return l.h.token
+	return handle.h.state.Token
 }
 
 // Deadline returns the time at which the lease is lost if it is not renewed. That is a
 // little before the store's TTL ends: see docs/guarantees.md. For an
 // attached lease it is the zero time until Extend has confirmed the lease.
-func (l *Lease) Deadline() time.Time {
-	if l.isZero() {
+func (handle *Lease) Deadline() time.Time {
+	if handle.isZero() {
 		return time.Time{}
 	}
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.deadline == 0 {
+	l := handle.h
+	defer l.Unlock()
+	deadline := l.Lock().Times.Deadline()
+	if deadline == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(h.deadline - h.c.clock.now())
+	return time.Now().Add(deadline - l.c.clock.Now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
 // was unlocked, and a *LostError if it was lost. It compares the clock itself, so it is
 // correct even directly after the process was stopped. Call it just before a write that
 // must not come late. (Only the fence can stop a write that is already in progress.)
-func (l *Lease) Err() error {
-	if l.isZero() {
+func (handle *Lease) Err() error {
+	if handle.isZero() {
 		return errNoLease
 	}
-	h := l.h
-	now := h.c.clock.check()
-	h.mu.Lock()
-	if !h.isOver(now) {
-		defer h.mu.Unlock()
-		return h.err
+	l := handle.h
+	now := l.c.clock.Check()
+	s := l.Lock()
+	if !s.Times.IsOver(now) {
+		defer l.Unlock()
+		return l.errLocked()
 	}
-	h.mu.Unlock()
-	return h.update(func(s *leaseState) {
-		if s.isOver(h.c.clock.now()) {
-			s.expire()
-		}
-	})
+	s.Expire()
+	return l.commit()
 }
 
-// Extend sets the remaining time of the lease to at least d, and makes d the TTL of later
-// renewals. So pass the TTL that the lease is to have from now on. It never shortens a lease
-// and never restores a lost one. d is from 10 ms to 24 h.
-//
-// Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
-// operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
-// before or longer. The name stays reserved for MinHold, whatever d is. On an attached lease, Extend confirms the lease and starts its
-// renewal.
-func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	if l.isZero() {
-		return errNoLease
-	}
-	h := l.h
-	if err := checkTTL("Extend by", h.name, d); err != nil {
-		return err
-	}
-	if err := h.checkExtendable(); err != nil {
-		return err
-	}
-	var lost string // the name
-	var sent, ttl time.Duration
-	err := h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) (err error) {
-		h.mu.Lock()
-		sent, ttl = a.sent, h.extensionTTL(a.sent, d)
-		h.mayExtend(h.c.clock.at(a.until), ttl)
-		requests := h.extendRequests(nil, h.c.id, ttl)
-		h.mu.Unlock()
-		errs := h.c.store.Extend(ctx, a.until, requests)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		lost, err = h.extendResult(errs)
-		return err
-	})
-	switch {
-	case err == nil:
-		return h.recordExtension(sent, ttl, d)
-	case errors.Is(err, ErrLost):
-		return h.lose(lost, ReasonTaken, takenBy(err))
-	default:
-		return err
+// Place implements renew.Holder.
+func (l *lease) Place() *renew.Place { return &l.place }
+
+// Lock locks the lease and returns its state, which Unlock or Commit unlocks. It is part of
+// renew.Holder.
+func (l *lease) Lock() *leasestate.State {
+	l.mu.Lock()
+	return &l.state
+}
+
+// Unlock unlocks a lease whose state was only read. It is part of renew.Holder.
+func (l *lease) Unlock() { l.mu.Unlock() }
+
+// Commit is commit for the scheduler. It is part of renew.Holder.
+func (l *lease) Commit() bool { return l.commit() == nil }
+
+// IsObserved reports whether anybody wants to know of a renewal that fails. It is part of
+// renew.Holder.
+func (l *lease) IsObserved() bool { return l.hooks != nil }
+
+// RenewFailed queues the RenewFailed hooks. It is part of renew.Holder.
+func (l *lease) RenewFailed() { l.hooks.renewFailed(l) }
+
+// Renewed asks the store again for the next waiter, if Wanted was called. It is part of
+// renew.Holder.
+func (l *lease) Renewed() {
+	l.mu.Lock()
+	signal := l.readExtraLocked().wanted
+	l.mu.Unlock()
+	if signal != nil {
+		signal.register()
 	}
 }
 
-// Unlock releases the lock. The store grants it to the first waiter in the same step.
-// Unlock takes no context: it has its own time limit, the operation timeout, so a
-// cancelled request cannot leak a lock.
-//
-// Unlock returns ErrLost if the lease was lost before, and nil if it was already
-// unlocked. If the store does not answer in time, it returns an ErrUnavailable with an
-// unknown outcome. It then retries in the background, for as long as the store may keep the
-// lease. The last Unlock of a reentrant lease releases it.
-func (l *Lease) Unlock() error {
-	if l.isZero() {
-		return errNoLease
-	}
-	h := l.h
-	c := h.c
-	now := c.clock.check()
-	again, last, lost, remains, counted := false, false, false, false, false
-	var request driver.AcquireRequest
-	err := h.update(func(s *leaseState) {
-		if again = l.done; again {
-			return
-		}
-		l.done = true
-		h.handles--
-		if last = h.handles == 0; !last {
-			return
-		}
-		if s.isOver(now) {
-			s.expire()
-		}
-		if lost = s.ended; lost {
-			remains, request = s.mayRemainInStore(), s.acquireRequest(c.id, now)
-			return
-		}
-		s.release()
-		counted = c.work.begin() // so that Close waits for it
-	})
-	switch {
-	case again:
-		return nil
-	case !last:
+// reason returns why the lease is not held, or Held.
+func (l *lease) reason() leasestate.Reason {
+	defer l.Unlock()
+	return l.Lock().Reason()
+}
+
+// update runs a transition and does what follows from it. It returns the error of commit.
+func (l *lease) update(transition func(s *leasestate.State)) error {
+	transition(l.Lock())
+	return l.commit()
+}
+
+// commit does what follows from a transition of a locked lease, and unlocks it: it schedules the
+// next action, or ends what belongs to the lease. It returns why the lease has ended or is not
+// confirmed, ErrClosed if the client is closed, or nil.
+func (l *lease) commit() error {
+	if l.state.DetectEnd() {
+		l.endLocked()
+		contexts, err := l.contexts.removeAll(), l.errLocked()
+		l.mu.Unlock()
+		l.end(contexts)
 		return err
 	}
-	defer h.dropToken().end()
-	if lost {
-		c.partlyLost.remove(h)
-		if remains {
-			c.releaseLost(h, request)
-		} else {
-			h.cancelUnanswered()
+	defer l.mu.Unlock()
+	err := l.errLocked()
+	if l.state.Reason() == leasestate.Held {
+		if at, early := l.state.Times.NextAction(); !l.c.renewals.Set(l, l.c.clock.Now(), at, early) {
+			return ErrClosed
 		}
-		return err
-	}
-	err = c.releaseLease(h)
-	if counted {
-		c.work.done()
-	}
-	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: l.Fence(), Held: c.clock.now() - h.hooks.heldSince, Err: err})
 	}
 	return err
 }
 
-// Detach ends this lease without releasing the lock, which another owner has attached to:
-// see Client.Attach. The contexts of the lease end, renewal stops, and Err returns
-// ErrReleased. Neither Unlock nor Client.Close releases the lock afterwards. If nobody has
-// attached, the lock stays until its TTL has passed. After a wait in the queue that is the
-// hand-off TTL, at most 5 s, until the first renewal: call Extend before Detach.
-//
-// If a request for the lease had no answer, it may still arrive at the store, and acquire the
-// name again after the new owner has unlocked. Detach waits until that is impossible, at most
-// one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
-//
-// Detach returns ErrLost if the lease was lost before, and ErrReentrant if a nested call uses
-// it, and nil if the lease was already unlocked or detached.
-func (l *Lease) Detach() error {
-	if l.isZero() {
-		return errNoLease
+// endLocked removes a lease that has just ended from what refers to it.
+func (l *lease) endLocked() {
+	end := l.state.End()
+	if end.Reason.IsLoss() {
+		l.extraLocked().lost = lostError(end, l.state.Token)
 	}
-	h := l.h
-	fence := l.Fence()
-	for {
-		if err := h.checkHeld(); err != nil {
-			return err
-		}
-		again, nested, wait := false, false, time.Duration(0)
-		_ = h.update(func(s *leaseState) {
-			again, nested, wait = l.done, h.handles > 1, s.unansweredFor()
-			if again || nested || wait > 0 {
-				return
-			}
-			l.done, h.handles = true, 0
-			s.release()
-		})
-		switch {
-		case again:
-			return nil
-		case nested:
-			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
-		case wait > 0 && !pause(h.c.work.life, wait):
-			return ErrClosed
-		}
-		if wait <= 0 {
-			break
-		}
+	l.c.renewals.Remove(l)
+	if signal := l.readExtraLocked().wanted; signal != nil {
+		l.c.wanted.remove(signal)
 	}
-	defer h.dropToken().end()
-	if h.hooks != nil {
-		h.hooks.callReleased(Released{LockInfo: h.hooks.lockInfo(h.token), Fence: fence, Held: h.c.clock.now() - h.hooks.heldSince})
+	if end.Reason.IsLoss() && end.Reason != leasestate.Closed && l.state.More() > 0 {
+		l.c.partlyLost.add(l) // until the work has ended
 	}
-	return nil
 }
 
-// checkHeld returns the error of a lost lease. It returns nil for a lease that is held, was
-// released by its owner, or is attached and not confirmed.
-func (h *lease) checkHeld() error {
-	err := h.first.Err()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended && !errors.Is(err, ErrReleased) {
+// end ends the contexts of a lease that has just ended, and queues its Lost hooks.
+func (l *lease) end(contexts []*derivedContext) {
+	l.mu.Lock()
+	lost := l.readExtraLocked().lost
+	l.mu.Unlock()
+	cause := context.Canceled
+	if lost != nil {
+		cause = lost
+	}
+	for _, derived := range contexts {
+		derived.cancel(cause)
+	}
+	if lost != nil {
+		l.hooks.lost(l, lost)
+	}
+}
+
+// errLocked returns why the lease has ended or is not confirmed, or nil.
+func (l *lease) errLocked() error {
+	switch l.state.Reason() {
+	case leasestate.Held:
+		return nil
+	case leasestate.Unconfirmed:
+		return lostError(l.state.End(), l.state.Token)
+	case leasestate.Released, leasestate.Merged:
+		return releasedError{l.state.Name}
+	default:
+		return l.extra.lost
+	}
+}
+
+// extraOf returns the extra fields of a new lease with these settings, or nil.
+func extraOf(set *settings, c *Client) *leaseExtra {
+	if set.timeout == c.defaults.timeout {
+		return nil
+	}
+	return &leaseExtra{timeout: set.timeout}
+}
+
+// extraLocked returns the extra fields, for changing them.
+func (l *lease) extraLocked() *leaseExtra {
+	if l.extra == nil {
+		l.extra = new(leaseExtra)
+	}
+	return l.extra
+}
+
+// readExtraLocked returns a copy of the extra fields.
+func (l *lease) readExtraLocked() leaseExtra {
+	if l.extra == nil {
+		return leaseExtra{}
+	}
+	return *l.extra
+}
+
+// timeout returns the time limit of one operation.
+func (l *lease) timeout() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return cmp.Or(l.readExtraLocked().timeout, l.c.defaults.timeout)
+}
+
+// values returns the context whose values the requests of a lease have: that of the call,
+// with what the AcquireStart hooks have added.
+func (l *lease) values() context.Context {
+	if l.hooks != nil {
+		return l.hooks.context()
+	}
+	return l.parent
+}
+
+// lose ends the lease because one of its names is lost.
+func (l *lease) lose(e leasestate.End) error {
+	return l.update(func(s *leasestate.State) { s.Lose(e) })
+}
+
+// checkNotEnded returns why the lease has ended, or nil.
+func (l *lease) checkNotEnded() error {
+	if err := l.first.Err(); l.reason().IsEnd() {
 		return err
 	}
 	return nil
-}
-
-// checkExtendable returns why the lease cannot be extended, or nil.
-func (h *lease) checkExtendable() error {
-	err := h.first.Err()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
-		return err
-	}
-	return nil
-}
-
-// recordExtension records that the store has extended the lease by ttl, from sent or
-// later. Later renewals extend it by next.
-func (h *lease) recordExtension(sent, ttl, next time.Duration) error {
-	if !h.c.begin() {
-		return cmp.Or(h.checkExtendable(), ErrClosed)
-	}
-	defer h.c.work.done()
-	now := h.c.clock.now()
-	h.listAttachedToken()
-	return h.update(func(s *leaseState) {
-		if !s.ended {
-			s.confirm(now, sent, ttl, next)
-		}
-	})
-}
-
-// resign ends the contexts of a term, and all that will be derived from it, but not the
-// lease itself: the work must end first. It returns false if the lease is not a term.
-func (h *lease) resign(cause error) bool {
-	h.mu.Lock()
-	if !h.term || h.ended {
-		h.mu.Unlock()
-		return false
-	}
-	h.changeExtra().resigned = cause
-	contexts := h.contexts.removeAll()
-	h.mu.Unlock()
-	for _, b := range contexts {
-		b.cancel(cause)
-	}
-	return true
 }

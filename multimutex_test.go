@@ -570,16 +570,17 @@ func TestMultiMutexHooks(t *testing.T) {
 			defer mu.Unlock()
 			got = append(got, what+" "+name)
 		}
-		waited := time.Duration(-1)
+		var end dibs.AcquireEnd
+		const wait = 61 * time.Second // no multiple of a heartbeat
 		hooks := dibs.Observe(dibs.Hooks{
 			Queued:     func(_ context.Context, w dibs.Queued) { note("waiting", w.Name) },
-			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name); waited = a.Waited },
+			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name); end = a },
 			Released:   func(_ context.Context, f dibs.Released) { note("released", f.Name) },
 			Lost:       func(_ context.Context, l dibs.Lost) { note("lost", l.Name) },
 		})
 		b := mutex(t, s, "b")
 		l := multiMutex(t, wrap(s), []string{"a", "b", "c"}, hooks)
-		time.Sleep(time.Minute)
+		time.Sleep(wait)
 		unlock(t, b)
 		wantHeld(t, l)
 		unlock(t, l)
@@ -587,9 +588,42 @@ func TestMultiMutexHooks(t *testing.T) {
 		if len(got) != 3 || !strings.HasPrefix(got[0], "waiting ") || !slices.Equal(got[1:], want) {
 			t.Errorf("hooks %q, want waiting once, and %q", got, want)
 		}
-		if waited != time.Minute {
-			t.Errorf("waited %v, want 1m", waited)
+		if end.Waited != wait {
+			t.Errorf("waited %v, want %v", end.Waited, wait)
 		}
+		stepwise := len(wrap(s).Groups([]string{"a", "b"})) > 1
+		if end.Notified != stepwise { // the part b; a one-step waiter is notified to retry
+			t.Errorf("notified: %v, want %v", end.Notified, stepwise)
+		}
+		if end.Fence == 0 || end.Fence != end.FirstFence || end.TTL != 30*time.Second {
+			t.Errorf("fence %d, the first is %d, TTL %v", end.Fence, end.FirstFence, end.TTL)
+		}
+	})
+}
+
+// An attempt has no answer, although the store has granted the lock. The next attempt repeats the request,
+// and so finds that it holds the lock.
+func TestNextAttemptRepeatsTheRequest(t *testing.T) {
+	bothModes(t, func(t *testing.T, wrap storeWrapper) {
+		f, good := newFaulty()
+		begin := time.Now()
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				reply, err := good.Acquire(ctx, r)
+				if time.Since(begin) < 2*time.Second {
+					return driver.AcquireReply{}, errReset
+				}
+				return reply, err
+			}
+			f.cancel = func(ctx context.Context, r driver.AcquireRequest) error {
+				t.Error("a cancel was sent between two attempts")
+				return good.Cancel(ctx, r)
+			}
+		})
+		l, err := open(t, wrap(f)).All("a", "b").Lock(t.Context(), dibs.Attempts(3, time.Second))
+		wantErr(t, err)
+		f.set(func(f *faulty) { f.cancel = nil })
+		wantErr(t, l.Unlock())
 	})
 }
 

@@ -36,13 +36,13 @@ func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 }
 
 func (m *Mutex) lock(ctx context.Context, set settings) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), set, queueing)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), set)
 }
 
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
 // ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(atCall, options), tryOnce)
+	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(atCall, options).tryOnce())
 }
 
 // Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is

@@ -52,7 +52,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if set.minHold >= 0 { // otherwise acquire rejects it
 		set.minHold = max(set.minHold, o.every)
 	}
-	lease, err := o.c.acquire(ctx, exclusive(KindOnce, o.name), set, tryOnce)
+	lease, err := o.c.acquire(ctx, exclusive(KindOnce, o.name), set.tryOnce())
 	switch {
 	case err == nil:
 		return true, lease.run(ctx, fn)

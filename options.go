@@ -26,25 +26,31 @@ type Option func(*settings)
 
 // settings are the values that options set. They are copied, never shared.
 type settings struct {
-	ttl         time.Duration
-	wait        time.Duration // unbounded: until the context ends
-	timeout     time.Duration
-	maxHold     time.Duration
-	minHold     time.Duration
-	attempts    int  // zero: the call queues
-	hasAttempts bool // Attempts was given, and no Wait at a nearer level
-	conflicting bool // Attempts and Wait were given at the same level
-	every       time.Duration
-	noRenew     bool
-	reentrant   bool
-	label       string
-	token       string // of the caller's choice, or empty
-	hooks       *hookChain
-	hookCall    *hookCall // set for one step of a multi-lock acquisition, which has started the hooks
+	ttl       time.Duration
+	limit     waitLimit
+	timeout   time.Duration
+	maxHold   time.Duration
+	minHold   time.Duration
+	noRenew   bool
+	reentrant bool
+	label     string
+	token     string // of the caller's choice, or empty
+	hooks     *hookChain
 
 	use   use // what the settings are for
 	given [levels]optionSet
 	now   optionSet // of the level whose options are being applied
+}
+
+// A waitLimit is how long a call waits, or how often it tries. The zero waitLimit is that of a call that
+// tries once.
+type waitLimit struct {
+	wait        time.Duration // unbounded: until the context ends
+	attempts    int           // zero: the call queues
+	every       time.Duration // between two attempts
+	hasAttempts bool          // Attempts was given, and no Wait at a nearer level
+	conflicting bool          // Attempts and Wait were given at the same level
+	once        bool          // the call tries once, whatever the options of the outer levels are
 }
 
 const (
@@ -53,7 +59,7 @@ const (
 )
 
 func defaults() settings {
-	return settings{ttl: 30 * time.Second, wait: unbounded, timeout: driver.OperationTimeout}
+	return settings{ttl: 30 * time.Second, limit: waitLimit{wait: unbounded}, timeout: driver.OperationTimeout}
 }
 
 // with returns the settings of the next level.
@@ -64,9 +70,15 @@ func (s settings) with(at level, options []Option) settings {
 	return s.apply(at, options)
 }
 
+// tryOnce returns the settings of a call that tries once.
+func (s settings) tryOnce() settings {
+	s.limit.once = true
+	return s
+}
+
 // withoutLimit returns the settings without Wait and Attempts.
 func (s settings) withoutLimit() settings {
-	s.wait, s.attempts, s.every, s.hasAttempts = unbounded, 0, 0, false
+	s.limit = waitLimit{wait: unbounded, conflicting: s.limit.conflicting}
 	return s
 }
 
@@ -81,11 +93,11 @@ func (s settings) apply(at level, options []Option) settings {
 	}
 	switch waits, attempts := s.now.has(waitOption), s.now.has(attemptsOption); {
 	case waits && attempts:
-		s.conflicting = true
+		s.limit.conflicting = true
 	case waits:
-		s.attempts, s.every, s.hasAttempts, s.conflicting = 0, 0, false, false
+		s.limit = waitLimit{wait: s.limit.wait}
 	case attempts:
-		s.wait, s.conflicting = unbounded, false
+		s.limit.wait, s.limit.conflicting = unbounded, false
 	}
 	s.given[at] |= s.now
 	return s
@@ -106,7 +118,7 @@ func TTL(d time.Duration) Option {
 // ends. Wait replaces Attempts of an outer level. Wait and Attempts at the same level are
 // ErrInvalid, and so is Wait given to Once or to a Try call.
 func Wait(d time.Duration) Option {
-	return func(s *settings) { s.wait = min(max(d, unbounded+1), farFuture); s.now.add(waitOption) }
+	return func(s *settings) { s.limit.wait = min(max(d, unbounded+1), farFuture); s.now.add(waitOption) }
 }
 
 // Timeout limits one store operation, its retries included, whatever the settings of the
@@ -143,7 +155,7 @@ func MinHold(d time.Duration) Option {
 // the same level they are ErrInvalid, and so is Attempts given to Once or to a Try call.
 func Attempts(n int, every time.Duration) Option {
 	return func(s *settings) {
-		s.attempts, s.every, s.hasAttempts = n, min(every, farFuture), true
+		s.limit.attempts, s.limit.every, s.limit.hasAttempts = n, min(every, farFuture), true
 		s.now.add(attemptsOption)
 	}
 }
@@ -205,15 +217,6 @@ func (s *settings) check(name string, more ...string) error {
 	return cmp.Or(s.checkMeaning(name), s.checkValues(name))
 }
 
-// checkOnce rejects Wait and Attempts that were given directly to a call that tries once.
-// Those of an outer level are ignored.
-func (s *settings) checkOnce(name string, once bool) error {
-	if waits := s.given[atCall] & (1<<waitOption | 1<<attemptsOption); once && waits != 0 {
-		return invalid("Wait or Attempts given to a call on %q that tries once", name)
-	}
-	return nil
-}
-
 // checkValues validates the values of a request for a name.
 func (s *settings) checkValues(name string) error {
 	if err := checkTTL("TTL", name, s.ttl); err != nil {
@@ -231,18 +234,20 @@ func (s *settings) checkValues(name string) error {
 		return invalid("MinHold %v of %q: below 1ms; is the unit missing?", s.minHold, name)
 	case s.maxHold != 0 && s.maxHold < s.minHold:
 		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
-	case s.wait < 0 && s.wait != unbounded:
-		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.wait, name)
-	case lacksUnit(s.wait):
-		return invalid("Wait %v of %q: below 1ms; is the unit missing?", s.wait, name)
-	case s.conflicting:
+	case s.limit.wait < 0 && s.limit.wait != unbounded:
+		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.limit.wait, name)
+	case lacksUnit(s.limit.wait):
+		return invalid("Wait %v of %q: below 1ms; is the unit missing?", s.limit.wait, name)
+	case s.limit.once && s.given[atCall]&(1<<waitOption|1<<attemptsOption) != 0:
+		return invalid("Wait or Attempts given to a call on %q that tries once", name)
+	case s.limit.conflicting:
 		return invalid("Wait and Attempts of %q: one or the other", name)
-	case s.hasAttempts && s.attempts < 1:
-		return invalid("Attempts(%d, %v) of %q: less than 1", s.attempts, s.every, name)
-	case s.hasAttempts && s.every < 0:
-		return invalid("Attempts(%d, %v) of %q: negative", s.attempts, s.every, name)
-	case lacksUnit(s.every):
-		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.attempts, s.every, name)
+	case s.limit.hasAttempts && s.limit.attempts < 1:
+		return invalid("Attempts(%d, %v) of %q: less than 1", s.limit.attempts, s.limit.every, name)
+	case s.limit.hasAttempts && s.limit.every < 0:
+		return invalid("Attempts(%d, %v) of %q: negative", s.limit.attempts, s.limit.every, name)
+	case lacksUnit(s.limit.every):
+		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.limit.attempts, s.limit.every, name)
 	case s.label != "" && !plain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
 	case s.token == "" && s.given[atCall].has(tokenOption):

@@ -1,57 +1,14 @@
 package dibs
 
 import (
+	"context"
 	"fmt"
-	"sync"
+
+	"github.com/dibslock/dibs/internal/acquire"
 )
 
-// ownTokens lists the tokens of the callers' choice that calls and leases of a client have on
-// their names. The store grants a name again to the token that holds it, because a request may
-// be repeated. So two calls with one token would both get the lock. Tokens that dibs makes are
-// not listed. The zero value is ready for use. It is safe for concurrent use.
-type ownTokens struct {
-	mu   sync.Mutex
-	used map[ownedName]int // more than one with an attached lease
-}
-
-// reserve lists a token with all names of a request. It returns ErrReentrant if it is listed with
-// one of them.
-func (o *ownTokens) reserve(names []string, token string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, name := range names {
-		if o.used[ownedName{name, token}] > 0 {
-			return sameTokenError{name}
-		}
-	}
-	o.add(names, token, 1)
-	return nil
-}
-
-// addAttached lists a token of an attached lease, which is that of another lease.
-func (o *ownTokens) addAttached(names []string, token string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(names, token, 1)
-}
-
-func (o *ownTokens) drop(names []string, token string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(names, token, -1)
-}
-
-func (o *ownTokens) add(names []string, token string, by int) {
-	if o.used == nil {
-		o.used = make(map[ownedName]int)
-	}
-	for _, name := range names {
-		key := ownedName{name, token}
-		if o.used[key] += by; o.used[key] == 0 {
-			delete(o.used, key)
-		}
-	}
-}
+// A token of the caller's choice belongs to one call or lease of the client at a time, on each name: see
+// acquire.Acquirer.Reserve.
 
 // A sameTokenError is the error of a call whose token is in use.
 type sameTokenError struct{ name string }
@@ -68,50 +25,52 @@ func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption)
 
 // acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
 // no other call gets the token on one of the names.
-func (c *Client) acquireOwn(names []string, set settings, acquire func(set settings) (*Lease, error)) (lease *Lease, err error) {
-	if err := c.ownTokens.reserve(names, set.token); err != nil {
-		return nil, err
+func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (lease *Lease, err error) {
+	names := w.names()
+	if name, ok := c.acquirer.Reserve(names, set.token); !ok {
+		return nil, sameTokenError{name}
 	}
 	defer func() {
 		if lease == nil { // what the call has left at the store is listed as a cancellation
-			c.ownTokens.drop(names, set.token)
+			c.acquirer.Drop(names, set.token)
 			return
 		}
 		lease.h.mu.Lock()
 		defer lease.h.mu.Unlock()
 		lease.h.hasToken = true
 	}()
-	own := set
-	own.given = [levels]optionSet{} // so that no part of the call reserves the token again
-	return acquire(own)
+	return c.acquireNew(ctx, w, set)
 }
 
 // listAttachedToken lists the token of an attached lease that was confirmed.
-func (h *lease) listAttachedToken() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ownToken || h.hasToken || h.ended {
+func (l *lease) listAttachedToken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ownToken || l.hasToken || l.state.Reason().IsEnd() {
 		return
 	}
-	h.hasToken = true
-	h.c.ownTokens.addAttached(h.acquireRequest("", h.c.clock.now()).Names(), h.token)
+	l.hasToken = true
+	l.c.acquirer.Hold(l.namesLocked(), l.state.Token)
 }
 
 // dropToken lets other calls use the token of a lease that is unlocked, when the result has
 // ended and nothing of the lease can arrive at the store any more.
-func (h *lease) dropToken() *cancellation {
-	h.mu.Lock()
-	has, late := h.hasToken, h.extra().late
-	h.hasToken = false
-	request := h.acquireRequest("", h.c.clock.now())
-	h.mu.Unlock()
-	if !has {
+func (l *lease) dropToken() *acquire.Cancellation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hasToken {
 		return nil
 	}
-	cancelling := h.c.cancellations.begin(request, true)
-	if late != nil {
-		cancelling.unanswered(late.until) // it would change the next lease with this token
-	}
-	h.c.ownTokens.drop(request.Names(), h.token)
+	l.hasToken = false
+	cancelling := l.cancellingLocked()
+	l.c.acquirer.Drop(l.namesLocked(), l.state.Token)
 	return cancelling
+}
+
+// namesLocked returns the names of the lease.
+func (l *lease) namesLocked() (names []string) {
+	for _, n := range l.state.Names() {
+		names = append(names, n.Name)
+	}
+	return names
 }

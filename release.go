@@ -8,169 +8,141 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/load"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
+	"github.com/dibslock/dibs/internal/clock"
+	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// There are two ways to remove a lease or a request from the store: release and cancel.
-// Both continue in the background if the outcome is unknown, until nothing can be left.
-
-// releaseLease releases all names of a lease, concurrently, within the operation timeout.
-func (c *Client) releaseLease(h *lease) error {
-	h.mu.Lock()
-	first, extra := fencedName{h.name, h.fence}, h.extra()
-	cancelling := c.cancellations.begin(h.acquireRequest(c.id, c.clock.now()), h.ownToken)
-	if extra.late != nil {
-		cancelling.unanswered(extra.late.until) // it would change the next lease with this token
+// release releases all names of the lease, concurrently, within the operation timeout.
+func (l *lease) release() error {
+	names := l.Lock().Names()
+	cancelling := l.cancellingLocked()
+	l.Unlock()
+	defer cancelling.End()
+	defer l.cancelUnanswered()
+	if len(names) == 1 {
+		return l.releaseName(names[0], cancelling)
 	}
-	h.mu.Unlock()
-	defer cancelling.end()
-	defer h.cancelUnanswered()
-	if len(extra.moreNames) == 0 {
-		return c.releaseName(h, first, cancelling)
-	}
-	parts := append([]fencedName{first}, extra.moreNames...)
-	errs := make([]error, len(parts))
+	errs := make([]error, len(names))
 	var group sync.WaitGroup
-	for i, p := range parts {
-		group.Go(func() { errs[i] = c.releaseName(h, p, cancelling) })
+	for i, n := range names {
+		group.Go(func() { errs[i] = l.releaseName(n, cancelling) })
 	}
 	group.Wait()
-	if h.mayStillAcquire() && slices.Contains(errs, nil) {
+	if mayArrive(l.unanswered()) && slices.Contains(errs, nil) {
 		// A late acquire found some of the names free again, and ended the others.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
 	}
 	return errors.Join(errs...)
 }
 
-// reservation returns how long a name must stay unavailable after a release now.
-func (h *lease) reservation() time.Duration {
-	return max(h.readExtra().minHoldUntil-h.c.clock.now(), 0)
+// cancellingLocked lists the end of the lease, if the caller has chosen its token. The caller ends the
+// result.
+func (l *lease) cancellingLocked() *acquire.Cancellation {
+	if !l.ownToken {
+		return nil
+	}
+	cancelling := l.c.acquirer.Cancelling(l.namesLocked(), l.state.Token, true)
+	if late := l.state.Late(); late != nil {
+		cancelling.Unanswered(late.Until) // it would change the next lease with this token
+	}
+	return cancelling
 }
 
-func (c *Client) releaseName(h *lease, p fencedName, cancelling *cancellation) error {
-	r := driver.ReleaseRequest{Name: p.name, Token: h.token, Fence: p.fence, TokenEnds: !h.ownToken}
-	ctx := detach(c.work.life, h.values())
-	released, unknown := false, false
-	err := c.retry(ctx, c.releaseBy(h), func(a attempt) (err error) {
-		r.Until = a.until
-		r.Reserve = h.reservation()
-		released, err = c.store.Release(ctx, r)
-		if !hasOutcome(err) && !unsent(err) {
-			unknown = true
-			cancelling.unanswered(a.until)
-		}
-		return err
-	})
-	switch {
-	case err == nil && (released || unknown):
-		return nil // if it was not held, an earlier attempt has released it
-	case err == nil:
-		return &LostError{Name: p.name, Token: h.token, Reason: ReasonTaken}
-	case permanent(err):
-		return err
-	default:
-		c.releaseLater(h, r)
-		unknown = unknown || unsent(err) // the name is not free, and will be
-		return &UnavailableError{Op: "unlock", Name: p.name, Cause: rootCause(err), Refused: !unknown, Unknown: unknown}
+func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation) error {
+	c := l.c
+	r := acquire.Release{
+		Request: driver.ReleaseRequest{Name: n.Name, Token: l.state.Token, Fence: n.Fence, TokenEnds: !l.ownToken},
+		Values:  l.values(), ReserveUntil: l.minHoldUntil(),
 	}
+	o := c.acquirer.Release(r, c.releaseBy(l), cancelling)
+	switch {
+	case o.Err == nil && (o.Released || o.Unknown):
+		return nil // if it was not held, an earlier attempt has released it
+	case o.Err == nil:
+		return lostError(leasestate.End{Reason: leasestate.Taken, Name: n.Name}, l.state.Token)
+	case answer.IsPermanent(o.Err):
+		return o.Err
+	}
+	c.acquirer.ReleaseLater(r, l.keptFor())
+	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
+	return &UnavailableError{Op: "unlock", Name: n.Name, Cause: answer.Cause(o.Err), Refused: !unknown, Unknown: unknown}
+}
+
+// minHoldUntil returns the end of MinHold, or zero.
+func (l *lease) minHoldUntil() time.Duration {
+	defer l.Unlock()
+	return l.Lock().Times.MinHoldUntil()
+}
+
+// keptFor returns for how long the store may keep a lease that was not released.
+func (l *lease) keptFor() time.Duration {
+	s := l.Lock()
+	defer l.Unlock()
+	return clock.Add(s.Times.StoredFor(l.c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
 }
 
 // releaseLost releases, in the background, what a lost lease may still hold in the store.
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
-func (c *Client) releaseLost(h *lease, request driver.AcquireRequest) {
-	reserve := h.reservation() > 0 && (h.expiredLocally || len(request.With) > 0) // not a name that was taken
+func (l *lease) releaseLost() {
+	s := l.Lock()
+	reserve := s.Times.MinHoldUntil() > l.c.clock.Now() && (s.Reason().IsExpiry() || s.More() > 0) // not a name that was taken
 	if !reserve {
-		c.cancel(h.values(), request, h.ownToken, time.Time{})
-		h.cancelUnanswered()
+		l.Unlock()
+		l.cancelHeld()
 		return
 	}
-	cancelling := c.cancellations.begin(request, h.ownToken)
-	ran := c.work.run(func(context.Context) {
-		defer cancelling.end()
-		_ = c.releaseLease(h) // the lease is lost, and its caller has that error
+	cancelling := l.cancellingLocked()
+	l.Unlock()
+	ran := l.c.work.Run(func(context.Context) {
+		defer cancelling.End()
+		_ = l.release() // the lease is lost, and its caller has that error
 	})
 	if !ran {
-		cancelling.end()
+		cancelling.End()
 	}
 }
 
-// releaseLater retries in the background for as long as the store may keep the lease.
-func (c *Client) releaseLater(h *lease, r driver.ReleaseRequest) {
-	h.mu.Lock()
-	life := sum(h.storedFor(c.clock.now()), max(h.unansweredFor(), 0))
-	h.mu.Unlock()
-	cancelling := c.cancellations.begin(driver.AcquireRequest{Name: r.Name, Token: r.Token}, h.ownToken)
-	c.retryUntilDone(h.values(), cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
-		r := r
-		r.Until = until
-		r.Reserve = h.reservation()
-		_, err := c.store.Release(ctx, r)
-		return err == nil, err
-	})
+// cancel ends a lease that no caller has received, and releases its names in the
+// background.
+func (l *lease) cancel() {
+	_ = l.update((*leasestate.State).Release)
+	l.c.partlyLost.remove(l)
+	l.cancelHeld()
 }
 
-// cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then. So cancel continues until then, and for
-// as long as the store may keep what that try has acquired. values is the context of the
-// call that sent the request.
-func (c *Client) cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
-	cancelling := c.cancellations.begin(request, own)
-	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())
-	c.retryUntilDone(values, cancelling, sum(stored, max(time.Until(unanswered), 0)), func(ctx context.Context, until time.Time) (bool, error) {
-		last := !mayArrive(unanswered)
-		request := request
-		request.Until = until
-		err := c.store.Cancel(ctx, request)
-		return err == nil && last, err
-	})
+// cancelHeld cancels, in the background, what a lease that has ended may still hold at the store.
+func (l *lease) cancelHeld() {
+	request := l.Lock().AcquireRequest(l.c.id, l.c.clock.Now())
+	l.Unlock()
+	l.c.acquirer.Cancel(l.values(), request, l.ownToken, time.Time{})
+	l.cancelUnanswered()
 }
 
-// retryUntilDone runs tries in the background until one is done or life has passed. A renewal
-// that was sent before may arrive within an operation timeout and make life longer. A try
-// that hangs does not delay the next one, which may use another connection. The pauses between
-// them grow with the time that has passed, and the budget limits how many are on their way. The
-// store's client sees the values of a context, such as a trace.
-func (c *Client) retryUntilDone(values context.Context, cancelling *cancellation, life time.Duration, try func(ctx context.Context, until time.Time) (done bool, err error)) {
-	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
-	begin := c.clock.now()
-	ran := c.work.run(func(ctx context.Context) {
-		defer cancelling.end()
-		ctx, done := context.WithTimeout(detach(ctx, values), sum(life, max(cancelGrace, c.defaults.timeout)))
-		defer done()
-		var tries sync.WaitGroup
-		defer tries.Wait()
-		slots := make(chan struct{}, atOnce)
-		for every := 50 * time.Millisecond; ctx.Err() == nil; every = min(every*3/2, max(soon, min((c.clock.now()-begin)/50, longest))) {
-			select {
-			case slots <- struct{}{}:
-				tries.Go(func() {
-					defer func() { <-slots }()
-					if c.tryOnce(ctx, cancelling, try) {
-						done()
-					}
-				})
-			default:
-			}
-			pause(ctx, max(every, min(c.rtt.twice(), soon)))
+// cancelUnanswered cancels, in the background, the acquires without an answer of a lease that has
+// ended.
+func (l *lease) cancelUnanswered() {
+	for u := l.unanswered(); u != nil; u = u.Next {
+		if clock.MayArrive(u.Until) {
+			l.c.acquirer.Cancel(l.values(), u.Request, l.ownToken, u.Until)
 		}
-	})
-	if !ran {
-		cancelling.end()
 	}
 }
 
-// tryOnce makes one try when the budget has room for it. It reports whether no other one is needed.
-func (c *Client) tryOnce(ctx context.Context, cancelling *cancellation, try func(ctx context.Context, until time.Time) (done bool, err error)) bool {
-	on, err := c.gate.Wait(ctx, load.Cleanup)
-	if err != nil {
-		return true
+// mayArrive reports whether one of these acquires can still take effect.
+func mayArrive(u *leasestate.Unanswered) bool {
+	for ; u != nil; u = u.Next {
+		if clock.MayArrive(u.Until) {
+			return true
+		}
 	}
-	until := time.Now().Add(c.defaults.timeout)
-	done, err := try(ctx, until)
-	c.gate.End(&on, outcomeOf(ctx, err, until))
-	if err != nil && !refused(err) && !unsent(err) {
-		cancelling.unanswered(until)
-	}
-	return done || permanent(err)
+	return false
+}
+
+// unanswered returns the acquires of the lease that had no answer.
+func (l *lease) unanswered() *leasestate.Unanswered {
+	defer l.Unlock()
+	return l.Lock().Unanswered()
 }

@@ -36,27 +36,27 @@ func (c *Client) Semaphore(name string, permits int, options ...Option) *Semapho
 // of all permits holds the name exclusively, as a Mutex does. Errors and limits are those
 // of Mutex.Lock.
 func (s *Semaphore) Acquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, s.settings.with(atCall, options), queueing)
+	return s.acquire(ctx, n, s.settings.with(atCall, options))
 }
 
 // TryAcquire acquires n permits if they are free and no one waits for the name. Otherwise
 // it returns ErrBusy at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, options ...Option) (*Lease, error) {
-	return s.acquire(ctx, n, s.settings.with(atCall, options), tryOnce)
+	return s.acquire(ctx, n, s.settings.with(atCall, options).tryOnce())
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int, set settings, once bool) (*Lease, error) {
+func (s *Semaphore) acquire(ctx context.Context, n int, set settings) (*Lease, error) {
 	switch {
 	case s.permits < 1 || s.permits > driver.Unlimited:
 		return nil, invalid("semaphore %q of %d permits: not within 1 to %d", s.name, s.permits, driver.Unlimited)
 	case n < 1 || n > s.permits:
 		return nil, invalid("%d permits of semaphore %q: not within 1 to its %d", n, s.name, s.permits)
 	}
-	return s.c.acquire(ctx, lockSpec{kind: KindSemaphore, name: s.name, weight: n, limit: s.permits}, set, once)
+	return s.c.acquire(ctx, lockSpec{kind: KindSemaphore, name: s.name, weight: n, limit: s.permits}, set)
 }
 
 // Do runs fn while holding one permit, as Mutex.Do does.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	one := func(ctx context.Context, set settings) (*Lease, error) { return s.acquire(ctx, 1, set, queueing) }
+	one := func(ctx context.Context, set settings) (*Lease, error) { return s.acquire(ctx, 1, set) }
 	return do(ctx, &s.settings, one, fn, options)
 }

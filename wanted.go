@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/answer"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // Wanted returns a channel that is closed when another request waits for a name of the
@@ -22,13 +25,13 @@ import (
 // A lease that is not renewed may then never learn of the waiter. Of clients of other
 // libraries the store sees at most those of Redisson in Redisson mode, at the first call and
 // at each renewal.
-func (l *Lease) Wanted() <-chan struct{} {
-	if l.isZero() {
+func (handle *Lease) Wanted() <-chan struct{} {
+	if handle.isZero() {
 		return nil
 	}
-	signal, isNew := l.h.wantedSignal()
+	signal, isNew := handle.h.wantedSignal()
 	if isNew {
-		l.h.registerWanted()
+		signal.register()
 	}
 	return signal.channel
 }
@@ -37,23 +40,23 @@ func (l *Lease) Wanted() <-chan struct{} {
 // store and waits for its answer, at most for the operation timeout. After the answer that none
 // waits, the channel of Wanted says so, and further calls cost nothing. Without an answer IsWanted
 // returns an error; then the store is asked again in the background.
-func (l *Lease) IsWanted(ctx context.Context) (bool, error) {
-	if l.isZero() {
+func (handle *Lease) IsWanted(ctx context.Context) (bool, error) {
+	if handle.isZero() {
 		return false, errNoLease
 	}
-	h := l.h
-	signal, _ := h.wantedSignal()
-	if known, answered := h.wantedAnswer(); known || answered {
+	l := handle.h
+	signal, _ := l.wantedSignal()
+	if known, answered := signal.answer(); known || answered {
 		return known, nil
 	}
-	if !h.c.begin() {
+	if !l.c.begin() {
 		return false, ErrClosed
 	}
-	defer h.c.work.done()
-	err := h.notifyWanted(detach(ctx, h.values()))
-	h.recordAnswer(err)
+	defer l.c.work.Done()
+	err := signal.notifyWanted(work.Detach(ctx, l.values()))
+	signal.recordAnswer(err)
 	if err != nil {
-		h.registerWanted()
+		signal.register()
 	}
 	select {
 	case <-signal.channel:
@@ -63,113 +66,73 @@ func (l *Lease) IsWanted(ctx context.Context) (bool, error) {
 	}
 }
 
-// wantedAnswer returns whether it is known that a request waits, and whether the store has
-// answered the last question.
-func (h *lease) wantedAnswer() (wanted, answered bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	signal := h.extra().wanted
-	return signal.set, signal.answered
-}
-
-func (h *lease) recordAnswer(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.extra().wanted.answered = err == nil
-}
-
-// A wantedSignal is the state of Lease.Wanted. The lock of the lease guards it.
-type wantedSignal struct {
-	channel     chan struct{}
-	set         bool // the channel is closed
-	registering bool // a goroutine asks the store
-	answered    bool // the store has answered the last question
-	again       bool // it must ask once more, because an event may have been lost since it asked
-}
-
-// wantedLeases are the leases for which Wanted was called, by token. The zero value is
-// ready for use. It is safe for concurrent use.
-type wantedLeases struct {
-	mu      sync.Mutex
-	byToken map[string][]*lease // more than one if a lease was attached in the same process
-}
-
-func (w *wantedLeases) add(h *lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byToken == nil {
-		w.byToken = make(map[string][]*lease)
+// wantedSignal returns the signal of the lease, and whether this is the first call.
+func (l *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.extraLocked()
+	if x.wanted != nil {
+		return x.wanted, false
 	}
-	w.byToken[h.token] = append(w.byToken[h.token], h)
+	x.wanted = &wantedSignal{l: l, channel: make(chan struct{})}
+	if !l.state.Reason().IsEnd() && l.c.begin() { // an attached lease may be the first of its client
+		l.c.wanted.add(x.wanted)
+		l.c.work.Done()
+	}
+	return x.wanted, true
 }
 
-func (w *wantedLeases) remove(h *lease) {
+// A wantedSignal is the state of Lease.Wanted. It is safe for concurrent use.
+type wantedSignal struct {
+	l       *lease
+	channel chan struct{}
+
+	mu          sync.Mutex // guards the fields below
+	set         bool       // the channel is closed
+	registering bool       // a goroutine asks the store
+	answered    bool       // the store has answered the last question
+	again       bool       // it must ask once more, because an event may have been lost since it asked
+}
+
+// answer returns whether it is known that a request waits, and whether the store has
+// answered the last question.
+func (w *wantedSignal) answer() (wanted, answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(w.byToken[h.token]), func(o *lease) bool { return o == h })
-	if len(left) == 0 {
-		delete(w.byToken, h.token)
+	return w.set, w.answered
+}
+
+func (w *wantedSignal) recordAnswer(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answered = err == nil
+}
+
+// close closes the channel.
+func (w *wantedSignal) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.set {
+		w.set = true
+		close(w.channel)
+	}
+}
+
+// register asks the store in the background, again and again until it answers.
+func (w *wantedSignal) register() {
+	if w.l.reason().IsEnd() {
 		return
 	}
-	w.byToken[h.token] = left
-}
-
-// of returns the leases with a token.
-func (w *wantedLeases) of(token string) []*lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.byToken[token]
-}
-
-func (w *wantedLeases) all() (all []*lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, leases := range w.byToken {
-		all = append(all, leases...)
-	}
-	return all
-}
-
-// wantedSignal returns the signal of the lease, and whether this is the first call.
-func (h *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if before := h.extra().wanted; before != nil {
-		return before, false
-	}
-	signal = &wantedSignal{channel: make(chan struct{})}
-	h.changeExtra().wanted = signal
-	if !h.ended && h.c.begin() { // an attached lease may be the first of its client
-		h.c.wanted.add(h)
-		h.c.work.done()
-	}
-	return signal, true
-}
-
-// setWanted closes the channel of Wanted.
-func (h *lease) setWanted() {
-	h.mu.Lock()
-	signal := h.extra().wanted
-	if signal != nil && !signal.set {
-		signal.set = true
-		close(signal.channel)
-	}
-	h.mu.Unlock()
-}
-
-// registerWanted asks the store in the background, again and again until it answers.
-func (h *lease) registerWanted() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	signal := h.extra().wanted
 	switch {
-	case h.ended || signal.set:
-	case signal.registering:
-		signal.again = true
+	case w.set:
+	case w.registering:
+		w.again = true
 	default:
-		signal.registering = h.c.work.run(func(ctx context.Context) {
-			ctx = detach(ctx, h.values())
-			for h.mustRepeat(ctx, h.notifyWanted(ctx)) {
+		w.registering = w.l.c.work.Run(func(ctx context.Context) {
+			ctx = work.Detach(ctx, w.l.values())
+			for w.mustRepeat(ctx, w.notifyWanted(ctx)) {
 			}
 		})
 	}
@@ -177,33 +140,34 @@ func (h *lease) registerWanted() {
 
 // mustRepeat reports whether the store is to be asked again, after a pause if it has not
 // answered. The next renewal asks again, too.
-func (h *lease) mustRepeat(ctx context.Context, err error) bool {
+func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
-	answered := err == nil || refused(err) || permanent(err)
-	stopped := !answered && !pause(ctx, between)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	signal := h.extra().wanted
-	signal.answered = err == nil
-	if stopped || h.ended || signal.set || answered && !signal.again {
-		signal.registering = false
+	answered := err == nil || answer.IsRefusal(err) || answer.IsPermanent(err)
+	stopped := !answered && !work.Pause(ctx, between)
+	ended := w.l.reason().IsEnd()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answered = err == nil
+	if stopped || ended || w.set || answered && !w.again {
+		w.registering = false
 	}
-	signal.again = false
-	return signal.registering
+	w.again = false
+	return w.registering
 }
 
 // notifyWanted asks the store once for a notification of the next waiter of each name.
-func (h *lease) notifyWanted(ctx context.Context) error {
-	h.mu.Lock()
-	names := h.names()
-	h.mu.Unlock()
+func (w *wantedSignal) notifyWanted(ctx context.Context) error {
+	l := w.l
+	s := l.Lock()
+	names := s.Names()
+	l.Unlock()
 	var errs []error
-	for _, p := range names {
-		request := driver.WantedRequest{Name: p.name, Token: h.token, Client: h.c.id}
-		errs = append(errs, h.c.retry(ctx, time.Now().Add(h.timeout()), func(a attempt) error {
-			wanted, err := h.c.store.NotifyWanted(ctx, a.until, request)
+	for _, n := range names {
+		request := driver.WantedRequest{Name: n.Name, Token: s.Token, Client: l.c.id}
+		errs = append(errs, l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) error {
+			wanted, err := l.c.store.NotifyWanted(ctx, a.Until, request)
 			if wanted {
-				h.setWanted()
+				w.close()
 			}
 			return err
 		}))
@@ -211,9 +175,51 @@ func (h *lease) notifyWanted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// registerWanted asks the store again for all leases, because events may have been lost.
-func (c *Client) registerWanted() {
-	for _, h := range c.wanted.all() {
-		h.registerWanted()
+// wantedSignals are those of the leases of a client, by token. The zero value is
+// ready for use. It is safe for concurrent use.
+type wantedSignals struct {
+	mu      sync.Mutex
+	byToken map[string][]*wantedSignal // more than one if a lease was attached in the same process
+}
+
+func (w *wantedSignals) add(signal *wantedSignal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byToken == nil {
+		w.byToken = make(map[string][]*wantedSignal)
+	}
+	token := signal.l.state.Token
+	w.byToken[token] = append(w.byToken[token], signal)
+}
+
+func (w *wantedSignals) remove(signal *wantedSignal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	token := signal.l.state.Token
+	left := slices.DeleteFunc(slices.Clone(w.byToken[token]), func(o *wantedSignal) bool { return o == signal })
+	if len(left) == 0 {
+		delete(w.byToken, token)
+		return
+	}
+	w.byToken[token] = left
+}
+
+// of returns the signals of the leases with a token.
+func (w *wantedSignals) of(token string) []*wantedSignal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byToken[token]
+}
+
+// registerAll asks the store again for all leases, because events may have been lost.
+func (w *wantedSignals) registerAll() {
+	w.mu.Lock()
+	var all []*wantedSignal
+	for _, signals := range w.byToken {
+		all = append(all, signals...)
+	}
+	w.mu.Unlock()
+	for _, signal := range all {
+		signal.register()
 	}
 }

@@ -4,60 +4,61 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/acquire"
+	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // watch receives the store's events for as long as the client lives.
 func (c *Client) watch() {
-	defer c.inbox.setFlow(eventsUnknown, func() { c.queueDegraded(nil) })
-	life := c.work.life
+	defer c.acquirer.Inbox.SetFlow(acquire.Unsubscribed, func() { c.queueDegraded(nil) })
+	life := c.work.Life()
 	for {
 		err := driver.WatchWhile(life, c.store.Store, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {
 			return
 		}
 		c.handleEvent(driver.Event{Kind: driver.EventDisconnected, Err: err})
-		if !pause(life, 10*time.Second) {
+		if !work.Pause(life, 10*time.Second) {
 			return
 		}
 	}
 }
 
 // busy reports whether the client holds or awaits anything.
-func (c *Client) busy() bool { return c.renewals.Len() > 0 || c.inbox.calls() > 0 }
+func (c *Client) busy() bool { return c.renewals.Len() > 0 || c.acquirer.Inbox.Calls() > 0 }
 
 // handleEvent handles one event of the store.
 func (c *Client) handleEvent(e driver.Event) {
+	inbox := &c.acquirer.Inbox
 	switch e.Kind {
 	case driver.EventRevoked:
 		c.endRevoked(e)
 	case driver.EventGranted, driver.EventRetry:
-		if e.Age >= lateAge {
-			c.lateness.begin(c.clock.now())
-		}
-		c.inbox.deliver(e)
+		c.acquirer.Granted(e)
 	case driver.EventWanted:
-		for _, h := range c.wanted.of(e.Token) {
-			h.setWanted()
+		for _, signal := range c.wanted.of(e.Token) {
+			signal.close()
 		}
 	case driver.EventConnected:
-		before := c.inbox.setFlow(eventsFlowing, func() { c.queueDegraded(nil) })
-		c.inbox.retryAll()
-		if before != eventsUnknown {
-			c.reconnected()
+		before := inbox.SetFlow(acquire.Flowing, func() { c.queueDegraded(nil) })
+		inbox.RetryAll()
+		if before != acquire.Unsubscribed {
+			c.renewals.Reconnected()
 		}
-		c.registerWanted()
+		c.wanted.registerAll()
 	case driver.EventDisconnected:
-		before := c.inbox.setFlow(eventsStopped, func() { c.queueDegraded(e.Err) })
-		if before == eventsFlowing { // grants are lost
-			c.lateness.begin(c.clock.now())
+		before := inbox.SetFlow(acquire.Stopped, func() { c.queueDegraded(e.Err) })
+		if before == acquire.Flowing { // grants are lost
+			c.acquirer.GrantsLost()
 		}
-		if before != eventsStopped { // otherwise they poll already
-			c.inbox.retryAll()
+		if before != acquire.Stopped { // otherwise they poll already
+			inbox.RetryAll()
 		}
 	case driver.EventFailover:
-		c.inbox.retryAll()
-		c.failedOver()
-		c.registerWanted()
+		inbox.RetryAll()
+		c.renewals.FailedOver()
+		c.wanted.registerAll()
 	}
 }
 
@@ -65,16 +66,16 @@ func (c *Client) handleEvent(e driver.Event) {
 func (c *Client) queueDegraded(err error) {
 	c.defaults.hooks.each(func(h *Hooks) {
 		if h.Degraded != nil {
-			c.hooks.add(false, func() { h.Degraded(Degraded{Err: err}) })
+			c.hooks.Add(false, func() { h.Degraded(Degraded{Err: err}) })
 		}
 	})
 }
 
 // endRevoked ends the lease that an event reports as revoked, with all its names.
 func (c *Client) endRevoked(e driver.Event) {
-	for _, h := range c.renewals.All() {
-		if h.token == e.Token {
-			_ = h.update(func(s *leaseState) { s.revoke(e.Fence, e.Reason) })
+	for _, l := range c.renewals.All() {
+		if l.state.Token == e.Token {
+			_ = l.update(func(s *leasestate.State) { s.Revoke(e.Fence, e.Reason) })
 		}
 	}
 }

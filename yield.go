@@ -3,7 +3,6 @@ package dibs
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -47,13 +46,13 @@ func Yield(ctx context.Context, options ...Option) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if lease.h.readExtra().minHoldUntil != 0 {
+	if lease.h.minHoldUntil() != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
 	}
 	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
 		return nil
 	}
-	if err := lease.h.keepContext(&in.derived); err != nil {
+	if err := in.derived.keep(lease.h); err != nil {
 		return err
 	}
 	return in.replaceLease(ctx, set)
@@ -77,20 +76,6 @@ func (in *carriedLease) endYield() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.yielding = false
-}
-
-// keepContext removes a context from the lease, so that it outlives a release.
-func (h *lease) keepContext(b *derivedContext) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.ended:
-		return h.err
-	case h.handles > 1:
-		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, h.name)
-	}
-	h.contexts.remove(b)
-	return nil
 }
 
 // replaceLease releases the lease and acquires the lock again, with settings. If it fails,
@@ -129,7 +114,7 @@ func (in *carriedLease) carry(lease *Lease) error {
 		return errors.Join(releasedError{lease.Name()}, lease.Unlock())
 	}
 	in.lease = lease
-	ended := lease.h.addContext(&in.derived)
+	ended := in.derived.endWith(lease.h)
 	in.mu.Unlock()
 	if ended != nil {
 		in.derived.cancel(ended)

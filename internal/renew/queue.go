@@ -1,23 +1,17 @@
-// Package renew orders the leases of a client: by the time of their next action, and those whose
-// renewal is due by their deadline. It neither renews nor ends a lease.
+// Package renew has the deadlines and the renewals of all leases of a client. A Queue orders them: by
+// the time of their next action, and those whose renewal is due by their deadline. A Scheduler ends
+// and renews them. What follows for the users of a lease is behind Holder.
 package renew
 
 import (
 	"container/heap"
-	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/lease"
 )
-
-// Never is a time in the infinite future.
-const Never = time.Duration(math.MaxInt64)
-
-// A Holder is a lease, with its place in a Queue.
-type Holder interface {
-	comparable
-	Place() *Place
-}
 
 // A Place is the place of a lease in a Queue, which guards it. The zero Place is in none.
 type Place struct {
@@ -27,20 +21,15 @@ type Place struct {
 }
 
 func (p *Place) earliest(late time.Duration) time.Duration {
-	return p.at - Early(time.Duration(p.early)*time.Microsecond, late)
+	return p.at - lease.Early(time.Duration(p.early)*time.Microsecond, late)
 }
-
-// Early returns how long before its time an action may be done that may be done early at all. A
-// scheduler that is late will be late again, so it does now what is due until then. But it does so
-// at most three times as early: then no renewal is due again when it has just been answered.
-func Early(early, late time.Duration) time.Duration { return early + min(late, 2*early) }
 
 // A Queue has the leases of a client. A lease is scheduled until its next action is due, which
 // is a renewal or the deadline. If its renewal is due, it is ready, until there is room to send
 // it. A Queue calls nothing while it holds its lock. A lease calls it while it holds its own. It
 // is safe for concurrent use.
 type Queue[H Holder] struct {
-	Wake chan struct{} // wakes the scheduler
+	wake chan struct{} // wakes the scheduler
 
 	mu           sync.Mutex
 	closed       bool
@@ -53,9 +42,9 @@ type Queue[H Holder] struct {
 	wakeAt       time.Duration // when the scheduler wakes without a signal
 }
 
-// New returns an empty queue.
-func New[H Holder]() *Queue[H] {
-	return &Queue[H]{Wake: make(chan struct{}, 1), wakeAt: Never, shortestWait: Never, scheduled: byTime[H]{side: 1}, ready: byTime[H]{side: -1}}
+// newQueue returns an empty queue.
+func newQueue[H Holder]() *Queue[H] {
+	return &Queue[H]{wake: make(chan struct{}, 1), wakeAt: clock.Never, shortestWait: clock.Never, scheduled: byTime[H]{side: 1}, ready: byTime[H]{side: -1}}
 }
 
 // byTime is a heap of leases.
@@ -203,7 +192,7 @@ func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 // postpone takes the first lease of a heap, and leaves it in the schedule without an action.
 func (q *Queue[H]) postpone(from *byTime[H]) H {
 	h := from.all[0]
-	q.place(&q.scheduled, h, Never, 0)
+	q.place(&q.scheduled, h, clock.Never, 0)
 	return h
 }
 
@@ -221,7 +210,7 @@ func (q *Queue[H]) FirstDeadline() time.Duration {
 	if p := q.ready.first(); p != nil {
 		return p.at
 	}
-	return Never
+	return clock.Never
 }
 
 // PopReady returns up to n leases that are ready, the earliest deadlines first. The caller
@@ -279,7 +268,7 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 	switch p := q.scheduled.first(); {
 	case p != nil:
 		q.wakeAt = min(q.wakeAt, p.at)
-	case len(q.ready.all) == 0 && q.shortestWait == Never: // no lease was scheduled since the last tick
+	case len(q.ready.all) == 0 && q.shortestWait == clock.Never: // no lease was scheduled since the last tick
 		q.wakeAt = now + time.Hour
 	}
 	if p := q.ready.first(); p != nil {
@@ -288,12 +277,12 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 	if len(q.suspects) > 0 {
 		q.wakeAt = min(q.wakeAt, max(q.pace.next(now, len(q.suspects), q.len()), now+time.Millisecond))
 	}
-	if q.shortestWait < Never {
+	if q.shortestWait < clock.Never {
 		// More leases like these will probably come and end before their first action. An
 		// early tick spares each of them the wake-up.
 		q.wakeAt = min(q.wakeAt, now+max(q.shortestWait, 0))
 	}
-	q.shortestWait = Never
+	q.shortestWait = clock.Never
 	return q.wakeAt - now
 }
 
@@ -301,7 +290,7 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 func (q *Queue[H]) Late(now time.Duration) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.wakeAt == Never {
+	if q.wakeAt == clock.Never {
 		return 0
 	}
 	return max(now-q.wakeAt, 0)
@@ -310,7 +299,7 @@ func (q *Queue[H]) Late(now time.Duration) time.Duration {
 // Signal wakes the scheduler.
 func (q *Queue[H]) Signal() {
 	select {
-	case q.Wake <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default:
 	}
 }

@@ -3,18 +3,30 @@ package renew
 import (
 	"testing"
 	"time"
+
+	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/lease"
 )
 
-// A holder is a lease that has nothing but its place.
-type holder struct{ place Place }
+// A holder is a lease of which the tests of the queue use the place only.
+type holder struct {
+	place Place
+	lease.State
+}
 
-func (h *holder) Place() *Place { return &h.place }
+func (h *holder) Place() *Place      { return &h.place }
+func (h *holder) Lock() *lease.State { return &h.State }
+func (h *holder) Unlock()            {}
+func (h *holder) Commit() bool       { return h.Reason() == lease.Held }
+func (h *holder) IsObserved() bool   { return false }
+func (h *holder) RenewFailed()       {}
+func (h *holder) Renewed()           {}
 
 const ms = time.Millisecond
 
 // A client that holds nothing hardly wakes.
 func TestSleep(t *testing.T) {
-	q, h := New[*holder](), new(holder)
+	q, h := newQueue[*holder](), new(holder)
 	if d := q.Sleep(0, 0); d != time.Hour {
 		t.Errorf("sleeps %v without leases, want 1h", d)
 	}
@@ -30,7 +42,7 @@ func TestSleep(t *testing.T) {
 	if d := q.Sleep(0, 300*ms); d != 300*ms {
 		t.Errorf("sleeps %v, want 300ms, until there is room", d)
 	}
-	if d := q.Sleep(0, Never); d != 500*ms {
+	if d := q.Sleep(0, clock.Never); d != 500*ms {
 		t.Errorf("sleeps %v, want 500ms, until the deadline", d)
 	}
 	q.Remove(h)
@@ -42,7 +54,7 @@ func TestSleep(t *testing.T) {
 
 // A lease that is due stays in the queue, because Close must release it too.
 func TestDueLeasesStay(t *testing.T) {
-	q, h := New[*holder](), new(holder)
+	q, h := newQueue[*holder](), new(holder)
 	q.Set(h, 0, time.Second, 100*ms)
 	if due := q.Due(999*ms, 0, 10); len(due) != 0 {
 		t.Error("due too early")
@@ -67,7 +79,7 @@ func TestDueLeasesStay(t *testing.T) {
 
 // A lease is renewed early only together with one that is due, and only to fill the batch.
 func TestDueJoinsWhatIsDueSoon(t *testing.T) {
-	q := New[*holder]()
+	q := newQueue[*holder]()
 	for at, early := range map[time.Duration]time.Duration{1000 * ms: 0, 1500 * ms: 500 * ms, 1501 * ms: 501 * ms, 1600 * ms: 500 * ms} {
 		q.Set(new(holder), 0, at, early)
 	}
@@ -82,7 +94,7 @@ func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 // Of the leases that are ready, those with the earliest deadlines are first, and a deadline that
 // has passed is due.
 func TestReadyByDeadline(t *testing.T) {
-	q := New[*holder]()
+	q := newQueue[*holder]()
 	for _, deadline := range []int{5, 1, 4, 2, 3} {
 		h := new(holder)
 		q.Set(h, 0, 0, 0)
@@ -106,7 +118,7 @@ func TestReadyByDeadline(t *testing.T) {
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		q := New[*holder]()
+		q := newQueue[*holder]()
 		all := make([]*holder, 5)
 		for i := range all {
 			all[i] = new(holder)
@@ -143,7 +155,7 @@ func FuzzQueue(f *testing.F) {
 // at any time.
 func TestSuspectsHaveAPace(t *testing.T) {
 	for leases, most := range map[int]int{1: 130, 100: 1400, 1000: 4400} {
-		q := New[*holder]()
+		q := newQueue[*holder]()
 		for range leases {
 			q.Set(new(holder), 0, time.Hour, 0)
 		}
@@ -167,7 +179,7 @@ func TestSuspectsHaveAPace(t *testing.T) {
 
 // Once one lease is known to be lost, the others are renewed without a limit.
 func TestLossesHaveNoPace(t *testing.T) {
-	q := New[*holder]()
+	q := newQueue[*holder]()
 	for range 1000 {
 		q.Set(new(holder), 0, time.Hour, 0)
 	}
@@ -194,7 +206,7 @@ func TestDueOfALateScheduler(t *testing.T) {
 		"a deadline is not early":        {at: 1001 * ms, late: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := New[*holder]()
+			q := newQueue[*holder]()
 			q.Set(new(holder), 0, test.at, test.early)
 			if due := q.Due(1000*ms, test.late, 10); (len(due) == 1) != test.due {
 				t.Errorf("%d leases are due", len(due))

@@ -8,6 +8,7 @@ import (
 // pure are the packages of state machines and of formats, with what they may import besides
 // pureImports.
 var pure = map[string][]string{
+	"internal/lease":              {module + "/internal/clock", module + "/internal/load"},
 	"internal/locktable":          nil,
 	"quorum/internal/core":        nil,
 	"redisstore/internal/foreign": {"regexp", "sync", "unicode", "unicode/utf8"},

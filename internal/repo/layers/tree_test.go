@@ -142,7 +142,7 @@ func layerOf(dir string) layer {
 	case "driver":
 		return layer{dir: parts[0], library: true}
 	case ".":
-		return layer{dir: ".", imports: []string{"driver", "internal/load", "internal/renew"}, library: true}
+		return layer{dir: ".", imports: []string{"driver", "internal/acquire", "internal/answer", "internal/clock", "internal/lease", "internal/load", "internal/renew", "internal/work"}, library: true}
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "kvstore":
@@ -202,8 +202,18 @@ func internalLayer(dir string) layer {
 	switch dir {
 	case "internal/locktable":
 		l.imports = []string{"driver"}
-	case "internal/load", "internal/renew", "internal/serverclock":
+	case "internal/clock", "internal/serverclock":
 		l.imports = nil
+	case "internal/load", "internal/work":
+		l.imports = []string{"internal/clock"}
+	case "internal/answer":
+		l.imports = []string{"driver", "internal/load"}
+	case "internal/acquire":
+		l.imports = []string{"driver", "internal/answer", "internal/clock", "internal/load", "internal/work"}
+	case "internal/lease":
+		l.imports = []string{"driver", "internal/clock", "internal/load"}
+	case "internal/renew":
+		l.imports = []string{"driver", "internal/clock", "internal/lease", "internal/load"}
 	}
 	return l
 }

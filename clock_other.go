@@ -1,9 +1,0 @@
-//go:build !linux
-
-package dibs
-
-import "time"
-
-// suspended returns zero: the monotonic clock runs during a suspend here, or the two
-// clocks cannot be distinguished.
-func suspended() time.Duration { return 0 }

@@ -1,0 +1,65 @@
+package dibs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs/internal/acquire"
+	leasestate "github.com/dibslock/dibs/internal/lease"
+)
+
+// Extend sets the remaining time of the lease to at least d, and makes d the TTL of later
+// renewals. So pass the TTL that the lease is to have from now on. It never shortens a lease
+// and never restores a lost one. d is from 10 ms to 24 h.
+//
+// Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
+// operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
+// before or longer. The name stays reserved for MinHold, whatever d is. On an attached lease, Extend confirms the lease and starts its
+// renewal.
+func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if handle.isZero() {
+		return errNoLease
+	}
+	l := handle.h
+	if err := checkTTL("Extend by", l.state.Name, d); err != nil {
+		return err
+	}
+	if err := l.checkNotEnded(); err != nil {
+		return err
+	}
+	var lost string // the name
+	var sent, ttl time.Duration
+	err := l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+		s := l.Lock()
+		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
+		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
+		requests := s.AppendExtends(nil, l.c.id, ttl)
+		l.Unlock()
+		errs := l.c.store.Extend(ctx, a.Until, requests)
+		defer l.Unlock()
+		lost, err = l.Lock().Result(errs)
+		return err
+	})
+	switch {
+	case err == nil:
+		return l.recordExtension(sent, ttl, d)
+	case errors.Is(err, ErrLost):
+		return l.lose(leasestate.TakenEnd(lost, err))
+	default:
+		return err
+	}
+}
+
+// recordExtension records that the store has extended the lease by ttl, from sent or
+// later. Later renewals extend it by next.
+func (l *lease) recordExtension(sent, ttl, next time.Duration) error {
+	if !l.c.begin() {
+		return cmp.Or(l.checkNotEnded(), ErrClosed)
+	}
+	defer l.c.work.Done()
+	now := l.c.clock.Now()
+	l.listAttachedToken()
+	return l.update(func(s *leasestate.State) { s.Times.Confirm(now, sent, ttl, next) })
+}

@@ -1,0 +1,100 @@
+package acquire
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A call that acquires its names group by group announces those of later groups while it
+// waits for an earlier one. Otherwise it could find dead waiters in each group in turn, and
+// wait for them in each.
+const (
+	announceAfter = 250 * time.Millisecond // how long a call takes before: most calls are shorter
+	announceEvery = heartbeat / 2          // so that one lost announcement does not matter
+)
+
+// An announcer has the calls of a client that acquire their names group by group. All share one
+// timer, and one announcement to the store. The zero announcer is ready for use. It is safe for
+// concurrent use.
+type announcer struct {
+	mu    sync.Mutex
+	calls map[*Announcement]struct{}
+	timer *time.Timer // nil if there is no call
+}
+
+// An Announcement is what one call requests later. A nil Announcement announces nothing. It is safe
+// for concurrent use.
+type Announcement struct {
+	of    *Acquirer
+	begin time.Duration // of the call
+	later [][]string    // the groups of names; guarded by the lock of the announcer
+}
+
+// Announce begins the announcement of a call that begins now. Its caller ends it.
+func (a *Acquirer) Announce() *Announcement {
+	return &Announcement{of: a, begin: a.Clock.Now()}
+}
+
+// Set sets which groups of names the call requests later.
+func (n *Announcement) Set(later [][]string) {
+	if n == nil {
+		return
+	}
+	a := &n.of.announcer
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n.later = later
+	if a.calls == nil {
+		a.calls = make(map[*Announcement]struct{})
+	}
+	a.calls[n] = struct{}{}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(announceAfter, n.of.announce)
+	}
+}
+
+// End ends the announcement.
+func (n *Announcement) End() {
+	if n == nil {
+		return
+	}
+	a := &n.of.announcer
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.calls, n)
+}
+
+// due returns the names that are to be announced now, and sets the timer again if there are
+// calls.
+func (a *announcer) due(now time.Duration) (names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.calls) == 0 {
+		a.timer = nil
+		return nil
+	}
+	a.timer.Reset(announceEvery)
+	for n := range a.calls {
+		if now-n.begin >= announceAfter {
+			names = append(names, slices.Concat(n.later...)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (a *Acquirer) announce() {
+	names := a.announcer.due(a.Clock.Now())
+	if len(names) == 0 {
+		return
+	}
+	a.Work.Run(func(ctx context.Context) {
+		within, cancel := context.WithTimeout(ctx, min(a.Timeout, announceEvery))
+		defer cancel()
+		driver.Announce(within, a.Store.Store, names)
+	})
+}

@@ -1,0 +1,98 @@
+package acquire
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
+	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/load"
+	"github.com/dibslock/dibs/internal/work"
+)
+
+// A Sender sends the requests of a client, as often as is useful and as fast as the store answers.
+// It is safe for concurrent use.
+type Sender struct {
+	Clock *clock.Clock
+	Gate  *load.Gate // of the requests that need not be sent at once
+	trip  load.RoundTrip
+}
+
+// An Attempt is one of the requests of an operation.
+type Attempt struct {
+	Sent  time.Duration // in the time of the client's clock
+	Until time.Time     // when the request must have been answered
+}
+
+// Retry makes attempts until one has an outcome, until end, or until ctx ends. It returns
+// the last error. An attempt that hangs leaves time for another one, on another
+// connection. The first attempt is sent at once, the others when the budget has room.
+func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) error) error {
+	err := s.try(ctx, s.trip.AttemptDeadline(time.Now(), end), do)
+	for n := 0; ; n++ {
+		if answer.IsKnown(err) || ctx.Err() != nil || !time.Now().Before(end) {
+			return err
+		}
+		// An attempt with almost no time left would report only its own timeout and hide
+		// the cause.
+		if d := backoff(n); time.Until(end) <= 2*d || !work.Pause(ctx, d) || !time.Now().Before(end) {
+			return err
+		}
+		again := s.tryInTurn(ctx, end, load.Retry, do)
+		if errors.Is(again, errNoRoom) {
+			return err
+		}
+		err = again
+	}
+}
+
+// repeat sends an answered request once more, when the budget has room: the heartbeat of a waiter.
+// It makes one attempt, because a waiter repeats it in any case.
+func (s *Sender) repeat(ctx context.Context, end time.Time, do func(Attempt) error) error {
+	return s.tryInTurn(ctx, end, load.Waiter, do)
+}
+
+// try makes one attempt.
+func (s *Sender) try(ctx context.Context, until time.Time, do func(Attempt) error) error {
+	t := Attempt{Sent: s.Clock.Check(), Until: until}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		t.Until = deadline
+	}
+	err := do(t)
+	if err == nil || !time.Now().Before(t.Until) {
+		s.trip.Observe(s.Clock.Now() - t.Sent)
+	}
+	return err
+}
+
+// errNoRoom is the error of an attempt for which there was no room until its end.
+var errNoRoom = &driver.UnavailableError{Op: "send", Unsent: true, Cause: errors.New("not sent in time: the store answers slowly")}
+
+// tryInTurn makes one attempt when the budget has room for it. One that is repeated leaves time for
+// another one.
+func (s *Sender) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, do func(Attempt) error) error {
+	const short = 100 * time.Millisecond
+	begin := time.Now()
+	within, cancel := context.WithDeadline(ctx, end)
+	on, err := s.Gate.Wait(within, kind)
+	cancel()
+	if err != nil {
+		return errNoRoom
+	}
+	if left := time.Until(end); left < min(short, time.Since(begin)) { // the answer would be late, though the store is at work
+		s.Gate.End(&on, load.Dropped)
+		return errNoRoom
+	}
+	until := end
+	if kind == load.Retry {
+		until = s.trip.AttemptDeadline(time.Now(), end)
+	}
+	err = s.try(ctx, until, do)
+	s.Gate.End(&on, answer.ForBudget(ctx, err, until))
+	return err
+}
+
+// backoff is the pause after the try-th failure: 1, 2, 4 … 64 ms.
+func backoff(try int) time.Duration { return time.Millisecond << min(try, 6) }

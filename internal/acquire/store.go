@@ -1,0 +1,90 @@
+package acquire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
+)
+
+// A Store is the store of a client. It detects when the store is back after a failure, perhaps
+// without its data. It is safe for concurrent use.
+type Store struct {
+	driver.Store
+	IsBack  func() bool // called when the store is back; false asks for another call at the next success
+	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
+}
+
+// Acquire is the store's Acquire.
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Store.Acquire(ctx, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
+// Resize is the store's Resize.
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Store.Resize(ctx, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
+// Release is the store's Release.
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	released, err := s.Store.Release(ctx, r)
+	s.observe(ctx, err)
+	return released, err
+}
+
+// NotifyWanted is the store's NotifyWanted, with a time limit.
+func (s *Store) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	wanted, err := s.Store.NotifyWanted(within, r)
+	s.observe(ctx, err)
+	return wanted, err
+}
+
+// ReserveFences is the store's ReserveFences, with a time limit. It returns ErrInvalid if the store
+// has none.
+func (s *Store) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
+	store, ok := s.Store.(driver.FenceReserver)
+	if !ok {
+		return driver.FenceReply{}, fmt.Errorf("%w: reserve fences of %q: the store %T cannot do that", driver.ErrInvalid, r.Name, s.Store)
+	}
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	reply, err := store.ReserveFences(within, r)
+	s.observe(ctx, err)
+	return reply, err
+}
+
+// Extend is the store's Extend, with a time limit.
+func (s *Store) Extend(ctx context.Context, until time.Time, requests []driver.ExtendRequest) []error {
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	errs := s.Store.Extend(within, requests)
+	for _, err := range errs {
+		s.observe(ctx, err)
+	}
+	return errs
+}
+
+// observe records the outcome of an operation. A failure with an ended ctx is ignored, and
+// that of a request that waited in this process only: they say nothing about the store.
+func (s *Store) observe(ctx context.Context, err error) {
+	switch {
+	case errors.Is(err, driver.ErrUnavailable):
+		if !answer.IsRefusal(err) && !answer.IsUnsentHere(err) && ctx.Err() == nil {
+			s.failing.Store(true)
+		}
+	case s.failing.Load() && s.failing.CompareAndSwap(true, false):
+		if !s.IsBack() {
+			s.failing.Store(true)
+		}
+	}
+}

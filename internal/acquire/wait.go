@@ -1,0 +1,193 @@
+package acquire
+
+import (
+	"context"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/answer"
+	"github.com/dibslock/dibs/internal/clock"
+)
+
+// again is the end of a wait after which the next request is due.
+const again = Closed + 1
+
+// wait sends requests and waits in the queue until the lock is granted. A call that does not queue sends
+// one request.
+func (c *Call) wait(ctx context.Context, queued func(driver.AcquireReply)) (Grant, Outcome) {
+	if c.request.Queue && c.a.Inbox.Flow() == Unsubscribed {
+		if g, o := c.tryBeforeEvents(ctx); o.Why != again {
+			return g, o
+		}
+	}
+	var retry, limit timer
+	defer retry.stop()
+	defer limit.stop()
+	for {
+		g, o := c.try(ctx)
+		if o.Why == Granted || !c.keepsWaiting(ctx, o) {
+			return g, o.withCause(cause(ctx), c.request.Name)
+		}
+		if queued != nil {
+			queued(c.reply)
+		}
+		if limit.c == nil {
+			c.limit(&limit)
+		}
+		retry.set(c.retryDelay(o))
+		if g, o = c.await(ctx, retry.c, limit.c); o.Why != again {
+			return g, o
+		}
+	}
+}
+
+// limit sets the timer to the end of the waiting, if there is one.
+func (c *Call) limit(t *timer) {
+	if c.limits.End != 0 {
+		t.set(c.timeLeft())
+	}
+}
+
+// subscriptionWait is how long a call waits for the subscription of its new client.
+const subscriptionWait = time.Second
+
+// tryBeforeEvents sends the first request of a new client, which cannot be notified before it is
+// subscribed. The request does not queue: a release would pass over the queue entry of a client without
+// a subscription, and serve later waiters first. If the name is not free, the call waits
+// until the client is subscribed, or until the store has no events. Then it may queue.
+func (c *Call) tryBeforeEvents(ctx context.Context) (Grant, Outcome) {
+	c.request.Queue = false
+	g, o := c.try(ctx)
+	c.request.Queue = true
+	if o.Why != Busy {
+		return g, o.withCause(cause(ctx), c.request.Name)
+	}
+	var end, limit timer
+	defer end.stop()
+	defer limit.stop()
+	end.set(subscriptionWait)
+	c.limit(&limit)
+	if c.a.Inbox.Flow() != Unsubscribed {
+		return Grant{}, Outcome{Why: again}
+	}
+	return c.await(ctx, end.c, limit.c) // an event, whichever, means that the client is subscribed
+}
+
+// await waits until the lock is granted, the waiting is over, or the next request is due.
+func (c *Call) await(ctx context.Context, retry, limit <-chan time.Time) (Grant, Outcome) {
+	for {
+		var e driver.Event
+		select {
+		case e = <-c.waiter.event: // an event that has arrived counts, even if the waiting is over
+		default:
+			select {
+			case e = <-c.waiter.event:
+			case <-retry:
+				return Grant{}, Outcome{Why: again}
+			case <-limit:
+				return Grant{}, c.busy(ctx)
+			case <-ctx.Done():
+				return Grant{}, c.busy(ctx)
+			case <-c.a.Work.Open().Done():
+				return Grant{}, Outcome{Why: Closed}
+			}
+		}
+		if e.Kind != driver.EventGranted {
+			return Grant{}, Outcome{Why: again}
+		}
+		// The grant is older than its notification, but not older than the request that
+		// was last answered "not granted". So the lease is counted from the sending of
+		// that request. Ticket and fence show that the grant is for the current queue
+		// entry, not for an earlier one that was lost and replaced.
+		if e.Ticket == c.reply.Ticket && e.Fence > c.reply.Fence && e.Round == c.reply.Round && c.request.Queue {
+			return c.acceptGrant(e)
+		}
+	}
+}
+
+// acceptGrant accepts a grant by hand-off. If too little of the hand-off TTL is left, the next request
+// confirms the grant.
+func (c *Call) acceptGrant(e driver.Event) (Grant, Outcome) {
+	ttl := c.request.HandoffTTL()
+	if c.sent+ttl-clock.Margin(ttl)-c.a.Clock.Check() < ttl/4 {
+		return Grant{}, Outcome{Why: again}
+	}
+	c.reply.Fence = e.Fence
+	g := c.grant(e.Fence, ttl)
+	g.Notified, g.Handoff = true, e.Age
+	if e.Fences > 0 {
+		g.FirstFence = e.Fence - e.Fences + 1
+	}
+	return g, Outcome{}
+}
+
+// keepsWaiting reports whether a call continues without a grant. The first request of a waiter must be
+// answered. After that, an outage costs a waiter at most its queue position. A store that
+// rejects requests, for instance because its memory is full, is an outage, too: somebody has to
+// mend it, and the wait has a limit of its own.
+func (c *Call) keepsWaiting(ctx context.Context, o Outcome) bool {
+	switch {
+	case !c.request.Queue:
+		return false
+	case o.Why == Busy:
+		return true
+	case !c.replied || answer.IsPermanent(o.Err) || ctx.Err() != nil:
+		return false
+	}
+	if c.failed == 0 {
+		c.failed = c.a.Clock.Now()
+	}
+	return true
+}
+
+// lastRetry is how long after the holder's expiry the last waiters retry.
+const lastRetry = 100 * time.Millisecond
+
+// retryDelay returns how long to wait before the next request.
+func (c *Call) retryDelay(o Outcome) time.Duration {
+	now := c.a.Clock.Now()
+	if o.Why == Failed {
+		d := min(max((now-c.failed)/2, 50*time.Millisecond), time.Second)
+		// Many clients have failed at the same moment.
+		return d*3/4 + time.Duration(clock.Jitter(c.request.Name, now)*float64(d/2))
+	}
+	position := max(c.reply.Position, 1)
+	d := min(heartbeat, max(c.request.TTL/2, 50*time.Millisecond))
+	polls := c.reply.Poll > 0 || c.a.Inbox.Flow() != Flowing
+	if polls {
+		d = min(d, c.poll.next(c.reply, now-c.sent))
+	}
+	if left := c.reply.Remaining; left >= 0 {
+		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
+		// behind retry only a little later, because all those before them may be dead.
+		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))
+	}
+	if polls {
+		return c.a.polls.delay(now, d)
+	}
+	if position > farBack && d > 2*heartbeatAt {
+		d -= (now + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
+	}
+	return d
+}
+
+// A timer is a time.Timer that is created when it is first needed.
+type timer struct {
+	t *time.Timer
+	c <-chan time.Time
+}
+
+func (t *timer) set(d time.Duration) {
+	if t.t == nil {
+		t.t = time.NewTimer(d)
+		t.c = t.t.C
+		return
+	}
+	t.t.Reset(d)
+}
+
+func (t *timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}

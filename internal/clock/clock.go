@@ -1,0 +1,68 @@
+// Package clock measures time as deadlines need it: also while the machine is suspended, and
+// without overflow.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Clock measures the time since its creation, with the time for which the machine was
+// suspended. Go's monotonic clock may stand still during a suspend; TTLs at a store do
+// not. Deadlines are in this time. A Clock is safe for concurrent use.
+type Clock struct {
+	start           time.Time
+	suspended       func() time.Duration // how long the machine has been suspended since it booted
+	suspendedBefore time.Duration        // the result of suspended at start
+	suspendedFor    atomic.Int64         // how long the machine has been suspended since start, in ns
+	wallOffset      atomic.Int64         // how far the wall clock was ahead of the monotonic one, in ns
+}
+
+// New returns a clock that starts now.
+func New() *Clock { return newClock(suspended) }
+
+// newClock returns a clock for a measure of suspends. A preemption between the two clock
+// readings of suspended makes its result too small, so the largest of three is used.
+func newClock(suspended func() time.Duration) *Clock {
+	return &Clock{start: time.Now(), suspended: suspended, suspendedBefore: max(suspended(), suspended(), suspended())}
+}
+
+// Now returns the time since the start, as far as Check has detected suspends.
+func (c *Clock) Now() time.Duration {
+	return time.Since(c.start) + time.Duration(c.suspendedFor.Load())
+}
+
+// At returns a time of this process in the time of the clock.
+func (c *Clock) At(t time.Time) time.Duration { return Add(c.Now(), time.Until(t)) }
+
+// Check returns the time since the start, after a check whether the machine was suspended.
+// Deadlines are computed from it and compared with it.
+func (c *Clock) Check() time.Duration {
+	// Two clocks cannot be read at the same instant: a smaller difference is no
+	// suspension.
+	const noise = time.Millisecond
+	now := time.Now()
+	offset, jumped := c.wallClockJumped(now)
+	if !jumped {
+		return now.Sub(c.start) + time.Duration(c.suspendedFor.Load())
+	}
+	total := int64(c.suspended() - c.suspendedBefore)
+	for before := c.suspendedFor.Load(); time.Duration(total-before) >= noise; before = c.suspendedFor.Load() {
+		if c.suspendedFor.CompareAndSwap(before, total) {
+			break
+		}
+	}
+	c.wallOffset.Store(offset) // last: until then, concurrent calls also ask the kernel
+	return c.Now()
+}
+
+// wallClockJumped reports whether the wall clock has moved against the monotonic one
+// since Check last asked the kernel. Then the machine was suspended, or the clock was set.
+// Only the kernel can distinguish the two; to ask it takes ten times as long, and each
+// lock runs this check.
+func (c *Clock) wallClockJumped(now time.Time) (offset int64, jumped bool) {
+	const noise = 300 * time.Microsecond
+	offset = now.UnixNano() - int64(now.Sub(c.start))
+	d := time.Duration(offset - c.wallOffset.Load())
+	return offset, d <= -noise || noise <= d
+}

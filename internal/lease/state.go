@@ -1,0 +1,124 @@
+// Package lease has the state of one lease: what a client has recorded about a lock that it holds.
+// Times, replies and the errors of stores go in. The next state, requests, and an End come out. The
+// package has neither lock nor clock: all times are arguments, in the time of the client's clock.
+package lease
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A State is one lease: its names, its weight, its times, and what may have to be removed at the
+// store. Its methods are the transitions. It is not safe for concurrent use.
+type State struct {
+	Name  string // of several names the one that was acquired first; it never changes
+	Token string // it never changes
+	Times Times
+
+	fence         uint64
+	weight, limit int32
+	extra         *stateExtra // what only some leases have; or nil: a process may hold a million leases
+}
+
+// A stateExtra is what only some leases have.
+type stateExtra struct {
+	more         []Named     // further names, held together with the first
+	weightUnsure bool        // the store may have another weight
+	late         *LateResize // a change of the weight may still arrive at the store; or nil
+	unanswered   *Unanswered // acquires of this lease without an answer
+	lastFence    uint64      // of those that were reserved; or zero
+	end          End         // without the reason
+}
+
+// A Named is one of the names that a lease holds, with its fence.
+type Named struct {
+	Name  string
+	Fence uint64
+}
+
+// Granted returns the state of a lease that the store has granted to a request. A renewal extends it
+// by ttl.
+func Granted(r driver.AcquireRequest, fence uint64, ttl time.Duration) State {
+	s := State{Name: r.Name, Token: r.Token, fence: fence, weight: int32(r.Weight), limit: int32(r.Limit), Times: Times{ttl: ttl}}
+	if len(r.With) > 0 {
+		more := make([]Named, len(r.With))
+		for i, name := range r.With {
+			more[i] = Named{name, fence}
+		}
+		s.extra = &stateExtra{more: more}
+	}
+	return s
+}
+
+// Attached returns the state of a lease that somebody else has acquired, of which nothing is known
+// but its name and token. Confirm makes it a held one.
+func Attached(name, token string, now, ttl time.Duration, noRenew bool) State {
+	s := State{Name: name, Token: token, weight: 1, limit: driver.Unlimited, extra: &stateExtra{weightUnsure: true}, Times: unconfirmed(ttl, noRenew)}
+	s.Times.MayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
+	return s
+}
+
+// readExtra returns a copy of the extra state, for reading.
+func (s *State) readExtra() stateExtra {
+	if s.extra == nil {
+		return stateExtra{}
+	}
+	return *s.extra
+}
+
+// changeExtra returns the extra state, for changing it.
+func (s *State) changeExtra() *stateExtra {
+	if s.extra == nil {
+		s.extra = new(stateExtra)
+	}
+	return s.extra
+}
+
+// Fence returns the fence of the first name.
+func (s *State) Fence() uint64 { return s.fence }
+
+// More returns the number of further names.
+func (s *State) More() int { return len(s.readExtra().more) }
+
+// Names returns all names with their fences.
+func (s *State) Names() []Named {
+	return append([]Named{{s.Name, s.fence}}, s.readExtra().more...)
+}
+
+// Holds reports whether the lease holds a name.
+func (s *State) Holds(name string) bool {
+	return name == s.Name || slices.ContainsFunc(s.readExtra().more, func(n Named) bool { return n.Name == name })
+}
+
+// FenceOf returns the fence of a name, or zero.
+func (s *State) FenceOf(name string) uint64 {
+	if name == s.Name {
+		return s.fence
+	}
+	for _, n := range s.readExtra().more {
+		if n.Name == name {
+			return n.Fence
+		}
+	}
+	return 0
+}
+
+// LastFence returns the largest fence that is known to belong to the lease.
+func (s *State) LastFence() uint64 { return max(s.fence, s.readExtra().lastFence) }
+
+// RecordFences records that fences up to last were reserved for the lease.
+func (s *State) RecordFences(last uint64) {
+	x := s.changeExtra()
+	x.lastFence = max(x.lastFence, last)
+}
+
+// Merge adds the names of another lease with the same token. Nothing changes that lease any more.
+func (s *State) Merge(o *State) {
+	other := o.readExtra()
+	x := s.changeExtra()
+	x.more = append(x.more, o.Names()...)
+	x.unanswered = x.unanswered.merge(other.unanswered)
+	s.Times.merge(&o.Times)
+}

@@ -1,0 +1,91 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/dibslock/dibs/internal/clock"
+)
+
+// A Weight is how much a lease holds, of how much there is.
+type Weight struct {
+	Weight, Limit int
+	Unsure        bool // the store may have another weight
+}
+
+// A LateResize is a change of the weight that has no answer.
+type LateResize struct {
+	Until  time.Time // it may arrive at the store until then
+	Weight int
+}
+
+// Weight returns the weight of the lease.
+func (s *State) Weight() Weight {
+	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}
+}
+
+func (s *State) setWeight(w Weight) {
+	s.weight, s.limit = int32(w.Weight), int32(w.Limit)
+	if w.Unsure != s.readExtra().weightUnsure {
+		s.changeExtra().weightUnsure = w.Unsure
+	}
+}
+
+// A Resize is a change of the weight in progress: what was recorded before.
+type Resize struct {
+	before Weight
+	late   *LateResize
+}
+
+// BeginResize begins a change of the weight. A smaller weight counts at once: a nested call that
+// needs the larger one must not enter, because the store may grant the difference to others before
+// its reply arrives.
+func (s *State) BeginResize(weight, limit int) Resize {
+	before := s.Weight()
+	during := before
+	if weight < before.Weight {
+		during.Weight, during.Limit = weight, limit
+	}
+	during.Unsure = true
+	s.setWeight(during)
+	return Resize{before: before, late: s.Late()}
+}
+
+// EndResize ends a change of the weight that was not made, for all that is known. Without an
+// answer, the lease has the smaller of the two weights: another change or a release follows.
+func (s *State) EndResize(r Resize, answered bool) {
+	mayFollow := s.Late() != r.late // an attempt of this change had no answer
+	if !answered && mayFollow {
+		return
+	}
+	r.before.Unsure = r.before.Unsure || mayFollow
+	s.setWeight(r.before)
+}
+
+// Resized records that the store has changed the weight. A fence never decreases, whatever a store
+// answers after it has lost data.
+func (s *State) Resized(weight, limit int, fence uint64) {
+	s.setWeight(Weight{Weight: weight, Limit: limit})
+	s.fence = max(s.fence, fence)
+}
+
+// AddLate records that a change to a weight may arrive at the store until then. It returns what was
+// recorded before.
+func (s *State) AddLate(weight int, until time.Time) (before *LateResize) {
+	before = s.Late()
+	until = until.Add(clock.Slack)
+	if before != nil && before.Until.After(until) {
+		until = before.Until
+	}
+	s.SetLate(&LateResize{until, weight})
+	return before
+}
+
+// Late returns the change of the weight that may still arrive at the store, or nil.
+func (s *State) Late() *LateResize { return s.readExtra().late }
+
+// SetLate sets which change of the weight may still arrive.
+func (s *State) SetLate(late *LateResize) {
+	if s.Late() != late {
+		s.changeExtra().late = late
+	}
+}

@@ -1,0 +1,111 @@
+package renew
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// sampleSize is how many leases show whether the store has lost its data.
+const sampleSize = 32
+
+// A recovery records when the store was last found to be back after a failure. It is safe for
+// concurrent use.
+type recovery struct {
+	mu        sync.Mutex
+	sampledAt time.Duration // when a sample of the leases was last made due, or zero
+	lost      bool          // one of them is lost
+}
+
+// mayBegin reports whether a sample may be renewed now. That is at most once a second: if one
+// of several servers is down for long, successes and failures alternate.
+func (r *recovery) mayBegin(now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sampledAt != 0 && now-r.sampledAt < time.Second {
+		return false
+	}
+	r.sampledAt, r.lost = now, false
+	return true
+}
+
+// begin records that all leases are being renewed.
+func (r *recovery) begin(now time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sampledAt, r.lost = now, false
+}
+
+// finds reports whether a loss that a request found is the first one since the sample.
+func (r *recovery) finds(sent time.Duration) bool {
+	const sampling = 10 * time.Second
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sampledAt == 0 || r.lost || sent < r.sampledAt || sent-r.sampledAt > sampling {
+		return false
+	}
+	r.lost = true
+	return true
+}
+
+// Sample renews some leases now, because the store is available again after a failure,
+// and may have lost them. It returns false if that was done just before.
+func (s *Scheduler[H]) Sample() bool {
+	now := s.clock.Now()
+	if !s.recovery.mayBegin(now) {
+		return false
+	}
+	s.Suspect(sample(s.All()), now)
+	return true
+}
+
+// Reconnected renews leases because the connection to the store was lost, and perhaps the store's
+// data. A sample tells whether it has lost all. The last writes may be lost alone: so leases that
+// were never renewed are suspects, too.
+func (s *Scheduler[H]) Reconnected() {
+	now := s.clock.Now()
+	s.recovery.begin(now)
+	s.gate.Restart()
+	all := s.All()
+	some := sample(all)
+	for _, h := range all[len(some):] {
+		if h.Lock().Times.IsNew() {
+			some = append(some, h)
+		}
+		h.Unlock()
+	}
+	s.Suspect(some, now)
+}
+
+// FailedOver renews all leases, because another server may have become the master, which has not
+// received all writes.
+func (s *Scheduler[H]) FailedOver() {
+	now := s.clock.Now()
+	s.recovery.begin(now)
+	s.gate.Restart()
+	all := s.All()
+	for _, h := range all {
+		h.Lock().Times.ForgetRecord()
+		h.Unlock()
+	}
+	s.Suspect(all, now)
+}
+
+// suspectRest renews all leases at once, because one of the sample is lost.
+func (s *Scheduler[H]) suspectRest(sent time.Duration) {
+	if s.recovery.finds(sent) {
+		s.Lose(sent)
+	}
+}
+
+// sample moves a random sample of the leases to the beginning, and returns it.
+func sample[H any](all []H) []H {
+	if len(all) <= sampleSize {
+		return all[:len(all):len(all)]
+	}
+	for i := range sampleSize {
+		j := i + rand.IntN(len(all)-i)
+		all[i], all[j] = all[j], all[i]
+	}
+	return all[:sampleSize:sampleSize]
+}
