@@ -327,7 +327,7 @@ func (q *call) await(w *waiter, retry, limit <-chan time.Time) (*Lease, error) {
 		// was last answered "not granted". So the lease is counted from the sending of
 		// that request. Ticket and fence show that the grant is for the current queue
 		// entry, not for an earlier one that was lost and replaced.
-		if e.Ticket == q.reply.Ticket && e.Fence > q.reply.Fence && e.Round == q.reply.Round && q.request.Queue {
+		if e.Ticket == q.reply.Ticket && e.Fence > q.reply.Fence && q.request.Queue {
 			return q.acceptGrant(e)
 		}
 	}
