@@ -22,6 +22,8 @@ func CheckAcquire(c AcquireRequest) error {
 		return invalidRequest("%q: weight %d of limit %d is out of range", c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Exclusive():
 		return invalidRequest("%q and others: several names must be held exclusively", c.Name)
+	case len(c.With) > 0 && c.Vote != nil:
+		return invalidRequest("%q and others: a vote is for one name", c.Name)
 	case c.TTL < time.Millisecond:
 		return invalidRequest("%q: TTL %v is below 1ms", c.Name, c.TTL)
 	}
@@ -58,15 +60,6 @@ func checkOwner(name, token, client string) error {
 		return invalidRequest("%q: the token is empty or not UTF-8", name)
 	case client == "" || strings.ContainsAny(client, " \t\r\n\v\f") || !utf8.ValidString(client):
 		return invalidRequest("%q: client %q is empty, not UTF-8, or contains white space", name, client)
-	}
-	return nil
-}
-
-// CheckVote returns ErrInvalid for a request of AcquireVote or ResizeVote that no Voter
-// accepts, although CheckAcquire does.
-func CheckVote(c AcquireRequest) error {
-	if len(c.With) > 0 {
-		return invalidRequest("%q and others: a vote is for one name", c.Name)
 	}
 	return nil
 }

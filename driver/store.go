@@ -254,6 +254,9 @@ type AcquireRequest struct {
 	// to it. A waiter that always answers later is granted the name LatePatience after its
 	// first turn. It keeps its place. A store may ignore Late.
 	Late bool
+
+	// Vote is what a quorum adds: see Voter. Other clients leave it nil.
+	Vote *Vote
 }
 
 // Exclusive reports whether the request tolerates no other holder.
@@ -285,7 +288,8 @@ type AcquireReply struct {
 	Ticket    uint64        // of the queue entry; zero if not queued
 	Position  int           // 1 is served next, zero if not queued; a store may count up to 100 waiters before it
 	Poll      time.Duration // least time between two requests if no notification follows, since the holder is a client of another library; else zero
-	Round     uint64        // of a quorum: the round of requests
+
+	Vote VoteReply // to an Acquire with a Vote; zero for others
 }
 
 // A WantedRequest asks the store to notify the holder of a lease of waiters.
@@ -307,6 +311,9 @@ type ReleaseRequest struct {
 	// TokenEnds means that nobody acquires with this token again. A late delivery then
 	// finds nothing to release, so the store need not check Until where it is executed.
 	TokenEnds bool
+
+	// Vote is what a quorum adds: see Voter. Other clients leave it nil.
+	Vote *Vote
 }
 
 // A RevokeRequest says which lease to end: that with this fence, or if the fence is zero,
@@ -374,8 +381,7 @@ type Event struct {
 	Fence  uint64
 	Fences uint64 // how many fences, up to Fence, belong to the grant; zero: not known, so only Fence does
 	Ticket uint64
-	Node   string        // for a vote request: see VoteReply
-	Round  uint64        // of a quorum: the round in which it was granted
+	Vote   VoteReply     // of EventGranted, if the request has a Vote
 	Age    time.Duration // time since the grant was sent; zero if unknown
 	Reason string        // of a revocation; may be empty
 	Err    error

@@ -50,7 +50,7 @@ func (s *Store) grant(ctx context.Context, v verb, c driver.AcquireRequest) (dri
 	if err := s.do(ctx, o); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	return o.reply, nil
+	return o.reply, o.err
 }
 
 // ReserveFences implements driver.FenceReserver.

@@ -53,6 +53,9 @@ func New(options ...Option) *Store {
 	return &Store{verbs: *kvstore.Over(m), memory: m}
 }
 
+// CanVote implements driver.Voter.
+func (s *Store) CanVote() error { return nil }
+
 // Restart makes the store lose all data, like a server that restarts without persistence.
 // Watch calls continue.
 func (s *Store) Restart() { s.memory.restart() }

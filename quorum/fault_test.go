@@ -640,8 +640,8 @@ type slowCancel struct {
 	delay time.Duration
 }
 
-func (s *slowCancel) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	err := s.Voter.CancelVote(ctx, c, v)
+func (s *slowCancel) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	err := s.Voter.Cancel(ctx, c)
 	time.Sleep(s.delay)
 	return err
 }

@@ -246,7 +246,7 @@ func TestProxyRefusals(t *testing.T) {
 		}
 	}
 	s := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Proxy())
-	if _, err := s.AcquireVote(t.Context(), request, driver.Vote{}); !errors.Is(err, driver.ErrInvalid) {
+	if err := s.CanVote(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a vote: %v", err)
 	}
 	if _, err := s.List(t.Context(), "*"); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "each server behind it") {

@@ -75,37 +75,6 @@ func (s repeated) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 	return store.ReserveFences(ctx, r)
 }
 
-// A repeatedVoter is the same for the node of a quorum.
-type repeatedVoter struct {
-	repeated
-	voter driver.Voter
-}
-
-func (s repeatedVoter) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
-	if a, err := s.voter.AcquireVote(ctx, c, v); err != nil {
-		return a, err
-	}
-	return s.voter.AcquireVote(ctx, c, v)
-}
-
-func (s repeatedVoter) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	if err := s.voter.CancelVote(ctx, c, v); err != nil {
-		return err
-	}
-	return s.voter.CancelVote(ctx, c, v)
-}
-
-func (s repeatedVoter) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
-	if a, err := s.voter.ResizeVote(ctx, c, v); err != nil {
-		return a, err
-	}
-	return s.voter.ResizeVote(ctx, c, v)
-}
-
-func (s repeatedVoter) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
-	return twice(func() (bool, error) { return s.voter.ReleaseVote(ctx, r, v) })
-}
-
 // notRepeated are cases that do not run with lost replies. In those of the first line, a lost
 // reply changes nothing: they read states, or wait for the end of a queue entry. Those of the
 // second line have many requests, and would take long. In "partial loss", the first reply
@@ -122,18 +91,18 @@ var notRepeated = []string{
 func LostReplyCases() []Case {
 	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })
-	return repeatEach(cases, func(s driver.Store) driver.Store { return repeated{s} })
+	return repeatEach(cases)
 }
 
 // lostVoteReplyCases returns the same of VoteCases.
 func lostVoteReplyCases() []Case {
 	exactFence := func(c Case) bool { return c.Name == "vote fence" || c.Name == "vote resize" } // a repeated request gets a new one
-	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence), func(s driver.Store) driver.Store { return repeatedVoter{repeated{s}, s.(driver.Voter)} })
+	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence))
 }
 
-func repeatEach(cases []Case, lossy func(driver.Store) driver.Store) []Case {
+func repeatEach(cases []Case) []Case {
 	for i, c := range cases {
-		cases[i] = Case{c.Name + ", replies lost", c.Requirement + ", also if replies are lost", func(t *testing.T, s driver.Store) { c.Run(t, lossy(s)) }}
+		cases[i] = Case{c.Name + ", replies lost", c.Requirement + ", also if replies are lost", func(t *testing.T, s driver.Store) { c.Run(t, repeated{s}) }}
 	}
 	return cases
 }

@@ -129,10 +129,9 @@ type testClient struct {
 	client         string
 	seq            uint64
 	events         chan driver.Event
-	tickets        map[string]uint64      // the last ticket of each token
-	confirmed      map[string]bool        // tokens whose grant was not seen as an event, and may still arrive
-	permitsChecked bool                   // the store supports permits
-	votes          map[string]driver.Vote // of the tokens that a quorum would use
+	tickets        map[string]uint64 // the last ticket of each token
+	confirmed      map[string]bool   // tokens whose grant was not seen as an event, and may still arrive
+	permitsChecked bool              // the store supports permits
 }
 
 var clientCount atomic.Uint64
@@ -162,7 +161,7 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 func newSilentClient(t *testing.T, s driver.Store) *testClient {
 	return &testClient{
 		t: t, s: s, client: fmt.Sprintf("host:%d:%s", clientCount.Add(1), clientID),
-		tickets: make(map[string]uint64), confirmed: make(map[string]bool), votes: make(map[string]driver.Vote),
+		tickets: make(map[string]uint64), confirmed: make(map[string]bool),
 	}
 }
 
@@ -177,19 +176,8 @@ func (p *testClient) newRequest(name string) driver.AcquireRequest {
 
 func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	return p.acquireVote(c).AcquireReply
-}
-
-// acquireVote sends an acquire, with a vote if the request has one.
-func (p *testClient) acquireVote(c driver.AcquireRequest) (a driver.VoteReply) {
-	p.t.Helper()
 	c.Until = time.Now().Add(operationTimeout)
-	var err error
-	if vote, is := p.votes[c.Token]; is {
-		a, err = p.s.(driver.Voter).AcquireVote(p.t.Context(), c, vote)
-	} else {
-		a.AcquireReply, err = p.s.Acquire(p.t.Context(), c)
-	}
+	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("acquire %q: %v", c.Name, err)
 	}

@@ -71,13 +71,30 @@ var rules = []rule{
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
 			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/lease"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
-			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/load"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
 			{"internal/test/redistest/a.go", `package redistest; import _ "github.com/dibslock/dibs/redisstore"`},
 			{"internal/test/linear/a.go", `package linear; import ("github.com/anishathalye/porcupine"; "github.com/dibslock/dibs")`},
 			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/quorum"`},
 			{"contrib/dibscron/a.go", `package dibscron; import ("github.com/dibslock/dibs"; "github.com/robfig/cron/v3")`},
 			{"contrib/dibscron/a_test.go", `package dibscron; import _ "github.com/dibslock/dibs/memstore"`},
+		},
+	},
+	{
+		name:   "other modules import no internal package of the root module, except in tests",
+		reason: "modules of different versions must compile together; a tool, too, is in the module graph of its user",
+		check:  internalOfRoot,
+		bad: []sample{
+			{"goredisstore/a.go", `package goredisstore; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"pgstore/doctor/a.go", `package doctor; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"contrib/dibscron/a.go", `package dibscron; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/internal/load"`},
+		},
+		good: []sample{
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"goredisstore/a_test.go", `package goredisstore; import _ "github.com/dibslock/dibs/internal/test/redistest"`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/cmd/dibs/internal/supervise"`},
+			{"bench/a.go", `package main; import _ "github.com/dibslock/dibs/internal/test/redistest"`},
 		},
 	},
 	{
@@ -328,6 +345,24 @@ func upwardImports(t *tree) (found []string) {
 				found = append(found, t.at(spec, "%s is a program, which only programs may import", name))
 			case !f.test && !slices.Contains(here.imports, there.dir):
 				found = append(found, t.at(spec, "%s imports %s, but may import only the standard library and %q", here.dir, name, here.imports))
+			}
+		}
+	}
+	return found
+}
+
+// internalOfRoot returns where another module imports an internal package of the root module.
+// Nobody requires the benchmarks, the tests of other libraries, and the rigs of tests.
+func internalOfRoot(t *tree) (found []string) {
+	for f := range t.goFiles(false) {
+		here := layerOf(f.dir())
+		top, _, _ := strings.Cut(here.dir, "/")
+		if !here.external || slices.Contains([]string{"bench", "interop", "internal"}, top) {
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			if name := imported(spec); strings.HasPrefix(name, module+"/internal/") {
+				found = append(found, t.at(spec, "%s imports %s of the root module", here.dir, name))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 }
 
 // ParseVote reads vote's reply. A server that abstains is an error.
-func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bool, err error) {
+func ParseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -76,7 +76,7 @@ func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bo
 		in.bad = true
 	case []any:
 		fields := reader{fields: a}
-		answer.AcquireReply = fields.waitingReply()
+		answer = fields.waitingReply()
 		answer.Fence = fields.uint()
 		in.must(!fields.bad && len(fields.fields) == 0)
 	case string:
@@ -86,8 +86,8 @@ func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bo
 	default:
 		in.bad = true
 	}
-	if answer.Node = node; in.bad || node == "" {
-		return driver.VoteReply{}, false, redisconn.Unexpected(v)
+	if answer.Vote.Node = node; in.bad || node == "" {
+		return driver.AcquireReply{}, false, redisconn.Unexpected(v)
 	}
 	return answer, false, nil
 }
@@ -290,7 +290,7 @@ func ParseMessage(text string) (Message, bool) {
 	case fence == 0:
 		return Message{Event: driver.Event{Kind: driver.EventRetry, Token: parts[3]}}, true
 	}
-	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Node: node}, sent}, true
+	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Vote: driver.VoteReply{Node: node}}, sent}, true
 }
 
 // parseFences reads the fence of a grant, and how many fences belong to it if that follows.
