@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A multi-lock that acquires its names group by group announces those of later groups while it
@@ -88,6 +86,6 @@ func (c *Client) announce() {
 	c.work.run(func(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, min(c.defaults.timeout, announceEvery))
 		defer cancel()
-		driver.Announce(within, c.store.Store, names)
+		c.store.Announce(within, names)
 	})
 }

@@ -57,7 +57,7 @@ func New(store driver.Store, options ...Option) *Client {
 	}
 	c.gate = load.NewGate(c.clock.now, c.sendMore)
 	if !driver.IsNil(store) {
-		c.store = &observedStore{Store: store, isBack: c.sampleLeases}
+		c.store = &observedStore{Full: driver.Complete(store), isBack: c.sampleLeases}
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -142,7 +143,7 @@ type carriedLease struct {
 
 // Value implements context.Context.
 func (in *carriedLease) Value(key any) any {
-	if key == (driver.CarrierKey{}) {
+	if key == (guard.Key{}) {
 		return in
 	}
 	return in.Context.Value(key)
@@ -161,7 +162,7 @@ func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 // carriedIn returns the innermost lease that ctx carries, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
 	for {
-		switch in := ctx.Value(driver.CarrierKey{}).(type) {
+		switch in := ctx.Value(guard.Key{}).(type) {
 		case *carriedLease:
 			return in
 		case *carriedFence:
@@ -187,8 +188,8 @@ func (in *carriedLease) endWork() *Lease {
 	return in.lease
 }
 
-// HeldLeases implements driver.Carrier.
-func (in *carriedLease) HeldLeases() (held []driver.Held) {
+// HeldLeases implements guard.Carrier.
+func (in *carriedLease) HeldLeases() (held []guard.Lease) {
 	for ; in != nil; in = in.outer {
 		held = append(held, in.current().h.described())
 	}
@@ -196,10 +197,10 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 }
 
 // described returns what a store needs to tie the lease to a transaction.
-func (h *lease) described() driver.Held {
+func (h *lease) described() guard.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := driver.Held{
+	one := guard.Lease{
 		Store: h.c.store.Store, Token: h.token, Reentered: h.handles > 1,
 		Reserve: max(h.extra().minHoldUntil-h.c.clock.now(), 0),
 	}

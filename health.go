@@ -12,7 +12,7 @@ import (
 // An observedStore is the store of a client. It detects when the store is back after a
 // failure, perhaps without its data. It is safe for concurrent use.
 type observedStore struct {
-	driver.Store
+	*driver.Full
 	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
 	isBack  func() bool // called when the store is back; false asks for another call at the next success
 }
@@ -24,7 +24,7 @@ func (s *observedStore) Acquire(ctx context.Context, r driver.AcquireRequest) (d
 }
 
 func (s *observedStore) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := s.Store.Resize(ctx, r)
+	reply, err := s.Full.Resize(ctx, r)
 	s.observe(ctx, err)
 	return reply, err
 }
@@ -39,21 +39,16 @@ func (s *observedStore) Release(ctx context.Context, r driver.ReleaseRequest) (b
 func (s *observedStore) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	wanted, err := s.Store.NotifyWanted(within, r)
+	wanted, err := s.Full.NotifyWanted(within, r)
 	s.observe(ctx, err)
 	return wanted, err
 }
 
-// ReserveFences is the store's ReserveFences, with a time limit. It returns ErrInvalid if the store
-// has none.
+// ReserveFences is the store's ReserveFences, with a time limit.
 func (s *observedStore) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
-	store, ok := s.Store.(driver.FenceReserver)
-	if !ok {
-		return driver.FenceReply{}, invalid("reserve fences of %q: the store %T cannot do that", r.Name, s.Store)
-	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	reply, err := store.ReserveFences(within, r)
+	reply, err := s.Full.ReserveFences(within, r)
 	s.observe(ctx, err)
 	return reply, err
 }

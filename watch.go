@@ -11,7 +11,7 @@ func (c *Client) watch() {
 	defer c.inbox.setFlow(eventsUnknown, func() { c.queueDegraded(nil) })
 	life := c.work.life
 	for {
-		err := driver.WatchWhile(life, c.store.Store, c.id, c.busy, c.handleEvent)
+		err := c.store.Watch(life, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {
 			return
 		}

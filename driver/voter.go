@@ -7,10 +7,15 @@ import (
 
 // A Voter is a Store that can be a node of a quorum: see package quorum. The quorum asks
 // all its nodes for their votes, and a vote is a lease on the node. The methods are those
-// of Store with a Vote. A Voter serves requests with and without a Vote on one name, in one
+// of Store and Resizer with a Vote. A Voter serves requests with and without a Vote on one name, in one
 // queue.
 type Voter interface {
 	Store
+	Resizer
+	Revoker
+	WantedNotifier
+	Inspector
+	Lister
 
 	// AcquireVote is Acquire for one name, with the ticket and the fence of the quorum. It
 	// returns a RecoveringError, refused, if the node is younger than v.RecoveryWindow and

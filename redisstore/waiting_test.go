@@ -190,7 +190,7 @@ func (p *testClient) sharedWaiter(name string) driver.AcquireRequest {
 
 func (p *testClient) vote(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a, err := p.s.(driver.Voter).AcquireVote(p.t.Context(), c, driver.Vote{Ticket: 1, Fence: 1})
+	a, err := p.s.Store.(driver.Voter).AcquireVote(p.t.Context(), c, driver.Vote{Ticket: 1, Fence: 1})
 	if err != nil {
 		p.t.Fatal(err)
 	}

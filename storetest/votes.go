@@ -66,12 +66,12 @@ func (p *testClient) relinquish(c driver.AcquireRequest) driver.AcquireReply {
 func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
 	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout)}
-	if freed, err := p.s.(driver.Voter).ReleaseVote(p.t.Context(), r, driver.Vote{Fence: fence}); !freed || err != nil {
+	if freed, err := p.s.Store.(driver.Voter).ReleaseVote(p.t.Context(), r, driver.Vote{Fence: fence}); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
 }
 
-func voteOrder(t *testing.T, s driver.Store) {
+func voteOrder(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first := p.newVoteRequest("n", 50)
 	p.mustAcquire(first)
@@ -100,7 +100,7 @@ func voteOrder(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteNode(t *testing.T, s driver.Store) {
+func voteNode(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
 	id := p.acquireVote(first).Node
@@ -113,7 +113,7 @@ func voteNode(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteFence(t *testing.T, s driver.Store) {
+func voteFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
 	proposed := p.votes[c.Token].Fence
@@ -135,7 +135,7 @@ func voteFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteWithoutFence(t *testing.T, s driver.Store) {
+func voteWithoutFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
 	p.proposeFence(first, 0)
@@ -148,7 +148,7 @@ func voteWithoutFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteRelinquish(t *testing.T, s driver.Store) {
+func voteRelinquish(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
 	p.mustAcquire(mid)
@@ -172,7 +172,7 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 	p.wantGranted(mid)
 }
 
-func voteHeartbeat(t *testing.T, s driver.Store) {
+func voteHeartbeat(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	holder := p.newVoteRequest("n", 1)
 	holder.TTL = 2 * driver.WaiterTTL
@@ -193,14 +193,14 @@ func voteHeartbeat(t *testing.T, s driver.Store) {
 	p.wantGranted(live)
 }
 
-func voteCancel(t *testing.T, s driver.Store) {
+func voteCancel(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second, third := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2), p.newVoteRequest("n", 3)
 	p.mustAcquire(first)
 	p.mustQueue(second, 1)
 	p.mustQueue(third, 2)
 	for _, c := range []driver.AcquireRequest{second, first} {
-		if err := s.(driver.Voter).CancelVote(t.Context(), c, p.votes[c.Token]); err != nil {
+		if err := s.Store.(driver.Voter).CancelVote(t.Context(), c, p.votes[c.Token]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +209,7 @@ func voteCancel(t *testing.T, s driver.Store) {
 	p.wantHolder("n", "")
 }
 
-func voteReaders(t *testing.T, s driver.Store) {
+func voteReaders(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	writer := func(ticket uint64) driver.AcquireRequest {
 		c := p.newVoteRequest("n", ticket)
@@ -242,7 +242,7 @@ func voteReaders(t *testing.T, s driver.Store) {
 	p.wantGranted(late)
 }
 
-func voteResize(t *testing.T, s driver.Store) {
+func voteResize(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
 	c.Weight, c.Limit = 1, driver.Unlimited
@@ -251,13 +251,13 @@ func voteResize(t *testing.T, s driver.Store) {
 		c.Weight = weight
 		c.Until = time.Now().Add(operationTimeout)
 		least := uint64(farFuture + 1000*(i+1))
-		if a, err := s.(driver.Voter).ResizeVote(t.Context(), c, driver.Vote{Fence: least}); err != nil || !a.Held || a.Fence != least {
+		if a, err := s.Store.(driver.Voter).ResizeVote(t.Context(), c, driver.Vote{Fence: least}); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("resize to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}
 }
 
-func withoutVote(t *testing.T, s driver.Store) {
+func withoutVote(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newClient(t, s)
 	plain, voter, last := other.newRequest("n"), p.newVoteRequest("n", farFuture), other.newRequest("n")
 	fence := other.mustAcquire(plain).Fence
