@@ -94,6 +94,38 @@ func (s restores) Extend(ctx context.Context, requests []driver.ExtendRequest) [
 	return errs
 }
 
+// enters grants the name to each request that does not queue, beside its holder.
+type enters struct{ *driver.Full }
+
+func (s enters) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	reply, err := s.Store.Acquire(ctx, r)
+	if err == nil && !reply.Held && !r.Queue {
+		r.Name += "'"
+		return s.Store.Acquire(ctx, r)
+	}
+	return reply, err
+}
+
+func TestHistoryOfEnters(t *testing.T) {
+	skipUnlessFailing(t)
+	storetest.RunHistory(t, enters{driver.Complete(memstore.New())}, 1, 1000)
+}
+
+// Random operations are consistent on a store that is right. Those of one that is wrong are not. A
+// small store has too little to show.
+func TestRunHistory(t *testing.T) {
+	t.Run("right", func(t *testing.T) { storetest.RunHistory(t, memstore.New(), 1, 1000) })
+	t.Run("wrong", func(t *testing.T) {
+		if output, failed := runFailing(t, "TestHistoryOfEnters"); !failed || !strings.Contains(output, "seed 1: ") {
+			t.Errorf("failed %v:\n%s", failed, output)
+		}
+	})
+	t.Run("small", func(t *testing.T) {
+		storetest.RunHistory(t, newSmall(), 1, 1000)
+		t.Error("not skipped")
+	})
+}
+
 // keepsCancelled forgets to cancel.
 type keepsCancelled struct{ small }
 

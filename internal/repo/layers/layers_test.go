@@ -61,6 +61,7 @@ var rules = []rule{
 			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
 			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs/driver"; "github.com/dibslock/dibs/internal/locktable")`},
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
+			{"storetest/a.go", `package storetest; import _ "github.com/dibslock/dibs/internal/test/history"`},
 			{"driver/guard/a.go", `package guard; import _ "github.com/dibslock/dibs/driver"`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
