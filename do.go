@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -142,7 +143,7 @@ type carriedLease struct {
 
 // Value implements context.Context.
 func (in *carriedLease) Value(key any) any {
-	if key == (driver.CarrierKey{}) {
+	if key == (guard.Key{}) {
 		return in
 	}
 	return in.Context.Value(key)
@@ -161,7 +162,7 @@ func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 // carriedIn returns the innermost lease that ctx carries, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
 	for {
-		switch in := ctx.Value(driver.CarrierKey{}).(type) {
+		switch in := ctx.Value(guard.Key{}).(type) {
 		case *carriedLease:
 			return in
 		case *carriedFence:
@@ -187,8 +188,8 @@ func (in *carriedLease) endWork() *Lease {
 	return in.lease
 }
 
-// HeldLeases implements driver.Carrier.
-func (in *carriedLease) HeldLeases() (held []driver.Held) {
+// HeldLeases implements guard.Carrier.
+func (in *carriedLease) HeldLeases() (held []guard.Lease) {
 	for ; in != nil; in = in.outer {
 		held = append(held, in.current().h.described())
 	}
@@ -196,10 +197,10 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 }
 
 // described returns what a store needs to tie the lease to a transaction.
-func (l *lease) described() driver.Held {
+func (l *lease) described() guard.Lease {
 	s := l.Lock()
 	defer l.Unlock()
-	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
+	held := guard.Lease{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
 	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
 	for _, n := range s.Names() {
 		if unsure {

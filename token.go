@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // identity returns the part that the tokens of all leases of a Client share:
@@ -44,7 +44,7 @@ func newToken(client string, w lockSpec, label string) string {
 	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
-	b = driver.AppendKind(append(b, ':'), w.kind, w.limit)
+	b = ownertoken.AppendKind(append(b, ':'), w.kind, w.limit)
 	b = lettersAndDigits.AppendEncode(b, random[:])
 	if label != "" {
 		b = append(b, ':')

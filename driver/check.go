@@ -30,30 +30,6 @@ func CheckAcquire(c AcquireRequest) error {
 	return checkOwner(c.Name, c.Token, c.Client)
 }
 
-// CheckWanted returns ErrInvalid for a request of NotifyWanted that no store accepts.
-func CheckWanted(r WantedRequest) error {
-	if err := CheckName(r.Name); err != nil {
-		return err
-	}
-	return checkOwner(r.Name, r.Token, r.Client)
-}
-
-// CheckFences returns ErrInvalid for a request of ReserveFences that no store accepts.
-func CheckFences(r FenceRequest) error {
-	if err := CheckName(r.Name); err != nil {
-		return err
-	}
-	switch {
-	case r.Token == "" || !utf8.ValidString(r.Token):
-		return invalidRequest("%q: the token is empty or not UTF-8", r.Name)
-	case r.Count < 0 || r.Count > MaxFences:
-		return invalidRequest("%q: %d fences are not within 0 to %d", r.Name, r.Count, MaxFences)
-	case r.Least > 1<<53:
-		return invalidRequest("%q: the least fence %d is larger than 2^53", r.Name, r.Least)
-	}
-	return nil
-}
-
 func checkOwner(name, token, client string) error {
 	switch {
 	case token == "" || !utf8.ValidString(token):

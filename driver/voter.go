@@ -8,6 +8,11 @@ import "time"
 // Requests with and without a Vote on one name share one queue.
 type Voter interface {
 	Store
+	Resizer
+	Revoker
+	WantedNotifier
+	Inspector
+	Lister
 
 	// CanVote returns why the store cannot be a node in its configuration, as ErrInvalid, or
 	// nil. It does no I/O.

@@ -11,7 +11,7 @@ import (
 )
 
 // Watch implements driver.Store, by a connection of its own that listens.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if s.poll {
 		return nil
 	}

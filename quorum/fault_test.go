@@ -51,7 +51,7 @@ func stall(verb string, release <-chan struct{}) func(string, func()) error {
 // nothing.
 func weightAt(t *testing.T, s driver.Store, name, token string) int {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), name)
+	state, err := driver.Complete(s).Inspect(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

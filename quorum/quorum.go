@@ -37,7 +37,6 @@ type Store struct {
 
 var (
 	_ driver.Store         = (*Store)(nil)
-	_ driver.IdleWatcher   = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )
 

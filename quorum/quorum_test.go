@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := newNodes(n)
-					c.Run(t, settled{newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...)})
+					c.Run(t, driver.Complete(settled{newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...)}))
 				})
 			})
 		}
@@ -64,8 +64,8 @@ func (s settled) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.A
 }
 
 // Watch implements driver.Store.
-func (s settled) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.Store.Watch(ctx, client, func(e driver.Event) {
+func (s settled) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return s.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
 			awaitNodes()
 		}
@@ -172,8 +172,8 @@ func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return errs
 }
 
-func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return n.Voter.Watch(ctx, client, func(e driver.Event) {
+func (n *node) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return n.Voter.Watch(ctx, client, busy, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		deliver := func() {

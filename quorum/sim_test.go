@@ -293,10 +293,10 @@ func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return l.server.Voter.Inspect(ctx, name)
 }
 
-func (l *link) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (l *link) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	var mu sync.Mutex
 	var last time.Time // arrival of the last notification: notifications keep their order
-	return l.server.Voter.Watch(ctx, client, func(e driver.Event) {
+	return l.server.Voter.Watch(ctx, client, busy, func(e driver.Event) {
 		t := l.transit("event", "", e.Token)
 		if t.lost {
 			return

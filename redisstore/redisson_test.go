@@ -40,7 +40,7 @@ func TestStoreInRedissonMode(t *testing.T) {
 				}
 				t.Run(c.Name, func(t *testing.T) {
 					t.Parallel()
-					c.Run(t, openRedisson(t, server, &stores, test.options))
+					c.Run(t, driver.Complete(openRedisson(t, server, &stores, test.options)))
 				})
 			}
 		})

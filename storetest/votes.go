@@ -62,7 +62,7 @@ func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
 	}
 }
 
-func voteOrder(t *testing.T, s driver.Store) {
+func voteOrder(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first := p.newVoteRequest("n", 50)
 	p.mustAcquire(first)
@@ -91,7 +91,7 @@ func voteOrder(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteNode(t *testing.T, s driver.Store) {
+func voteNode(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
 	id := p.acquire(first).Vote.Node
@@ -108,7 +108,7 @@ func voteNode(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteFence(t *testing.T, s driver.Store) {
+func voteFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
 	proposed := c.Vote.Fence
@@ -130,7 +130,7 @@ func voteFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteWithoutFence(t *testing.T, s driver.Store) {
+func voteWithoutFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
 	first.Vote.Fence, second.Vote.Fence = 0, 0
@@ -142,7 +142,7 @@ func voteWithoutFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteRelinquish(t *testing.T, s driver.Store) {
+func voteRelinquish(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
 	p.mustAcquire(mid)
@@ -166,7 +166,7 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 	p.wantGranted(mid)
 }
 
-func voteHeartbeat(t *testing.T, s driver.Store) {
+func voteHeartbeat(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	holder := p.newVoteRequest("n", 1)
 	holder.TTL = 2 * driver.WaiterTTL
@@ -187,7 +187,7 @@ func voteHeartbeat(t *testing.T, s driver.Store) {
 	p.wantGranted(live)
 }
 
-func voteCancel(t *testing.T, s driver.Store) {
+func voteCancel(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second, third := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2), p.newVoteRequest("n", 3)
 	p.mustAcquire(first)
@@ -203,7 +203,7 @@ func voteCancel(t *testing.T, s driver.Store) {
 	p.wantHolder("n", "")
 }
 
-func voteReaders(t *testing.T, s driver.Store) {
+func voteReaders(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	writer := func(ticket uint64) driver.AcquireRequest {
 		c := p.newVoteRequest("n", ticket)
@@ -236,7 +236,7 @@ func voteReaders(t *testing.T, s driver.Store) {
 	p.wantGranted(late)
 }
 
-func voteResize(t *testing.T, s driver.Store) {
+func voteResize(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
 	c.Weight, c.Limit = 1, driver.Unlimited
@@ -252,7 +252,7 @@ func voteResize(t *testing.T, s driver.Store) {
 	}
 }
 
-func withoutVote(t *testing.T, s driver.Store) {
+func withoutVote(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newClient(t, s)
 	plain, voter, last := other.newRequest("n"), p.newVoteRequest("n", farFuture), other.newRequest("n")
 	fence := other.mustAcquire(plain).Fence

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/glob"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // A Table is the state of all names, or of those that an operation concerns. It is not
@@ -395,7 +397,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 		if h.Exclusive {
 			weight = 0
 		}
-		one := driver.NewHolder(h.Token, weight)
+		one := ownertoken.NewHolder(h.Token, weight)
 		one.Fence, one.Remaining, one.Reserved = h.Fence, h.Expires-now.At, h.Reserved
 		state.Holders = append(state.Holders, one)
 	}
@@ -404,7 +406,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
-			one := driver.NewWaiter(w.Token, w.Weight, w.Limit)
+			one := ownertoken.NewWaiter(w.Token, w.Weight, w.Limit)
 			one.Waited = max(0, now.At-w.Joined)
 			state.Waiters = append(state.Waiters, one)
 		}
@@ -437,13 +439,13 @@ func (t *Table) InspectAll(names []string, now Now) []driver.State {
 
 // List returns the held names that match a glob.
 func (t *Table) List(pattern string, now Now) ([]string, error) {
-	glob, err := driver.ParseGlob(pattern)
+	matching, err := glob.Parse(pattern)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for name, lock := range t.Names {
-		if glob.Matches(name) && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
+		if matching.Matches(name) && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
 			names = append(names, name)
 		}
 	}

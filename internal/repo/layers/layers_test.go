@@ -45,6 +45,7 @@ var rules = []rule{
 			{"internal/test/history/a.go", `package history; import _ "github.com/anishathalye/porcupine"`},
 			{"internal/test/linear/a.go", `package linear; import _ "github.com/dibslock/dibs/memstore"`},
 			{"driver/a.go", `package driver; import _ "github.com/dibslock/dibs"`},
+			{"driver/glob/a.go", `package glob; import _ "github.com/dibslock/dibs/kvstore"`},
 			{"memstore/a.go", `package memstore; import _ "github.com/dibslock/dibs"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs"`},
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs"`},
@@ -67,6 +68,8 @@ var rules = []rule{
 			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
 			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs/driver"; "github.com/dibslock/dibs/internal/locktable")`},
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
+			{"storetest/a.go", `package storetest; import _ "github.com/dibslock/dibs/internal/test/history"`},
+			{"driver/guard/a.go", `package guard; import _ "github.com/dibslock/dibs/driver"`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
 			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/lease"`},
@@ -498,7 +501,7 @@ func commandLines(t *tree) (found []string) {
 var concerns = map[string]struct{ may, mayNot []string }{
 	"cmd/dibs/internal/supervise": {may: []string{module, "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
 	"cmd/dibs/internal/monitor":   {may: []string{module, module + "/driver", module + "/dashboard/view"}, mayNot: []string{"os/", "syscall"}},
-	"dashboard/view":              {may: []string{module + "/checkup", module + "/driver", module + "/dashboard/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
+	"dashboard/view":              {may: []string{module + "/checkup", module + "/driver", module + "/driver/ownertoken", module + "/dashboard/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
 	"dashboard/watch":             {may: []string{module + "/driver", module + "/dashboard/view"}, mayNot: []string{"net/", "os/", "syscall", "flag"}},
 }
 

@@ -21,7 +21,7 @@ var pure = map[string][]string{
 // passed on, and not used.
 var pureImports = []string{
 	"cmp", "container/heap", "context", "errors", "fmt", "maps", "math", "path", "slices", "strconv", "strings", "time",
-	module + "/driver",
+	module + "/driver", module + "/driver/glob", module + "/driver/ownertoken",
 }
 
 // timers are the names of package time that use a clock.

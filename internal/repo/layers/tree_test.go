@@ -166,7 +166,7 @@ func layerOf(dir string) layer {
 	case "cohort":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "storetest":
-		return layer{dir: parts[0], imports: client, library: true}
+		return layer{dir: parts[0], imports: append([]string{"internal/test/history"}, client...), library: true}
 	case "redisstore":
 		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/load", "internal/serverclock", "internal/tlsadvice"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -227,7 +228,7 @@ func (r *reader) inspected(name string, now int64, most int) Inspected {
 func (r *reader) holder() driver.Holder {
 	token, reserved := cutReserved(r.string())
 	left, weight := remaining(r.int()), int(r.uint())
-	h := driver.NewHolder(token, weight)
+	h := ownertoken.NewHolder(token, weight)
 	h.Reserved, h.Remaining, h.Fence = reserved, left, r.uint()
 	return h
 }
@@ -257,7 +258,7 @@ func parseEntry(entry string) (driver.Waiter, bool) {
 	weight, limit, ok := strings.Cut(strings.TrimRight(parts[2], "+*"), "/")
 	w, err1 := strconv.Atoi(weight)
 	l, err2 := strconv.Atoi(limit)
-	return driver.NewWaiter(parts[4], w, l), ok && err1 == nil && err2 == nil
+	return ownertoken.NewWaiter(parts[4], w, l), ok && err1 == nil && err2 == nil
 }
 
 // A Message is a notification.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -202,7 +203,7 @@ func TestParseStates(t *testing.T) {
 func TestParseKinds(t *testing.T) {
 	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
 	token := func(kind driver.Kind, limit int) string {
-		return string(driver.AppendKind([]byte(client+":"), kind, limit)) + "abcdefgh"
+		return string(ownertoken.AppendKind([]byte(client+":"), kind, limit)) + "abcdefgh"
 	}
 	for _, c := range []struct {
 		kind          driver.Kind
