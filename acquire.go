@@ -121,7 +121,7 @@ func (a *acquisition) acquireParts() (outcome acquire.Outcome, err error) {
 		}
 	}
 	if a.spec.parts() > 1 {
-		if err = a.lease.beginWhole(&a.settings); err != nil {
+		if err = a.beginWhole(); err != nil {
 			a.drop()
 		}
 	}

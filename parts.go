@@ -23,8 +23,8 @@ func (l *lease) merge(part *lease) error {
 }
 
 // beginWhole starts the lease as a whole: from now on the caller's settings apply.
-func (l *lease) beginWhole(set *settings) error {
-	now := l.c.clock.Now()
+func (a *acquisition) beginWhole() error {
+	l, set, now := a.lease, &a.settings, a.c.clock.Now()
 	return l.update(func(s *leasestate.State) {
 		if s.Reason().IsEnd() {
 			return
