@@ -187,6 +187,13 @@ func (in *carriedLease) endWork() *Lease {
 	return in.lease
 }
 
+// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
+func (in *carriedLease) yieldFailure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.failed
+}
+
 // HeldLeases implements driver.Carrier.
 func (in *carriedLease) HeldLeases() (held []driver.Held) {
 	for ; in != nil; in = in.outer {
