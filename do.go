@@ -110,7 +110,7 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 	b := in.derive(ctx)
 	defer func() {
 		l := in.endWork()
-		defer l.h.removeContext(b) // also if a hook panics
+		defer b.end(l.h) // also if a hook panics
 		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
 		switch {
 		case err == nil:
@@ -152,7 +152,7 @@ func (in *carriedLease) Value(key any) any {
 func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 	in.Context, in.outer = ctx, carriedIn(ctx)
 	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
-	if ended := in.current().h.addContext(&in.derived); ended != nil {
+	if ended := in.derived.endWith(in.current().h); ended != nil {
 		in.derived.cancel(ended)
 	}
 	return &in.derived
@@ -187,19 +187,26 @@ func (in *carriedLease) endWork() *Lease {
 	return in.lease
 }
 
+// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
+func (in *carriedLease) yieldFailure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.failed
+}
+
 // HeldLeases implements driver.Carrier.
 func (in *carriedLease) HeldLeases() (held []driver.Held) {
 	for ; in != nil; in = in.outer {
-		held = append(held, in.current().h.described())
+		held = append(held, describe(in.current().h))
 	}
 	return held
 }
 
-// described returns what a store needs to tie the lease to a transaction.
-func (l *lease) described() driver.Held {
+// describe returns what a store needs to tie a lease to a transaction.
+func describe(l *lease) driver.Held {
 	s := l.Lock()
 	defer l.Unlock()
-	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: s.Times.Reservation(l.c.clock.Now())}
+	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
 	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
 	for _, n := range s.Names() {
 		if unsure {
@@ -214,22 +221,22 @@ func (l *lease) described() driver.Held {
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	for in := carriedIn(ctx); in != nil; in = in.outer {
 		h := in.current().h
-		if h.c == c && h.countHeld(w) > 0 && h.first.Err() == nil {
+		if h.c == c && h.countHeld(w.name, w.with...) > 0 && h.first.Err() == nil {
 			return h
 		}
 	}
 	return nil
 }
 
-// countHeld returns how many of the requested names the lease holds.
-func (l *lease) countHeld(w lockSpec) int {
+// countHeld returns how many of these names the lease holds.
+func (l *lease) countHeld(name string, more ...string) int {
 	s := l.Lock()
 	defer l.Unlock()
 	n := 0
-	if s.Holds(w.name) {
+	if s.Holds(name) {
 		n++
 	}
-	for _, name := range w.with {
+	for _, name := range more {
 		if s.Holds(name) {
 			n++
 		}
@@ -240,7 +247,7 @@ func (l *lease) countHeld(w lockSpec) int {
 // reenter returns a new handle of the lease to a nested call, if the lease holds all that
 // the call requests.
 func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
-	all := l.countHeld(w) == 1+len(w.with)
+	all := l.countHeld(w.name, w.with...) == 1+len(w.with)
 	s := l.Lock()
 	defer l.Unlock()
 	held := s.Weight()

@@ -42,7 +42,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
-		lease.h.beginTerm() // so that the store has the number of the term
+		beginTerm(lease.h) // so that the store has the number of the term
 	}
 	return lease, err
 }
@@ -160,7 +160,7 @@ func (e *Election) Resign() bool {
 	}
 	led := false
 	for _, l := range e.c.renewals.All() {
-		if l.state.Name == e.name && l.resign(ErrResigned) {
+		if l.state.Name == e.name && resign(l) {
 			led = true
 		}
 	}
@@ -209,7 +209,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // beginTerm marks the lease as the term of an election, and makes its renewal due now.
-func (l *lease) beginTerm() {
+func beginTerm(l *lease) {
 	now := l.c.clock.Now()
 	_ = l.update(func(s *leasestate.State) {
 		l.term = true
@@ -219,17 +219,17 @@ func (l *lease) beginTerm() {
 
 // resign ends the contexts of a term, and all that will be derived from it, but not the
 // lease itself: the work must end first. It returns false if the lease is not a term.
-func (l *lease) resign(cause error) bool {
+func resign(l *lease) bool {
 	l.mu.Lock()
 	if !l.term || l.state.Reason().IsEnd() {
 		l.mu.Unlock()
 		return false
 	}
-	l.extraLocked().resigned = cause
+	l.extraLocked().resigned = ErrResigned
 	contexts := l.contexts.removeAll()
 	l.mu.Unlock()
 	for _, derived := range contexts {
-		derived.cancel(cause)
+		derived.cancel(ErrResigned)
 	}
 	return true
 }

@@ -31,7 +31,7 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	if n < 1 || n > driver.MaxFences {
 		return 0, invalid("reserve %d fences of %q: not within 1 to %d", n, l.state.Name, driver.MaxFences)
 	}
-	request, err := l.fenceRequest(n)
+	request, err := fenceRequest(l, n)
 	if err != nil {
 		return 0, err
 	}
@@ -49,16 +49,16 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 		return 0, err
 	}
 	if !reply.Held {
-		return 0, l.fencesRefused()
+		return 0, endUnfenced(l)
 	}
 	defer l.Unlock()
 	l.Lock().RecordFences(reply.Last)
 	return reply.Last - uint64(n) + 1, nil
 }
 
-// fencesRefused ends a lease that the store no longer has, and returns why. One whose weight was
+// endUnfenced ends a lease that the store no longer has, and returns why. One whose weight was
 // changed meanwhile does not end.
-func (l *lease) fencesRefused() error {
+func endUnfenced(l *lease) error {
 	var shared error
 	err := l.update(func(s *leasestate.State) {
 		if shared = checkExclusive(s); shared == nil {
@@ -70,7 +70,7 @@ func (l *lease) fencesRefused() error {
 
 // fenceRequest returns the request for n fences. It has the last fence that is known: a failover
 // may have lost that.
-func (l *lease) fenceRequest(n int) (driver.FenceRequest, error) {
+func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
 	if err := l.first.Err(); err != nil {
 		return driver.FenceRequest{}, err
 	}

@@ -8,21 +8,6 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A hookChain is the hooks of one level, with a link to those of the outer level.
-type hookChain struct {
-	hooks Hooks
-	outer *hookChain
-}
-
-// each calls f with the hooks of each level, the outermost first.
-func (c *hookChain) each(f func(h *Hooks)) {
-	if c == nil {
-		return
-	}
-	c.outer.each(f)
-	f(&c.hooks)
-}
-
 // A hookCall calls the hooks of one call, and of the lease that comes of it. It is nil if
 // there are no hooks.
 type hookCall struct {
@@ -111,36 +96,6 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 	return returned
 }
 
-// callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
-// of the lease that had to wait for them. If a hook panics or calls runtime.Goexit, no caller
-// receives the lease, so it is unlocked.
-func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
-	returned := false
-	defer func() {
-		if lease == nil {
-			return
-		}
-		lease.h.queuePendingHooks()
-		if !returned {
-			_ = lease.Unlock()
-		}
-	}()
-	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
-	returned = true
-}
-
-func (hc *hookCall) callReleased(e Released) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
-}
-
-func (hc *hookCall) callLost(e Lost) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
-}
-
-func (hc *hookCall) callRenewFailed(e RenewFailed) {
-	callHooks(hc, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
-}
-
 // callHooks calls one hook of each level with an event.
 func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context, E)) {
 	hc.chain.each(func(h *Hooks) {
@@ -150,59 +105,67 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 	})
 }
 
-// queuePendingHooks queues the hooks of a lease that had to wait for AcquireEnd.
-func (l *lease) queuePendingHooks() {
-	if l.hooks == nil { // those of a nested call are not those of the lease
+// acquireEnded queues the hooks of a lease that had to wait for AcquireEnd.
+func (h *leaseHooks) acquireEnded(l *lease) {
+	if h == nil { // the hooks of a nested call are not those of the lease
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hooks.acquireEndDone = true
-	for _, call := range l.hooks.pending {
+	h.acquireEndDone = true
+	for _, call := range h.pending {
 		l.c.hooks.Add(true, call)
 	}
-	l.hooks.pending = nil
+	h.pending = nil
 }
 
-// queueHook queues a hook of a lease, or returns false.
-func (l *lease) queueHook(important bool, call func()) bool {
+// queue queues a hook of a lease, or returns false.
+func (h *leaseHooks) queue(l *lease, important bool, call func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.hooks.acquireEndDone {
-		l.hooks.pending = append(l.hooks.pending, call) // at most one Lost and one RenewFailed
+	if !h.acquireEndDone {
+		h.pending = append(h.pending, call) // at most one Lost and one RenewFailed
 		return true
 	}
 	return l.c.hooks.Add(important, call)
 }
 
-// queueLost queues the Lost hooks.
-func (l *lease) queueLost(lost *LostError) {
-	s := l.Lock()
-	e := Lost{LockInfo: l.hooks.lockInfo(s.Token), Fence: s.Fence(), Held: l.c.clock.Now() - l.hooks.heldSince, Reason: lost.Reason, Err: lost}
-	l.Unlock()
-	l.queueHook(true, func() { l.hooks.callLost(e) })
-}
-
-// IsObserved reports whether anybody wants to know of a renewal that fails. It is part of
-// renew.Holder.
-func (l *lease) IsObserved() bool { return l.hooks != nil }
-
-// RenewFailed queues the RenewFailed hook, unless it is queued already. It is part of renew.Holder.
-func (l *lease) RenewFailed() {
-	if l.hooks == nil || !l.hooks.failureQueued.CompareAndSwap(false, true) {
+// released calls the Released hooks, with the result of the release.
+func (h *leaseHooks) released(l *lease, err error) {
+	if h == nil {
 		return
 	}
-	queued := l.queueHook(false, func() {
-		l.hooks.failureQueued.Store(false)
+	e := Released{LockInfo: h.lockInfo(l.state.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Err: err}
+	callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
+}
+
+// lost queues the Lost hooks.
+func (h *leaseHooks) lost(l *lease, lost *LostError) {
+	if h == nil {
+		return
+	}
+	e := Lost{LockInfo: h.lockInfo(lost.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Reason: lost.Reason, Err: lost}
+	h.queue(l, true, func() {
+		callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
+	})
+}
+
+// renewFailed queues the RenewFailed hooks, unless they are queued already.
+func (h *leaseHooks) renewFailed(l *lease) {
+	if h == nil || !h.failureQueued.CompareAndSwap(false, true) {
+		return
+	}
+	queued := h.queue(l, false, func() {
+		h.failureQueued.Store(false)
 		s := l.Lock()
 		ended := s.Reason().IsEnd()
-		failed := RenewFailed{LockInfo: l.hooks.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
+		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
 		l.Unlock()
-		if !ended && failed.Err != nil {
-			l.hooks.callRenewFailed(failed)
+		if !ended && e.Err != nil {
+			callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
 		}
 	})
 	if !queued {
-		l.hooks.failureQueued.Store(false)
+		h.failureQueued.Store(false)
 	}
 }

@@ -153,6 +153,30 @@ func (l *lease) Unlock() { l.mu.Unlock() }
 // Commit is commit for the scheduler. It is part of renew.Holder.
 func (l *lease) Commit() bool { return l.commit() == nil }
 
+// IsObserved reports whether anybody wants to know of a renewal that fails. It is part of
+// renew.Holder.
+func (l *lease) IsObserved() bool { return l.hooks != nil }
+
+// RenewFailed queues the RenewFailed hooks. It is part of renew.Holder.
+func (l *lease) RenewFailed() { l.hooks.renewFailed(l) }
+
+// Renewed asks the store again for the next waiter, if Wanted was called. It is part of
+// renew.Holder.
+func (l *lease) Renewed() {
+	l.mu.Lock()
+	signal := l.readExtraLocked().wanted
+	l.mu.Unlock()
+	if signal != nil {
+		signal.register()
+	}
+}
+
+// reason returns why the lease is not held, or Held.
+func (l *lease) reason() leasestate.Reason {
+	defer l.Unlock()
+	return l.Lock().Reason()
+}
+
 // update runs a transition and does what follows from it. It returns the error of commit.
 func (l *lease) update(transition func(s *leasestate.State)) error {
 	transition(l.Lock())
@@ -164,7 +188,8 @@ func (l *lease) update(transition func(s *leasestate.State)) error {
 // confirmed, ErrClosed if the client is closed, or nil.
 func (l *lease) commit() error {
 	if l.state.DetectEnd() {
-		contexts, err := l.endLocked(), l.errLocked()
+		l.endLocked()
+		contexts, err := l.contexts.removeAll(), l.errLocked()
 		l.mu.Unlock()
 		l.end(contexts)
 		return err
@@ -179,9 +204,8 @@ func (l *lease) commit() error {
 	return err
 }
 
-// endLocked removes a lease that has just ended from what refers to it, and returns the contexts that
-// end with it.
-func (l *lease) endLocked() []*derivedContext {
+// endLocked removes a lease that has just ended from what refers to it.
+func (l *lease) endLocked() {
 	end := l.state.End()
 	if end.Reason.IsLoss() {
 		l.extraLocked().lost = lostError(end, l.state.Token)
@@ -193,7 +217,6 @@ func (l *lease) endLocked() []*derivedContext {
 	if end.Reason.IsLoss() && end.Reason != leasestate.Closed && l.state.More() > 0 {
 		l.c.partlyLost.add(l) // until the work has ended
 	}
-	return l.contexts.removeAll()
 }
 
 // end ends the contexts of a lease that has just ended, and queues its Lost hooks.
@@ -208,8 +231,8 @@ func (l *lease) end(contexts []*derivedContext) {
 	for _, derived := range contexts {
 		derived.cancel(cause)
 	}
-	if lost != nil && l.hooks != nil {
-		l.queueLost(lost)
+	if lost != nil {
+		l.hooks.lost(l, lost)
 	}
 }
 
@@ -274,9 +297,7 @@ func (l *lease) lose(e leasestate.End) error {
 
 // checkNotEnded returns why the lease has ended, or nil.
 func (l *lease) checkNotEnded() error {
-	err := l.first.Err()
-	defer l.Unlock()
-	if l.Lock().Reason().IsEnd() {
+	if err := l.first.Err(); l.reason().IsEnd() {
 		return err
 	}
 	return nil

@@ -29,47 +29,9 @@ func (handle *Lease) Context() context.Context {
 	own = l.own
 	l.mu.Unlock()
 	if own != derived { // another goroutine was first
-		l.removeContext(derived)
+		derived.end(l)
 	}
 	return own.Context
-}
-
-// addContext makes a context end with the lease. If it must end at once, addContext returns
-// the cause: the caller ends it, without a lock, because that calls methods of the user's
-// context.
-func (l *lease) addContext(derived *derivedContext) (ended error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state.Reason().IsEnd() {
-		return l.errLocked()
-	}
-	if resigned := l.readExtraLocked().resigned; resigned != nil {
-		return resigned
-	}
-	l.contexts.add(derived)
-	return nil
-}
-
-// removeContext ends one context of the lease and removes it from the lease.
-func (l *lease) removeContext(derived *derivedContext) {
-	l.mu.Lock()
-	l.contexts.remove(derived)
-	l.mu.Unlock()
-	derived.cancel(context.Canceled)
-}
-
-// keepContext removes a context from the lease, so that it outlives a release.
-func (l *lease) keepContext(derived *derivedContext) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.state.Reason().IsEnd():
-		return l.errLocked()
-	case l.handles > 1:
-		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, l.state.Name)
-	}
-	l.contexts.remove(derived)
-	return nil
 }
 
 // A derivedContext is a context that ends with a lease.
@@ -78,6 +40,45 @@ type derivedContext struct {
 	cancel         context.CancelCauseFunc
 	previous, next *derivedContext // in derivedContexts
 	listed         bool
+}
+
+// endWith makes the context end with a lease. If it must end at once, endWith returns
+// the cause: the caller ends it, without a lock, because that calls methods of the user's
+// context.
+func (d *derivedContext) endWith(l *lease) (ended error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Reason().IsEnd() {
+		return l.errLocked()
+	}
+	if resigned := l.readExtraLocked().resigned; resigned != nil {
+		return resigned
+	}
+	l.contexts.add(d)
+	return nil
+}
+
+// end ends the context, which no longer ends with the lease.
+func (d *derivedContext) end(l *lease) {
+	l.mu.Lock()
+	l.contexts.remove(d)
+	l.mu.Unlock()
+	d.cancel(context.Canceled)
+}
+
+// keep lets the context outlive the release of a lease. It returns an error if the lease has ended or
+// a nested call uses it.
+func (d *derivedContext) keep(l *lease) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.state.Reason().IsEnd():
+		return l.errLocked()
+	case l.handles > 1:
+		return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, l.state.Name)
+	}
+	l.contexts.remove(d)
+	return nil
 }
 
 // derivedContexts is the list of the contexts that end with a lease, which has a lock for

@@ -64,7 +64,7 @@ func (handle *Lease) Unlock() error {
 	if counted {
 		c.work.Done()
 	}
-	l.callReleased(handle.Fence(), err)
+	l.hooks.released(l, err)
 	return err
 }
 
@@ -85,7 +85,6 @@ func (handle *Lease) Detach() error {
 		return errNoLease
 	}
 	l := handle.h
-	fence := handle.Fence()
 	for {
 		if err := l.checkNotEnded(); err != nil && !errors.Is(err, ErrReleased) {
 			return err
@@ -112,16 +111,6 @@ func (handle *Lease) Detach() error {
 		}
 	}
 	defer l.dropToken().End()
-	l.callReleased(fence, nil)
+	l.hooks.released(l, nil)
 	return nil
-}
-
-// callReleased calls the Released hooks, with the result of the release.
-func (l *lease) callReleased(fence uint64, err error) {
-	if l.hooks == nil {
-		return
-	}
-	l.hooks.callReleased(Released{
-		LockInfo: l.hooks.lockInfo(l.state.Token), Fence: fence, Held: l.c.clock.Now() - l.hooks.heldSince, Err: err,
-	})
 }

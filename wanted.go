@@ -82,23 +82,6 @@ func (l *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 	return x.wanted, true
 }
 
-// Renewed asks the store again for the next waiter, if Wanted was called. It is part of
-// renew.Holder.
-func (l *lease) Renewed() {
-	l.mu.Lock()
-	signal := l.readExtraLocked().wanted
-	l.mu.Unlock()
-	if signal != nil {
-		signal.register()
-	}
-}
-
-// hasEnded reports whether the lease has ended.
-func (l *lease) hasEnded() bool {
-	defer l.Unlock()
-	return l.Lock().Reason().IsEnd()
-}
-
 // A wantedSignal is the state of Lease.Wanted. It is safe for concurrent use.
 type wantedSignal struct {
 	l       *lease
@@ -137,7 +120,7 @@ func (w *wantedSignal) close() {
 
 // register asks the store in the background, again and again until it answers.
 func (w *wantedSignal) register() {
-	if w.l.hasEnded() {
+	if w.l.reason().IsEnd() {
 		return
 	}
 	w.mu.Lock()
@@ -161,7 +144,7 @@ func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
 	answered := err == nil || answer.IsRefusal(err) || answer.IsPermanent(err)
 	stopped := !answered && !work.Pause(ctx, between)
-	ended := w.l.hasEnded()
+	ended := w.l.reason().IsEnd()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answered = err == nil

@@ -46,15 +46,13 @@ func Yield(ctx context.Context, options ...Option) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	minHold := lease.h.Lock().Times.HasMinHold()
-	lease.h.Unlock()
-	if minHold {
+	if lease.h.minHoldUntil() != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
 	}
 	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
 		return nil
 	}
-	if err := lease.h.keepContext(&in.derived); err != nil {
+	if err := in.derived.keep(lease.h); err != nil {
 		return err
 	}
 	return in.replaceLease(ctx, set)
@@ -116,7 +114,7 @@ func (in *carriedLease) carry(lease *Lease) error {
 		return errors.Join(releasedError{lease.Name()}, lease.Unlock())
 	}
 	in.lease = lease
-	ended := lease.h.addContext(&in.derived)
+	ended := in.derived.endWith(lease.h)
 	in.mu.Unlock()
 	if ended != nil {
 		in.derived.cancel(ended)
@@ -135,11 +133,4 @@ func (in *carriedLease) fail(err error) error {
 	in.mu.Unlock()
 	in.derived.cancel(err)
 	return err
-}
-
-// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
-func (in *carriedLease) yieldFailure() error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.failed
 }

@@ -308,10 +308,10 @@ func TestStateBeginsWhole(t *testing.T) {
 }
 
 // A renewal in progress may be waiting for a server that no longer exists.
-func TestStateRenewsNow(t *testing.T) {
+func TestStateSendsAgain(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.Send()
-	if s.Times.RenewNow(5 * second); !s.Times.IsDue(5*second, 0) {
+	if s.Times.SendAgain(5*second, 4*second); !s.Times.IsDue(5*second, 0) {
 		t.Error("it is not due")
 	}
 }

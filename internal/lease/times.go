@@ -160,13 +160,8 @@ func (t *Times) Deadline() time.Duration { return t.deadline }
 // IsOver reports whether the deadline has passed although nothing has ended the lease.
 func (t *Times) IsOver(now time.Duration) bool { return t.reason == Held && now >= t.deadline }
 
-// HasMinHold reports whether MinHold was set.
-func (t *Times) HasMinHold() bool { return t.readExtra().minHoldUntil != 0 }
-
-// Reservation returns how long the names must stay unavailable after a release at now.
-func (t *Times) Reservation(now time.Duration) time.Duration {
-	return max(t.readExtra().minHoldUntil-now, 0)
-}
+// MinHoldUntil returns until when the names must stay unavailable after a release, or zero.
+func (t *Times) MinHoldUntil() time.Duration { return t.readExtra().minHoldUntil }
 
 // StoredFor returns how long the store may keep the lease after now if no further request
 // extends it. The deadline is no measure of that: it is earlier by the margin, and does not
