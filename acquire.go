@@ -61,7 +61,7 @@ func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings) (*Lea
 		<-a.queuedHook
 	}
 	if a.hooks != nil {
-		a.hooks.callAcquireEnd(a.end(lease, err), lease)
+		a.callAcquireEnd(a.end(lease, err), lease)
 	}
 	return lease, err
 }
@@ -121,7 +121,7 @@ func (a *acquisition) acquireParts() (outcome acquire.Outcome, err error) {
 		}
 	}
 	if a.spec.parts() > 1 {
-		if err = a.lease.beginWhole(&a.settings); err != nil {
+		if err = beginWhole(a.lease, &a.settings); err != nil {
 			a.drop()
 		}
 	}
@@ -251,4 +251,34 @@ func acquireError(name string, o acquire.Outcome) error {
 		}
 	}
 	return o.Err
+}
+
+// newRequest returns the request for one part, with a token.
+func (c *Client) newRequest(w *lockSpec, part int, token string, set *settings) driver.AcquireRequest {
+	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
+	if set.maxHold > 0 {
+		ttl = min(ttl, set.maxHold)
+	}
+	name, with := w.part(part)
+	return driver.AcquireRequest{
+		Name: name, With: with, Token: token, Client: c.id, TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
+	}
+}
+
+// callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
+// of the lease that had to wait for them. If a hook panics or calls runtime.Goexit, no caller
+// receives the lease, so it is unlocked.
+func (a *acquisition) callAcquireEnd(e AcquireEnd, lease *Lease) {
+	returned := false
+	defer func() {
+		if lease == nil {
+			return
+		}
+		lease.h.hooks.acquireEnded(lease.h)
+		if !returned {
+			_ = lease.Unlock()
+		}
+	}()
+	callHooks(a.hooks, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
+	returned = true
 }

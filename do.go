@@ -188,16 +188,23 @@ func (in *carriedLease) endWork() *Lease {
 	return in.lease
 }
 
+// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
+func (in *carriedLease) yieldFailure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.failed
+}
+
 // HeldLeases implements guard.Carrier.
 func (in *carriedLease) HeldLeases() (held []guard.Lease) {
 	for ; in != nil; in = in.outer {
-		held = append(held, in.current().h.described())
+		held = append(held, describe(in.current().h))
 	}
 	return held
 }
 
-// described returns what a store needs to tie the lease to a transaction.
-func (l *lease) described() guard.Lease {
+// describe returns what a store needs to tie a lease to a transaction.
+func describe(l *lease) guard.Lease {
 	s := l.Lock()
 	defer l.Unlock()
 	held := guard.Lease{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
@@ -215,22 +222,22 @@ func (l *lease) described() guard.Lease {
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	for in := carriedIn(ctx); in != nil; in = in.outer {
 		h := in.current().h
-		if h.c == c && h.countHeld(w) > 0 && h.first.Err() == nil {
+		if h.c == c && h.countHeld(w.name, w.with...) > 0 && h.first.Err() == nil {
 			return h
 		}
 	}
 	return nil
 }
 
-// countHeld returns how many of the requested names the lease holds.
-func (l *lease) countHeld(w lockSpec) int {
+// countHeld returns how many of these names the lease holds.
+func (l *lease) countHeld(name string, more ...string) int {
 	s := l.Lock()
 	defer l.Unlock()
 	n := 0
-	if s.Holds(w.name) {
+	if s.Holds(name) {
 		n++
 	}
-	for _, name := range w.with {
+	for _, name := range more {
 		if s.Holds(name) {
 			n++
 		}
@@ -241,7 +248,7 @@ func (l *lease) countHeld(w lockSpec) int {
 // reenter returns a new handle of the lease to a nested call, if the lease holds all that
 // the call requests.
 func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
-	all := l.countHeld(w) == 1+len(w.with)
+	all := l.countHeld(w.name, w.with...) == 1+len(w.with)
 	s := l.Lock()
 	defer l.Unlock()
 	held := s.Weight()

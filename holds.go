@@ -20,7 +20,7 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 	var ended error
 	for in := carriedIn(ctx); in != nil; in = in.outer {
 		lease := in.current()
-		if !lease.h.holdsName(name) || !sameStore(c, lease.h.c) {
+		if lease.h.countHeld(name) == 0 || !sameStore(c, lease.h.c) {
 			continue
 		}
 		err := lease.Err()
@@ -40,9 +40,4 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 // sameStore reports whether two clients have one store.
 func sameStore(a, b *Client) bool {
 	return a == b || reflect.ValueOf(a.store.Store).Comparable() && reflect.ValueOf(b.store.Store).Comparable() && a.store.Store == b.store.Store
-}
-
-func (l *lease) holdsName(name string) bool {
-	defer l.Unlock()
-	return l.Lock().Holds(name)
 }

@@ -8,21 +8,6 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A hookChain is the hooks of one level, with a link to those of the outer level.
-type hookChain struct {
-	hooks Hooks
-	outer *hookChain
-}
-
-// each calls f with the hooks of each level, the outermost first.
-func (c *hookChain) each(f func(h *Hooks)) {
-	if c == nil {
-		return
-	}
-	c.outer.each(f)
-	f(&c.hooks)
-}
-
 // A hookCall calls the hooks of one call, and of the lease that comes of it. It is nil if
 // there are no hooks.
 type hookCall struct {
@@ -109,24 +94,6 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 		callHooks(hc, e, func(h *Hooks) func(context.Context, Queued) { return h.Queued })
 	}()
 	return returned
-}
-
-// callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
-// of the lease that had to wait for them. If a hook panics or calls runtime.Goexit, no caller
-// receives the lease, so it is unlocked.
-func (hc *hookCall) callAcquireEnd(e AcquireEnd, lease *Lease) {
-	returned := false
-	defer func() {
-		if lease == nil {
-			return
-		}
-		lease.h.hooks.acquireEnded(lease.h)
-		if !returned {
-			_ = lease.Unlock()
-		}
-	}()
-	callHooks(hc, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
-	returned = true
 }
 
 // callHooks calls one hook of each level with an event.

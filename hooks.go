@@ -165,3 +165,18 @@ type TermFailed struct {
 	RetryIn time.Duration // until the next campaign
 	Err     error
 }
+
+// A hookChain is the hooks of one level, with a link to those of the outer level.
+type hookChain struct {
+	hooks Hooks
+	outer *hookChain
+}
+
+// each calls f with the hooks of each level, the outermost first.
+func (c *hookChain) each(f func(h *Hooks)) {
+	if c == nil {
+		return
+	}
+	c.outer.each(f)
+	f(&c.hooks)
+}

@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -161,4 +162,12 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
 	return c.store.Revoke(ctx, r)
+}
+
+// checkInspect validates a name and the settings of Inspect and Revoke.
+func (c *Client) checkInspect(name string) error {
+	if err := cmp.Or(c.check(), driver.CheckName(name)); err != nil {
+		return err
+	}
+	return c.defaults.checkTimeout(name)
 }

@@ -1,10 +1,5 @@
 package dibs
 
-import (
-	"fmt"
-	"math/bits"
-)
-
 // A level is where an option is given.
 type level uint8
 
@@ -76,31 +71,4 @@ var optionRules = [optionCount]struct {
 	labelOption:     {"Label", atClient, locks, "an attached lease has the label of its first owner"},
 	tokenOption:     {"Token", atCall, locks, "it identifies one lease; give it to the call"},
 	observeOption:   {"Observe", atClient, anything, ""},
-}
-
-// checkMeaning rejects options that have no meaning where they were given.
-func (s *settings) checkMeaning(name string) error {
-	for at, left := range s.given {
-		for ; left != 0; left &= left - 1 {
-			rule := &optionRules[bits.TrailingZeros16(uint16(left))]
-			if level(at) < rule.from || level(at) > atClient && rule.of&(1<<s.use) == 0 {
-				return invalid("%s given to %s: %s", rule.name, s.place(level(at), name), rule.why)
-			}
-		}
-	}
-	return nil
-}
-
-// place describes where an option was given.
-func (s *settings) place(at level, name string) string {
-	switch {
-	case at == atClient:
-		return "New"
-	case s.use == ofAttach:
-		return fmt.Sprintf("Attach of %q", name)
-	case at == atLock:
-		return fmt.Sprintf("the lock %q", name)
-	default:
-		return fmt.Sprintf("a call on %q", name)
-	}
 }

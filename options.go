@@ -2,10 +2,10 @@ package dibs
 
 import (
 	"cmp"
+	"fmt"
 	"math"
+	"math/bits"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -199,10 +199,7 @@ func Observe(h Hooks) Option {
 	return func(s *settings) { s.hooks = &hookChain{hooks: h, outer: s.hooks}; s.now.add(observeOption) }
 }
 
-const (
-	maxToken = 256
-	maxLabel = 64
-)
+const maxLabel = 64
 
 // check validates the names and the settings of a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {
@@ -262,14 +259,6 @@ func (s *settings) checkValues(name string) error {
 // in Wait(3).
 func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Millisecond }
 
-// checkInspect validates a name and the settings of Inspect and Revoke.
-func (c *Client) checkInspect(name string) error {
-	if err := cmp.Or(c.check(), driver.CheckName(name)); err != nil {
-		return err
-	}
-	return c.defaults.checkTimeout(name)
-}
-
 func (s *settings) checkTimeout(name string) error {
 	if s.timeout < time.Millisecond {
 		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
@@ -285,15 +274,29 @@ func checkTTL(what, name string, ttl time.Duration) error {
 	return nil
 }
 
-// plain reports whether s is at most limit bytes of printable UTF-8 without spaces.
-func plain(s string, limit int) bool {
-	if len(s) > limit || !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
-			return false
+// checkMeaning rejects options that have no meaning where they were given.
+func (s *settings) checkMeaning(name string) error {
+	for at, left := range s.given {
+		for ; left != 0; left &= left - 1 {
+			rule := &optionRules[bits.TrailingZeros16(uint16(left))]
+			if level(at) < rule.from || level(at) > atClient && rule.of&(1<<s.use) == 0 {
+				return invalid("%s given to %s: %s", rule.name, s.place(level(at), name), rule.why)
+			}
 		}
 	}
-	return true
+	return nil
+}
+
+// place describes where an option was given.
+func (s *settings) place(at level, name string) string {
+	switch {
+	case at == atClient:
+		return "New"
+	case s.use == ofAttach:
+		return fmt.Sprintf("Attach of %q", name)
+	case at == atLock:
+		return fmt.Sprintf("the lock %q", name)
+	default:
+		return fmt.Sprintf("a call on %q", name)
+	}
 }

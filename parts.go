@@ -22,8 +22,8 @@ func (l *lease) merge(part *lease) error {
 	return cmp.Or(ended, lost)
 }
 
-// beginWhole starts the lease as a whole: from now on the caller's settings apply.
-func (l *lease) beginWhole(set *settings) error {
+// beginWhole starts a lease as a whole: from now on the caller's settings apply.
+func beginWhole(l *lease, set *settings) error {
 	now := l.c.clock.Now()
 	return l.update(func(s *leasestate.State) {
 		if s.Reason().IsEnd() {

@@ -30,7 +30,7 @@ func (l *lease) release() error {
 		group.Go(func() { errs[i] = l.releaseName(n, cancelling) })
 	}
 	group.Wait()
-	if mayArrive(l.unanswered()) && slices.Contains(errs, nil) {
+	if mayArrive(unanswered(l)) && slices.Contains(errs, nil) {
 		// A late acquire found some of the names free again, and ended the others.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
 	}
@@ -65,7 +65,10 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 	case answer.IsPermanent(o.Err):
 		return o.Err
 	}
-	c.acquirer.ReleaseLater(r, l.keptFor())
+	s := l.Lock()
+	life := clock.Add(s.Times.StoredFor(c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
+	l.Unlock()
+	c.acquirer.ReleaseLater(r, life)
 	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
 	return &UnavailableError{Op: "unlock", Name: n.Name, Cause: answer.Cause(o.Err), Refused: !unknown, Unknown: unknown}
 }
@@ -74,13 +77,6 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 func (l *lease) minHoldUntil() time.Duration {
 	defer l.Unlock()
 	return l.Lock().Times.MinHoldUntil()
-}
-
-// keptFor returns for how long the store may keep a lease that was not released.
-func (l *lease) keptFor() time.Duration {
-	s := l.Lock()
-	defer l.Unlock()
-	return clock.Add(s.Times.StoredFor(l.c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
 }
 
 // releaseLost releases, in the background, what a lost lease may still hold in the store.
@@ -124,7 +120,7 @@ func (l *lease) cancelHeld() {
 // cancelUnanswered cancels, in the background, the acquires without an answer of a lease that has
 // ended.
 func (l *lease) cancelUnanswered() {
-	for u := l.unanswered(); u != nil; u = u.Next {
+	for u := unanswered(l); u != nil; u = u.Next {
 		if clock.MayArrive(u.Until) {
 			l.c.acquirer.Cancel(l.values(), u.Request, l.ownToken, u.Until)
 		}
@@ -141,8 +137,8 @@ func mayArrive(u *leasestate.Unanswered) bool {
 	return false
 }
 
-// unanswered returns the acquires of the lease that had no answer.
-func (l *lease) unanswered() *leasestate.Unanswered {
+// unanswered returns the acquires of a lease that had no answer.
+func unanswered(l *lease) *leasestate.Unanswered {
 	defer l.Unlock()
 	return l.Lock().Unanswered()
 }

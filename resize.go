@@ -15,20 +15,16 @@ import (
 
 // A resize is a change of the weight of one lease, on its way to the store.
 type resize struct {
+	c   *Client
 	l   *lease
-	m   *RWMutex
 	to  lockSpec
 	end time.Time // the operation must end by then
 }
 
-// changeTo changes the weight of a lease. A non-nil busy means that other holders prevent
-// it. Changes of one lease are made one after another. Otherwise the reply that arrives last
-// would count, whatever the store did last.
-func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
-	if lease.isZero() {
-		return nil, invalid("no lease on %q", m.name)
-	}
-	r := &resize{l: lease.h, m: m, to: w, end: time.Now().Add(lease.h.timeout())}
+// run changes the weight. A non-nil busy means that other holders prevent it. Changes of one lease are
+// made one after another. Otherwise the reply that arrives last would count, whatever the store did
+// last.
+func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -43,11 +39,11 @@ func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy 
 	if err := r.l.checkNotEnded(); err != nil {
 		return nil, err
 	}
-	return r.run(ctx)
+	return r.runAlone(ctx)
 }
 
-// run sends the change, when no other one is in progress.
-func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
+// runAlone is run when no other change of the lease is in progress.
+func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 	begun, err := r.begin()
 	if err != nil {
 		return nil, err
@@ -58,7 +54,7 @@ func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
 		r.l.Unlock()
 	}
 	if err == nil && !reply.Held {
-		busy = &BusyError{Name: r.m.name, Holder: reply.Holder, Remaining: reply.Remaining}
+		busy = &BusyError{Name: r.to.name, Holder: reply.Holder, Remaining: reply.Remaining}
 	}
 	return busy, err
 }
@@ -179,8 +175,8 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
-	case r.l.c != r.m.c || s.Name != r.m.name || s.More() > 0:
-		return invalid("lease on %q is not one of RWMutex %q of this Client", s.Name, r.m.name)
+	case r.l.c != r.c || s.Name != r.to.name || s.More() > 0:
+		return invalid("lease on %q is not one of RWMutex %q of this Client", s.Name, r.to.name)
 	case r.l.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", s.Name))
 	}

@@ -2,6 +2,7 @@ package dibs
 
 import (
 	"context"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -112,4 +113,13 @@ func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
 		return busy
 	}
 	return err
+}
+
+// changeTo changes the weight of a lease. A non-nil busy means that other holders prevent it.
+func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
+	if lease.isZero() {
+		return nil, invalid("no lease on %q", m.name)
+	}
+	r := resize{c: m.c, l: lease.h, to: w, end: time.Now().Add(lease.h.timeout())}
+	return r.run(ctx)
 }

@@ -1,10 +1,6 @@
 package dibs
 
-import (
-	"slices"
-
-	"github.com/dibslock/dibs/driver"
-)
+import "slices"
 
 // A lockSpec is what a call requests: one name, shared or exclusive, or several names,
 // all exclusive.
@@ -42,16 +38,4 @@ func (w *lockSpec) part(i int) (name string, with []string) {
 		return w.name, w.with
 	}
 	return w.groups[i][0], w.groups[i][1:]
-}
-
-// newRequest returns the request for one part, with a token.
-func (c *Client) newRequest(w *lockSpec, part int, token string, set *settings) driver.AcquireRequest {
-	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
-	if set.maxHold > 0 {
-		ttl = min(ttl, set.maxHold)
-	}
-	name, with := w.part(part)
-	return driver.AcquireRequest{
-		Name: name, With: with, Token: token, Client: c.id, TTL: ttl, MinHold: set.minHold, Weight: w.weight, Limit: w.limit,
-	}
 }

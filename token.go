@@ -8,9 +8,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
+
+const maxToken = 256 // bytes
 
 // identity returns the part that the tokens of all leases of a Client share:
 // host:pid:client. The last part is 96 bits from crypto/rand.
@@ -71,4 +75,17 @@ func shortToken(token string) string {
 		return "a value with a single character"
 	}
 	return fmt.Sprintf("%q…", string(runes[:min(len(runes)/2, 8)]))
+}
+
+// plain reports whether s is at most limit bytes of printable UTF-8 without spaces.
+func plain(s string, limit int) bool {
+	if len(s) > limit || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
 }

@@ -134,10 +134,3 @@ func (in *carriedLease) fail(err error) error {
 	in.derived.cancel(err)
 	return err
 }
-
-// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
-func (in *carriedLease) yieldFailure() error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.failed
-}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/clock"
 )
 
 // A State is one lease: its names, its weight, its times, and what may have to be removed at the
@@ -121,4 +122,28 @@ func (s *State) Merge(o *State) {
 	x.more = append(x.more, o.Names()...)
 	x.unanswered = x.unanswered.merge(other.unanswered)
 	s.Times.merge(&o.Times)
+}
+
+// AddUnanswered records that an acquire of the lease had no answer, and may arrive until then.
+func (s *State) AddUnanswered(r driver.AcquireRequest, until time.Time) {
+	x := s.changeExtra()
+	x.unanswered = x.unanswered.merge(&Unanswered{Request: r, Until: until})
+}
+
+// Unanswered returns the acquires of the lease that had no answer.
+func (s *State) Unanswered() *Unanswered { return s.readExtra().unanswered }
+
+// UnansweredUntil returns until when a request of the lease without an answer may take effect, or
+// the zero time.
+func (s *State) UnansweredUntil() (until time.Time) {
+	x := s.readExtra()
+	if x.late != nil {
+		until = x.late.Until
+	}
+	for u := x.unanswered; u != nil; u = u.Next {
+		if end := u.Until.Add(clock.Slack); end.After(until) {
+			until = end
+		}
+	}
+	return until
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/clock"
 )
 
 // Unanswered is an acquire without an answer. It may still arrive at the store and acquire the name
@@ -24,26 +23,8 @@ func (u *Unanswered) merge(o *Unanswered) *Unanswered {
 	return u
 }
 
-// AddUnanswered records that an acquire of the lease had no answer, and may arrive until then.
-func (s *State) AddUnanswered(r driver.AcquireRequest, until time.Time) {
-	x := s.changeExtra()
-	x.unanswered = x.unanswered.merge(&Unanswered{Request: r, Until: until})
-}
-
-// Unanswered returns the acquires of the lease that had no answer.
-func (s *State) Unanswered() *Unanswered { return s.readExtra().unanswered }
-
-// UnansweredUntil returns until when a request of the lease without an answer may take effect, or
-// the zero time.
-func (s *State) UnansweredUntil() (until time.Time) {
-	x := s.readExtra()
-	if x.late != nil {
-		until = x.late.Until
-	}
-	for u := x.unanswered; u != nil; u = u.Next {
-		if end := u.Until.Add(clock.Slack); end.After(until) {
-			until = end
-		}
-	}
-	return until
+// A LateResize is a change of the weight that has no answer.
+type LateResize struct {
+	Until  time.Time // it may arrive at the store until then
+	Weight int
 }

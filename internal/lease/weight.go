@@ -12,12 +12,6 @@ type Weight struct {
 	Unsure        bool // the store may have another weight
 }
 
-// A LateResize is a change of the weight that has no answer.
-type LateResize struct {
-	Until  time.Time // it may arrive at the store until then
-	Weight int
-}
-
 // Weight returns the weight of the lease.
 func (s *State) Weight() Weight {
 	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}

@@ -3,7 +3,6 @@ package renew
 import (
 	"cmp"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -91,14 +90,6 @@ func (fs *flights[H]) measured(since, now time.Duration) {
 	fs.turn = turn{waited: now - since, from: now}
 }
 
-// measureTurn measures how long a goroutine of this process waits until it runs.
-func (s *Scheduler[H]) measureTurn() {
-	began := s.clock.Now()
-	runtime.Gosched()
-	s.flights.measured(began, s.clock.Now())
-	s.Signal()
-}
-
 // whyUnanswered returns why there is no answer so far.
 func (fs *flights[H]) whyUnanswered() error {
 	fs.mu.Lock()
@@ -177,56 +168,4 @@ func (fs *flights[H]) anyLate(now time.Duration) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return slices.ContainsFunc(fs.list, func(f *flight[H]) bool { return now-f.sent > firstProbe/2 })
-}
-
-// checkFlights makes leases ready again whose renewal is lost, or may be. It reports whether
-// there was one.
-func (s *Scheduler[H]) checkFlights(now time.Duration) bool {
-	heard := s.gate.Heard()
-	broken := s.flights.removeOvertaken(now, heard)
-	for _, f := range broken {
-		s.gate.End(&f.on, load.Unanswered)
-		for _, h := range f.leases {
-			s.sendAgain(h, now, f.sent)
-		}
-	}
-	probed, measure := s.flights.probe(now, heard)
-	if measure {
-		s.client.Go(s.measureTurn)
-	}
-	if probed != nil {
-		for _, h := range probed.leases[:min(probeSize, len(probed.leases))] {
-			s.sendAgain(h, now, probed.sent)
-		}
-		for _, f := range s.flights.unreported(now) {
-			for _, h := range f.leases {
-				s.reportNoAnswer(h, f.sent)
-			}
-		}
-	}
-	return len(broken) > 0 || probed != nil
-}
-
-// sendAgain makes the renewal due again that was sent at sent.
-func (s *Scheduler[H]) sendAgain(h H, now, sent time.Duration) {
-	s.reportNoAnswer(h, sent)
-	h.Lock().Times.SendAgain(now, sent)
-	h.Commit()
-}
-
-// reportNoAnswer reports that the renewal of a lease has no answer, if anybody wants to know: to
-// record why costs memory for each lease.
-func (s *Scheduler[H]) reportNoAnswer(h H, sent time.Duration) {
-	if !h.IsObserved() {
-		return
-	}
-	times := &h.Lock().Times
-	awaits := times.Awaits(sent)
-	if awaits {
-		times.RecordNoAnswer(s.flights.whyUnanswered())
-	}
-	h.Unlock()
-	if awaits {
-		h.RenewFailed()
-	}
 }
