@@ -7,8 +7,8 @@ import (
 
 // A Voter is a Store that can be a node of a quorum: see package quorum. The quorum asks
 // all its nodes for their votes, and a vote is a lease on the node. The methods are those
-// of Store and Resizer with a Vote. A Voter serves requests with and without a Vote on one name, in one
-// queue.
+// of Store and Resizer with a Vote. A Voter serves requests with and without a Vote on one
+// name, in one queue.
 type Voter interface {
 	Store
 	Resizer

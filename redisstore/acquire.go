@@ -21,7 +21,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Ac
 	return reply.AcquireReply, err
 }
 
-// Resize implements driver.Store.
+// Resize implements driver.Resizer.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	reply, err := s.acquire(ctx, resize, c, nil)
 	return reply.AcquireReply, err
