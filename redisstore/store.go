@@ -34,7 +34,8 @@ type Store struct {
 }
 
 var (
-	_ driver.Voter         = (*Store)(nil)
+	_ driver.Voter         = (*Store)(nil) // with most optional interfaces
+	_ driver.Grouper       = (*Store)(nil)
 	_ driver.Announcer     = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )
@@ -97,7 +98,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 }
 
-// Groups implements driver.Store. A group is what one Acquire can take: on a cluster,
+// Groups implements driver.Grouper. A group is what one Acquire can take: on a cluster,
 // the names of one slot; else all names. Behind a proxy Acquire rejects names with
 // different hash tags.
 func (s *Store) Groups(names []string) [][]string {

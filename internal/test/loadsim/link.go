@@ -291,7 +291,7 @@ func (l *link) Extend(ctx context.Context, requests []driver.ExtendRequest) []er
 	return errs
 }
 
-// NotifyWanted implements driver.Store.
+// NotifyWanted implements driver.WantedNotifier.
 func (l *link) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
 	return call(ctx, l, others, "notify wanted", r.Name, driver.DeadlineOf(ctx), l.server.plan.Costs.Call, func() (bool, error) {
 		return l.server.data.NotifyWanted(context.Background(), r)
