@@ -32,11 +32,11 @@ PACKAGES ?= 1
 .PHONY: test
 test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium and twemproxy if possible)
 	@# Compiling would take the CPU from the first tests.
-	@$(servers); go list -race -test -deps -export work >/dev/null; go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m work
+	@$(servers); go list -race -test -deps -export work >/dev/null; go test -race -p $(PACKAGES) -parallel 8 -timeout=30m work
 
 .PHONY: test-long
 test-long: ## run the long tests (DIBS_LONG=1) COUNT=5 times, the tests of servers and of adapters with other versions, and 110,000 simulated runs
-	@$(servers); DIBS_LONG=1 go run ./scripts/gotest -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
+	@$(servers); DIBS_LONG=1 go test -race -p 1 -parallel 8 -count=$(COUNT) -timeout=80m work
 	@$(MAKE) test-redis test-sql test-adapters
 	@# Without the race detector, which would take hours. It has run some of these seeds above.
 	@GOGC=400 go test -run='^TestSimulation(Repeats)?$$' -timeout=80m ./quorum/internal/core -seeds=1-100000
@@ -51,7 +51,7 @@ test-redis: ## run the tests of Redis on Redis 6.2 and 8, and on Valkey (needs p
 	@for version in $(REDIS_VERSIONS); do \
 		server=$$(scripts/install-server $$version) || continue; \
 		echo "== $$version"; \
-		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
+		DIBS_REQUIRE_REDIS=1 DIBS_REDIS_SERVER="$$server" go test -race -p $(PACKAGES) -parallel 8 -timeout=30m $(REDIS_PACKAGES); \
 	done
 
 # The versions of databases beside the installed ones.
@@ -63,8 +63,8 @@ test-sql: ## run the tests of PostgreSQL on 12, 17 and 18, and those of MariaDB 
 		server=$$(scripts/install-server $$version) || { echo "== $$version is absent"; continue; }; \
 		echo "== $$version"; \
 		case $$version in \
-		postgres-*) DIBS_REQUIRE_POSTGRES=1 DIBS_POSTGRES="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/test/pgtest ./pgstore/...;; \
-		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go run ./scripts/gotest -race -p $(PACKAGES) -timeout=30m ./internal/test/mysqltest ./mysqlstore/...;; \
+		postgres-*) DIBS_REQUIRE_POSTGRES=1 DIBS_POSTGRES="$$server" go test -race -p $(PACKAGES) -timeout=30m ./internal/test/pgtest ./pgstore/...;; \
+		mariadb-*) DIBS_REQUIRE_MARIADB=1 DIBS_MARIADB="$$server" go test -race -p $(PACKAGES) -timeout=30m ./internal/test/mysqltest ./mysqlstore/...;; \
 		esac; \
 	done
 

@@ -33,7 +33,7 @@ func wantErr(t *testing.T, err error, want ...error) {
 // wantFree fails the test unless the name has no holders and no waiters.
 func wantFree(t *testing.T, s driver.Store, name string) {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), name)
+	state, err := driver.Complete(s).Inspect(t.Context(), name)
 	if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
 		t.Fatalf("left behind: %+v, %v", state, err)
 	}
@@ -44,7 +44,7 @@ func waitUntilFree(t *testing.T, s driver.Store, name string) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
-		state, err := s.Inspect(t.Context(), name)
+		state, err := driver.Complete(s).Inspect(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

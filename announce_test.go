@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -28,7 +29,7 @@ func (s *announcedStore) Announce(_ context.Context, names []string) {
 
 func newAnnouncedStore() (*memstore.Store, *announcedStore) {
 	s := memstore.New()
-	return s, &announcedStore{splitStore: splitStore{s}, begin: time.Now()}
+	return s, &announcedStore{splitStore: splitStore{driver.Complete(s)}, begin: time.Now()}
 }
 
 func (s *announcedStore) want(t *testing.T, log ...string) {

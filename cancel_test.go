@@ -64,7 +64,7 @@ func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	time.Sleep(1500 * time.Millisecond)
 	synctest.Wait()
 	for _, name := range names {
-		state, err := s.Inspect(t.Context(), name)
+		state, err := driver.Complete(s).Inspect(t.Context(), name)
 		if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
 			t.Errorf("%q: held by %v, waiters %v, error %v; want nothing", name, state.Holders, state.Waiters, err)
 		}
@@ -343,7 +343,7 @@ func TestTokenReuseAfterLateRelease(t *testing.T) {
 		}
 		l := lock(t, c, "n", dibs.Token("request-1"))
 		time.Sleep(2 * time.Second)
-		if state, err := good.Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 1 {
+		if state, err := driver.Complete(good).Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 1 {
 			t.Errorf("held by %v, %v: the earlier release ended the lease", state.Holders, err)
 		}
 		if err := l.Unlock(); err != nil {
@@ -386,7 +386,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				go func() {
 					time.Sleep(time.Until(c.Until))
-					_, _ = f.Store.Resize(context.WithoutCancel(ctx), c)
+					_, _ = f.Full.Resize(context.WithoutCancel(ctx), c)
 				}()
 				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}

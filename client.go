@@ -51,7 +51,7 @@ func New(store driver.Store, options ...Option) *Client {
 	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
 	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)
 	if !driver.IsNil(store) {
-		c.store = &acquire.Store{Store: store, IsBack: c.renewals.Sample}
+		c.store = &acquire.Store{Full: driver.Complete(store), IsBack: c.renewals.Sample}
 	}
 	c.acquirer = &acquire.Acquirer{
 		Sender: acquire.Sender{Clock: c.clock, Gate: gate}, Store: c.store, Work: c.work, Timeout: c.defaults.timeout,

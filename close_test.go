@@ -83,7 +83,7 @@ func TestCloseIsBounded(t *testing.T) {
 					}
 					if state.returns {
 						wantErr(t, err)
-						if left, err := s.List(t.Context(), "*"); err != nil || len(left) > 0 {
+						if left, err := driver.Complete(s).List(t.Context(), "*"); err != nil || len(left) > 0 {
 							t.Errorf("%d names are left, %v", len(left), err)
 						}
 						return

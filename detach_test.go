@@ -120,7 +120,7 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 		wantErr(t, err)
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				time.AfterFunc(time.Until(c.Until), func() { _, _ = good.Resize(context.WithoutCancel(ctx), c) })
+				time.AfterFunc(time.Until(c.Until), func() { _, _ = driver.Complete(good).Resize(context.WithoutCancel(ctx), c) })
 				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
@@ -137,10 +137,10 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 			attached, err := open(t, good).Attach("n", token)
 			wantErr(t, err)
 			wantErr(t, attached.Extend(t.Context(), time.Minute))
-			before, err := good.Inspect(t.Context(), "n")
+			before, err := driver.Complete(good).Inspect(t.Context(), "n")
 			wantErr(t, err)
 			time.Sleep(5 * time.Second)
-			after, err := good.Inspect(t.Context(), "n")
+			after, err := driver.Complete(good).Inspect(t.Context(), "n")
 			wantErr(t, err)
 			if len(after.Holders) != 1 || after.Holders[0].Fence != before.Holders[0].Fence {
 				t.Errorf("%+v, want the same as before: %+v", after, before)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -142,7 +143,7 @@ type carriedLease struct {
 
 // Value implements context.Context.
 func (in *carriedLease) Value(key any) any {
-	if key == (driver.CarrierKey{}) {
+	if key == (guard.Key{}) {
 		return in
 	}
 	return in.Context.Value(key)
@@ -161,7 +162,7 @@ func (in *carriedLease) derive(ctx context.Context) *derivedContext {
 // carriedIn returns the innermost lease that ctx carries, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
 	for {
-		switch in := ctx.Value(driver.CarrierKey{}).(type) {
+		switch in := ctx.Value(guard.Key{}).(type) {
 		case *carriedLease:
 			return in
 		case *carriedFence:
@@ -194,8 +195,8 @@ func (in *carriedLease) yieldFailure() error {
 	return in.failed
 }
 
-// HeldLeases implements driver.Carrier.
-func (in *carriedLease) HeldLeases() (held []driver.Held) {
+// HeldLeases implements guard.Carrier.
+func (in *carriedLease) HeldLeases() (held []guard.Lease) {
 	for ; in != nil; in = in.outer {
 		held = append(held, describe(in.current().h))
 	}
@@ -203,10 +204,10 @@ func (in *carriedLease) HeldLeases() (held []driver.Held) {
 }
 
 // describe returns what a store needs to tie a lease to a transaction.
-func describe(l *lease) driver.Held {
+func describe(l *lease) guard.Lease {
 	s := l.Lock()
 	defer l.Unlock()
-	held := driver.Held{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
+	held := guard.Lease{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
 	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
 	for _, n := range s.Names() {
 		if unsure {

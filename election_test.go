@@ -310,7 +310,7 @@ func TestErrorsOfAnEndedTerm(t *testing.T) {
 			"lost": func(t *testing.T, s driver.Store, e *dibs.Election) {
 				leader, err := e.Leader(t.Context())
 				wantErr(t, err)
-				_, err = s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: leader.Term})
+				_, err = driver.Complete(s).Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: leader.Term})
 				wantErr(t, err)
 			},
 		} {
@@ -636,7 +636,7 @@ func TestObserveEndsWithTheLoop(t *testing.T) {
 		f.set(func(f *faulty) {
 			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
 				requests++
-				return f.Store.Inspect(ctx, name)
+				return f.Full.Inspect(ctx, name)
 			}
 		})
 		for range open(t, f).Election("n").Observe(t.Context()) {

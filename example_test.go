@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -70,7 +70,7 @@ func ExampleMutex_TryLock() {
 	_, err = locks.Mutex("report").TryLock(ctx)
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) {
-		fmt.Println("held by", driver.LabelOf(busy.Holder))
+		fmt.Println("held by", ownertoken.Label(busy.Holder))
 	}
 	// Output:
 	// held by nightly

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -53,7 +54,7 @@ func TestExtendKeepsTTLOfNoRenew(t *testing.T) {
 		"MaxHold": {[]dibs.Option{dibs.MaxHold(20 * time.Second)}, 20 * time.Second},
 	} {
 		bubble(t, func(t *testing.T) {
-			f := &faulty{Store: memstore.New()}
+			f := &faulty{Full: driver.Complete(memstore.New())}
 			l := handedOff(t, f, append(test.options, dibs.NoRenew(), dibs.TTL(30*time.Second))...)
 			begin := time.Now()
 			extended(t, l, 6*time.Second)
@@ -69,7 +70,7 @@ func TestExtendKeepsTTLOfNoRenew(t *testing.T) {
 // A longer Extend counts, and is not repeated.
 func TestExtendOfNoRenewIsLonger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &faulty{Store: memstore.New()}
+		f := &faulty{Full: driver.Complete(memstore.New())}
 		l := handedOff(t, f, dibs.NoRenew(), dibs.TTL(10*time.Second))
 		begin := time.Now()
 		extended(t, l, time.Minute)

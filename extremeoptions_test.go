@@ -32,7 +32,7 @@ var durationOptions = map[string]func(time.Duration) dibs.Option{
 
 // A countingStore counts the requests for a lease.
 type countingStore struct {
-	driver.Store
+	*driver.Full
 	acquires int
 }
 
@@ -79,7 +79,7 @@ func TestExtremeOptions(t *testing.T) {
 						if name == "Attach" && level > 0 {
 							continue // it begins with a lock without the option: see TestExtremeAttach
 						}
-						s := &countingStore{Store: memstore.New()}
+						s := &countingStore{Full: driver.Complete(memstore.New())}
 						begin, c := time.Now(), dibs.New(s, options[0]...)
 						err := use(t.Context(), c, options[1], options[2])
 						wantErr(t, c.Close())
@@ -96,7 +96,7 @@ func TestExtremeAttach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for option, make := range durationOptions {
 			for _, d := range extremes {
-				s := &countingStore{Store: memstore.New()}
+				s := &countingStore{Full: driver.Complete(memstore.New())}
 				first, c := dibs.New(s), dibs.New(s)
 				begin, held := time.Now(), lock(t, first, "n")
 				l, err := c.Attach("n", held.Token(), make(d))
@@ -121,7 +121,7 @@ func TestCloseWithExtremeOptions(t *testing.T) {
 		for option, make := range durationOptions {
 			for _, d := range extremes {
 				for level, options := range [2][2][]dibs.Option{{{make(d)}, nil}, {nil, {make(d)}}} {
-					s := &countingStore{Store: memstore.New()}
+					s := &countingStore{Full: driver.Complete(memstore.New())}
 					begin, c := time.Now(), dibs.New(s, options[0]...)
 					l, err := c.Mutex("n").Lock(t.Context(), options[1]...)
 					if err == nil {
@@ -148,7 +148,7 @@ func TestHooksOfInvalidCalls(t *testing.T) {
 				events = append(events, fmt.Sprintf("end, invalid: %v", errors.Is(e.Err, dibs.ErrInvalid)))
 			},
 		})
-		c := open(t, rejectingStore{memstore.New()}, hooks)
+		c := open(t, rejectingStore{driver.Complete(memstore.New())}, hooks)
 		for name, use := range uses {
 			if name == "Attach" {
 				continue // it has no such hooks
@@ -165,7 +165,7 @@ func TestHooksOfInvalidCalls(t *testing.T) {
 }
 
 // A rejectingStore rejects all names.
-type rejectingStore struct{ driver.Store }
+type rejectingStore struct{ *driver.Full }
 
 func (rejectingStore) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 	return driver.AcquireReply{}, fmt.Errorf("%w: not a name of this store", dibs.ErrInvalid)
@@ -176,7 +176,7 @@ func TestExtremeIntervals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, d := range extremes {
 			good := d >= driver.MinTTL && d <= driver.MaxTTL
-			s := &countingStore{Store: memstore.New()}
+			s := &countingStore{Full: driver.Complete(memstore.New())}
 			begin, c := time.Now(), dibs.New(s)
 			_, err := c.Once("n", d).Do(t.Context(), nothing)
 			wantDone(t, fmt.Sprintf("Once of %d ns", d), s, begin, err)

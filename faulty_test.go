@@ -15,7 +15,7 @@ import (
 // faulty is a store behind an unreliable network. Each fault, if set, replaces one
 // operation. It receives the call and may forward it late, twice or never.
 type faulty struct {
-	driver.Store
+	*driver.Full
 
 	mu      sync.Mutex
 	acquire func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
@@ -35,7 +35,7 @@ type faulty struct {
 // newFaulty returns a faulty store without faults, and the reliable store behind it.
 func newFaulty() (*faulty, driver.Store) {
 	s := memstore.New()
-	return &faulty{Store: s}, s
+	return &faulty{Full: driver.Complete(s)}, s
 }
 
 func (f *faulty) set(change func(f *faulty)) {
@@ -146,7 +146,7 @@ func (f *faulty) Resize(ctx context.Context, c driver.AcquireRequest) (driver.Ac
 	if fault != nil {
 		return fault(ctx, c)
 	}
-	return f.Store.Resize(ctx, c)
+	return f.Full.Resize(ctx, c)
 }
 
 func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
@@ -156,7 +156,7 @@ func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	if fault != nil {
 		return fault(ctx, name)
 	}
-	return f.Store.Inspect(ctx, name)
+	return f.Full.Inspect(ctx, name)
 }
 
 // InspectAll inspects the names one by one if there is a fault.
@@ -166,7 +166,7 @@ func (f *faulty) InspectAll(ctx context.Context, names []string) ([]dibs.State, 
 	fault := f.inspect
 	f.mu.Unlock()
 	if fault == nil {
-		return f.Store.InspectAll(ctx, names)
+		return f.Full.InspectAll(ctx, names)
 	}
 	states := make([]dibs.State, len(names))
 	for i, name := range names {
@@ -186,17 +186,17 @@ func (f *faulty) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool
 	if fault != nil {
 		return fault(ctx, r)
 	}
-	return f.Store.NotifyWanted(ctx, r)
+	return f.Full.NotifyWanted(ctx, r)
 }
 
-func (f *faulty) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (f *faulty) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	f.mu.Lock()
 	fault := f.watch
 	f.mu.Unlock()
 	if fault != nil {
 		return fault(ctx)
 	}
-	return f.Store.Watch(ctx, client, func(e driver.Event) {
+	return f.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		f.mu.Lock()
 		fault := f.event
 		f.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -129,7 +130,7 @@ func TestWithFence(t *testing.T) {
 			if dibs.Fence(ctx) != 42 || dibs.FenceOf(ctx, "n") != 42 || dibs.FenceOf(ctx, "outer") != dibs.Fence(outer) || dibs.FenceOf(ctx, "x") != 0 {
 				t.Errorf("fence %d, of n %d, of outer %d", dibs.Fence(ctx), dibs.FenceOf(ctx, "n"), dibs.FenceOf(ctx, "outer"))
 			}
-			if held := driver.HeldIn(ctx); len(held) != 0 {
+			if held := guard.Leases(ctx); len(held) != 0 {
 				t.Errorf("it carries %+v", held)
 			}
 			wantErr(t, s.Guard(ctx), dibs.ErrInvalid)
@@ -144,7 +145,7 @@ func TestWithFence(t *testing.T) {
 				t.Errorf("fence %d of outer, want 7", dibs.FenceOf(hidden, "outer"))
 			}
 			return c.Mutex("inner").Do(ctx, func(inner context.Context) error {
-				if dibs.Fence(inner) <= 42 || dibs.FenceOf(inner, "n") != 42 || len(driver.HeldIn(inner)) != 2 {
+				if dibs.Fence(inner) <= 42 || dibs.FenceOf(inner, "n") != 42 || len(guard.Leases(inner)) != 2 {
 					t.Errorf("inside: fence %d, of n %d", dibs.Fence(inner), dibs.FenceOf(inner, "n"))
 				}
 				return s.Guard(inner)

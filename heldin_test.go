@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -18,13 +18,13 @@ func TestHeldIn(t *testing.T) {
 		defer locks.Close()
 		err := locks.Mutex("n", dibs.MinHold(time.Minute)).Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(20 * time.Second)
-			h := driver.HeldIn(ctx)[0]
+			h := guard.Leases(ctx)[0]
 			if h.Fences[0] != dibs.Fence(ctx) || h.Reserve != 40*time.Second || h.Reentered {
 				t.Errorf("%+v, want the fence, 40 s of MinHold, and no nested call", h)
 			}
 			return locks.Mutex("n").Do(ctx, func(inner context.Context) error {
 				for _, ctx := range []context.Context{ctx, inner} {
-					if h := driver.HeldIn(ctx)[0]; !h.Reentered {
+					if h := guard.Leases(ctx)[0]; !h.Reentered {
 						t.Errorf("%+v, want that a nested call uses it", h)
 					}
 				}

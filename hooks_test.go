@@ -306,7 +306,7 @@ func TestCloseInAHook(t *testing.T) {
 				unlock(t, leader)
 				<-ended
 				for _, name := range []string{"taken", "led"} {
-					if state, err := s.Inspect(t.Context(), name); err != nil || state.Waiting > 0 {
+					if state, err := driver.Complete(s).Inspect(t.Context(), name); err != nil || state.Waiting > 0 {
 						t.Errorf("%+v, %v: want an empty queue", state, err)
 					}
 				}

@@ -3,8 +3,10 @@ package dibs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -61,14 +63,23 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 }
 
 // Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
-// probes: it inspects one name, changes nothing, and takes at most one operation timeout.
-// It does not check the options given to New.
+// probes: it inspects one name, changes nothing, and takes at most one operation timeout. In a store
+// without states, it extends a lease that does not exist. It does not check the options given to New.
 func (c *Client) Check(ctx context.Context) error {
+	const name = "dibs:check"
 	if c.check() == nil && c.work.IsClosed() {
 		return ErrClosed
 	}
-	_, err := c.Inspect(ctx, "dibs:check")
-	return err
+	_, err := c.Inspect(ctx, name)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	request := driver.ExtendRequest{Name: name, Token: c.id + ":check", Client: c.id, TTL: driver.MinTTL}
+	until := time.Now().Add(c.defaults.timeout)
+	if err := c.store.Extend(ctx, until, []driver.ExtendRequest{request})[0]; !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // listBatch is how many names List inspects together. A loop that ends early has inspected

@@ -147,7 +147,7 @@ func TestListEndsEarly(t *testing.T) {
 				if name == "n99" { // the last of all
 					return dibs.State{}, errReset
 				}
-				return f.Store.Inspect(ctx, name)
+				return f.Full.Inspect(ctx, name)
 			}
 		})
 		var names []string

@@ -19,7 +19,7 @@ import (
 
 // A splitStore acquires one name at a time, like a cluster in which each name has a slot
 // of its own.
-type splitStore struct{ driver.Store }
+type splitStore struct{ *driver.Full }
 
 func (splitStore) Groups(names []string) [][]string {
 	names = slices.Sorted(slices.Values(names))
@@ -39,7 +39,7 @@ func bothModes(t *testing.T, test func(t *testing.T, wrap storeWrapper)) {
 	t.Helper()
 	for what, wrap := range map[string]storeWrapper{
 		"in one step": func(s driver.Store) driver.Store { return s },
-		"one by one":  func(s driver.Store) driver.Store { return splitStore{s} },
+		"one by one":  func(s driver.Store) driver.Store { return splitStore{driver.Complete(s)} },
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { test(t, wrap) })
@@ -211,7 +211,7 @@ func TestBadMultiMutex(t *testing.T) {
 	for i := range driver.MaxNames + 1 {
 		many = append(many, fmt.Sprint(i))
 	}
-	for _, s := range []driver.Store{unusedStore{t}, splitStore{unusedStore{t}}} {
+	for _, s := range []driver.Store{unusedStore{t}, splitStore{driver.Complete(unusedStore{t})}} {
 		c := open(t, s)
 		for what, multi := range map[string]*dibs.MultiMutex{
 			"no name":       c.All(),
@@ -591,7 +591,7 @@ func TestMultiMutexHooks(t *testing.T) {
 		if end.Waited != wait {
 			t.Errorf("waited %v, want %v", end.Waited, wait)
 		}
-		stepwise := len(wrap(s).Groups([]string{"a", "b"})) > 1
+		stepwise := len(driver.Complete(wrap(s)).Groups([]string{"a", "b"})) > 1
 		if end.Notified != stepwise { // the part b; a one-step waiter is notified to retry
 			t.Errorf("notified: %v, want %v", end.Notified, stepwise)
 		}
@@ -728,7 +728,7 @@ func TestStepwiseAcquireHoldsItsNames(t *testing.T) {
 		s := memstore.New()
 		b := mutex(t, s, "b")
 		var group sync.WaitGroup
-		c := open(t, splitStore{s})
+		c := open(t, splitStore{driver.Complete(s)})
 		for _, options := range [][]dibs.Option{nil, {dibs.NoRenew()}, {dibs.MaxHold(3 * time.Second)}, {dibs.MinHold(3 * time.Second)}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			group.Go(func() {
@@ -754,7 +754,7 @@ func TestStepwiseLeaseBeginsWhenComplete(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
 				b := mutex(t, s, "b")
-				multi := multiMutex(t, splitStore{s}, []string{"a", "b"}, dibs.TTL(10*time.Second), option)
+				multi := multiMutex(t, splitStore{driver.Complete(s)}, []string{"a", "b"}, dibs.TTL(10*time.Second), option)
 				time.Sleep(time.Minute + 777*time.Millisecond)
 				unlock(t, b)
 				wantHeld(t, multi)
@@ -782,7 +782,7 @@ func TestStepwiseLeaseEndsWithItsFirstPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
 		b := mutex(t, s, "b")
-		multi := multiMutex(t, splitStore{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
+		multi := multiMutex(t, splitStore{driver.Complete(f)}, []string{"a", "b"}, dibs.TTL(time.Minute))
 		rival := mutex(t, s, "b")
 		f.hangAll()
 		unlock(t, b)
@@ -803,7 +803,7 @@ func TestRenewalOfFewerPartsDoesNotExtendAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
 		b := mutex(t, s, "b")
-		multi := multiMutex(t, splitStore{f}, []string{"a", "b"}, dibs.TTL(time.Minute))
+		multi := multiMutex(t, splitStore{driver.Complete(f)}, []string{"a", "b"}, dibs.TTL(time.Minute))
 		rival := mutex(t, s, "b")
 		renewing := make(chan struct{})
 		f.set(func(f *faulty) {
@@ -835,7 +835,7 @@ func TestPartLostInStepwiseAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := mutex(t, s, "c")
-		multi := multiMutex(t, splitStore{s}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
+		multi := multiMutex(t, splitStore{driver.Complete(s)}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
 		revoked, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence, "")
@@ -939,7 +939,7 @@ func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 func TestStepwiseAcquireRetriesWithItsToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
-		c, other := open(t, splitStore{s}), open(t, s)
+		c, other := open(t, splitStore{driver.Complete(s)}), open(t, s)
 		for range 20 {
 			b := lock(t, other, "b")
 			time.AfterFunc(5*time.Millisecond, func() { wantErr(t, b.Unlock()) })
@@ -962,7 +962,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 		s := memstore.New()
 		c := mutex(t, s, "c")
 		lost, acquired := 0, 0
-		multi := multiMutex(t, splitStore{s}, []string{"a", "c"}, dibs.Observe(dibs.Hooks{
+		multi := multiMutex(t, splitStore{driver.Complete(s)}, []string{"a", "c"}, dibs.Observe(dibs.Hooks{
 			Lost:       func(context.Context, dibs.Lost) { lost++ },
 			AcquireEnd: func(context.Context, dibs.AcquireEnd) { acquired++ },
 		}))
@@ -984,7 +984,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 func TestCloseReleasesPartlyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := memstore.New()
-		c := dibs.New(splitStore{m})
+		c := dibs.New(splitStore{driver.Complete(m)})
 		l, err := c.All("a", "b").Lock(t.Context(), dibs.TTL(time.Hour))
 		if err != nil {
 			t.Fatal(err)

@@ -219,7 +219,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		wantFree(t, s, "n")
 
 		// The same if it ends during a request that is answered "busy".
-		f := &faulty{Store: s}
+		f := &faulty{Full: driver.Complete(s)}
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
 		f.set(func(f *faulty) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -53,7 +54,7 @@ func (u unusedStore) Extend(_ context.Context, requests []driver.ExtendRequest) 
 func (u unusedStore) NotifyWanted(_ context.Context, r driver.WantedRequest) (bool, error) {
 	return false, u.unexpected("NotifyWanted %+v", r)
 }
-func (u unusedStore) Watch(_ context.Context, client string, _ func(driver.Event)) error {
+func (u unusedStore) Watch(_ context.Context, client string, busy func() bool, _ func(driver.Event)) error {
 	return u.unexpected("watch for %s", client)
 }
 func (u unusedStore) InspectAll(_ context.Context, names []string) ([]driver.State, error) {
@@ -237,7 +238,7 @@ func TestWaitAndAttempts(t *testing.T) {
 		wantBad("mutex", err)
 		_, err = open(t, unusedStore{t}, both...).Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute))
 		wantBad("client", err)
-		_, err = open(t, splitStore{unusedStore{t}}).All("m", "n").Lock(t.Context(), both...)
+		_, err = open(t, splitStore{driver.Complete(unusedStore{t})}).All("m", "n").Lock(t.Context(), both...)
 		wantErr(t, err, dibs.ErrInvalid)
 		if _, err := open(t, memstore.New(), both...).Mutex("n").Lock(t.Context(), wait); err != nil {
 			t.Errorf("a nearer Wait does not replace both: %v", err)
@@ -479,7 +480,7 @@ func TestLabelOf(t *testing.T) {
 	c := open(t, memstore.New())
 	for _, label := range []string{"", "a", ":", ":a:b:", "naïve/路/🔒", strings.Repeat("l", 64)} {
 		l := lock(t, c, "n", dibs.Label(label))
-		if have := driver.LabelOf(l.Token()); have != label {
+		if have := ownertoken.Label(l.Token()); have != label {
 			t.Errorf("label %q of token %q, want %q", have, l.Token(), label)
 		}
 		state, err := c.Inspect(t.Context(), "n")
@@ -491,7 +492,7 @@ func TestLabelOf(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"", ":", "a:b:c", "a:b:c:d", "::::", "x"} {
-		if have := driver.LabelOf(token); have != "" {
+		if have := ownertoken.Label(token); have != "" {
 			t.Errorf("label %q of %q, want none", have, token)
 		}
 	}
@@ -530,7 +531,7 @@ func FuzzNames(f *testing.F) {
 		}
 		c = open(t, s)
 		l := lock(t, c, name, dibs.Label(label))
-		if have := driver.LabelOf(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
+		if have := ownertoken.Label(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
 			t.Errorf("name %q, token %q: label %q, want %q", l.Name(), l.Token(), have, label)
 		}
 		var busy *dibs.BusyError

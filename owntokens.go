@@ -62,15 +62,10 @@ func (l *lease) dropToken() *acquire.Cancellation {
 		return nil
 	}
 	l.hasToken = false
-	cancelling := l.cancellingLocked()
-	l.c.acquirer.Drop(l.namesLocked(), l.state.Token)
+	names, cancelling := l.namesLocked(), l.cancellingLocked()
+	l.c.acquirer.Drop(names, l.state.Token)
 	return cancelling
 }
 
 // namesLocked returns the names of the lease.
-func (l *lease) namesLocked() (names []string) {
-	for _, n := range l.state.Names() {
-		names = append(names, n.Name)
-	}
-	return names
-}
+func (l *lease) namesLocked() []string { return l.state.AcquireRequest("", 0).Names() }

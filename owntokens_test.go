@@ -37,7 +37,7 @@ func TestTokenOfALeaseIsRefused(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			var s driver.Store = memstore.New()
 			if split {
-				s = splitStore{s}
+				s = splitStore{driver.Complete(s)}
 			}
 			c := open(t, s)
 			for what, first := range callsWithToken(t.Context(), c) {

@@ -62,7 +62,7 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 				f.hangAll()
 				wantErr(t, l.Unlock(), dibs.ErrUnavailable)
 				time.Sleep(outage)
-				state, err := good.Inspect(t.Context(), "n")
+				state, err := driver.Complete(good).Inspect(t.Context(), "n")
 				if wantErr(t, err); state.Holding == 0 {
 					t.Fatal("the store has not kept the lease: the test proves nothing")
 				}
@@ -84,7 +84,7 @@ func TestLostLeaseIsReleasedWhileStoreKeepsIt(t *testing.T) {
 		time.Sleep(time.Until(l.Deadline()))
 		wantLost(t, l.Unlock(), dibs.ReasonExpired)
 		time.Sleep(20 * time.Second)
-		state, err := good.Inspect(t.Context(), "n")
+		state, err := driver.Complete(good).Inspect(t.Context(), "n")
 		if wantErr(t, err); state.Holding == 0 {
 			t.Fatal("the store has not kept the lease: the test proves nothing")
 		}

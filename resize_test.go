@@ -16,7 +16,7 @@ import (
 func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
 	f.set(func(f *faulty) {
 		f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			reply, err := f.Store.Resize(context.WithoutCancel(ctx), c)
+			reply, err := f.Full.Resize(context.WithoutCancel(ctx), c)
 			if upgrade == c.Exclusive() {
 				time.Sleep(delay)
 			}
@@ -29,7 +29,7 @@ func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
 // its fence.
 func wantReader(t *testing.T, s driver.Store, c *dibs.Client, l *dibs.Lease) {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), "n")
+	state, err := driver.Complete(s).Inspect(t.Context(), "n")
 	wantErr(t, err)
 	if len(state.Holders) != 1 || state.Holders[0].Weight != 1 || state.Holders[0].Fence != l.Fence() {
 		t.Errorf("holders %+v, want one reader with fence %d", state.Holders, l.Fence())
@@ -109,10 +109,10 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 	}{
 		"answered late": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 			defer time.Sleep(200 * time.Millisecond)
-			return f.Store.Resize(ctx, c)
+			return f.Full.Resize(ctx, c)
 		}, nil, false},
 		"not answered": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			_, _ = f.Store.Resize(ctx, c)
+			_, _ = f.Full.Resize(ctx, c)
 			return driver.AcquireReply{}, hang(ctx, c.Until)
 		}, dibs.ErrUnavailable, false},
 		"refused": {func(_ *faulty, _ context.Context, _ driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -122,7 +122,7 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := &faulty{Store: memstore.New()}
+				f := &faulty{Full: driver.Complete(memstore.New())}
 				m := open(t, f).RWMutex("n")
 				l, err := m.Lock(t.Context())
 				wantErr(t, err)
@@ -169,7 +169,7 @@ func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 		wantErr(t, err)
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				reply, err := f.Store.Resize(ctx, c)
+				reply, err := f.Full.Resize(ctx, c)
 				reply.Fence = 7
 				return reply, err
 			}
@@ -196,7 +196,7 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 				time.AfterFunc(time.Until(c.Until), func() {
-					if reply, err := good.Resize(context.WithoutCancel(ctx), c); err == nil && reply.Held {
+					if reply, err := driver.Complete(good).Resize(context.WithoutCancel(ctx), c); err == nil && reply.Held {
 						delivered.Add(1)
 					}
 				})

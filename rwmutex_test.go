@@ -218,7 +218,7 @@ func TestDeadReaderExpiresAlone(t *testing.T) {
 		<-crashed.lease.Context().Done()
 		wantLost(t, crashed.lease.Err(), dibs.ReasonExpired)
 		holding := func() int {
-			state, err := good.Inspect(t.Context(), "n")
+			state, err := driver.Complete(good).Inspect(t.Context(), "n")
 			wantErr(t, err)
 			return state.Holding
 		}
@@ -491,7 +491,7 @@ func TestResizeReplyLost(t *testing.T) {
 			f.set(func(f *faulty) {
 				f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 					f.set(func(f *faulty) { f.resize = nil })
-					if a, err := f.Store.Resize(ctx, c); err != nil || !a.Held {
+					if a, err := f.Full.Resize(ctx, c); err != nil || !a.Held {
 						t.Errorf("%+v, %v", a, err)
 					}
 					return driver.AcquireReply{}, errReset
@@ -509,7 +509,7 @@ func TestResizeReplyLost(t *testing.T) {
 			if d := time.Since(begin); d > 5*time.Millisecond {
 				t.Errorf("%s took %v", change.what, d)
 			}
-			state, err := s.Inspect(t.Context(), "n")
+			state, err := driver.Complete(s).Inspect(t.Context(), "n")
 			if err != nil || state.Holding != 1 || state.Holders[0].Weight != change.weight || state.Holders[0].Fence != l.Fence() || l.Fence() <= fence {
 				t.Errorf("%s: %+v, %v; the lease has fence %d after %d", change.what, state, err, l.Fence(), fence)
 			}
@@ -672,7 +672,7 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 				f.set(func(f *faulty) { f.resize = nil })
 				// The connection breaks during the request, which arrives before its
 				// Until.
-				time.AfterFunc(100*time.Millisecond, func() { _, _ = s.Resize(context.Background(), c) })
+				time.AfterFunc(100*time.Millisecond, func() { _, _ = driver.Complete(s).Resize(context.Background(), c) })
 				return driver.AcquireReply{}, errReset
 			}
 		})

@@ -20,7 +20,7 @@ func (alwaysGrants) Acquire(context.Context, driver.AcquireRequest) (driver.Acqu
 
 func (alwaysGrants) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
-func (alwaysGrants) Watch(ctx context.Context, _ string, _ func(driver.Event)) error {
+func (alwaysGrants) Watch(ctx context.Context, _ string, busy func() bool, _ func(driver.Event)) error {
 	<-ctx.Done()
 	return nil
 }

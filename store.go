@@ -61,9 +61,8 @@ type State = driver.State
 //	Kind      string        // what it looks like: "Redisson RLock", "counter"
 //	Remaining time.Duration // until the key expires; negative: never
 //	Lock      bool          // it is recognised as a lock
-//	Removable bool          // dibs unlock --force ends it
 //	Advice    string        // what an operator can do
-//	Mark      any           // for the store
+//	Mark      any           // for the store; nil if dibs unlock --force does not end it: see Removable
 type Foreign = driver.Foreign
 
 // A Holder is one holder of a name, in a State. Its fields are

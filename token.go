@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 const maxToken = 256 // bytes
@@ -48,7 +48,7 @@ func newToken(client string, w lockSpec, label string) string {
 	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
-	b = driver.AppendKind(append(b, ':'), w.kind, w.limit)
+	b = ownertoken.AppendKind(append(b, ':'), w.kind, w.limit)
 	b = lettersAndDigits.AppendEncode(b, random[:])
 	if label != "" {
 		b = append(b, ':')

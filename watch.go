@@ -14,7 +14,7 @@ func (c *Client) watch() {
 	defer c.acquirer.Inbox.SetFlow(acquire.Unsubscribed, func() { c.queueDegraded(nil) })
 	life := c.work.Life()
 	for {
-		err := driver.WatchWhile(life, c.store.Store, c.id, c.busy, c.handleEvent)
+		err := c.store.Watch(life, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {
 			return
 		}

@@ -72,7 +72,7 @@ func openMemoryDibs(s endpoint) (peer, error) {
 // An instantStore is a store in memory that renews each lease at once, so that only the work
 // of the client counts. It reconnects when the test wants it.
 type instantStore struct {
-	driver.Store
+	*driver.Full
 	events chan driver.EventKind
 }
 
@@ -82,7 +82,7 @@ func (s instantStore) Extend(_ context.Context, requests []driver.ExtendRequest)
 }
 
 // Watch implements driver.Store.
-func (s instantStore) Watch(ctx context.Context, _ string, on func(driver.Event)) error {
+func (s instantStore) Watch(ctx context.Context, _ string, busy func() bool, on func(driver.Event)) error {
 	on(driver.Event{Kind: driver.EventConnected})
 	for {
 		select {
@@ -107,7 +107,7 @@ type deadlineReport struct {
 }
 
 func deadlinesJob(o order, _ peer, t link) error {
-	store := instantStore{memstore.New(), make(chan driver.EventKind)}
+	store := instantStore{driver.Complete(memstore.New()), make(chan driver.EventKind)}
 	locks := dibs.New(store, dibs.TTL(o.TTL), dibs.Wait(time.Minute))
 	kept := make([]*dibs.Lease, o.Count)
 	err := concurrently(o.Count, func(i int) (err error) {

@@ -151,9 +151,9 @@ func TestTrial(t *testing.T) {
 func TestTrialWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
-		for what, watch := range map[string]func(context.Context, string, func(driver.Event)) error{
-			"refused": func(context.Context, string, func(driver.Event)) error { return refused },
-			"no message": func(ctx context.Context, _ string, _ func(driver.Event)) error {
+		for what, watch := range map[string]func(context.Context, string, func() bool, func(driver.Event)) error{
+			"refused": func(context.Context, string, func() bool, func(driver.Event)) error { return refused },
+			"no message": func(ctx context.Context, _ string, _ func() bool, _ func(driver.Event)) error {
 				<-ctx.Done()
 				return ctx.Err()
 			},
@@ -163,7 +163,7 @@ func TestTrialWithoutNotifications(t *testing.T) {
 				t.Errorf("%s: %+v", what, have)
 			}
 		}
-		deaf := func(ctx context.Context, _ string, on func(driver.Event)) error {
+		deaf := func(ctx context.Context, _ string, _ func() bool, on func(driver.Event)) error {
 			on(driver.Event{Kind: driver.EventConnected})
 			<-ctx.Done()
 			return ctx.Err()

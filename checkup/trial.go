@@ -17,9 +17,11 @@ type Trial struct {
 	Name    string        // of the lock; empty for a random one
 	Replies time.Duration // how much longer than 2 s a request may take
 
-	Watch   func(ctx context.Context, client string, on func(driver.Event)) error // nil: there are no notifications
-	Watched func(client string)                                                   // called when Watch is connected; may be nil
-	Silent  bool                                                                  // hand-offs are known not to be notified
+	Silent  bool                // hand-offs are known not to be notified
+	Watched func(client string) // called when Watch is connected; may be nil
+
+	// Watch is that of the store, or nil if it has no notifications.
+	Watch func(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
 }
 
 // A Result has the errors of a trial; nil means that this part works.
@@ -74,7 +76,7 @@ func (r *trialRun) watch(ctx context.Context, client string) {
 		default:
 		}
 	}
-	if err := r.Watch(ctx, client, on); ctx.Err() == nil {
+	if err := r.Watch(ctx, client, nil, on); ctx.Err() == nil {
 		on(driver.Event{Kind: driver.EventDisconnected, Err: fmt.Errorf("the subscription ended: %w", err)})
 	}
 }

@@ -20,7 +20,7 @@ import (
 // storeToken returns the token of the store lease.
 func storeToken(t *testing.T, s driver.Store) driver.Holder {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), "n")
+	state, err := driver.Complete(s).Inspect(t.Context(), "n")
 	if err != nil || len(state.Holders) != 1 {
 		t.Fatalf("%+v, %v", state, err)
 	}

@@ -126,8 +126,8 @@ func (n *network) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 	})
 }
 
-func (n *network) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return n.Store.Watch(ctx, client, func(e driver.Event) {
+func (n *network) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return n.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		n.mu.Lock()
 		silent := n.silent
 		n.mu.Unlock()
@@ -214,7 +214,7 @@ func wantTook(t *testing.T, begin time.Time, least, most time.Duration) {
 func wantFree(t *testing.T, s driver.Store) {
 	t.Helper()
 	synctest.Wait()
-	state, err := s.Inspect(context.Background(), "n")
+	state, err := driver.Complete(s).Inspect(context.Background(), "n")
 	if err != nil || len(state.Holders) > 0 || state.Waiting > 0 {
 		t.Fatalf("left behind: %+v, %v", state, err)
 	}
@@ -234,7 +234,7 @@ func waitUntilFree(t *testing.T, s driver.Store) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
-		state, err := s.Inspect(t.Context(), "n")
+		state, err := driver.Complete(s).Inspect(t.Context(), "n")
 		if err != nil || time.Since(begin) > time.Hour {
 			t.Fatalf("never free: %+v, %v", state, err)
 		}

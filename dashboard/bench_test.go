@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // manyStates has 10,000 held names and 1,000 waiters.
@@ -15,11 +16,11 @@ func manyStates() *watch.Snapshot {
 	const names, waiters, processes = 10_000, 1000, 50
 	s := &watch.Snapshot{Number: 1, At: time.Now(), Began: time.Now()}
 	for i := range names {
-		h := driver.NewHolder(tokenOf("web", 1+i%processes, driver.KindMutex, 1, "cron"), 0)
+		h := ownertoken.NewHolder(tokenOf("web", 1+i%processes, driver.KindMutex, 1, "cron"), 0)
 		h.Remaining, h.Fence = 20*time.Second, uint64(time.Now().UnixMicro())
 		one := driver.State{Name: fmt.Sprintf("order:%05d", i), Holders: []driver.Holder{h}, Holding: 1}
 		if i < waiters {
-			w := driver.NewWaiter(tokenOf("web", 1+(i+1)%processes, driver.KindMutex, 1, ""), 1, 1)
+			w := ownertoken.NewWaiter(tokenOf("web", 1+(i+1)%processes, driver.KindMutex, 1, ""), 1, 1)
 			w.Waited = time.Duration(i) * time.Millisecond
 			one.Waiters, one.Waiting = []driver.Waiter{w}, 1
 		}

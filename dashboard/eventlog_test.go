@@ -61,7 +61,7 @@ func TestRevocations(t *testing.T) {
 // The page has the events of all names, and what was revoked.
 func TestEventsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &changedStore{Store: memstore.New()}
+		s := &changedStore{Full: driver.Complete(memstore.New())}
 		h := recorded(t, s, Config{Allow: anybody, User: func(*http.Request) string { return "eve <b>" }})
 		for _, name := range hostileNames {
 			acquire(t, s, name, tokenOf("web-7", 211, driver.KindMutex, 1, ""))

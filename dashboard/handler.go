@@ -23,9 +23,10 @@ type Dashboard struct{ *handler }
 // no request follows the store.
 func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
-	poller := watch.Poller{Store: store, Timeout: c.Timeout}
+	full := driver.Complete(store)
+	poller := watch.Poller{Store: full, Timeout: c.Timeout}
 	h := &handler{
-		store: store, config: c, poller: poller, metrics: newMetrics(), history: history{every: c.Every},
+		store: full, config: c, poller: poller, metrics: newMetrics(), history: history{every: c.Every},
 		secrets: newSecrets(), runs: &doctorRuns{doctor: c.Doctor}, origin: http.NewCrossOriginProtection(),
 	}
 	h.hub = watch.NewHub(poller, c.Glob, c.Every, h.polled)
@@ -58,7 +59,7 @@ func New(store driver.Store, c Config) *Dashboard {
 }
 
 type handler struct {
-	store   driver.Store
+	store   *driver.Full
 	config  Config
 	poller  watch.Poller
 	hub     *watch.Hub

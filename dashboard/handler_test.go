@@ -98,7 +98,7 @@ func TestInvalidFilter(t *testing.T) {
 
 // A node of a quorum that does not answer is named on each page.
 func TestNodeThatIsDown(t *testing.T) {
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		s.Nodes = []driver.NodeState{{}, {Err: &driver.UnavailableError{Op: "inspect", Cause: errors.New("connection refused")}}, {Err: errors.New("NOPERM")}}
 	}}
 	h := New(s, Config{})
@@ -338,7 +338,7 @@ func TestAPI(t *testing.T) {
 // While the store is away, the pages show its last states and say so.
 func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &changedStore{Store: held(t, "a")}
+		s := &changedStore{Full: driver.Complete(held(t, "a"))}
 		s.away.Store(true)
 		h := New(s, Config{})
 		wantText(t, body(t, h, ""), "The store does not answer", "connection refused", "The store has not answered yet.")
@@ -363,19 +363,19 @@ func TestStoreAway(t *testing.T) {
 
 // A slowStore needs some time to list its names.
 type slowStore struct {
-	driver.Store
+	*driver.Full
 	takes time.Duration
 }
 
 func (s slowStore) List(ctx context.Context, pattern string) ([]string, error) {
 	time.Sleep(s.takes)
-	return s.Store.List(ctx, pattern)
+	return s.Full.List(ctx, pattern)
 }
 
 // A page does not wait for a long scan. Its events do.
 func TestPageOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(slowStore{held(t, "a"), 20 * time.Second}, Config{})
+		h := New(slowStore{driver.Complete(held(t, "a")), 20 * time.Second}, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		s, wait := open(ctx, h, "events?view=list")
 		began := time.Now()
@@ -420,7 +420,7 @@ func TestOrders(t *testing.T) {
 }
 
 func TestQuorumNodes(t *testing.T) {
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		s.Nodes = []driver.NodeState{{State: *s}, {State: driver.State{Name: "a"}}, {Err: errors.New("dial tcp: <refused>")}}
 	}}
 	h := New(s, Config{})
@@ -436,14 +436,14 @@ func TestQuorumNodes(t *testing.T) {
 
 // The page of a name whose key holds data says so, also live: the list does not have it.
 func TestWrongType(t *testing.T) {
-	s := wrongTypeStore{memstore.New()}
+	s := wrongTypeStore{driver.Complete(memstore.New())}
 	h := New(s, Config{})
 	for _, link := range []string{"name?n=data", "fragment?view=name&n=data"} {
 		wantText(t, body(t, h, link), "wrong type", "cannot be locked: its key holds no lock: counter", "rename it")
 	}
 }
 
-type wrongTypeStore struct{ driver.Store }
+type wrongTypeStore struct{ *driver.Full }
 
 func (s wrongTypeStore) Inspect(_ context.Context, name string) (driver.State, error) {
 	f := &driver.Foreign{Key: name, Type: "string", Kind: "counter", Remaining: -1, Advice: "rename it"}

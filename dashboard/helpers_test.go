@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/memstore"
 )
 
 // tokenOf returns a token as dibs makes it.
 func tokenOf(host string, pid int, kind driver.Kind, limit int, label string) string {
 	token := fmt.Appendf(nil, "%s:%d:%s:", host, pid, "clientclientclient")
-	token = append(driver.AppendKind(token, kind, limit), "secretsecretsecret"...)
+	token = append(ownertoken.AppendKind(token, kind, limit), "secretsecretsecret"...)
 	if label != "" {
 		token = append(token, ":"+label...)
 	}
@@ -57,7 +58,7 @@ func held(t testing.TB, name string) *memstore.Store {
 // holding returns the tokens of the holders of a name.
 func holding(t testing.TB, s driver.Store, name string) (tokens []string) {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), name)
+	state, err := driver.Complete(s).Inspect(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,28 +199,28 @@ func anybody(*http.Request) bool { return true }
 
 // A countingStore counts the calls that read it.
 type countingStore struct {
-	driver.Store
+	*driver.Full
 	lists, inspectAlls, inspects atomic.Int64
 }
 
 func (s *countingStore) List(ctx context.Context, pattern string) ([]string, error) {
 	s.lists.Add(1)
-	return s.Store.List(ctx, pattern)
+	return s.Full.List(ctx, pattern)
 }
 
 func (s *countingStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	s.inspectAlls.Add(1)
-	return s.Store.InspectAll(ctx, names)
+	return s.Full.InspectAll(ctx, names)
 }
 
 func (s *countingStore) Inspect(ctx context.Context, name string) (driver.State, error) {
 	s.inspects.Add(1)
-	return s.Store.Inspect(ctx, name)
+	return s.Full.Inspect(ctx, name)
 }
 
 // A changedStore changes the states of a store, or fails.
 type changedStore struct {
-	driver.Store
+	*driver.Full
 	change  func(*driver.State) // nil: nothing
 	away    atomic.Bool
 	revoked []driver.RevokeRequest
@@ -231,14 +232,14 @@ func (s *changedStore) List(ctx context.Context, pattern string) ([]string, erro
 	if s.away.Load() {
 		return nil, errAway
 	}
-	return s.Store.List(ctx, pattern)
+	return s.Full.List(ctx, pattern)
 }
 
 func (s *changedStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	if s.away.Load() {
 		return nil, errAway
 	}
-	states, err := s.Store.InspectAll(ctx, names)
+	states, err := s.Full.InspectAll(ctx, names)
 	for i := range states {
 		if s.change != nil {
 			s.change(&states[i])
@@ -251,7 +252,7 @@ func (s *changedStore) Inspect(ctx context.Context, name string) (driver.State, 
 	if s.away.Load() {
 		return driver.State{}, errAway
 	}
-	state, err := s.Store.Inspect(ctx, name)
+	state, err := s.Full.Inspect(ctx, name)
 	if s.change != nil {
 		s.change(&state)
 	}
@@ -260,5 +261,5 @@ func (s *changedStore) Inspect(ctx context.Context, name string) (driver.State, 
 
 func (s *changedStore) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	s.revoked = append(s.revoked, r)
-	return s.Store.Revoke(ctx, r)
+	return s.Full.Revoke(ctx, r)
 }

@@ -79,7 +79,7 @@ func TestHistoryOfRarePolls(t *testing.T) {
 // Of a store that answers at once, Record polls as often as a page.
 func TestRecordOfAFastStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &countingStore{Store: memstore.New()}
+		s := &countingStore{Full: driver.Complete(memstore.New())}
 		recorded(t, s, Config{Every: 2 * time.Second})
 		time.Sleep(time.Minute + time.Second)
 		if lists := s.lists.Load(); lists != 31 {
@@ -91,7 +91,7 @@ func TestRecordOfAFastStore(t *testing.T) {
 // Record polls while no page is open, less often if that takes long.
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &countingStore{Store: slowStore{memstore.New(), 400 * time.Millisecond}}
+		s := &countingStore{Full: driver.Complete(slowStore{driver.Complete(memstore.New()), 400 * time.Millisecond})}
 		h := recorded(t, s, Config{})
 		token := tokenOf("web-7", 211, driver.KindMutex, 1, "")
 		time.Sleep(time.Second)

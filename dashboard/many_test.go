@@ -16,7 +16,7 @@ import (
 
 // An inspectedStore counts the names that are read.
 type inspectedStore struct {
-	driver.Store
+	*driver.Full
 	names atomic.Int64
 	took  time.Duration // for each name
 }
@@ -24,7 +24,7 @@ type inspectedStore struct {
 func (s *inspectedStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	time.Sleep(time.Duration(len(names)) * s.took)
 	s.names.Add(int64(len(names)))
-	return s.Store.InspectAll(ctx, names)
+	return s.Full.InspectAll(ctx, names)
 }
 
 // Of many names, an open page reads those on it and those with waiters. The pages still show
@@ -32,7 +32,7 @@ func (s *inspectedStore) InspectAll(ctx context.Context, names []string) ([]driv
 func TestManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 5000
-		store := &inspectedStore{Store: memstore.New(), took: 10 * time.Microsecond}
+		store := &inspectedStore{Full: driver.Complete(memstore.New()), took: 10 * time.Microsecond}
 		for i := range names {
 			acquire(t, store, fmt.Sprintf("n%04d", i), tokenOf("web-7", 211, driver.KindMutex, 1, ""))
 		}

@@ -97,7 +97,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsOfAnOutage(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
-		s := &changedStore{Store: held(t, "a")}
+		s := &changedStore{Full: driver.Complete(held(t, "a"))}
 		h := New(s, Config{})
 		wantText(t, body(t, h, "metrics"), "\ndibs_store_up 1\n", "\ndibs_names_held 1\n")
 		s.away.Store(true)
@@ -110,11 +110,11 @@ func TestMetricsOfAnOutage(t *testing.T) {
 }
 
 // A largeStore needs a while for its states.
-type largeStore struct{ driver.Store }
+type largeStore struct{ *driver.Full }
 
 func (s largeStore) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	time.Sleep(scrapeTime + 2*time.Second)
-	return s.Store.InspectAll(ctx, names)
+	return s.Full.InspectAll(ctx, names)
 }
 
 // A slow poll does not delay the answer for longer than Prometheus waits, and does not mean that the
@@ -122,7 +122,7 @@ func (s largeStore) InspectAll(ctx context.Context, names []string) ([]driver.St
 func TestMetricsOfALargeStore(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
-		h := New(largeStore{held(t, "a")}, Config{Timeout: time.Minute})
+		h := New(largeStore{driver.Complete(held(t, "a"))}, Config{Timeout: time.Minute})
 		scrape := func() {
 			began := time.Now()
 			metrics = body(t, h, "metrics")
@@ -144,7 +144,7 @@ func TestMetricsOfALargeStore(t *testing.T) {
 }
 
 func TestMetricsOfNodes(t *testing.T) {
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		s.Nodes = []driver.NodeState{{}, {Err: errAway}, {Err: errors.New("odd")}}
 	}}
 	metrics := body(t, New(s, Config{}), "metrics")

@@ -63,15 +63,14 @@ func (h *handler) inspect(ctx context.Context, name string) (driver.State, error
 
 func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time) nameView {
 	n := nameView{State: view.StateOf(state, at), At: at, Nodes: nodeRowsOf(state.Nodes, at)}
-	_, canEndForeign := h.store.(driver.ForeignRevoker)
 	for i, one := range n.State.Holders {
 		row := holderRow{Holder: one}
-		if q.allow && state.Foreign == nil && revocable(state.Holders[i]) {
+		if q.allow && h.store.Has("Revoker") && state.Foreign == nil && revocable(state.Holders[i]) {
 			row.Revoke = revokeLink(q.name, h.leaseMark(state.Holders[i]))
 		}
 		n.Holders = append(n.Holders, row)
 	}
-	if q.allow && canEndForeign && state.Foreign != nil && state.Foreign.Removable {
+	if q.allow && h.store.Has("ForeignRevoker") && state.Foreign != nil && state.Foreign.Removable() {
 		n.RevokeForeign = revokeLink(q.name, foreignMark+h.secrets.foreign(state))
 	}
 	for _, c := range h.hub.Recent(q.name) {

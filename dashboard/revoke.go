@@ -49,7 +49,7 @@ type target struct {
 func (h *handler) find(state driver.State, mark string) (target, bool) {
 	t := target{name: state.Name}
 	if hash, ok := strings.CutPrefix(mark, foreignMark); ok {
-		if state.Foreign == nil || !state.Foreign.Removable || !equal(hash, h.secrets.foreign(state)) {
+		if state.Foreign == nil || !state.Foreign.Removable() || !equal(hash, h.secrets.foreign(state)) {
 			return t, false
 		}
 		t.foreign = state.Foreign
@@ -85,15 +85,9 @@ func (h *handler) end(ctx context.Context, t target, reason string) (did string,
 		done, err = h.store.Revoke(ctx, r)
 		return "", done, err
 	}
-	able, ok := h.store.(driver.ForeignRevoker)
-	if !ok {
-		return "", false, errNotRemovable
-	}
-	did, err = able.RevokeForeign(ctx, t.name, *t.foreign)
+	did, err = h.store.RevokeForeign(ctx, t.name, *t.foreign)
 	return did, did != "", err
 }
-
-var errNotRemovable = errors.New("this store cannot end a foreign lock")
 
 // A revokeForm asks for the name and the reason.
 type revokeForm struct {

@@ -16,7 +16,7 @@ import (
 
 func TestRevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &changedStore{Store: held(t, "order:42")}
+		s := &changedStore{Full: driver.Complete(held(t, "order:42"))}
 		waiter := tokenOf("web-9", 88, driver.KindMutex, 1, "")
 		acquire(t, s, "order:42", waiter)
 		var audit []Revocation
@@ -86,7 +86,7 @@ func TestEventOfARevocation(t *testing.T) {
 
 // A store has not recorded the fence of a young lease. The form has a hash of its token.
 func TestRevokeAYoungLease(t *testing.T) {
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		for i := range s.Holders {
 			s.Holders[i].Fence = 0
 		}
@@ -113,7 +113,7 @@ func TestRevokeAYoungLease(t *testing.T) {
 // The fence was recorded while the form was open.
 func TestRevokeALeaseThatWasYoung(t *testing.T) {
 	young := true
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		if young && len(s.Holders) > 0 {
 			s.Holders[0].Fence = 0
 		}
@@ -178,7 +178,7 @@ func TestRefusedRevocations(t *testing.T) {
 		"PUT":                    {Config{}, func(f *form) { f.method = http.MethodPut }, http.StatusMethodNotAllowed, "POST only"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := &changedStore{Store: held(t, name)}
+			s := &changedStore{Full: driver.Complete(held(t, name))}
 			if c.config.Allow == nil {
 				c.config.Allow = anybody
 			}
@@ -218,7 +218,7 @@ func TestFormOfAnEndedLease(t *testing.T) {
 }
 
 func TestRevokeWhileTheStoreIsAway(t *testing.T) {
-	s := &changedStore{Store: held(t, "a")}
+	s := &changedStore{Full: driver.Complete(held(t, "a"))}
 	h := New(s, Config{Allow: anybody})
 	f := formOf(t, h, "a")
 	s.away.Store(true)
@@ -239,7 +239,7 @@ func TestCookie(t *testing.T) {
 
 // A foreignStore has a foreign lock on the name redisson.
 type foreignStore struct {
-	driver.Store
+	*memstore.Store
 	owner     string
 	removable bool
 	ended     []driver.Foreign
@@ -247,9 +247,12 @@ type foreignStore struct {
 }
 
 func (s *foreignStore) state() driver.State {
+	foreign := driver.Foreign{Key: "lock:redisson", Type: "hash", Kind: "Redisson RLock", Remaining: time.Minute, Lock: true, Advice: "stop the client; or wait"}
+	if s.removable {
+		foreign.Mark = s.owner
+	}
 	return driver.State{
-		Name: "redisson", Holding: 1, Holders: []driver.Holder{{Token: s.owner, Owner: "client:12", Remaining: time.Minute}},
-		Foreign: &driver.Foreign{Key: "lock:redisson", Type: "hash", Kind: "Redisson RLock", Remaining: time.Minute, Lock: true, Removable: s.removable, Advice: "stop the client; or wait"},
+		Name: "redisson", Holding: 1, Holders: []driver.Holder{{Token: s.owner, Owner: "client:12", Remaining: time.Minute}}, Foreign: &foreign,
 	}
 }
 
@@ -319,7 +322,7 @@ func TestForeignLockThatIsNotEnded(t *testing.T) {
 
 // A value that never expires, and that dibs did not write, may be data.
 func TestValueThatNeverExpires(t *testing.T) {
-	s := &changedStore{Store: held(t, "a"), change: func(s *driver.State) {
+	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		if len(s.Holders) > 0 {
 			s.Holders[0] = driver.Holder{Token: "some value", Remaining: -1, Fence: 7}
 		}

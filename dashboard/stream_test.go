@@ -153,7 +153,7 @@ func TestEventOfNoChange(t *testing.T) {
 func TestManyStreamsPollOnce(t *testing.T) {
 	calls := func(streams int) (n int64) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &countingStore{Store: busyStore(t)}
+			store := &countingStore{Full: driver.Complete(busyStore(t))}
 			h := New(store, Config{})
 			ctx, cancel := context.WithCancel(t.Context())
 			var waits []func()
@@ -180,7 +180,7 @@ func TestManyStreamsPollOnce(t *testing.T) {
 // A fragment is rendered once for all streams.
 func TestManyStreamsRenderOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: held(t, "a")}
+		store := &countingStore{Full: driver.Complete(held(t, "a"))}
 		h := New(store, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 20 {
@@ -198,7 +198,7 @@ func TestManyStreamsRenderOnce(t *testing.T) {
 
 func TestStreamEndsIfTheClientIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: held(t, "a")}
+		store := &countingStore{Full: driver.Complete(held(t, "a"))}
 		s, wait := open(t.Context(), New(store, Config{}), "events?view=list")
 		synctest.Wait()
 		s.fail(errors.New("broken pipe"))
@@ -260,7 +260,7 @@ func TestEventsAfterThePage(t *testing.T) {
 // While the store is away, the events say so, and go on.
 func TestEventsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &changedStore{Store: held(t, "a")}
+		store := &changedStore{Full: driver.Complete(held(t, "a"))}
 		ctx, cancel := context.WithCancel(t.Context())
 		h := New(store, Config{})
 		list, waitList := open(ctx, h, "events?view=list")
@@ -337,7 +337,7 @@ func TestEventsOfAServerWithTimeouts(t *testing.T) {
 // A client that does not read ends its stream when the limit of a write has passed.
 func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: held(t, "a")}
+		store := &countingStore{Full: driver.Complete(held(t, "a"))}
 		server := &http.Server{Handler: New(store, Config{})}
 		client := startStream(t, server)
 		time.Sleep(2 * writeTime)

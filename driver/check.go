@@ -22,34 +22,12 @@ func CheckAcquire(c AcquireRequest) error {
 		return invalidRequest("%q: weight %d of limit %d is out of range", c.Name, c.Weight, c.Limit)
 	case len(c.With) > 0 && !c.Exclusive():
 		return invalidRequest("%q and others: several names must be held exclusively", c.Name)
+	case len(c.With) > 0 && c.Vote != nil:
+		return invalidRequest("%q and others: a vote is for one name", c.Name)
 	case c.TTL < time.Millisecond:
 		return invalidRequest("%q: TTL %v is below 1ms", c.Name, c.TTL)
 	}
 	return checkOwner(c.Name, c.Token, c.Client)
-}
-
-// CheckWanted returns ErrInvalid for a request of NotifyWanted that no store accepts.
-func CheckWanted(r WantedRequest) error {
-	if err := CheckName(r.Name); err != nil {
-		return err
-	}
-	return checkOwner(r.Name, r.Token, r.Client)
-}
-
-// CheckFences returns ErrInvalid for a request of ReserveFences that no store accepts.
-func CheckFences(r FenceRequest) error {
-	if err := CheckName(r.Name); err != nil {
-		return err
-	}
-	switch {
-	case r.Token == "" || !utf8.ValidString(r.Token):
-		return invalidRequest("%q: the token is empty or not UTF-8", r.Name)
-	case r.Count < 0 || r.Count > MaxFences:
-		return invalidRequest("%q: %d fences are not within 0 to %d", r.Name, r.Count, MaxFences)
-	case r.Least > 1<<53:
-		return invalidRequest("%q: the least fence %d is larger than 2^53", r.Name, r.Least)
-	}
-	return nil
 }
 
 func checkOwner(name, token, client string) error {
@@ -58,15 +36,6 @@ func checkOwner(name, token, client string) error {
 		return invalidRequest("%q: the token is empty or not UTF-8", name)
 	case client == "" || strings.ContainsAny(client, " \t\r\n\v\f") || !utf8.ValidString(client):
 		return invalidRequest("%q: client %q is empty, not UTF-8, or contains white space", name, client)
-	}
-	return nil
-}
-
-// CheckVote returns ErrInvalid for a request of AcquireVote or ResizeVote that no Voter
-// accepts, although CheckAcquire does.
-func CheckVote(c AcquireRequest) error {
-	if len(c.With) > 0 {
-		return invalidRequest("%q and others: a vote is for one name", c.Name)
 	}
 	return nil
 }

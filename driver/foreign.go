@@ -15,10 +15,12 @@ type Foreign struct {
 	Kind      string        // what the value looks like: "Redisson RLock", "counter"
 	Remaining time.Duration // until the key expires; negative: never
 	Lock      bool          // it is a foreign lock: the State has its owners as Holders
-	Removable bool          // a ForeignRevoker ends it
 	Advice    string        // what an operator can do, in one line
-	Mark      any           // what a ForeignRevoker compares
+	Mark      any           // what a ForeignRevoker compares; nil if none ends it
 }
+
+// Removable reports whether a ForeignRevoker ends it.
+func (f Foreign) Removable() bool { return f.Mark != nil }
 
 // A ForeignRevoker is a Store that can end a foreign lock. A store whose State never has a
 // Foreign need not implement it.

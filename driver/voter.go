@@ -1,43 +1,41 @@
 package driver
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // A Voter is a Store that can be a node of a quorum: see package quorum. The quorum asks
-// all its nodes for their votes, and a vote is a lease on the node. The methods are those
-// of Store with a Vote. A Voter serves requests with and without a Vote on one name, in one
-// queue.
+// all its nodes for their votes, and a vote is a lease on the node. Its requests have a Vote,
+// which a Voter processes in Acquire, Cancel, Resize and Release. Other stores ignore it.
+// Requests with and without a Vote on one name share one queue.
 type Voter interface {
 	Store
+	Resizer
+	Revoker
+	WantedNotifier
+	Inspector
+	Lister
 
-	// AcquireVote is Acquire for one name, with the ticket and the fence of the quorum. It
-	// returns a RecoveringError, refused, if the node is younger than v.RecoveryWindow and
-	// the token does not hold the name.
-	AcquireVote(ctx context.Context, c AcquireRequest, v Vote) (VoteReply, error)
-
-	// CancelVote is Cancel. A waiter that it serves gets the fence of v at least.
-	CancelVote(ctx context.Context, c AcquireRequest, v Vote) error
-
-	// ResizeVote is Resize. The new fence is that of v at least.
-	ResizeVote(ctx context.Context, c AcquireRequest, v Vote) (AcquireReply, error)
-
-	// ReleaseVote is Release. A waiter that it serves gets the fence of v at least.
-	ReleaseVote(ctx context.Context, r ReleaseRequest, v Vote) (bool, error)
+	// CanVote returns why the store cannot be a node in its configuration, as ErrInvalid, or
+	// nil. It does no I/O.
+	CanVote() error
 }
 
-// A Vote is what a quorum adds to a request to its nodes.
+// A Vote is what a quorum adds to a request to its nodes. A request with a Vote has one name.
+// Nobody changes a Vote after it was sent.
 type Vote struct {
-	Ticket         uint64        // of the queue entry: smaller ones are served first, on all nodes
-	Fence          uint64        // the smallest fence that a grant may have
-	RecoveryWindow time.Duration // a node younger than this does not grant
-	Relinquish     bool          // if the token holds and an older request waits, grant the name to that one
+	Ticket uint64 // of the queue entry: smaller ones are served first, on all nodes
+	Fence  uint64 // the smallest fence of a grant that follows from the request
+
+	// RecoveryWindow is how long the node must have kept its data before it grants. Until then,
+	// Acquire returns a RecoveringError, refused, unless the token holds the name.
+	RecoveryWindow time.Duration
+
+	// Relinquish hands the name to an older request that waits, if the token holds it.
+	Relinquish bool
 }
 
-// A VoteReply is the result of an AcquireVote. Its Fence is the fence high-water mark of the
-// node if the token does not hold.
+// A VoteReply is what a node adds to its reply to a request with a Vote, and to the event of
+// the grant. The Fence of such a reply is the fence high-water mark of the node if the token
+// does not hold.
 type VoteReply struct {
-	AcquireReply
 	Node string // the incarnation of the node: it changes if the node loses its data
 }

@@ -73,7 +73,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
@@ -188,10 +187,10 @@ func (c *conn) do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies
 		c.answered.Store(true)
 		return
 	}
-	var found *links.MismatchError
+	var found *redisconn.TLSMismatchError
 	if errors.As(context.Cause(within), &found) {
 		fill(replies, found)
-	} else if links.Broken(err) || redisconn.IsTimeout(err) {
+	} else if redisconn.Broken(err) || redisconn.IsTimeout(err) {
 		if err := c.tlsProbe.run(); err != nil {
 			fill(replies, err)
 		}

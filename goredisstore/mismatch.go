@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -50,7 +50,7 @@ const (
 	probeTime  = 300 * time.Millisecond // for one probe
 )
 
-// run returns a *links.MismatchError, or nil. It opens a connection at most once in probeEvery.
+// run returns a *redisconn.TLSMismatchError, or nil. It opens a connection at most once in probeEvery.
 func (p *tlsProbe) run() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *tlsProbe) connect() error {
 		if _, _, err := net.SplitHostPort(addr); err != nil { // go-redis has no address of a master that sentinels name
 			addr = conn.RemoteAddr().String()
 		}
-		return &links.MismatchError{Addr: addr, TLS: !p.usesTLS}
+		return &redisconn.TLSMismatchError{Addr: addr, TLS: !p.usesTLS}
 	}
 	return nil
 }

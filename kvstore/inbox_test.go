@@ -20,7 +20,7 @@ func events(t *testing.T, s *kvstore.Store) <-chan driver.Event {
 	received := make(chan driver.Event, 1000)
 	ended := make(chan error)
 	go func() {
-		ended <- s.Watch(ctx, "c", func(e driver.Event) {
+		ended <- s.Watch(ctx, "c", nil, func(e driver.Event) {
 			select {
 			case received <- e:
 			default:

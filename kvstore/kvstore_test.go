@@ -12,7 +12,6 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/kvstore"
 	"github.com/dibslock/dibs/storetest"
 )
@@ -31,7 +30,7 @@ func TestFlakyBucket(t *testing.T) {
 // Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	history.Run(t, kvstore.New(newFlaky(1)), history.Plan{Seed: 1, Ops: 500})
+	storetest.RunHistory(t, kvstore.New(newFlaky(1)), 1, 500)
 }
 
 func request(name, token string) driver.AcquireRequest {

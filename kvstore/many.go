@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/glob"
 )
 
 // together is how many requests of one operation are on their way at the same time.
@@ -72,7 +73,7 @@ func (s *service) inspect(ctx context.Context, o *Operation) error {
 
 // list reads all names that match.
 func (s *service) list(ctx context.Context, o *Operation) error {
-	glob, err := driver.ParseGlob(o.pattern)
+	pattern, err := glob.Parse(o.pattern)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (s *service) list(ctx context.Context, o *Operation) error {
 	if err != nil {
 		return err
 	}
-	names, err := s.names(ctx, glob.Matches)
+	names, err := s.names(ctx, pattern.Matches)
 	if err != nil {
 		return err
 	}

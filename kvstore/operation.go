@@ -58,15 +58,15 @@ type Operation struct {
 func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
 	switch o.verb {
 	case acquire:
-		o.reply, notifications = t.Acquire(o.acquire, now)
+		o.reply, notifications, o.err = t.Acquire(o.acquire, now)
 	case resize:
-		o.reply, notifications = t.Resize(o.acquire, nil, now)
+		o.reply, notifications = t.Resize(o.acquire, now)
 	case reserveFences:
 		o.reserved, notifications = t.ReserveFences(o.fences, now)
 	case cancel:
-		notifications = t.Cancel(o.acquire, nil, now)
+		notifications = t.Cancel(o.acquire, now)
 	case release:
-		o.done, notifications = t.Release(o.release, nil, now)
+		o.done, notifications = t.Release(o.release, now)
 	case revoke:
 		o.done, notifications = t.Revoke(o.revoke, now)
 	case notifyWanted:

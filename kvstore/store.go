@@ -18,7 +18,6 @@ type Store struct {
 
 var (
 	_ driver.Store         = (*Store)(nil)
-	_ driver.IdleWatcher   = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )
 
@@ -50,7 +49,7 @@ func (s *Store) grant(ctx context.Context, v verb, c driver.AcquireRequest) (dri
 	if err := s.do(ctx, o); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	return o.reply, nil
+	return o.reply, o.err
 }
 
 // ReserveFences implements driver.FenceReserver.
@@ -159,12 +158,10 @@ func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 }
 
 // Watch implements driver.Store.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.WatchWhile(ctx, client, func() bool { return true }, on)
-}
-
-// WatchWhile implements driver.IdleWatcher.
-func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	if busy == nil {
+		busy = func() bool { return true }
+	}
 	return s.tables.Watch(ctx, client, busy, on)
 }
 

@@ -16,7 +16,7 @@ type Tables interface {
 	// nothing, or the outcome is unknown. Do returns by op.Deadline.
 	Do(ctx context.Context, op *Operation) error
 
-	// Watch is WatchWhile of driver.IdleWatcher.
+	// Watch is that of driver.Store. busy is not nil.
 	Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
 }
 

@@ -571,7 +571,7 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 	}
 	_, err = s.file.change(context.Background(), time.Now().Add(time.Minute), []string{"n", "m"}, func(l *kvstore.Table, now kvstore.Now) ([]kvstore.Notification, error) {
 		for _, name := range []string{"n", "m"} {
-			if reply, _ := l.Acquire(requestOn(name, "killed"), now); !reply.Held {
+			if reply, _, _ := l.Acquire(requestOn(name, "killed"), now); !reply.Held {
 				return nil, fmt.Errorf("%q is held: %+v", name, reply)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/storetest"
 )
@@ -39,5 +38,5 @@ func open(t *testing.T, path string) *localstore.Store {
 // Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	history.Run(t, open(t, filepath.Join(t.TempDir(), "locks.db")), history.Plan{Seed: 1, Ops: 3000})
+	storetest.RunHistory(t, open(t, filepath.Join(t.TempDir(), "locks.db")), 1, 3000)
 }

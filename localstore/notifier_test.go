@@ -22,7 +22,7 @@ func watch(t *testing.T, s *Store, client string, pending int) (events chan driv
 	events, ended := make(chan driver.Event, pending), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Watch(ctx, client, func(e driver.Event) { events <- e })
+		_ = s.Watch(ctx, client, nil, func(e driver.Event) { events <- e })
 	}()
 	end = func() { cancel(); <-ended }
 	t.Cleanup(end)
@@ -60,7 +60,7 @@ func TestOpenDirectory(t *testing.T) {
 	must(t, os.MkdirAll(path+".push", 0o700))
 	must(t, os.Chmod(path+".push", 0o755))
 	s := openAt(t, path)
-	if err := s.Watch(t.Context(), "client", func(driver.Event) {}); err == nil {
+	if err := s.Watch(t.Context(), "client", nil, func(driver.Event) {}); err == nil {
 		t.Error("Watch succeeded")
 	}
 	lockAndRelease(t, s, "n", 0)

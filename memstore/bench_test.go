@@ -47,7 +47,7 @@ func BenchmarkHandOff(b *testing.B) {
 	s := memstore.New()
 	connected := make(chan struct{}, 1)
 	go func() {
-		_ = s.Watch(b.Context(), "c", func(e driver.Event) {
+		_ = s.Watch(b.Context(), "c", nil, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				connected <- struct{}{}
 			}

@@ -157,7 +157,7 @@ func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 		s := memstore.New()
 		var retried []string
 		go func() {
-			_ = s.Watch(t.Context(), "c", func(e driver.Event) {
+			_ = s.Watch(t.Context(), "c", nil, func(e driver.Event) {
 				if e.Kind == driver.EventRetry {
 					retried = append(retried, e.Token)
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 	"github.com/dibslock/dibs/internal/locktable"
 	"github.com/dibslock/dibs/kvstore"
 )
@@ -53,6 +54,9 @@ func New(options ...Option) *Store {
 	return &Store{verbs: *kvstore.Over(m), memory: m}
 }
 
+// CanVote implements driver.Voter.
+func (s *Store) CanVote() error { return nil }
+
 // Restart makes the store lose all data, like a server that restarts without persistence.
 // Watch calls continue.
 func (s *Store) Restart() { s.memory.restart() }
@@ -63,7 +67,7 @@ func (s *Store) Restart() { s.memory.restart() }
 // It takes the place of the Guard of a database in a unit test. That one also keeps others out
 // until its transaction ends; here there is no transaction.
 func (s *Store) Guard(ctx context.Context) error {
-	leases, err := driver.GuardsIn(ctx, s)
+	leases, err := guard.In(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func (s *Store) Guard(ctx context.Context) error {
 		for _, h := range leases {
 			for i, name := range h.Names {
 				if err == nil && !t.Holds(name, h.Token, h.Fences[i], now) {
-					err = driver.NotHeld(name)
+					err = guard.NotHeld(name)
 				}
 			}
 		}

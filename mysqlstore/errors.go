@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/go-sql-driver/mysql"
 )
@@ -46,7 +45,7 @@ func explained(err error) error {
 	case errors.Is(err, mysql.ErrNoTLS):
 		return fmt.Errorf("the server does not use TLS: leave out tls and ca, or turn TLS on in the server: %w", err)
 	}
-	if mistake := links.ExplainTLS(err); mistake != nil {
+	if mistake := sqlstore.ExplainTLS(err); mistake != nil {
 		return mistake
 	}
 	return err
@@ -77,5 +76,5 @@ func isRefusal(err error) bool {
 		return true
 	}
 	var setting *settingError
-	return errors.As(err, &setting) || isClosed(err) || errors.Is(err, mysql.ErrNoTLS) || links.ExplainTLS(err) != nil
+	return errors.As(err, &setting) || isClosed(err) || errors.Is(err, mysql.ErrNoTLS) || sqlstore.ExplainTLS(err) != nil
 }

@@ -113,7 +113,7 @@ func TestFetchBacksOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Watch(ctx, "client", func(e driver.Event) { events <- e.Kind })
+		ended <- s.Watch(ctx, "client", nil, func(e driver.Event) { events <- e.Kind })
 	}()
 	want := func(kind driver.EventKind) {
 		t.Helper()

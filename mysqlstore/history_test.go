@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/test/history"
+	"github.com/dibslock/dibs/storetest"
 )
 
 // A server and its clients are consistent in real time.
@@ -15,6 +15,6 @@ func TestHistory(t *testing.T) {
 		seeds, ops = 5, 10_000
 	}
 	for seed := range seeds {
-		history.Run(t, newStore(t), history.Plan{Seed: uint64(seed), Ops: ops})
+		storetest.RunHistory(t, newStore(t), uint64(seed), ops)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/sqlstore"
 )
 
@@ -25,12 +24,12 @@ const (
 const askedFor = time.Minute
 
 // Watch implements driver.Store. It fetches the messages of the client.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	f := s.fetches.open(client)
 	defer s.fetches.close(client, f)
 	seen := make(map[int64]bool) // delivered, and not yet deleted
 	connected, every := false, fetchFirst
-	backoff := load.Backoff{Shortest: fetchWaiting, Longest: time.Second, Part: 2}
+	backoff := sqlstore.NewBackoff(fetchWaiting, time.Second, 2)
 	for {
 		messages, err := s.fetch(ctx, client, seen)
 		switch {

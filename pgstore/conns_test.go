@@ -91,7 +91,7 @@ func TestConnectionsHaveHooksOfPool(t *testing.T) {
 	defer cancel()
 	listening, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- s.Watch(ctx, "client", func(e driver.Event) {
+		ended <- s.Watch(ctx, "client", nil, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				listening <- struct{}{}
 			}

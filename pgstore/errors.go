@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -72,7 +71,7 @@ func explainTLS(err error) error {
 	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // it has no type
 		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server")
 	}
-	return links.ExplainTLS(err)
+	return sqlstore.ExplainTLS(err)
 }
 
 // transient reports whether an error may pass: a conflict, a server that starts or stops or has

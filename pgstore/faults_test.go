@@ -141,7 +141,7 @@ func TestListenBacksOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	connected, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- refused.Watch(ctx, "client", func(e driver.Event) {
+		ended <- refused.Watch(ctx, "client", nil, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				connected <- struct{}{}
 			}

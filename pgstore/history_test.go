@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/pgstore"
+	"github.com/dibslock/dibs/storetest"
 )
 
 // A server and its clients are consistent in real time, with notifications and without.
@@ -16,7 +16,7 @@ func TestHistory(t *testing.T) {
 		seeds, ops = 5, 10_000
 	}
 	for seed := range seeds {
-		history.Run(t, newStore(t), history.Plan{Seed: uint64(seed), Ops: ops})
-		history.Run(t, newStore(t, pgstore.Poll()), history.Plan{Seed: uint64(seed), Ops: ops / 3})
+		storetest.RunHistory(t, newStore(t), uint64(seed), ops)
+		storetest.RunHistory(t, newStore(t, pgstore.Poll()), uint64(seed), ops/3)
 	}
 }

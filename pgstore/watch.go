@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/sqlstore"
 )
 
 // Watch implements driver.Store, by a connection of its own that listens.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if s.poll {
 		return nil
 	}
@@ -48,8 +47,8 @@ func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event))
 
 // listenBackoff returns the pauses between attempts to listen. They are as long as the outage, at most
 // 3 s. Those of requests are shorter: without notifications a waiter asks again.
-func listenBackoff() load.Backoff {
-	return load.Backoff{Shortest: 25 * time.Millisecond, Longest: 3 * time.Second, Part: 1}
+func listenBackoff() *sqlstore.Backoff {
+	return sqlstore.NewBackoff(25*time.Millisecond, 3*time.Second, 1)
 }
 
 // channelOf returns the channel of a client. A channel has at most 63 bytes.

@@ -51,7 +51,7 @@ func stall(verb string, release <-chan struct{}) func(string, func()) error {
 // nothing.
 func weightAt(t *testing.T, s driver.Store, name, token string) int {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), name)
+	state, err := driver.Complete(s).Inspect(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -640,8 +640,8 @@ type slowCancel struct {
 	delay time.Duration
 }
 
-func (s *slowCancel) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	err := s.Voter.CancelVote(ctx, c, v)
+func (s *slowCancel) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	err := s.Voter.Cancel(ctx, c)
 	time.Sleep(s.delay)
 	return err
 }

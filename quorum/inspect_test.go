@@ -57,8 +57,8 @@ func (n *viewedNode) InspectAll(ctx context.Context, names []string) ([]driver.S
 	return states, nil
 }
 
-func (n *viewedNode) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return n.Store.Watch(ctx, client, func(e driver.Event) {
+func (n *viewedNode) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return n.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Fence != 0 {
 			e.Fence += n.addFence
 		}
@@ -106,11 +106,11 @@ func acquireOn(t *testing.T, s driver.Store, c driver.AcquireRequest) driver.Acq
 // bothStates returns the state of a name from Inspect and from InspectAll, which must agree.
 func bothStates(t *testing.T, s driver.Store, name string) driver.State {
 	t.Helper()
-	one, err := s.Inspect(t.Context(), name)
+	one, err := driver.Complete(s).Inspect(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.InspectAll(t.Context(), []string{"free", name})
+	all, err := driver.Complete(s).InspectAll(t.Context(), []string{"free", name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestHolderOnTooFewNodes(t *testing.T) {
 // cannot end it.
 func TestForeignOnNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		found := driver.Foreign{Key: "lock:n", Type: "string", Kind: "UUID", Lock: true, Removable: true, Mark: "x", Advice: "wait"}
+		found := driver.Foreign{Key: "lock:n", Type: "string", Kind: "UUID", Lock: true, Mark: "x", Advice: "wait"}
 		for number := range 4 {
 			nodes, s := newViewed(t)
 			for _, n := range nodes[:number] {
@@ -266,7 +266,7 @@ func TestForeignOnNodes(t *testing.T) {
 			if want := number >= 2; (state.Foreign != nil) != want || (len(state.Holders) == 1) != want {
 				t.Errorf("on %d of 3 nodes: %+v", number, withoutNodes(state))
 			}
-			if f := state.Foreign; f != nil && (f.Removable || f.Mark != nil || f.Kind != found.Kind || f.Advice != found.Advice) {
+			if f := state.Foreign; f != nil && (f.Removable() || f.Kind != found.Kind || f.Advice != found.Advice) {
 				t.Errorf("on %d of 3 nodes: %+v, want it not removable", number, f)
 			}
 			for i, n := range state.Nodes {
@@ -331,7 +331,7 @@ func TestRevokeByTokenWithOtherFences(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {
-			_ = s.Watch(ctx, clientID, func(e driver.Event) {
+			_ = s.Watch(ctx, clientID, nil, func(e driver.Event) {
 				if e.Kind == driver.EventRevoked {
 					events = append(events, e)
 				}

@@ -76,7 +76,7 @@ func (s nodes) mergeForeign(states []driver.State) *driver.Foreign {
 		of := what{f.Key, f.Kind, f.Lock}
 		if known[of]++; known[of] == s.majority {
 			merged := *f
-			merged.Removable, merged.Mark = false, nil
+			merged.Mark = nil
 			return &merged
 		}
 	}

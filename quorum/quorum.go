@@ -37,7 +37,6 @@ type Store struct {
 
 var (
 	_ driver.Store         = (*Store)(nil)
-	_ driver.IdleWatcher   = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )
 
@@ -59,7 +58,8 @@ type Config struct {
 // servers: one, three or more. An odd number is best: a fourth node is one more that may
 // fail, but four nodes still tolerate only one failure.
 //
-// New returns ErrInvalid if a node is nil or appears twice. It also rejects two nodes, because the quorum would fail when either of them does. One server
+// New returns ErrInvalid if a node is nil, appears twice, or cannot vote, as a cluster. It also
+// rejects two nodes, because the quorum would fail when either of them does. One server
 // behind two clients is detected only when both have voted; then Acquire returns
 // ErrInvalid.
 func New(voters ...driver.Voter) (*Store, error) { return Config{}.New(voters...) }
@@ -100,6 +100,9 @@ func checkNodes(nodes []driver.Voter, longest time.Duration) error {
 	for i, n := range nodes {
 		if driver.IsNil(n) {
 			return fmt.Errorf("%w: node %d of a quorum is nil", driver.ErrInvalid, i)
+		}
+		if err := n.CanVote(); err != nil {
+			return fmt.Errorf("node %d of a quorum: %w", i, err)
 		}
 		for j, other := range nodes[:i] {
 			if reflect.ValueOf(n).Comparable() && n == other {

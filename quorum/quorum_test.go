@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := newNodes(n)
-					c.Run(t, settled{newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...)})
+					c.Run(t, driver.Complete(settled{newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...)}))
 				})
 			})
 		}
@@ -64,8 +64,8 @@ func (s settled) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.A
 }
 
 // Watch implements driver.Store.
-func (s settled) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.Store.Watch(ctx, client, func(e driver.Event) {
+func (s settled) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return s.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
 			awaitNodes()
 		}
@@ -144,21 +144,21 @@ func send[T any](ctx context.Context, n *node, verb string, serve func(context.C
 	return value, err
 }
 
-func (n *node) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
-	return send(ctx, n, "acquire", func(ctx context.Context) (driver.VoteReply, error) { return n.Voter.AcquireVote(ctx, c, v) })
+func (n *node) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "acquire", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Acquire(ctx, c) })
 }
 
-func (n *node) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
-	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Voter.ReleaseVote(ctx, r, v) })
+func (n *node) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Voter.Release(ctx, r) })
 }
 
-func (n *node) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Voter.CancelVote(ctx, c, v) })
+func (n *node) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Voter.Cancel(ctx, c) })
 	return err
 }
 
-func (n *node) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
-	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.ResizeVote(ctx, c, v) })
+func (n *node) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Resize(ctx, c) })
 }
 
 func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -172,8 +172,8 @@ func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return errs
 }
 
-func (n *node) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return n.Voter.Watch(ctx, client, func(e driver.Event) {
+func (n *node) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return n.Voter.Watch(ctx, client, busy, func(e driver.Event) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		deliver := func() {
@@ -608,16 +608,16 @@ type movingNode struct {
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *movingNode) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
-	return m.to.Load().AcquireVote(ctx, c, v)
+func (m *movingNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return m.to.Load().Acquire(ctx, c)
 }
 
-func (m *movingNode) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
-	return m.to.Load().ReleaseVote(ctx, r, v)
+func (m *movingNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return m.to.Load().Release(ctx, r)
 }
 
-func (m *movingNode) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	return m.to.Load().CancelVote(ctx, c, v)
+func (m *movingNode) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	return m.to.Load().Cancel(ctx, c)
 }
 
 func TestNameMovesToAnotherNode(t *testing.T) {

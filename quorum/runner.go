@@ -136,17 +136,17 @@ func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
 	}
 	node := r.nodes.all[msg.Node]
 	switch msg.Verb {
-	case core.AcquireVote:
-		reply.Vote, reply.Err = node.AcquireVote(ctx, msg.Acquire, msg.Vote)
-	case core.CancelVote:
-		reply.Err = node.CancelVote(ctx, msg.Acquire, msg.Vote)
-	case core.ResizeVote:
-		reply.Vote.AcquireReply, reply.Err = node.ResizeVote(ctx, msg.Acquire, msg.Vote)
-	case core.ReleaseVote:
-		reply.OK, reply.Err = node.ReleaseVote(ctx, msg.Release, msg.Vote)
-	case core.ExtendLeases:
+	case core.Acquire:
+		reply.Acquire, reply.Err = node.Acquire(ctx, msg.Acquire)
+	case core.Cancel:
+		reply.Err = node.Cancel(ctx, msg.Acquire)
+	case core.Resize:
+		reply.Acquire, reply.Err = node.Resize(ctx, msg.Acquire)
+	case core.Release:
+		reply.OK, reply.Err = node.Release(ctx, msg.Release)
+	case core.Extend:
 		reply.Errs = node.Extend(ctx, msg.Extend)
-	case core.RevokeLease:
+	case core.Revoke:
 		reply.OK, reply.Err = node.Revoke(ctx, msg.Revoke)
 	}
 	return reply

@@ -26,9 +26,9 @@ func (n tracedNode) record(ctx context.Context, verb string) {
 	n.traces <- verb + " " + trace
 }
 
-func (n tracedNode) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
+func (n tracedNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	n.record(ctx, "acquire")
-	return n.Voter.AcquireVote(ctx, c, v)
+	return n.Voter.Acquire(ctx, c)
 }
 
 func (n tracedNode) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
@@ -36,9 +36,9 @@ func (n tracedNode) Extend(ctx context.Context, requests []driver.ExtendRequest)
 	return n.Voter.Extend(ctx, requests)
 }
 
-func (n tracedNode) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
+func (n tracedNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	n.record(ctx, "release")
-	return n.Voter.ReleaseVote(ctx, r, v)
+	return n.Voter.Release(ctx, r)
 }
 
 // The values of the caller's context, such as a trace, reach the nodes. Its end does not: a
@@ -139,10 +139,10 @@ type silentNode struct {
 	causes chan error
 }
 
-func (n silentNode) AcquireVote(ctx context.Context, _ driver.AcquireRequest, _ driver.Vote) (driver.VoteReply, error) {
+func (n silentNode) Acquire(ctx context.Context, _ driver.AcquireRequest) (driver.AcquireReply, error) {
 	<-ctx.Done()
 	n.causes <- context.Cause(ctx)
-	return driver.VoteReply{}, ctx.Err()
+	return driver.AcquireReply{}, ctx.Err()
 }
 
 // A message whose caller has left ends by its time limit, and that is its cause.

@@ -249,17 +249,17 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 	return value, err
 }
 
-func (l *link) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
-	return roundTrip(ctx, l, "acquire", c.Name, c.Token, func() (driver.VoteReply, error) { return l.server.Voter.AcquireVote(context.Background(), c, v) })
+func (l *link) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return roundTrip(ctx, l, "acquire", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Acquire(context.Background(), c) })
 }
 
-func (l *link) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	_, err := roundTrip(ctx, l, "cancel", c.Name, c.Token, func() (bool, error) { return true, l.server.Voter.CancelVote(context.Background(), c, v) })
+func (l *link) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+	_, err := roundTrip(ctx, l, "cancel", c.Name, c.Token, func() (bool, error) { return true, l.server.Voter.Cancel(context.Background(), c) })
 	return err
 }
 
-func (l *link) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
-	return roundTrip(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Voter.ReleaseVote(context.Background(), r, v) })
+func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	return roundTrip(ctx, l, "release", r.Name, r.Token, func() (bool, error) { return l.server.Voter.Release(context.Background(), r) })
 }
 
 func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -273,8 +273,8 @@ func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return errs
 }
 
-func (l *link) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
-	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.ResizeVote(context.Background(), c, v) })
+func (l *link) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Resize(context.Background(), c) })
 }
 
 func (l *link) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
@@ -293,10 +293,10 @@ func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	return l.server.Voter.Inspect(ctx, name)
 }
 
-func (l *link) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (l *link) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	var mu sync.Mutex
 	var last time.Time // arrival of the last notification: notifications keep their order
-	return l.server.Voter.Watch(ctx, client, func(e driver.Event) {
+	return l.server.Voter.Watch(ctx, client, busy, func(e driver.Event) {
 		t := l.transit("event", "", e.Token)
 		if t.lost {
 			return

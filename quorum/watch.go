@@ -68,14 +68,9 @@ func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 	}
 }
 
-// Watch implements driver.Store.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.WatchWhile(ctx, client, func() bool { return true }, on)
-}
-
-// WatchWhile implements driver.IdleWatcher. An event of a node is a vote or a hint. The
+// Watch implements driver.Store. An event of a node is a vote or a hint. The
 // client is connected while a majority of the nodes is.
-func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	n := len(s.nodes.all)
 	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool), revoked: make(revocations)}
 	s.watchers.add(client, w)
@@ -84,7 +79,7 @@ func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool,
 	var group sync.WaitGroup
 	for i, node := range s.nodes.all {
 		group.Go(func() {
-			errs[i] = driver.WatchWhile(ctx, node, client, busy, func(e driver.Event) { w.handleEvent(i, e) })
+			errs[i] = node.Watch(ctx, client, busy, func(e driver.Event) { w.handleEvent(i, e) })
 			w.handleEvent(i, driver.Event{Kind: driver.EventDisconnected, Err: errs[i]})
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
@@ -62,7 +61,7 @@ func (s *source) put(ctx context.Context, c *conn, err error) {
 		c.discard()
 	}
 	s.close(c)
-	if links.Broken(err) {
+	if redisconn.Broken(err) {
 		s.sweep(ctx)
 	}
 }
@@ -83,7 +82,7 @@ func (s *source) explainEnd(err error) error {
 	switch {
 	case err == nil || errors.As(err, &server):
 		s.answered.Store(true)
-	case links.Broken(err):
+	case redisconn.Broken(err):
 		return fmt.Errorf("the server has ended the connection before its first reply: if this port is for TLS, use redis.DialUseTLS, or rediss:// in a URL: %w", err)
 	}
 	return err
@@ -121,7 +120,7 @@ func (s *source) sweep(ctx context.Context) {
 		}
 		_, err = redis.DoWithTimeout(c.Conn, max(time.Until(until), time.Nanosecond), "PING")
 		s.close(c)
-		if !links.Broken(err) {
+		if !redisconn.Broken(err) {
 			return
 		}
 	}

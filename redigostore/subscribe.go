@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -46,7 +46,7 @@ func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool
 	if p.unanswered.Load() {
 		return errUnresponsive
 	}
-	if links.Broken(err) {
+	if redisconn.Broken(err) {
 		s.sweep(ctx)
 	}
 	return convertError(err)

@@ -17,65 +17,63 @@ const maxTries = 3
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := s.acquire(ctx, acquire, c, nil)
-	return reply.AcquireReply, err
+	return s.acquire(ctx, acquire, c)
 }
 
 // Resize implements driver.Store.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := s.acquire(ctx, resize, c, nil)
-	return reply.AcquireReply, err
+	return s.acquire(ctx, resize, c)
 }
 
-// acquire sends an acquire or a resize. vote is that of a quorum, or nil.
-func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest, vote *driver.Vote) (driver.VoteReply, error) {
+// acquire sends an acquire or a resize.
+func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if err := s.checkRequest(c); err != nil {
-		return driver.VoteReply{}, err
+		return driver.AcquireReply{}, err
 	}
 	if c.Until.IsZero() {
 		c.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	joined := false // an earlier call has added a queue entry, maybe
 	for voids := 0; voids < maxTries; {
-		reply, replicaErr := s.call(ctx, s.request(op, c, vote), c.Until, isGrant)
+		reply, replicaErr := s.call(ctx, s.request(op, c), c.Until, isGrant)
 		if reply.Err != nil && joined {
 			reply.Err = pipeline.UnknownOutcome(reply.Err)
 		}
 		if reply.Err != nil {
-			return driver.VoteReply{}, s.wrapReplyError(ctx, c.Until, string(op), c.Names(), reply.Err)
+			return driver.AcquireReply{}, s.wrapReplyError(ctx, c.Until, string(op), c.Names(), reply.Err)
 		}
-		answer, void, err := s.parseReply(op, c, vote, reply.Value)
+		answer, void, err := s.parseReply(op, c, reply.Value)
 		switch {
 		case errors.Is(err, driver.ErrUnavailable):
-			return driver.VoteReply{}, err
+			return driver.AcquireReply{}, err
 		case err != nil:
-			return driver.VoteReply{}, wrapError(string(op), c.Name, err)
+			return driver.AcquireReply{}, wrapError(string(op), c.Name, err)
 		case replicaErr != nil:
-			return driver.VoteReply{}, s.undoGrant(ctx, op, c, vote, replicaErr)
+			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, replicaErr)
 		case void:
 			voids++
-		case answer.Held || !unfinished(answer.AcquireReply) || !time.Now().Before(c.Until):
+		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
 			return answer, nil
 		default:
 			joined = true
 		}
 	}
-	return driver.VoteReply{}, wrapError(string(op), c.Name, errExpired)
+	return driver.AcquireReply{}, wrapError(string(op), c.Name, errExpired)
 }
 
 // unfinished reports whether the script stopped before the end of the queue, to bound its
 // time. It has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, vote *driver.Vote, v any) (answer driver.VoteReply, void bool, err error) {
-	if op == acquire && vote != nil {
+func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
+	if op == acquire && c.Vote != nil {
 		return wire.ParseVote(c, v)
 	}
-	answer.AcquireReply, void, err = wire.ParseAcquire(v)
+	answer, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
 		answer.Name = wire.BusyName(c, v)
-		if must, guessed := wire.MustPoll(c, answer.AcquireReply, v); must {
-			s.completeWait(&answer.AcquireReply, guessed)
+		if must, guessed := wire.MustPoll(c, answer, v); must {
+			s.completeWait(&answer, guessed)
 		}
 	}
 	return answer, void, err
@@ -89,13 +87,13 @@ const (
 	resize  acquireOp = "resize"
 )
 
-func (s *Store) request(op acquireOp, c driver.AcquireRequest, vote *driver.Vote) *pipeline.Request {
+func (s *Store) request(op acquireOp, c driver.AcquireRequest) *pipeline.Request {
 	r := s.requests.Get()
 	switch {
 	case op == resize:
-		s.format.Resize(&r.Request, c, vote)
-	case vote != nil:
-		s.format.Vote(&r.Request, c, *vote)
+		s.format.Resize(&r.Request, c)
+	case c.Vote != nil:
+		s.format.Vote(&r.Request, c)
 	case len(c.With) > 0:
 		s.format.AcquireAll(&r.Request, c, isRecent(c))
 	default:

@@ -68,7 +68,7 @@ func TestFencesOfAHandoff(t *testing.T) {
 	q := open(t, server)
 	connected := make(chan struct{}, 1)
 	go func() {
-		_ = q.Watch(t.Context(), "w:1:x", func(e driver.Event) {
+		_ = q.Watch(t.Context(), "w:1:x", nil, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				connected <- struct{}{}
 				return

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/internal/tlsadvice"
 	"github.com/dibslock/dibs/redisstore/internal/pipeline"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -17,6 +17,16 @@ var errExpired = errors.New("request expired on arrival 3 times: the server's cl
 // the lock.
 var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
 
+// explainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
+// other errors.
+func explainTLS(err error) error {
+	var mismatch *redisconn.TLSMismatchError
+	if errors.As(err, &mismatch) {
+		return mismatch
+	}
+	return tlsadvice.Explain(err)
+}
+
 // wrapError turns err into a driver error. A server that replied with an error has done
 // nothing; otherwise the outcome is unknown.
 func wrapError(op, name string, err error) error {
@@ -24,7 +34,7 @@ func wrapError(op, name string, err error) error {
 		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
 		return fmt.Errorf("%w: %s %q: %s", driver.ErrInvalid, op, name, reason)
 	}
-	if explained := links.ExplainTLS(err); explained != nil {
+	if explained := explainTLS(err); explained != nil {
 		return &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: true}
 	}
 	if errors.Is(err, redisconn.ErrClosed) {
@@ -33,7 +43,7 @@ func wrapError(op, name string, err error) error {
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
 		return &driver.UnavailableError{
-			Op: op, Name: name, Cause: err, Unsent: pipeline.IsUnsent(err), Unreached: links.Unopened(err),
+			Op: op, Name: name, Cause: err, Unsent: pipeline.IsUnsent(err), Unreached: redisconn.Unopened(err),
 		}
 	}
 	text := string(server)

@@ -62,7 +62,10 @@ func (s *Store) setForeign(state *driver.State, v foreign.Value, own bool) {
 	}
 	state.Foreign = &driver.Foreign{
 		Key: v.Key, Type: v.Type, Kind: d.Kind, Remaining: v.TTL, Lock: d.Lock,
-		Removable: d.Removable(v), Advice: d.Advice(v, own) + s.redissonAdvice(d), Mark: v,
+		Advice: d.Advice(v, own) + s.redissonAdvice(d),
+	}
+	if d.Removable(v) {
+		state.Foreign.Mark = v
 	}
 	if d.Lock {
 		state.Holders, state.Holding = d.Holders, d.Holding
@@ -96,7 +99,7 @@ func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Fore
 		return "", err
 	}
 	value, ok := seen.Mark.(foreign.Value)
-	if !ok || !seen.Removable || value.Key != s.format.Prefix+name {
+	if !ok || value.Key != s.format.Prefix+name {
 		return "", fmt.Errorf("%w: %s %q: not a foreign lock that dibs can end", driver.ErrInvalid, op, name)
 	}
 	d := foreign.Describe(value)

@@ -38,7 +38,7 @@ const rlock = "HINCRBY n " + redissonClient + ":40 1 | PEXPIRE n 60000"
 // foreignState returns the state of a name that has a value that dibs did not write, whatever its type.
 func foreignState(t *testing.T, s driver.Store, name string) driver.State {
 	t.Helper()
-	state, err := s.Inspect(t.Context(), name)
+	state, err := driver.Complete(s).Inspect(t.Context(), name)
 	var wrong *driver.WrongTypeError
 	if errors.As(err, &wrong) {
 		state, err = wrong.State, nil
@@ -68,7 +68,7 @@ func TestInspectDescribesForeignLocks(t *testing.T) {
 			write(t, server, c.commands)
 			state := foreignState(t, s, "n")
 			f := state.Foreign
-			if f.Kind != c.kind || !f.Lock || f.Removable != c.removable || f.Key != "n" || f.Type != server.MustCmd(t, "TYPE", "n") {
+			if f.Kind != c.kind || !f.Lock || f.Removable() != c.removable || f.Key != "n" || f.Type != server.MustCmd(t, "TYPE", "n") {
 				t.Errorf("%+v, want %+v", f, c)
 			}
 			if len(state.Holders) != 1 || state.Holders[0].Token != c.owner || state.Holding != 1 {
@@ -171,7 +171,7 @@ func TestDescriptionsAreBounded(t *testing.T) {
 			_, _ = s.Inspect(t.Context(), "n") // so that the server knows the scripts
 			before := outputOf(t, server)
 			state := foreignState(t, s, "n")
-			if f := state.Foreign; f.Lock || f.Removable {
+			if f := state.Foreign; f.Lock || f.Removable() {
 				t.Errorf("%+v, want data", f)
 			}
 			if sent := outputOf(t, server) - before; sent > 70_000 {
@@ -214,7 +214,7 @@ func TestWrongTypeWithLeastPermissions(t *testing.T) {
 
 func revokeForeign(t *testing.T, s driver.Store, seen driver.State) (did string) {
 	t.Helper()
-	did, err := s.(driver.ForeignRevoker).RevokeForeign(t.Context(), "n", *seen.Foreign)
+	did, err := driver.Complete(s).RevokeForeign(t.Context(), "n", *seen.Foreign)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +458,7 @@ func TestRevokeForeignRefuses(t *testing.T) {
 		write(t, server, commands)
 		keys := fmt.Sprint(keysOf(t, server))
 		state := foreignState(t, s, "n")
-		if state.Foreign.Removable || state.Foreign.Advice == "" {
+		if state.Foreign.Removable() || state.Foreign.Advice == "" {
 			t.Errorf("%s: %+v", commands, state.Foreign)
 		}
 		_, err := s.RevokeForeign(t.Context(), "n", *state.Foreign)
@@ -470,6 +470,6 @@ func TestRevokeForeignRefuses(t *testing.T) {
 	write(t, server, "FLUSHALL | SET n "+someUUID+" PX 60000")
 	_, err := s.RevokeForeign(t.Context(), "m", *foreignState(t, s, "n").Foreign)
 	wantIs(t, "another name", err, driver.ErrInvalid)
-	_, err = s.RevokeForeign(t.Context(), "n", driver.Foreign{Removable: true})
+	_, err = s.RevokeForeign(t.Context(), "n", driver.Foreign{Mark: "another"})
 	wantIs(t, "a description of another store", err, driver.ErrInvalid)
 }

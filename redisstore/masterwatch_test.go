@@ -84,7 +84,7 @@ func TestMasterWatch(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				var up, down int64
-				err := New(conn).Watch(ctx, "host:1:test", func(e driver.Event) {
+				err := New(conn).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
 					switch e.Kind {
 					case driver.EventConnected:
 						up++

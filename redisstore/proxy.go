@@ -20,9 +20,9 @@ import (
 // together.
 //
 // Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:orders have;
-// else the request returns driver.ErrInvalid. So do List, and the votes of a quorum. Such
-// proxies have no notifications: waiters poll, and a holder learns of its revocation with
-// its next renewal. The high-water mark of a fence lives for an hour after each grant.
+// else the request returns driver.ErrInvalid, as List does. Such a store cannot be a node of a
+// quorum. Proxies have no notifications: waiters poll, and a holder learns of its revocation
+// with its next renewal. The high-water mark of a fence lives for an hour after each grant.
 //
 // It cannot be used with Sharded, WithReplicas or Redisson. docs/redis.md says how each proxy
 // has to be set up.

@@ -30,16 +30,16 @@ func proxied(t testing.TB, addr string, options ...redisstore.Option) *redisstor
 // A bypassed store is behind a proxy, and has the notifications and the list of its only
 // server.
 type bypassed struct {
-	driver.Store
+	*driver.Full
 	server driver.Store
 }
 
-func (b bypassed) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return b.server.Watch(ctx, client, on)
+func (b bypassed) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return b.server.Watch(ctx, client, busy, on)
 }
 
 func (b bypassed) List(ctx context.Context, pattern string) ([]string, error) {
-	return b.server.List(ctx, pattern)
+	return driver.Complete(b.server).List(ctx, pattern)
 }
 
 // The scripts for servers behind a proxy keep the contract. The names have one hash tag.
@@ -51,7 +51,7 @@ func TestStoreBehindProxy(t *testing.T) {
 	t.Run("contract", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) driver.Store {
 			prefix := redisstore.Prefix(fmt.Sprintf("{%d}:", stores.Add(1)))
-			return bypassed{proxied(t, router.Addr(), prefix), open(t, server, prefix)}
+			return bypassed{driver.Complete(proxied(t, router.Addr(), prefix)), open(t, server, prefix)}
 		})
 	})
 	for _, key := range keysOf(t, server) {
@@ -246,13 +246,13 @@ func TestProxyRefusals(t *testing.T) {
 		}
 	}
 	s := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Proxy())
-	if _, err := s.AcquireVote(t.Context(), request, driver.Vote{}); !errors.Is(err, driver.ErrInvalid) {
+	if err := s.CanVote(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a vote: %v", err)
 	}
 	if _, err := s.List(t.Context(), "*"); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "each server behind it") {
 		t.Errorf("a list: %v", err)
 	}
-	if err := s.Watch(t.Context(), "c", func(e driver.Event) { t.Errorf("event %v", e) }); err == nil || t.Context().Err() != nil {
+	if err := s.Watch(t.Context(), "c", nil, func(e driver.Event) { t.Errorf("event %v", e) }); err == nil || t.Context().Err() != nil {
 		t.Errorf("watch returned %v", err)
 	}
 }

@@ -58,12 +58,12 @@ func TestFirstFence(t *testing.T) {
 		t.Run(fmt.Sprint(handOff), func(t *testing.T) {
 			server := redistest.Start(t)
 			store := open(t, server)
-			request := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1}
+			request := driver.AcquireRequest{Name: "n", Token: "a", Client: "client", Seq: 1, TTL: time.Hour, Weight: 1, Limit: 1, Vote: &driver.Vote{Ticket: 1}}
 			for want := uint64(1); want <= 2; want++ {
 				if handOff { // another script reads the high-water mark
 					server.MustCmd(t, "DEL", "lock:n")
 				}
-				if a, err := store.AcquireVote(t.Context(), request, driver.Vote{Ticket: 1}); err != nil || !a.Held || a.Fence != want {
+				if a, err := store.Acquire(t.Context(), request); err != nil || !a.Held || a.Fence != want {
 					t.Fatalf("%+v, %v, want fence %d", a, err, want)
 				}
 			}
@@ -81,19 +81,20 @@ type voter struct {
 const recoveryWindow = time.Minute
 
 // vote requests a name, with a new token.
-func (v *voter) vote(name string) (driver.VoteReply, error) {
+func (v *voter) vote(name string) (driver.AcquireReply, error) {
 	v.t.Helper()
 	v.seq++
 	return v.voteAgain(name, v.seq)
 }
 
-func (v *voter) voteAgain(name string, seq uint64) (driver.VoteReply, error) {
+func (v *voter) voteAgain(name string, seq uint64) (driver.AcquireReply, error) {
 	v.t.Helper()
 	for {
-		a, err := v.store.AcquireVote(v.t.Context(), driver.AcquireRequest{
+		a, err := v.store.Acquire(v.t.Context(), driver.AcquireRequest{
 			Name: name, Token: fmt.Sprint("token:", seq), Client: "client", Seq: seq, TTL: time.Hour,
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
-		}, driver.Vote{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow})
+			Vote: &driver.Vote{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow},
+		})
 		var u *dibs.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // otherwise the connection was to the former process
 			return a, err
@@ -139,7 +140,7 @@ func TestRecoveryWindow(t *testing.T) {
 	id := v.wantAbstention()
 	endRecoveryWindow(t, server)
 	held, err := v.vote("held")
-	if err != nil || !held.Held || held.Node != id {
+	if err != nil || !held.Held || held.Vote.Node != id {
 		t.Fatalf("%+v, %v, want the vote of %s", held, err, id)
 	}
 	seq := v.seq
@@ -156,7 +157,7 @@ func TestRecoveryWindow(t *testing.T) {
 			t.Fatalf("a holder that it still knows gets %+v, %v", a, err)
 		}
 		endRecoveryWindow(t, server)
-		if a, err := v.vote("after"); err != nil || a.Held && a.Node != id {
+		if a, err := v.vote("after"); err != nil || a.Held && a.Vote.Node != id {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
@@ -189,9 +190,10 @@ func TestNoHandoffInRecoveryWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(seq int) (bool, error) {
-		return v.store.ReleaseVote(t.Context(), driver.ReleaseRequest{
+		return v.store.Release(t.Context(), driver.ReleaseRequest{
 			Name: "n", Token: fmt.Sprint("token:", seq), Until: time.Now().Add(generous),
-		}, driver.Vote{Fence: 1000, RecoveryWindow: recoveryWindow})
+			Vote: &driver.Vote{Fence: 1000, RecoveryWindow: recoveryWindow},
+		})
 	}
 	v.wantAbstention()
 	freed, err := give(100)
@@ -205,9 +207,8 @@ func TestNoHandoffInRecoveryWindow(t *testing.T) {
 
 // A cluster's masters fail over one by one.
 func TestClusterIsNotAQuorumNode(t *testing.T) {
-	t.Parallel()
-	v := &voter{t: t, store: open(t, redistest.StartClusterNode(t), redisstore.Sharded())}
-	if _, err := v.vote("n"); !errors.Is(err, dibs.ErrInvalid) {
-		t.Errorf("error %v, want ErrInvalid", err)
+	cluster := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Sharded())
+	if _, err := quorum.New(cluster); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "node 0 of a quorum") {
+		t.Errorf("error %v, want ErrInvalid for node 0", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 //
 // A lease of dibs is for Redisson an RLock of another process. It may be a mutex, a set of
 // names, an election or a periodic job. Readers and permits return driver.ErrInvalid, since
-// Redisson has other forms for these. So do the votes of a quorum. A key that is no RLock
-// returns driver.ErrWrongType, and stays as it is: the RReadWriteLock, for example, which must
+// Redisson has other forms for these. The store cannot be a node of a quorum. A key that is no
+// RLock returns driver.ErrWrongType, and stays as it is: the RReadWriteLock, for example, which must
 // not share a name with an RLock.
 //
 // All clients that share a name need this option, those of dibs too. Waiters of dibs are

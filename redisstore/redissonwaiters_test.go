@@ -287,13 +287,13 @@ func TestRedissonLockIsForeignWithLeastPermissions(t *testing.T) {
 	p := newClient(t, open(t, server, redisstore.Redisson()))
 	state := p.inspect("n")
 	f := state.Foreign
-	if f == nil || !f.Lock || f.Removable || f.Kind != "Redisson RLock" || f.Key != "n" || !strings.Contains(f.Advice, "permissions") {
+	if f == nil || !f.Lock || f.Removable() || f.Kind != "Redisson RLock" || f.Key != "n" || !strings.Contains(f.Advice, "permissions") {
 		t.Fatalf("%+v, want a foreign lock that dibs does not end", f)
 	}
 	if len(state.Holders) != 1 || state.Holders[0].Owner != redissonHolder {
 		t.Errorf("held by %+v", state.Holders)
 	}
-	_, err := p.s.(driver.ForeignRevoker).RevokeForeign(t.Context(), "n", *f)
+	_, err := p.s.RevokeForeign(t.Context(), "n", *f)
 	wantIs(t, "revoke", err, driver.ErrInvalid)
 }
 

@@ -139,7 +139,7 @@ func wantOnlyHighwaterMarks(t *testing.T, server *redistest.Server, most int) {
 // A testClient sends requests to a store.
 type testClient struct {
 	t      *testing.T
-	s      driver.Store
+	s      *driver.Full
 	client string
 	seq    uint64
 	events chan driver.Event
@@ -149,7 +149,7 @@ var testClients atomic.Uint64
 
 // newClient returns a client that does not watch.
 func newClient(t *testing.T, s driver.Store) *testClient {
-	return &testClient{t: t, s: s, client: fmt.Sprintf("host:%d:test", testClients.Add(1))}
+	return &testClient{t: t, s: driver.Complete(s), client: fmt.Sprintf("host:%d:test", testClients.Add(1))}
 }
 
 // watchingClient returns a client that watches.
@@ -159,7 +159,7 @@ func watchingClient(t *testing.T, s driver.Store) *testClient {
 	p.events = make(chan driver.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
-	watch.Go(func() { _ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e }) })
+	watch.Go(func() { _ = s.Watch(ctx, p.client, nil, func(e driver.Event) { p.events <- e }) })
 	t.Cleanup(func() { cancel(); watch.Wait() })
 	if e := p.nextEvent(); e.Kind != driver.EventConnected {
 		t.Fatalf("first event %+v, want EventConnected", e)

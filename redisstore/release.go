@@ -14,20 +14,16 @@ import (
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	return s.cancel(ctx, c, nil)
-}
-
-func (s *Store) cancel(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote) error {
 	if err := s.checkRequest(c); err != nil {
 		return err
 	}
-	entry := wire.Entry(c, vote != nil)
+	entry := wire.Entry(c)
 	errs := make([]error, 1+len(c.With))
 	var group sync.WaitGroup
 	for i, name := range c.With {
-		group.Go(func() { errs[i+1] = s.cancelName(ctx, c, vote, name, entry) })
+		group.Go(func() { errs[i+1] = s.cancelName(ctx, c, name, entry) })
 	}
-	errs[0] = s.cancelName(ctx, c, vote, c.Name, entry)
+	errs[0] = s.cancelName(ctx, c, c.Name, entry)
 	group.Wait()
 	return worstOf(errs)
 }
@@ -48,18 +44,18 @@ func isUnsent(err error) bool {
 	return errors.As(err, &u) && u.Unsent
 }
 
-func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, vote *driver.Vote, name, entry string) error {
-	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}, vote, entry)
+func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, name, entry string) error {
+	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, entry)
 	return err
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	return s.release(ctx, "release", r, nil, "")
+	return s.release(ctx, "release", r, "")
 }
 
 // release sends a release. With a queue entry it also leaves the queue.
-func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, vote *driver.Vote, entry string) (bool, error) {
+func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseRequest, entry string) (bool, error) {
 	if err := errors.Join(s.check(rel.Name), s.checkToken(rel.Name, rel.Token)); err != nil {
 		return false, err
 	}
@@ -68,7 +64,7 @@ func (s *Store) release(ctx context.Context, op string, rel driver.ReleaseReques
 	}
 	for range maxTries {
 		r := s.requests.Get()
-		s.format.Release(&r.Request, rel, vote, entry, s.mixed.has(rel.Name))
+		s.format.Release(&r.Request, rel, entry, s.mixed.has(rel.Name))
 		reply, retried := s.do(ctx, r, rel.Until)
 		if retried {
 			reply.Err = pipeline.UnknownOutcome(reply.Err)

@@ -185,11 +185,11 @@ func (c *replication) result(acks redisconn.Reply, within time.Duration) error {
 }
 
 // undoGrant cancels an acquire that was granted and that too few replicas have.
-func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, vote *driver.Vote, replicaErr error) error {
+func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, replicaErr error) error {
 	if op == resize { // the former lease is still held
 		return wrapError(string(op), c.Name, replicaErr)
 	}
-	if err := s.cancel(context.WithoutCancel(ctx), c, vote); err != nil {
+	if err := s.Cancel(context.WithoutCancel(ctx), c); err != nil {
 		// The cancel may still arrive, and must not meet the next try with this token.
 		select {
 		case <-time.After(time.Until(c.Until)):

@@ -189,14 +189,14 @@ func TestRevokeByForeignToken(t *testing.T) {
 // A lateRevocations is a store whose notifications of revocations arrive when they are
 // delivered.
 type lateRevocations struct {
-	driver.Store
+	*driver.Full
 
 	mu   sync.Mutex
 	late []func()
 }
 
-func (s *lateRevocations) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.Store.Watch(ctx, client, func(e driver.Event) {
+func (s *lateRevocations) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return s.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind != driver.EventRevoked {
 			on(e)
 			return
@@ -230,7 +230,7 @@ func TestLateRevocationByToken(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			s := &lateRevocations{Store: open(t, server)}
+			s := &lateRevocations{Full: driver.Complete(open(t, server))}
 			locks := dibs.New(s)
 			defer locks.Close()
 			probe, err := lockMutex(t.Context(), locks, "probe")

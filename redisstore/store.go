@@ -35,7 +35,6 @@ type Store struct {
 
 var (
 	_ driver.Voter         = (*Store)(nil)
-	_ driver.IdleWatcher   = (*Store)(nil)
 	_ driver.Announcer     = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )

@@ -190,11 +190,12 @@ func (p *testClient) sharedWaiter(name string) driver.AcquireRequest {
 
 func (p *testClient) vote(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a, err := p.s.(driver.Voter).AcquireVote(p.t.Context(), c, driver.Vote{Ticket: 1, Fence: 1})
+	c.Vote = &driver.Vote{Ticket: 1, Fence: 1}
+	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return a.AcquireReply
+	return a
 }
 
 func (p *testClient) resize(c driver.AcquireRequest) driver.AcquireReply {

@@ -42,7 +42,7 @@ func TestCommandsOfWanted(t *testing.T) {
 			defer l.Unlock()
 			connected := make(chan struct{}, 1)
 			go func() {
-				_ = waiters.Watch(t.Context(), "w:1:x", func(driver.Event) { connected <- struct{}{} })
+				_ = waiters.Watch(t.Context(), "w:1:x", nil, func(driver.Event) { connected <- struct{}{} })
 			}()
 			<-connected
 			if asks {

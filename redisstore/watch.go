@@ -14,15 +14,13 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Watch implements driver.Store.
-func (s *Store) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.WatchWhile(ctx, client, func() bool { return true }, on)
-}
-
-// WatchWhile implements driver.IdleWatcher, by one subscription for one client.
-func (s *Store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+// Watch implements driver.Store, by one subscription for one client.
+func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if s.format.Proxy {
 		return errNoNotifications
+	}
+	if busy == nil {
+		busy = func() bool { return true }
 	}
 	if s.format.Sharded {
 		ctx, end := context.WithCancel(ctx)

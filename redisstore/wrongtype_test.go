@@ -80,7 +80,9 @@ var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 		return p.try(c, true)
 	},
 	"vote": func(p *testClient, _ driver.AcquireRequest) error {
-		_, err := p.s.(driver.Voter).AcquireVote(p.t.Context(), p.request("n"), driver.Vote{Ticket: 1, Fence: 1})
+		c := p.request("n")
+		c.Vote = &driver.Vote{Ticket: 1, Fence: 1}
+		_, err := p.s.Acquire(p.t.Context(), c)
 		return err
 	},
 	"extend": func(p *testClient, own driver.AcquireRequest) error { return p.extend(own)[0] },

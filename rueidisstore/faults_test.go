@@ -239,7 +239,7 @@ func TestSubscriptionEnds(t *testing.T) {
 		connected := make(chan struct{}, 10)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- rueidisstore.New(client).Watch(ctx, "me", func(e driver.Event) { connected <- struct{}{} })
+			ended <- rueidisstore.New(client).Watch(ctx, "me", nil, func(e driver.Event) { connected <- struct{}{} })
 		}()
 		if !mute {
 			drill.Eventually(t, "it is connected", func() bool { return len(connected) > 0 })

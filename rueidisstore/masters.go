@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
@@ -35,9 +34,9 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 }
 
 // masters returns the addresses of the nodes that own slots, each with a range of these.
-func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string]slots.Range, error) {
+func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string]redisconn.SlotRange, error) {
 	ranges, err := c.ranges(ctx, nodes)
-	found := make(map[string]slots.Range)
+	found := make(map[string]redisconn.SlotRange)
 	for _, r := range ranges {
 		found[r.Master] = r
 	}
@@ -50,12 +49,12 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (ma
 // former owner redirects. This adds the new owner at once, or within a second if the former
 // one is dead. A user without rights to the key gets an error until another command is
 // redirected.
-func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r slots.Range) (rueidis.Client, error) {
+func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r redisconn.SlotRange) (rueidis.Client, error) {
 	addr := r.Master
 	if client, ok := nodes[addr]; ok {
 		return client, nil
 	}
-	redirected := probe(c.client.B(), slots.KeyOf(r.First))
+	redirected := probe(c.client.B(), redisconn.KeyOfSlot(r.First))
 	err := c.client.Do(c.bounded(ctx, deadlineOf(ctx)), redirected).Error()
 	if client, ok := c.client.Nodes()[addr]; ok {
 		return client, nil
@@ -68,14 +67,14 @@ func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r sl
 
 // ranges returns the slot map of the first node that answers. It does not query roles: a
 // user that may lock need not have that permission, and a replica may be down.
-func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]slots.Range, error) {
+func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]redisconn.SlotRange, error) {
 	err := fmt.Errorf("rueidis has no node of the cluster")
 	for addr, client := range nodes {
 		var replies [1]redisconn.Reply
 		c.do(ctx, deadlineOf(ctx), client, []redisconn.Cmd{redisconn.Command("CLUSTER", "SLOTS")}, replies[:])
-		var ranges []slots.Range
+		var ranges []redisconn.SlotRange
 		if err = replies[0].Err; err == nil {
-			ranges, err = slots.Parse(replies[0].Value, addr)
+			ranges, err = redisconn.ParseSlots(replies[0].Value, addr)
 		}
 		if err == nil || ctx.Err() != nil {
 			return ranges, err
@@ -100,7 +99,7 @@ func (c *conn) Refresh() {
 
 // slotMap is the owners of all slots. It is used until a time.
 type slotMap struct {
-	ranges []slots.Range
+	ranges []redisconn.SlotRange
 	until  time.Time
 }
 
@@ -110,7 +109,7 @@ func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 	if m == nil || time.Now().After(m.until) {
 		return all
 	}
-	if r, ok := slots.Find(m.ranges, int(cmd.Slot())); ok {
+	if r, ok := redisconn.FindSlot(m.ranges, int(cmd.Slot())); ok {
 		if node, ok := all.Nodes()[r.Master]; ok {
 			return node
 		}

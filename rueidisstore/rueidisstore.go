@@ -77,7 +77,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
@@ -133,7 +132,7 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 		call := c.calls.begin(ctx)
 		result := c.newer.Load().of(client, one).Do(call, one)
 		call.end()
-		if links.Broken(result.NonRedisError()) {
+		if redisconn.Broken(result.NonRedisError()) {
 			c.sweep(ctx, client, cmds[0])
 		}
 		replies[0] = c.reply(ctx, result)
@@ -154,7 +153,7 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 	call := c.calls.begin(ctx)
 	results := client.DoMulti(call, batch...)
 	call.end()
-	if links.Broken(results[0].NonRedisError()) {
+	if redisconn.Broken(results[0].NonRedisError()) {
 		c.sweep(ctx, client, cmds[0])
 	}
 	for i, result := range results {
@@ -208,7 +207,7 @@ func (c *conn) doOn(ctx context.Context, dedicated rueidis.DedicatedClient, cmd 
 	result := dedicated.Do(ctx, command(dedicated.B(), cmd))
 	if err := result.NonRedisError(); err != nil {
 		dedicated.Close()
-		if links.Broken(err) {
+		if redisconn.Broken(err) {
 			c.sweep(ctx, c.client, cmd)
 		}
 	}

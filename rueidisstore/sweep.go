@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 	"github.com/redis/rueidis"
 )
@@ -19,7 +18,7 @@ import (
 func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
 	for ctx.Err() == nil && c.probes.allow(time.Now()) {
 		one := probe(client.B(), cmd.Key())
-		if !links.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
+		if !redisconn.Broken(c.newer.Load().of(client, one).Do(ctx, one).NonRedisError()) {
 			return
 		}
 	}

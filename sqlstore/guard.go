@@ -5,11 +5,12 @@ import (
 	"errors"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 )
 
 // A Guarded is one name of a lease that a transaction depends on.
 type Guarded struct {
-	driver.Held
+	guard.Lease
 	Name  string
 	Fence uint64 // zero if not known
 	Inner bool   // the lease is the innermost one
@@ -17,13 +18,13 @@ type Guarded struct {
 
 // Guard checks the leases of a store that ctx carries, by check for each name.
 func Guard(ctx context.Context, s driver.Store, check func(Guarded) (held bool, err error)) error {
-	leases, err := driver.GuardsIn(ctx, s)
+	leases, err := guard.In(ctx, s)
 	if err != nil {
 		return err
 	}
 	for i, h := range leases {
 		for j, name := range h.Names {
-			held, err := check(Guarded{Held: h, Name: name, Fence: h.Fences[j], Inner: i == 0})
+			held, err := check(Guarded{Lease: h, Name: name, Fence: h.Fences[j], Inner: i == 0})
 			if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrLost) {
 				return errors.Join(cause, err) // the loss has ended the check
 			}
@@ -31,7 +32,7 @@ func Guard(ctx context.Context, s driver.Store, check func(Guarded) (held bool, 
 				return err
 			}
 			if !held {
-				return driver.NotHeld(name)
+				return guard.NotHeld(name)
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/glob"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // A stateRow is a row about a name: a holder (kind h), a waiter (w), or the name itself (n).
@@ -29,11 +31,11 @@ func (r *stateRow) fields() []any {
 func (r stateRow) addTo(state *driver.State) {
 	switch r.Kind {
 	case "h":
-		h := driver.NewHolder(r.Token, r.Weight)
+		h := ownertoken.NewHolder(r.Token, r.Weight)
 		h.Fence, h.Remaining, h.Reserved = uint64(r.Fence), Duration(r.Micros), r.Reserved
 		state.Holders, state.Holding = append(state.Holders, h), r.Total
 	case "w":
-		w := driver.NewWaiter(r.Token, r.Weight, r.Limit)
+		w := ownertoken.NewWaiter(r.Token, r.Weight, r.Limit)
 		w.Waited = Duration(r.Micros)
 		state.Waiters, state.Waiting = append(state.Waiters, w), r.Total
 	default:
@@ -93,7 +95,7 @@ func (d *Database) Inspect(ctx context.Context, name string) (driver.State, erro
 
 // List returns the names that match a glob.
 func (d *Database) List(ctx context.Context, pattern string) (names []string, err error) {
-	glob, err := driver.ParseGlob(pattern)
+	matching, err := glob.Parse(pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func (d *Database) List(ctx context.Context, pattern string) (names []string, er
 		rows := 0
 		err := d.Each(ctx, false, d.SQL.List, []any{d.Key(name), most}, []any{&name}, func() {
 			rows++
-			if name = d.Decode(name); glob.Matches(name) {
+			if name = d.Decode(name); matching.Matches(name) {
 				names = append(names, name)
 			}
 		})

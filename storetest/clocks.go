@@ -50,11 +50,11 @@ func ClockCases() []ClockCase {
 // slowly calls f with a client of another process, whose clock is far behind.
 func slowly(t *testing.T, open func(t *testing.T) driver.Store, f func(p *testClient)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(newSilentClient(t, open(t))) })
+	synctest.Test(t, func(t *testing.T) { f(newSilentClient(t, driver.Complete(open(t)))) })
 }
 
 func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	try := fast.newTry("clock behind")
 	slowly(t, open, func(slow *testClient) { slow.mustAcquire(slow.newRequest("clock behind")) })
 	if a := fast.acquire(try); a.Held || a.Remaining > time.Minute {
@@ -72,7 +72,7 @@ func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
 }
 
 func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	c := fast.newRequest("clock ahead")
 	fast.mustAcquire(c)
 	slowly(t, open, func(slow *testClient) {
@@ -92,7 +92,7 @@ func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
 }
 
 func clockOfRenewal(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	c := fast.newRequest("clock of a renewal")
 	c.TTL = longTTL
 	fast.mustAcquire(c)
@@ -110,7 +110,7 @@ func clockOfRenewal(t *testing.T, open func(t *testing.T) driver.Store) {
 const longTTL = 20 * time.Second
 
 func clockOfWaiter(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	c := fast.newRequest("clock of a waiter")
 	fence := fast.mustAcquire(c).Fence
 	var waits driver.AcquireRequest
@@ -127,7 +127,7 @@ func clockOfWaiter(t *testing.T, open func(t *testing.T) driver.Store) {
 }
 
 func clockOfResize(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	skipWithoutReaders(t, fast.s)
 	writer := fast.newWriter("clock of a resize")
 	writer.Queue = false
@@ -148,7 +148,7 @@ func clockOfResize(t *testing.T, open func(t *testing.T) driver.Store) {
 }
 
 func clocksAndFences(t *testing.T, open func(t *testing.T) driver.Store) {
-	fast := newSilentClient(t, open(t))
+	fast := newSilentClient(t, driver.Complete(open(t)))
 	var last uint64
 	locked := func(p *testClient) {
 		c := p.newRequest("clocks and fences")

@@ -24,30 +24,18 @@ func fenceCases() []Case {
 	}
 }
 
-// reserverOf returns the store, or skips the test.
-func reserverOf(t *testing.T, s driver.Store) driver.FenceReserver {
-	t.Helper()
-	behind := s
-	if lossy, ok := s.(repeated); ok {
-		behind = lossy.Store
-	}
-	if _, ok := behind.(driver.FenceReserver); !ok {
-		t.Skip("the store reserves no fences")
-	}
-	return s.(driver.FenceReserver)
-}
-
 // reserve reserves fences, and returns the reply.
 func (p *testClient) reserve(r driver.FenceRequest) driver.FenceReply {
 	p.t.Helper()
-	reply, err := reserverOf(p.t, p.s).ReserveFences(operationContext(p.t), r)
+	needs(p.t, p.s, "FenceReserver")
+	reply, err := p.s.ReserveFences(operationContext(p.t), r)
 	if err != nil {
 		p.t.Fatalf("reserve fences %+v: %v", r, err)
 	}
 	return reply
 }
 
-func reserveFences(t *testing.T, s driver.Store) {
+func reserveFences(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, waiter, third := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(first).Fence
@@ -73,7 +61,7 @@ func reserveFences(t *testing.T, s driver.Store) {
 	}
 }
 
-func reserveLeast(t *testing.T, s driver.Store) {
+func reserveLeast(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	c := p.newRequest("n")
 	fence := p.mustAcquire(c).Fence
@@ -99,11 +87,12 @@ func reserveLeast(t *testing.T, s driver.Store) {
 	}
 }
 
-func reserveChangesNothing(t *testing.T, s driver.Store) {
+func reserveChangesNothing(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	c := p.newRequest("n")
 	fence := p.mustAcquire(c).Fence
 	p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1000, Fence: fence})
+	needs(t, s, "Inspector")
 	state, err := s.Inspect(operationContext(t), "n")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Remaining > c.TTL {
 		t.Fatalf("%+v, %v", state, err)
@@ -111,12 +100,13 @@ func reserveChangesNothing(t *testing.T, s driver.Store) {
 	if h := state.Holders[0]; h.Fence != 0 && h.Fence != fence {
 		t.Errorf("the holder has fence %d, want %d", h.Fence, fence)
 	}
+	needs(t, s, "Revoker")
 	if revoked, err := s.Revoke(operationContext(t), driver.RevokeRequest{Name: "n", Fence: fence}); err != nil || !revoked {
 		t.Errorf("revoke: %v, %v", revoked, err)
 	}
 }
 
-func reserveNeedsLease(t *testing.T, s driver.Store) {
+func reserveNeedsLease(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	c, stranger := p.newRequest("n"), p.newRequest("n")
 	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
@@ -132,7 +122,8 @@ func reserveNeedsLease(t *testing.T, s driver.Store) {
 	}
 }
 
-func reserveConcurrently(t *testing.T, s driver.Store) {
+func reserveConcurrently(t *testing.T, s *driver.Full) {
+	needs(t, s, "FenceReserver")
 	p := newSilentClient(t, s)
 	c := p.newRequest("n")
 	p.mustAcquire(c)
@@ -142,7 +133,7 @@ func reserveConcurrently(t *testing.T, s driver.Store) {
 	for range 4 {
 		group.Go(func() {
 			for range cap(last) / 4 {
-				reply, err := reserverOf(t, s).ReserveFences(operationContext(t), driver.FenceRequest{Name: "n", Token: c.Token, Count: each})
+				reply, err := s.ReserveFences(operationContext(t), driver.FenceRequest{Name: "n", Token: c.Token, Count: each})
 				if err != nil || !reply.Held {
 					t.Errorf("%+v, %v", reply, err)
 				}
@@ -161,7 +152,7 @@ func reserveConcurrently(t *testing.T, s driver.Store) {
 	}
 }
 
-func reserveForReader(t *testing.T, s driver.Store) {
+func reserveForReader(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newSilentClient(t, s)
 	c := p.newReader("n")
@@ -181,13 +172,13 @@ func channelValues(c <-chan uint64) iter.Seq[uint64] {
 	}
 }
 
-func invalidReservation(t *testing.T, s driver.Store) {
-	r := reserverOf(t, s)
+func invalidReservation(t *testing.T, s *driver.Full) {
+	needs(t, s, "FenceReserver")
 	for _, bad := range []driver.FenceRequest{
 		{Name: "", Token: "t", Count: 1}, {Name: "n", Count: 1}, {Name: "n", Token: "t", Count: -1},
 		{Name: "n", Token: "t", Count: driver.MaxFences + 1}, {Name: "n", Token: "t", Count: 1, Least: 1<<53 + 1},
 	} {
-		if _, err := r.ReserveFences(operationContext(t), bad); !errors.Is(err, dibs.ErrInvalid) {
+		if _, err := s.ReserveFences(operationContext(t), bad); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 		}
 	}

@@ -51,7 +51,7 @@ func (p *testClient) queueThree(name string) (holder driver.AcquireRequest, fenc
 	return holder, fence, waiters
 }
 
-func silentWaiterReturns(t *testing.T, s driver.Store) {
+func silentWaiterReturns(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, fence, w := p.queueThree("n")
 	for range 8 {
@@ -74,7 +74,7 @@ func silentWaiterReturns(t *testing.T, s driver.Store) {
 	p.mustRelease(w[0], e.Fence)
 }
 
-func allSilent(t *testing.T, s driver.Store) {
+func allSilent(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	h, fence, w := p.queueThree("n")
 	time.Sleep(driver.WaiterTTL * 7 / 5)
@@ -90,7 +90,7 @@ func allSilent(t *testing.T, s driver.Store) {
 	}
 }
 
-func allSilentAtRelease(t *testing.T, s driver.Store) {
+func allSilentAtRelease(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	h, fence, w := p.queueThree("n")
 	time.Sleep(driver.WaiterTTL * 7 / 5)
@@ -103,7 +103,7 @@ func allSilentAtRelease(t *testing.T, s driver.Store) {
 	p.mustAcquire(p.again(w[0]))
 }
 
-func missedGrant(t *testing.T, s driver.Store) {
+func missedGrant(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, c, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
@@ -121,7 +121,7 @@ func missedGrant(t *testing.T, s driver.Store) {
 	p.mustQueue(p.again(behind), 2)
 }
 
-func twoMissedGrants(t *testing.T, s driver.Store) {
+func twoMissedGrants(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, c := p.newRequest("n"), p.newRequest("n")
 	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
@@ -138,7 +138,7 @@ func twoMissedGrants(t *testing.T, s driver.Store) {
 		p.acquireBy(h, time.Now().Add(c.TTL))
 	}
 	last := p.mustQueue(c, 1)
-	if late.Ticket == last.Ticket && late.Round == last.Round && late.Fence > last.Fence {
+	if late.Ticket == last.Ticket && late.Fence > last.Fence {
 		t.Errorf("event %+v of a grant that has ended counts after the reply %+v", late, last)
 	}
 	p.mustRelease(h, 0)
@@ -147,7 +147,7 @@ func twoMissedGrants(t *testing.T, s driver.Store) {
 	}
 }
 
-func onlyDeadWaiters(t *testing.T, s driver.Store) {
+func onlyDeadWaiters(t *testing.T, s *driver.Full) {
 	dead, p := newSilentClient(t, s), newSilentClient(t, s)
 	h, fence, _ := dead.queueThree("n")
 	time.Sleep(driver.WaiterTTL * 7 / 5)

@@ -10,7 +10,7 @@ import (
 
 // repeated is a store whose client loses the first reply to each request, which the store has
 // executed, and sends the request again.
-type repeated struct{ driver.Store }
+type repeated struct{ *driver.Full }
 
 func (s repeated) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	if a, err := s.Store.Acquire(ctx, c); err != nil {
@@ -27,10 +27,10 @@ func (s repeated) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 }
 
 func (s repeated) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if a, err := s.Store.Resize(ctx, c); err != nil {
+	if a, err := s.Full.Resize(ctx, c); err != nil {
 		return a, err
 	}
-	return s.Store.Resize(ctx, c)
+	return s.Full.Resize(ctx, c)
 }
 
 // Release returns true if the token held the name at the first request, which a client whose
@@ -41,7 +41,7 @@ func (s repeated) Release(ctx context.Context, r driver.ReleaseRequest) (bool, e
 
 // Revoke returns true if there was such a lease at the first request.
 func (s repeated) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
-	return twice(func() (bool, error) { return s.Store.Revoke(ctx, r) })
+	return twice(func() (bool, error) { return s.Full.Revoke(ctx, r) })
 }
 
 // twice returns true if one of the two requests does.
@@ -60,50 +60,17 @@ func (s repeated) Extend(ctx context.Context, requests []driver.ExtendRequest) [
 }
 
 func (s repeated) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
-	if wanted, err := s.Store.NotifyWanted(ctx, r); err != nil {
+	if wanted, err := s.Full.NotifyWanted(ctx, r); err != nil {
 		return wanted, err
 	}
-	return s.Store.NotifyWanted(ctx, r)
+	return s.Full.NotifyWanted(ctx, r)
 }
 
-// ReserveFences is for a store that is a driver.FenceReserver.
 func (s repeated) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
-	store := s.Store.(driver.FenceReserver)
-	if reply, err := store.ReserveFences(ctx, r); err != nil {
+	if reply, err := s.Full.ReserveFences(ctx, r); err != nil {
 		return reply, err
 	}
-	return store.ReserveFences(ctx, r)
-}
-
-// A repeatedVoter is the same for the node of a quorum.
-type repeatedVoter struct {
-	repeated
-	voter driver.Voter
-}
-
-func (s repeatedVoter) AcquireVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.VoteReply, error) {
-	if a, err := s.voter.AcquireVote(ctx, c, v); err != nil {
-		return a, err
-	}
-	return s.voter.AcquireVote(ctx, c, v)
-}
-
-func (s repeatedVoter) CancelVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) error {
-	if err := s.voter.CancelVote(ctx, c, v); err != nil {
-		return err
-	}
-	return s.voter.CancelVote(ctx, c, v)
-}
-
-func (s repeatedVoter) ResizeVote(ctx context.Context, c driver.AcquireRequest, v driver.Vote) (driver.AcquireReply, error) {
-	if a, err := s.voter.ResizeVote(ctx, c, v); err != nil {
-		return a, err
-	}
-	return s.voter.ResizeVote(ctx, c, v)
-}
-
-func (s repeatedVoter) ReleaseVote(ctx context.Context, r driver.ReleaseRequest, v driver.Vote) (bool, error) {
-	return twice(func() (bool, error) { return s.voter.ReleaseVote(ctx, r, v) })
+	return s.Full.ReserveFences(ctx, r)
 }
 
 // notRepeated are cases that do not run with lost replies. In those of the first line, a lost
@@ -122,18 +89,18 @@ var notRepeated = []string{
 func LostReplyCases() []Case {
 	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })
-	return repeatEach(cases, func(s driver.Store) driver.Store { return repeated{s} })
+	return repeatEach(cases)
 }
 
 // lostVoteReplyCases returns the same of VoteCases.
 func lostVoteReplyCases() []Case {
 	exactFence := func(c Case) bool { return c.Name == "vote fence" || c.Name == "vote resize" } // a repeated request gets a new one
-	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence), func(s driver.Store) driver.Store { return repeatedVoter{repeated{s}, s.(driver.Voter)} })
+	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence))
 }
 
-func repeatEach(cases []Case, lossy func(driver.Store) driver.Store) []Case {
+func repeatEach(cases []Case) []Case {
 	for i, c := range cases {
-		cases[i] = Case{c.Name + ", replies lost", c.Requirement + ", also if replies are lost", func(t *testing.T, s driver.Store) { c.Run(t, lossy(s)) }}
+		cases[i] = Case{c.Name + ", replies lost", c.Requirement + ", also if replies are lost", func(t *testing.T, s *driver.Full) { c.Run(t, driver.Complete(repeated{s})) }}
 	}
 	return cases
 }

@@ -15,13 +15,13 @@ import (
 // A cancelsTwice is a store in which a repeated Cancel ends the lease of whoever holds the name
 // by then.
 type cancelsTwice struct {
-	driver.Store
+	*driver.Full
 	mu        sync.Mutex
 	cancelled map[string]bool // tokens
 }
 
 func newCancelsTwice() *cancelsTwice {
-	return &cancelsTwice{Store: memstore.New(), cancelled: make(map[string]bool)}
+	return &cancelsTwice{Full: driver.Complete(memstore.New()), cancelled: make(map[string]bool)}
 }
 
 func (s *cancelsTwice) Cancel(ctx context.Context, c driver.AcquireRequest) error {

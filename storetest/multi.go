@@ -41,7 +41,7 @@ func (p *testClient) newMulti(names ...string) driver.AcquireRequest {
 	return c
 }
 
-func groups(t *testing.T, s driver.Store) {
+func groups(t *testing.T, s *driver.Full) {
 	names := []string{"a", "b", "{x}1", "c", "{x}2", "d", "e"}
 	want := s.Groups(slices.Sorted(slices.Values(names)))
 	seen := make(map[string]int)
@@ -66,7 +66,7 @@ func groups(t *testing.T, s driver.Store) {
 
 const x, y, z = "{multi}x", "{multi}y", "{multi}z"
 
-func allOrNone(t *testing.T, s driver.Store) {
+func allOrNone(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	multi, other := p.newMulti(x, y, z), p.newRequest(y)
 	last := p.mustAcquire(other).Fence
@@ -109,7 +109,7 @@ func allOrNone(t *testing.T, s driver.Store) {
 	}
 }
 
-func partialLoss(t *testing.T, s driver.Store) {
+func partialLoss(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	multi := p.newMulti(x, y, z)
 	p.mustAcquire(multi)
@@ -142,7 +142,7 @@ func partialLoss(t *testing.T, s driver.Store) {
 	}
 }
 
-func multiWaits(t *testing.T, s driver.Store) {
+func multiWaits(t *testing.T, s *driver.Full) {
 	p, q := newClient(t, s), newClient(t, s)
 	onX, onY, multi := q.newRequest(x), q.newRequest(y), p.newMulti(x, y)
 	q.mustAcquire(onX)
@@ -176,7 +176,7 @@ func multiWaits(t *testing.T, s driver.Store) {
 	p.wantHolder(y, multi.Token)
 }
 
-func multiCycle(t *testing.T, s driver.Store) {
+func multiCycle(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	holder := p.newMulti(x, y, z)
 	p.mustAcquire(holder)
@@ -201,7 +201,7 @@ func multiCycle(t *testing.T, s driver.Store) {
 	}
 }
 
-func multiCancel(t *testing.T, s driver.Store) {
+func multiCancel(t *testing.T, s *driver.Full) {
 	p, q := newClient(t, s), newClient(t, s)
 	onY := q.newRequest(y)
 	q.mustAcquire(onY)
@@ -224,7 +224,7 @@ func multiCancel(t *testing.T, s driver.Store) {
 	p.wantHolder(y, "")
 }
 
-func multiDead(t *testing.T, s driver.Store) {
+func multiDead(t *testing.T, s *driver.Full) {
 	dead, p := newSilentClient(t, s), newSilentClient(t, s)
 	onY := p.newRequest(y)
 	p.mustAcquire(onY)
@@ -233,7 +233,7 @@ func multiDead(t *testing.T, s driver.Store) {
 	p.acquireBy(c, time.Now().Add(driver.WaiterTTL))
 }
 
-func multiClients(t *testing.T, s driver.Store) {
+func multiClients(t *testing.T, s *driver.Full) {
 	const processes, workers, rounds, names = 3, 5, 10, 5
 	inside := make([]atomic.Int32, names)
 	var group sync.WaitGroup

@@ -24,6 +24,7 @@ func revokeTokenCases() []Case {
 
 func (p *testClient) revokeToken(name, token, reason string) bool {
 	p.t.Helper()
+	needs(p.t, p.s, "Revoker")
 	revoked, err := p.s.Revoke(operationContext(p.t), driver.RevokeRequest{Name: name, Token: token, Reason: reason})
 	if err != nil {
 		p.t.Fatalf("revoke %q: %v", name, err)
@@ -48,7 +49,7 @@ func (p *testClient) wantRevoked(c driver.AcquireRequest, fence uint64, reason s
 	return e
 }
 
-func revokeByToken(t *testing.T, s driver.Store) {
+func revokeByToken(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newClient(t, s)
 	mine, next := p.newRequest("n"), other.newRequest("n")
 	fence := p.mustAcquire(mine).Fence
@@ -80,7 +81,7 @@ func revokeByToken(t *testing.T, s driver.Store) {
 
 // A store of values that other programs write, too, cannot know whose a token is that does not
 // say it, unless it has recorded the client.
-func revokeByChosenToken(t *testing.T, s driver.Store) {
+func revokeByChosenToken(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := chosen(p.newRequest("n"))
 	fence := p.mustAcquire(c.AcquireRequest).Fence
@@ -96,7 +97,7 @@ func revokeByChosenToken(t *testing.T, s driver.Store) {
 	wantErr(t, p.extend(c.AcquireRequest, time.Minute), dibs.ErrLost)
 }
 
-func revokeByAnotherToken(t *testing.T, s driver.Store) {
+func revokeByAnotherToken(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	if p.revokeToken("free", "nobody", "") {
 		t.Error("a free name was revoked")
@@ -119,7 +120,7 @@ func revokeByAnotherToken(t *testing.T, s driver.Store) {
 	p.wantGranted(waits) // it has not left the queue, and nobody was notified of a revocation
 }
 
-func revokeSharedByToken(t *testing.T, s driver.Store) {
+func revokeSharedByToken(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p, other := newClient(t, s), newClient(t, s)
 	one, two, writer := p.newReader("n"), p.newReader("n"), other.newWriter("n")
@@ -140,12 +141,12 @@ func revokeSharedByToken(t *testing.T, s driver.Store) {
 	other.wantServed(writer)
 }
 
-func revokeReservedByToken(t *testing.T, s driver.Store) {
+func revokeReservedByToken(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	p.revokeReserved(p.newRequest("n"))
 }
 
-func revokeReservedReader(t *testing.T, s driver.Store) {
+func revokeReservedReader(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newClient(t, s)
 	p.revokeReserved(p.newReader("n"))
@@ -168,7 +169,8 @@ func (p *testClient) revokeReserved(c driver.AcquireRequest) {
 	p.wantNoEvent(30 * time.Millisecond)
 }
 
-func revokeByFenceAndToken(t *testing.T, s driver.Store) {
+func revokeByFenceAndToken(t *testing.T, s *driver.Full) {
+	needs(t, s, "Revoker")
 	p := newSilentClient(t, s)
 	c := p.newRequest("n")
 	fence := p.mustAcquire(c).Fence

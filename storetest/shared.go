@@ -36,18 +36,18 @@ func sharedCases() []Case {
 }
 
 // skipWithoutPermits skips the test if the store does not support permits.
-func skipWithoutPermits(t *testing.T, s driver.Store) {
+func skipWithoutPermits(t *testing.T, s *driver.Full) {
 	t.Helper()
 	skipWithout(t, s, "permits", 2)
 }
 
 // skipWithoutReaders skips the test if the store does not support readers.
-func skipWithoutReaders(t *testing.T, s driver.Store) {
+func skipWithoutReaders(t *testing.T, s *driver.Full) {
 	t.Helper()
 	skipWithout(t, s, "readers", driver.Unlimited)
 }
 
-func skipWithout(t *testing.T, s driver.Store, what string, limit int) {
+func skipWithout(t *testing.T, s *driver.Full, what string, limit int) {
 	t.Helper()
 	c := newSilentClient(t, s).newRequest(what)
 	c.Limit, c.Queue, c.Until = limit, false, time.Now().Add(operationTimeout)
@@ -92,6 +92,7 @@ func (p *testClient) mustCancel(c driver.AcquireRequest) {
 
 func (p *testClient) mustResize(c driver.AcquireRequest, weight, limit int) driver.AcquireReply {
 	p.t.Helper()
+	needs(p.t, p.s, "Resizer")
 	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(operationTimeout)
 	a, err := p.s.Resize(p.t.Context(), c)
 	if err != nil {
@@ -102,6 +103,7 @@ func (p *testClient) mustResize(c driver.AcquireRequest, weight, limit int) driv
 
 func (p *testClient) state(name string) dibs.State {
 	p.t.Helper()
+	needs(p.t, p.s, "Inspector")
 	state, err := p.s.Inspect(operationContext(p.t), name)
 	if err != nil {
 		p.t.Fatalf("inspect %q: %v", name, err)
@@ -109,7 +111,7 @@ func (p *testClient) state(name string) dibs.State {
 	return state
 }
 
-func limit(t *testing.T, s driver.Store) {
+func limit(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	p.mustAcquire(p.newRequest("warm-up"))
 	var held atomic.Int32
@@ -133,7 +135,7 @@ func limit(t *testing.T, s driver.Store) {
 	}
 }
 
-func exclusive(t *testing.T, s driver.Store) {
+func exclusive(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	reader, writer, mutex, permit := p.newReader("n"), p.newWriter("n"), p.newRequest("n"), p.newShared("n", 1, 9)
 	for _, exclusive := range []driver.AcquireRequest{writer, mutex, p.newShared("n", 9, 9)} {
@@ -159,7 +161,7 @@ func exclusive(t *testing.T, s driver.Store) {
 	}
 }
 
-func ownLimit(t *testing.T, s driver.Store) {
+func ownLimit(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	old := []driver.AcquireRequest{p.newShared("n", 1, 2), p.newShared("n", 1, 2)}
 	for _, c := range old {
@@ -179,7 +181,7 @@ func ownLimit(t *testing.T, s driver.Store) {
 	}
 }
 
-func sharedExpiry(t *testing.T, s driver.Store) {
+func sharedExpiry(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	for try := 1; !oneSharedExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
 		t.Logf("the machine was suspended for %v", ttl)
@@ -241,7 +243,7 @@ func oneSharedExpires(p *testClient, name string, last bool) bool {
 	return true
 }
 
-func sharedOwnerOnly(t *testing.T, s driver.Store) {
+func sharedOwnerOnly(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	mine, other := p.newShared("n", 2, 4), p.newShared("n", 2, 4)
 	first := p.mustAcquire(mine)
@@ -276,7 +278,7 @@ func sharedOwnerOnly(t *testing.T, s driver.Store) {
 	}
 }
 
-func grantTogether(t *testing.T, s driver.Store) {
+func grantTogether(t *testing.T, s *driver.Full) {
 	holder := newSilentClient(t, s)
 	h := holder.newWriter("n")
 	fence := holder.mustAcquire(h).Fence
@@ -314,7 +316,7 @@ func grantTogether(t *testing.T, s driver.Store) {
 	}
 }
 
-func heavyFirstWaiter(t *testing.T, s driver.Store) {
+func heavyFirstWaiter(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	held := []driver.AcquireRequest{p.newShared("n", 1, 4), p.newShared("n", 1, 4), p.newShared("n", 1, 4)}
 	for _, c := range held {
@@ -336,7 +338,7 @@ func heavyFirstWaiter(t *testing.T, s driver.Store) {
 	p.wantGranted(light)
 }
 
-func heavyFirstWaiterLeaves(t *testing.T, s driver.Store) {
+func heavyFirstWaiterLeaves(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	p.mustAcquire(p.newReader("n"))
 	writer, reader := p.newWriter("n"), p.newReader("n")
@@ -351,7 +353,7 @@ func heavyFirstWaiterLeaves(t *testing.T, s driver.Store) {
 	p.acquireBy(reader, time.Now().Add(driver.WaiterTTL))
 }
 
-func reserveShared(t *testing.T, s driver.Store) {
+func reserveShared(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	mine, other := p.newShared("n", 2, 3), p.newShared("n", 1, 3)
 	p.mustAcquire(mine)
@@ -373,7 +375,7 @@ func reserveShared(t *testing.T, s driver.Store) {
 	}
 }
 
-func resize(t *testing.T, s driver.Store) {
+func resize(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	mine, reader, writer := p.newWriter("n"), p.newReader("n"), p.newWriter("n")
 	fence := p.mustAcquire(mine).Fence
@@ -434,7 +436,7 @@ func resize(t *testing.T, s driver.Store) {
 	}
 }
 
-func resizeNeedsLease(t *testing.T, s driver.Store) {
+func resizeNeedsLease(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	p.mustAcquire(p.newRequest("warm-up"))
 	for _, c := range []driver.AcquireRequest{p.newReader("n"), p.newWriter("n")} {
@@ -457,7 +459,8 @@ func resizeNeedsLease(t *testing.T, s driver.Store) {
 	}
 }
 
-func revoke(t *testing.T, s driver.Store) {
+func revoke(t *testing.T, s *driver.Full) {
+	needs(t, s, "Revoker")
 	p, other := newClient(t, s), newClient(t, s)
 	reason := "host is gone, see ticket 7" // of the first one; later ones have none
 	revoke := func(name string, fence uint64) bool {
@@ -564,7 +567,7 @@ func revoke(t *testing.T, s driver.Store) {
 	}
 }
 
-func inspectShared(t *testing.T, s driver.Store) {
+func inspectShared(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	one, two := p.newShared("n", 1, 9), p.newShared("n", 3, 9)
 	two.TTL = time.Hour
@@ -583,13 +586,14 @@ func inspectShared(t *testing.T, s driver.Store) {
 			t.Errorf("holder %d: %+v, %v remaining; want %+v", i, have, left, want)
 		}
 	}
+	needs(t, s, "Lister")
 	names, err := s.List(t.Context(), "*")
 	if err != nil || len(names) != 1 {
 		t.Errorf("list: %q, %v", names, err)
 	}
 }
 
-func sharedClients(t *testing.T, s driver.Store) {
+func sharedClients(t *testing.T, s *driver.Full) {
 	skipWithoutPermits(t, s)
 	const processes, workers, rounds, permits = 3, 6, 8, 3
 	var readers, writers, taken atomic.Int32
@@ -639,7 +643,7 @@ func sharedClients(t *testing.T, s driver.Store) {
 	group.Wait()
 }
 
-func extendRecordedShared(t *testing.T, s driver.Store) {
+func extendRecordedShared(t *testing.T, s *driver.Full) {
 	skipWithoutPermits(t, s)
 	p := newSilentClient(t, s)
 	p.extendRecorded(p.newReader("read"))

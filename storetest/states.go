@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // The cases of states: what Inspect and InspectAll return of holders and waiters.
@@ -43,7 +44,7 @@ func (p *testClient) describe(c driver.AcquireRequest, kind driver.Kind, label s
 	for i, number := 0, c.Seq; number > 0; i, number = i+1, number/16 {
 		random[i] = 'a' + byte(number%16)
 	}
-	c.Token = string(driver.AppendKind([]byte(p.client+":"), kind, c.Limit)) + string(random)
+	c.Token = string(ownertoken.AppendKind([]byte(p.client+":"), kind, c.Limit)) + string(random)
 	if label != "" {
 		c.Token += ":" + label
 	}
@@ -103,7 +104,7 @@ func (p *testClient) wantWaiters(name string, all ...described) {
 	}
 }
 
-func kind(t *testing.T, s driver.Store) {
+func kind(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	for i, d := range p.newExclusive() {
 		d.Name = fmt.Sprintf("n%d", i)
@@ -118,7 +119,7 @@ func kind(t *testing.T, s driver.Store) {
 	p.wantWaiters("n0", waiters...)
 }
 
-func kindOfReaders(t *testing.T, s driver.Store) {
+func kindOfReaders(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newClient(t, s)
 	for _, d := range []described{p.describe(p.newReader("n"), driver.KindReader, "report"), chosen(p.newReader("n"))} {
@@ -134,7 +135,7 @@ func kindOfReaders(t *testing.T, s driver.Store) {
 	p.wantWaiters("n", waiters...)
 }
 
-func kindOfPermits(t *testing.T, s driver.Store) {
+func kindOfPermits(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	for name, requests := range map[string][]driver.AcquireRequest{
 		"some": {p.newShared("some", 1, 4), p.newShared("some", 2, 4)},
@@ -155,7 +156,7 @@ func kindOfPermits(t *testing.T, s driver.Store) {
 	}
 }
 
-func kindOfMulti(t *testing.T, s driver.Store) {
+func kindOfMulti(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	held := p.describe(p.newMulti(x, y), driver.KindMulti, "batch")
 	waits := p.describe(p.newMulti(y, x), driver.KindMulti, "batch")
@@ -168,7 +169,7 @@ func kindOfMulti(t *testing.T, s driver.Store) {
 	}
 }
 
-func kindOfUpgrade(t *testing.T, s driver.Store) {
+func kindOfUpgrade(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newSilentClient(t, s)
 	for name, d := range map[string]described{
@@ -210,6 +211,7 @@ func equal(a, b dibs.State) bool {
 
 func (p *testClient) states(names []string) []dibs.State {
 	p.t.Helper()
+	needs(p.t, p.s, "Lister")
 	states, err := p.s.InspectAll(operationContext(p.t), names)
 	if err != nil || len(states) != len(names) {
 		p.t.Fatalf("inspect all %d names: %d states, %v", len(names), len(states), err)
@@ -239,7 +241,7 @@ func (p *testClient) wantSameStates(names []string) []dibs.State {
 	}
 }
 
-func inspectAll(t *testing.T, s driver.Store) {
+func inspectAll(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	if states := p.states(nil); len(states) != 0 {
 		t.Errorf("of no names: %+v", states)
@@ -262,7 +264,7 @@ func inspectAll(t *testing.T, s driver.Store) {
 	}
 }
 
-func inspectAllShared(t *testing.T, s driver.Store) {
+func inspectAllShared(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newClient(t, s)
 	for range 3 {
@@ -276,7 +278,7 @@ func inspectAllShared(t *testing.T, s driver.Store) {
 	}
 }
 
-func inspectMany(t *testing.T, s driver.Store) {
+func inspectMany(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newClient(t, s)
 	const number, most = 120, 100
@@ -314,7 +316,7 @@ func inspectMany(t *testing.T, s driver.Store) {
 	wantErr(t, p.extend(last, time.Minute), dibs.ErrLost)
 }
 
-func inspectAllOfMany(t *testing.T, s driver.Store) {
+func inspectAllOfMany(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	const number, each = 1000, 25 // of which one is held
 	var names []string
@@ -339,7 +341,7 @@ func inspectAllOfMany(t *testing.T, s driver.Store) {
 	}
 }
 
-func inspectAllOfAnyName(t *testing.T, s driver.Store) {
+func inspectAllOfAnyName(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	names := oddNames()
 	for _, name := range names {
@@ -352,7 +354,8 @@ func inspectAllOfAnyName(t *testing.T, s driver.Store) {
 	}
 }
 
-func inspectAllInvalid(t *testing.T, s driver.Store) {
+func inspectAllInvalid(t *testing.T, s *driver.Full) {
+	needs(t, s, "Lister")
 	p := newSilentClient(t, s)
 	for _, bad := range []string{"", string(make([]byte, driver.MaxName+1)), "not\xffutf8"} {
 		_, err := s.InspectAll(operationContext(t), []string{"n", bad, "o"})

@@ -31,7 +31,7 @@ import (
 type Case struct {
 	Name        string
 	Requirement string
-	Run         func(t *testing.T, s driver.Store)
+	Run         func(t *testing.T, s *driver.Full) // skips itself if the store lacks what it is about
 }
 
 // Run runs all cases in parallel, each on a store of its own.
@@ -45,6 +45,21 @@ func RunInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
 }
 
 func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
+	runEach(t, cases, completing(t, open))
+}
+
+func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
+	complete := completing(t, open)
+	for i, c := range cases {
+		check := c.Run
+		cases[i].Run = func(t *testing.T, _ *driver.Full) {
+			synctest.Test(t, func(t *testing.T) { check(t, complete(t)) })
+		}
+	}
+	runEach(t, cases, func(*testing.T) *driver.Full { return nil })
+}
+
+func runEach(t *testing.T, cases []Case, open func(t *testing.T) *driver.Full) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -52,16 +67,6 @@ func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 			c.Run(t, open(t))
 		})
 	}
-}
-
-func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
-	for i, c := range cases {
-		check := c.Run
-		cases[i].Run = func(t *testing.T, _ driver.Store) {
-			synctest.Test(t, func(t *testing.T) { check(t, open(t)) })
-		}
-	}
-	run(t, cases, func(*testing.T) driver.Store { return nil })
 }
 
 func logRequirement(t *testing.T, requirement string) {
@@ -125,14 +130,13 @@ func operationContext(t *testing.T) context.Context {
 // A testClient is a client of a store without a dibs.Client.
 type testClient struct {
 	t              *testing.T
-	s              driver.Store
+	s              *driver.Full
 	client         string
 	seq            uint64
 	events         chan driver.Event
-	tickets        map[string]uint64      // the last ticket of each token
-	confirmed      map[string]bool        // tokens whose grant was not seen as an event, and may still arrive
-	permitsChecked bool                   // the store supports permits
-	votes          map[string]driver.Vote // of the tokens that a quorum would use
+	tickets        map[string]uint64 // the last ticket of each token
+	confirmed      map[string]bool   // tokens whose grant was not seen as an event, and may still arrive
+	permitsChecked bool              // the store supports permits
 }
 
 var clientCount atomic.Uint64
@@ -141,7 +145,7 @@ var clientCount atomic.Uint64
 const clientID = "storetestAAAAAAA"
 
 // newClient returns a client that receives events.
-func newClient(t *testing.T, s driver.Store) *testClient {
+func newClient(t *testing.T, s *driver.Full) *testClient {
 	t.Helper()
 	p := newSilentClient(t, s)
 	p.events = make(chan driver.Event, 1000)
@@ -149,7 +153,7 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Watch(ctx, p.client, func(e driver.Event) { p.events <- e })
+		_ = s.Watch(ctx, p.client, nil, func(e driver.Event) { p.events <- e })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	if e := p.anyEvent(); e.Kind != driver.EventConnected {
@@ -159,10 +163,10 @@ func newClient(t *testing.T, s driver.Store) *testClient {
 }
 
 // newSilentClient returns a client that does not watch events.
-func newSilentClient(t *testing.T, s driver.Store) *testClient {
+func newSilentClient(t *testing.T, s *driver.Full) *testClient {
 	return &testClient{
 		t: t, s: s, client: fmt.Sprintf("host:%d:%s", clientCount.Add(1), clientID),
-		tickets: make(map[string]uint64), confirmed: make(map[string]bool), votes: make(map[string]driver.Vote),
+		tickets: make(map[string]uint64), confirmed: make(map[string]bool),
 	}
 }
 
@@ -177,19 +181,8 @@ func (p *testClient) newRequest(name string) driver.AcquireRequest {
 
 func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	return p.acquireVote(c).AcquireReply
-}
-
-// acquireVote sends an acquire, with a vote if the request has one.
-func (p *testClient) acquireVote(c driver.AcquireRequest) (a driver.VoteReply) {
-	p.t.Helper()
 	c.Until = time.Now().Add(operationTimeout)
-	var err error
-	if vote, is := p.votes[c.Token]; is {
-		a, err = p.s.(driver.Voter).AcquireVote(p.t.Context(), c, vote)
-	} else {
-		a.AcquireReply, err = p.s.Acquire(p.t.Context(), c)
-	}
+	a, err := p.s.Acquire(p.t.Context(), c)
 	if err != nil {
 		p.t.Fatalf("acquire %q: %v", c.Name, err)
 	}
@@ -397,14 +390,55 @@ func (p *testClient) wantNoGrant(d time.Duration) {
 // holder returns the token of the holder of a name, or "".
 func (p *testClient) holder(name string) string {
 	p.t.Helper()
-	state, err := p.s.Inspect(operationContext(p.t), name)
-	if err != nil {
-		p.t.Fatalf("inspect %q: %v", name, err)
+	token, _ := p.firstHolder(name)
+	return token
+}
+
+// firstHolder returns the first holder of a name, and its remaining time. In a store without states,
+// the reply to another request has both.
+func (p *testClient) firstHolder(name string) (token string, remaining time.Duration) {
+	p.t.Helper()
+	if !p.s.Has("Inspector") {
+		c := p.newTry(name)
+		a := p.acquire(c)
+		p.mustCancel(c)
+		return a.Holder, a.Remaining
 	}
+	state := p.state(name)
 	if len(state.Holders) == 0 {
-		return ""
+		return "", 0
 	}
-	return state.Holders[0].Token
+	return state.Holders[0].Token, state.Holders[0].Remaining
+}
+
+// wantUnused fails if a name has a holder or a waiter. In a store without states, another request is
+// granted then.
+func (p *testClient) wantUnused(name string) {
+	p.t.Helper()
+	if !p.s.Has("Inspector") {
+		c := p.newTry(name)
+		p.mustAcquire(c)
+		p.mustCancel(c)
+		return
+	}
+	if state := p.state(name); len(state.Holders) > 0 || state.Waiting > 0 {
+		p.t.Errorf("%q: %+v, want neither a holder nor a waiter", name, state)
+	}
+}
+
+// wantNoWaiter fails if a request waits for a name that is held. In a store without states, another
+// one is the first in the queue then.
+func (p *testClient) wantNoWaiter(name string) {
+	p.t.Helper()
+	if !p.s.Has("Inspector") {
+		c := p.newRequest(name)
+		p.mustQueue(c, 1)
+		p.mustCancel(c)
+		return
+	}
+	if state := p.state(name); state.Waiting != 0 {
+		p.t.Errorf("%q: %+v, want no waiter", name, state)
+	}
 }
 
 // isListed reports whether Inspect returns a waiter. A silent one is listed only if the store

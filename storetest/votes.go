@@ -38,15 +38,8 @@ func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Voter) {
 // newVoteRequest returns a new request with a vote. Its fence is far ahead of every clock.
 func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRequest {
 	c := p.newRequest(name)
-	p.votes[c.Token] = driver.Vote{Ticket: ticket, Fence: farFuture + p.seq}
+	c.Vote = &driver.Vote{Ticket: ticket, Fence: farFuture + p.seq}
 	return c
-}
-
-// proposeFence replaces the fence of a request.
-func (p *testClient) proposeFence(c driver.AcquireRequest, fence uint64) {
-	v := p.votes[c.Token]
-	v.Fence = fence
-	p.votes[c.Token] = v
 }
 
 const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
@@ -54,24 +47,22 @@ const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
 // relinquish sends a request that gives the name to an older one.
 func (p *testClient) relinquish(c driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	before := p.votes[c.Token]
-	v := before
-	v.Relinquish = true
-	p.votes[c.Token] = v
-	defer func() { p.votes[c.Token] = before }()
+	vote := *c.Vote
+	vote.Relinquish = true
+	c.Vote = &vote
 	return p.acquire(c)
 }
 
 // releaseVote releases with a vote.
 func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout)}
-	if freed, err := p.s.(driver.Voter).ReleaseVote(p.t.Context(), r, driver.Vote{Fence: fence}); !freed || err != nil {
+	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.Vote{Fence: fence}}
+	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
 		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
 	}
 }
 
-func voteOrder(t *testing.T, s driver.Store) {
+func voteOrder(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first := p.newVoteRequest("n", 50)
 	p.mustAcquire(first)
@@ -100,23 +91,27 @@ func voteOrder(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteNode(t *testing.T, s driver.Store) {
+func voteNode(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
-	id := p.acquireVote(first).Node
-	if id == "" || p.acquireVote(first).Node != id || p.acquireVote(second).Node != id {
+	id := p.acquire(first).Vote.Node
+	if id == "" || p.acquire(first).Vote.Node != id || p.acquire(second).Vote.Node != id {
 		t.Fatalf("store %q, and another one in the next reply", id)
 	}
 	p.releaseVote(first, farFuture)
-	if e := p.wantGranted(second); e.Node != id {
+	if e := p.wantGranted(second); e.Vote.Node != id {
 		t.Fatalf("event %+v, want store %q", e, id)
+	}
+	plain := p.newRequest("without")
+	if a := p.mustAcquire(plain); a.Vote.Node != "" {
+		t.Fatalf("%+v: the reply to a request without a vote names the store", a)
 	}
 }
 
-func voteFence(t *testing.T, s driver.Store) {
+func voteFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
-	proposed := p.votes[c.Token].Fence
+	proposed := c.Vote.Fence
 	if a := p.mustAcquire(c); a.Fence != proposed {
 		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, proposed)
 	}
@@ -125,7 +120,7 @@ func voteFence(t *testing.T, s driver.Store) {
 		t.Fatalf("fence %d of the repeated request, want more than %d", again.Fence, proposed)
 	}
 	low := p.newVoteRequest("n", 2)
-	p.proposeFence(low, 1)
+	low.Vote.Fence = 1
 	if a := p.mustQueue(low, 1); a.Fence < again.Fence {
 		t.Fatalf("largest fence %d, want %d", a.Fence, again.Fence)
 	}
@@ -135,11 +130,10 @@ func voteFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteWithoutFence(t *testing.T, s driver.Store) {
+func voteWithoutFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2)
-	p.proposeFence(first, 0)
-	p.proposeFence(second, 0)
+	first.Vote.Fence, second.Vote.Fence = 0, 0
 	fence := p.mustAcquire(first).Fence
 	p.mustQueue(second, 1)
 	p.releaseVote(first, 0)
@@ -148,7 +142,7 @@ func voteWithoutFence(t *testing.T, s driver.Store) {
 	}
 }
 
-func voteRelinquish(t *testing.T, s driver.Store) {
+func voteRelinquish(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	old, young, mid := p.newVoteRequest("n", 10), p.newVoteRequest("n", 30), p.newVoteRequest("n", 20)
 	p.mustAcquire(mid)
@@ -172,11 +166,11 @@ func voteRelinquish(t *testing.T, s driver.Store) {
 	p.wantGranted(mid)
 }
 
-func voteHeartbeat(t *testing.T, s driver.Store) {
+func voteHeartbeat(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	holder := p.newVoteRequest("n", 1)
 	holder.TTL = 2 * driver.WaiterTTL
-	p.proposeFence(holder, 1)
+	holder.Vote.Fence = 1
 	p.mustAcquire(holder)
 	dead, live := p.newVoteRequest("n", farFuture), p.newVoteRequest("n", farFuture+1) // both tickets are in the future by any clock
 	p.mustQueue(dead, 1)
@@ -193,14 +187,14 @@ func voteHeartbeat(t *testing.T, s driver.Store) {
 	p.wantGranted(live)
 }
 
-func voteCancel(t *testing.T, s driver.Store) {
+func voteCancel(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	first, second, third := p.newVoteRequest("n", 1), p.newVoteRequest("n", 2), p.newVoteRequest("n", 3)
 	p.mustAcquire(first)
 	p.mustQueue(second, 1)
 	p.mustQueue(third, 2)
 	for _, c := range []driver.AcquireRequest{second, first} {
-		if err := s.(driver.Voter).CancelVote(t.Context(), c, p.votes[c.Token]); err != nil {
+		if err := s.Cancel(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +203,7 @@ func voteCancel(t *testing.T, s driver.Store) {
 	p.wantHolder("n", "")
 }
 
-func voteReaders(t *testing.T, s driver.Store) {
+func voteReaders(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	writer := func(ticket uint64) driver.AcquireRequest {
 		c := p.newVoteRequest("n", ticket)
@@ -242,7 +236,7 @@ func voteReaders(t *testing.T, s driver.Store) {
 	p.wantGranted(late)
 }
 
-func voteResize(t *testing.T, s driver.Store) {
+func voteResize(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := p.newVoteRequest("n", 1)
 	c.Weight, c.Limit = 1, driver.Unlimited
@@ -251,13 +245,14 @@ func voteResize(t *testing.T, s driver.Store) {
 		c.Weight = weight
 		c.Until = time.Now().Add(operationTimeout)
 		least := uint64(farFuture + 1000*(i+1))
-		if a, err := s.(driver.Voter).ResizeVote(t.Context(), c, driver.Vote{Fence: least}); err != nil || !a.Held || a.Fence != least {
+		c.Vote = &driver.Vote{Fence: least}
+		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("resize to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}
 }
 
-func withoutVote(t *testing.T, s driver.Store) {
+func withoutVote(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newClient(t, s)
 	plain, voter, last := other.newRequest("n"), p.newVoteRequest("n", farFuture), other.newRequest("n")
 	fence := other.mustAcquire(plain).Fence

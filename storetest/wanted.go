@@ -29,6 +29,7 @@ func wantedCases() []Case {
 // registerWanted asks for a notification of the next waiter.
 func (p *testClient) registerWanted(c driver.AcquireRequest) bool {
 	p.t.Helper()
+	needs(p.t, p.s, "WantedNotifier")
 	wanted, err := p.s.NotifyWanted(operationContext(p.t), driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
 	if err != nil {
 		p.t.Fatalf("notify wanted %q: %v", c.Name, err)
@@ -47,7 +48,7 @@ func (p *testClient) wantWanted(c driver.AcquireRequest) {
 // quiet is how long a case waits for an event that must not come.
 const quiet = 50 * time.Millisecond
 
-func wanted(t *testing.T, s driver.Store) {
+func wanted(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("n")
 	holder.mustAcquire(h)
@@ -66,7 +67,7 @@ func wanted(t *testing.T, s driver.Store) {
 	holder.wantNoEvent(quiet)
 }
 
-func wantedAlready(t *testing.T, s driver.Store) {
+func wantedAlready(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h, w := holder.newRequest("n"), other.newRequest("n")
 	holder.mustAcquire(h)
@@ -76,7 +77,7 @@ func wantedAlready(t *testing.T, s driver.Store) {
 	}
 }
 
-func wantedAgain(t *testing.T, s driver.Store) {
+func wantedAgain(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h, w := holder.newRequest("n"), other.newRequest("n")
 	holder.mustAcquire(h)
@@ -91,7 +92,7 @@ func wantedAgain(t *testing.T, s driver.Store) {
 	holder.wantWanted(h)
 }
 
-func notAsked(t *testing.T, s driver.Store) {
+func notAsked(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newSilentClient(t, s)
 	first, second := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(first).Fence
@@ -116,7 +117,7 @@ func notAsked(t *testing.T, s driver.Store) {
 	}
 }
 
-func wantedAfterRenewal(t *testing.T, s driver.Store) {
+func wantedAfterRenewal(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("n")
 	fence := holder.mustAcquire(h).Fence
@@ -129,7 +130,7 @@ func wantedAfterRenewal(t *testing.T, s driver.Store) {
 	holder.wantWanted(h)
 }
 
-func wantedAfterResize(t *testing.T, s driver.Store) {
+func wantedAfterResize(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("n")
 	fence := holder.mustAcquire(h).Fence
@@ -150,7 +151,7 @@ func wantedAfterResize(t *testing.T, s driver.Store) {
 	}
 }
 
-func wantedNeedsLease(t *testing.T, s driver.Store) {
+func wantedNeedsLease(t *testing.T, s *driver.Full) {
 	p, holder := newClient(t, s), newSilentClient(t, s)
 	h, stranger := holder.newRequest("n"), p.newRequest("n")
 	if p.registerWanted(stranger) {
@@ -167,7 +168,7 @@ func wantedNeedsLease(t *testing.T, s driver.Store) {
 	p.wantNoEvent(quiet)
 }
 
-func wantedAndDeadWaiters(t *testing.T, s driver.Store) {
+func wantedAndDeadWaiters(t *testing.T, s *driver.Full) {
 	holder, dead, other := newClient(t, s), newSilentClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("n")
 	holder.mustAcquire(h)
@@ -186,7 +187,7 @@ func wantedAndDeadWaiters(t *testing.T, s driver.Store) {
 	holder.wantWanted(h)
 }
 
-func wantedShared(t *testing.T, s driver.Store) {
+func wantedShared(t *testing.T, s *driver.Full) {
 	p, q, other := newClient(t, s), newClient(t, s), newClient(t, s)
 	first, second := p.newRequest("n"), q.newRequest("n")
 	for client, c := range map[*testClient]*driver.AcquireRequest{p: &first, q: &second} {
@@ -206,7 +207,7 @@ func wantedShared(t *testing.T, s driver.Store) {
 	p.wantNoEvent(quiet)
 }
 
-func wantedByMany(t *testing.T, s driver.Store) {
+func wantedByMany(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newSilentClient(t, s)
 	holders := make(map[string]bool)
 	for range driver.MaxWanted + 6 {
@@ -226,7 +227,7 @@ func wantedByMany(t *testing.T, s driver.Store) {
 	}
 }
 
-func wantedByMultiLock(t *testing.T, s driver.Store) {
+func wantedByMultiLock(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h := holder.newRequest("b")
 	both := other.newMulti("a", "b")
@@ -236,7 +237,7 @@ func wantedByMultiLock(t *testing.T, s driver.Store) {
 	holder.wantWanted(h)
 }
 
-func voteWanted(t *testing.T, s driver.Store) {
+func voteWanted(t *testing.T, s *driver.Full) {
 	holder, other := newClient(t, s), newSilentClient(t, s)
 	h, w := holder.newVoteRequest("n", 1), other.newVoteRequest("n", 2)
 	holder.mustAcquire(h)
@@ -247,7 +248,8 @@ func voteWanted(t *testing.T, s driver.Store) {
 	holder.wantWanted(h)
 }
 
-func invalidWanted(t *testing.T, s driver.Store) {
+func invalidWanted(t *testing.T, s *driver.Full) {
+	needs(t, s, "WantedNotifier")
 	for _, r := range []driver.WantedRequest{
 		{Name: "", Token: "a:1:b:2", Client: "a:1:b"},
 		{Name: "n", Token: "", Client: "a:1:b"},

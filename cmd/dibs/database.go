@@ -46,7 +46,7 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 	if err != nil {
 		return err
 	}
-	o.Store, o.location, o.database = db.Store, db.location, db
+	o.Full, o.location, o.database = driver.Complete(db.Store), db.location, db
 	o.nodes = []node{{db.location, db.check}}
 	o.closes = append(o.closes, func() error {
 		closeWithin(f.timeout, db.close)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -16,7 +17,7 @@ func TestDoctorOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	s := &opened{Store: memstore.New(), location: "local:/some/file", timeout: time.Second}
+	s := &opened{Full: driver.Complete(memstore.New()), location: "local:/some/file", timeout: time.Second}
 	if err := examineStore(t.Context(), &console{out: out}, s); err != nil {
 		t.Errorf("want no failure, have %v", err)
 	}

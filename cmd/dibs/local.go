@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/localstore"
 )
 
@@ -23,7 +24,7 @@ func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Store, o.location = s, "local:"+path
+	o.Full, o.location = driver.Complete(s), "local:"+path
 	o.closes = append(o.closes, s.Close)
 	if l == withCommand {
 		return inheritAliveFile(s)

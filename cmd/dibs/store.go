@@ -21,7 +21,7 @@ import (
 
 // An opened is the store that the flags and the environment name.
 type opened struct {
-	driver.Store
+	*driver.Full
 	location string        // without credentials
 	proxied  bool          // the URL says that something is in front of the servers
 	timeout  time.Duration // of one operation
@@ -45,7 +45,7 @@ func (o *opened) close() error {
 }
 
 // poller returns a reader of the names in the store.
-func (o *opened) poller() watch.Poller { return watch.Poller{Store: o.Store, Timeout: o.timeout} }
+func (o *opened) poller() watch.Poller { return watch.Poller{Store: o, Timeout: o.timeout} }
 
 // client returns a Client on the store.
 func (o *opened) client(options ...dibs.Option) *dibs.Client {
@@ -109,12 +109,12 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		if err != nil {
 			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}, o.close())
 		}
-		o.Store = q
+		o.Full = driver.Complete(q)
 		o.closes = append([]func() error{q.Close}, o.closes...) // before its nodes
 	case f.longestTTL != 0:
 		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
 	default:
-		o.Store = stores[0]
+		o.Full = driver.Complete(stores[0])
 	}
 	if err := checkDistinct(o.nodes, net.DefaultResolver.LookupHost); err != nil {
 		return nil, errors.Join(err, o.close())

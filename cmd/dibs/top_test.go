@@ -553,7 +553,7 @@ func TestColours(t *testing.T) {
 }
 
 // panicking is a store whose methods panic.
-type panicking struct{ driver.Store }
+type panicking struct{ *driver.Full }
 
 func (panicking) List(context.Context, string) ([]string, error)             { panic("broken") }
 func (panicking) Inspect(context.Context, string) (dibs.State, error)        { panic("broken") }
@@ -576,7 +576,7 @@ func topPanics(t *testing.T, glob string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poller := watch.Poller{Store: panicking{memstore.New()}, Timeout: time.Second}
+	poller := watch.Poller{Store: panicking{driver.Complete(memstore.New())}, Timeout: time.Second}
 	v := &screen{in: theirs, out: theirs}
 	func() {
 		defer func() {

@@ -15,9 +15,8 @@ import (
 // With --token, the caller knows the whole value.
 func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
 	f := seen.Foreign
-	_, able := s.Store.(driver.ForeignRevoker)
 	switch {
-	case u.token != "", f != nil && f.Lock && !u.force, f != nil && f.Removable && able:
+	case u.token != "", f != nil && f.Lock && !u.force, f != nil && f.Removable() && s.Has("ForeignRevoker"):
 		return nil
 	case f != nil:
 		advice := strings.ReplaceAll(f.Advice, "; ", "\n")
@@ -38,7 +37,7 @@ func (u unlockRequest) endForeign(ctx context.Context, s *opened, seen driver.St
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	result.Ended, result.Kind = []view.Holder{}, seen.Foreign.Kind
-	result.Did, err = s.Store.(driver.ForeignRevoker).RevokeForeign(ctx, u.name, *seen.Foreign)
+	result.Did, err = s.RevokeForeign(ctx, u.name, *seen.Foreign)
 	if err != nil || result.Did == "" {
 		return err
 	}

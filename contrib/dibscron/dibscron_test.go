@@ -146,7 +146,7 @@ func TestSkipped(t *testing.T) {
 }
 
 // silent is a store that does not answer.
-type silent struct{ driver.Store }
+type silent struct{ *driver.Full }
 
 func (silent) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	ctx, cancel := context.WithDeadline(ctx, r.Until)
@@ -165,7 +165,7 @@ func TestErrors(t *testing.T) {
 		err     error
 	}{
 		"of the job":   {memstore.New(), 30 * time.Second, func(context.Context) error { return broken }, "job failed", broken},
-		"of the store": {silent{memstore.New()}, 30 * time.Second, mustNotRun, "job did not run", dibs.ErrUnavailable},
+		"of the store": {silent{driver.Complete(memstore.New())}, 30 * time.Second, mustNotRun, "job did not run", dibs.ErrUnavailable},
 		"minHold 0":    {memstore.New(), 0, mustNotRun, "job did not run", dibs.ErrInvalid},
 		"nil function": {memstore.New(), 30 * time.Second, nil, "job did not run", dibs.ErrInvalid},
 	} {

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/go-co-op/gocron/v2"
 )
 
@@ -84,7 +84,7 @@ func leaderError(token string) error {
 		return errors.New("another instance leads")
 	}
 	who := parts[0] + ":" + parts[1]
-	if label := driver.LabelOf(token); label != "" {
+	if label := ownertoken.Label(token); label != "" {
 		who += ":" + label
 	}
 	return fmt.Errorf("%s led when this instance joined the queue", who)

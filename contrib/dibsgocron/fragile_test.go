@@ -9,11 +9,11 @@ import (
 
 // A fragile store does not answer while it is down.
 type fragile struct {
-	driver.Store
+	*driver.Full
 	down atomic.Bool
 }
 
-func newFragile(store driver.Store) *fragile { return &fragile{Store: store} }
+func newFragile(store driver.Store) *fragile { return &fragile{Full: driver.Complete(store)} }
 
 // wait returns nil if the store is up, and otherwise the error of a call without an answer.
 func (s *fragile) wait(ctx context.Context) error {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/guard"
 )
 
 // runUnder runs fn in a context that ends with the job or with the lock, and that carries
@@ -13,8 +13,8 @@ func runUnder(job, lock context.Context, holds func(context.Context, string) err
 	if err := holds(lock, name); err != nil {
 		return err
 	}
-	lease := lock.Value(driver.CarrierKey{})
-	ctx, cancel := context.WithCancelCause(context.WithValue(job, driver.CarrierKey{}, lease))
+	lease := lock.Value(guard.Key{})
+	ctx, cancel := context.WithCancelCause(context.WithValue(job, guard.Key{}, lease))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })()
 

@@ -88,7 +88,7 @@ func (b busyFor) Do(context.Context, func(context.Context) error, ...dibs.Option
 
 // failing is a store whose operations fail.
 type failing struct {
-	driver.Store
+	*driver.Full
 	err error
 }
 
@@ -121,11 +121,11 @@ func TestCodeOfEachError(t *testing.T) {
 		{name: "long queue", lock: held(time.Second, 1<<40), code: codes.Aborted, retry: 31 * time.Second, is: dibs.ErrBusy},
 		{name: "unknown", lock: held(0, 0), code: codes.Aborted, retry: 100 * time.Millisecond, is: dibs.ErrBusy},
 		{name: "never expires", lock: held(-1, 0), code: codes.Aborted, retry: 30 * time.Second, is: dibs.ErrBusy},
-		{name: "outage", store: failing{memstore.New(), outage}, code: codes.Unavailable, retry: 5 * time.Second, is: dibs.ErrUnavailable},
+		{name: "outage", store: failing{driver.Complete(memstore.New()), outage}, code: codes.Unavailable, retry: 5 * time.Second, is: dibs.ErrUnavailable},
 		{name: "closed", close: true, code: codes.Unavailable, retry: 5 * time.Second, is: dibs.ErrClosed},
 		{name: "long name", lock: func(l *dibs.Client) dibs.Doer { return l.Mutex(strings.Repeat(secret, 99)) }, code: codes.InvalidArgument, is: dibs.ErrInvalid},
 		{name: "empty name", lock: func(l *dibs.Client) dibs.Doer { return l.Mutex("") }, code: codes.InvalidArgument, is: dibs.ErrInvalid},
-		{name: "wrong type", store: failing{memstore.New(), driver.ErrWrongType}, code: codes.Internal, is: dibs.ErrWrongType},
+		{name: "wrong type", store: failing{driver.Complete(memstore.New()), driver.ErrWrongType}, code: codes.Internal, is: dibs.ErrWrongType},
 		{name: "lock function", err: io.ErrUnexpectedEOF, code: codes.InvalidArgument, is: io.ErrUnexpectedEOF},
 		{name: "own status", err: status.Error(codes.PermissionDenied, "not yours"), code: codes.PermissionDenied},
 	}

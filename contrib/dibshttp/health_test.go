@@ -63,7 +63,7 @@ func TestHealthHead(t *testing.T) {
 }
 
 // frozen is a store that does not answer.
-type frozen struct{ driver.Store }
+type frozen struct{ *driver.Full }
 
 func (frozen) Inspect(ctx context.Context, _ string) (driver.State, error) {
 	<-ctx.Done()
@@ -72,7 +72,7 @@ func (frozen) Inspect(ctx context.Context, _ string) (driver.State, error) {
 
 func TestHealthHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := dibs.New(frozen{memstore.New()})
+		locks := dibs.New(frozen{driver.Complete(memstore.New())})
 		defer locks.Close()
 		begin := time.Now()
 		if w := probe(t, locks.Check, http.MethodGet); w.Code != http.StatusServiceUnavailable {

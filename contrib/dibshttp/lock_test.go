@@ -113,7 +113,7 @@ func TestRetryAfter(t *testing.T) {
 
 // failing is a store whose operations fail.
 type failing struct {
-	driver.Store
+	*driver.Full
 	err error
 }
 
@@ -153,12 +153,12 @@ func TestStatusOfEachError(t *testing.T) {
 		{name: "soon", lock: held(time.Millisecond, 2), status: 409, retryAfter: 3},
 		{name: "never expires", lock: held(-1, 0), status: 409, retryAfter: 30},
 		{name: "long queue", lock: held(time.Second, 1<<40), status: 409, retryAfter: 31},
-		{name: "outage", store: failing{memstore.New(), outage}, status: 503, retryAfter: 5},
-		{name: "refused", store: failing{memstore.New(), &driver.UnavailableError{Op: "acquire", Cause: outage, Refused: true}}, status: 503, retryAfter: 5},
+		{name: "outage", store: failing{driver.Complete(memstore.New()), outage}, status: 503, retryAfter: 5},
+		{name: "refused", store: failing{driver.Complete(memstore.New()), &driver.UnavailableError{Op: "acquire", Cause: outage, Refused: true}}, status: 503, retryAfter: 5},
 		{name: "closed", close: true, status: 503, retryAfter: 5},
 		{name: "long name", lock: func(l *dibs.Client) dibs.Doer { return l.Mutex(strings.Repeat(secret, 99)) }, status: 400},
 		{name: "empty name", lock: func(l *dibs.Client) dibs.Doer { return l.Mutex("") }, status: 400},
-		{name: "wrong type", store: failing{memstore.New(), driver.ErrWrongType}, status: 500},
+		{name: "wrong type", store: failing{driver.Complete(memstore.New()), driver.ErrWrongType}, status: 500},
 		{name: "lock function", err: errors.New(secret), status: 400},
 		{name: "own status", err: fmt.Errorf("x: %w", &dibshttp.Error{Status: 404, Message: "no such order", RetryAfter: time.Millisecond}), status: 404, retryAfter: 1},
 		{name: "no status", err: &dibshttp.Error{Err: errors.New(secret)}, status: 500},

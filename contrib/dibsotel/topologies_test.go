@@ -150,7 +150,7 @@ func combine(t *testing.T, stores []driver.Voter) driver.Store {
 // time limit of its operations is long, for a busy machine.
 func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder) {
 	r := newRecorder(t)
-	store := markedRenewals{b.store(t, r), r.provider.Tracer("test")}
+	store := markedRenewals{driver.Complete(b.store(t, r)), r.provider.Tracer("test")}
 	patient := []dibs.Option{dibs.Timeout(30 * time.Second), r.observe(dibsotel.Config{})}
 	return newLocks(t, store, append(patient, options...)...), r
 }
@@ -158,7 +158,7 @@ func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder
 // markedRenewals is a store that makes the span "renewal" for each Extend whose context has
 // no span. It marks the commands of renewals, which belong to no call.
 type markedRenewals struct {
-	driver.Store
+	*driver.Full
 	tracer trace.Tracer
 }
 

@@ -100,7 +100,7 @@ func failing(operation string, err error) *servicetest.Faulty {
 }
 
 // A forgetful store does not know a lease any more when it is released.
-type forgetful struct{ driver.Store }
+type forgetful struct{ *driver.Full }
 
 func (forgetful) Release(context.Context, driver.ReleaseRequest) (bool, error) { return false, nil }
 
@@ -249,7 +249,7 @@ func TestLeaseEndedByClose(t *testing.T) {
 // error.
 func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	for result, store := range map[string]func() driver.Store{
-		"lost": func() driver.Store { return forgetful{memstore.New()} },
+		"lost": func() driver.Store { return forgetful{driver.Complete(memstore.New())} },
 		"unavailable": func() driver.Store {
 			return failing("release", &dibs.UnavailableError{Op: "unlock", Cause: errors.New("down")})
 		},

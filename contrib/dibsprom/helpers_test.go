@@ -95,9 +95,9 @@ type faulty struct {
 
 func newFaulty() *faulty { return &faulty{Faulty: servicetest.NewFaulty(memstore.New())} }
 
-func (f *faulty) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (f *faulty) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if f.events == nil {
-		return f.Store.Watch(ctx, client, on)
+		return f.Store.Watch(ctx, client, busy, on)
 	}
 	for {
 		select {

@@ -23,10 +23,10 @@ import (
 )
 
 // A quorumOf says that the states of a store are of a quorum.
-type quorumOf struct{ driver.Store }
+type quorumOf struct{ *driver.Full }
 
 func (s quorumOf) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	states, err := s.Store.InspectAll(ctx, names)
+	states, err := s.Full.InspectAll(ctx, names)
 	for i := range states {
 		states[i].Nodes = make([]driver.NodeState, 3)
 	}
@@ -42,7 +42,7 @@ func queued(t *testing.T) driver.Store {
 	if _, err := locks.Mutex("order:1").TryLock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return quorumOf{store}
+	return quorumOf{driver.Complete(store)}
 }
 
 // metricsOfServe returns the metrics of the page about a store, after it has seen a lease begin.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // drawn returns a frame without its terminal sequences.
@@ -186,7 +187,7 @@ func TestBoardShowsEachCycle(t *testing.T) {
 	now := time.Now()
 	token := func(pid string) string { return "web:" + pid + ":AAAAclient0000" + pid + ":m-random" }
 	held := func(name, waiter string, holders ...string) driver.State {
-		s := driver.State{Name: name, Holding: len(holders), Waiters: []driver.Waiter{driver.NewWaiter(token(waiter), 1, 1)}}
+		s := driver.State{Name: name, Holding: len(holders), Waiters: []driver.Waiter{ownertoken.NewWaiter(token(waiter), 1, 1)}}
 		for _, h := range holders {
 			s.Holders = append(s.Holders, driver.Holder{Token: token(h)})
 		}

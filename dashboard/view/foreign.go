@@ -23,7 +23,7 @@ func foreignOf(f *driver.Foreign) *Foreign {
 	if f == nil {
 		return nil
 	}
-	return &Foreign{Key: f.Key, Type: f.Type, Kind: f.Kind, Lock: f.Lock, TTL: ttlOf(f.Remaining), Removable: f.Removable, Advice: f.Advice}
+	return &Foreign{Key: f.Key, Type: f.Type, Kind: f.Kind, Lock: f.Lock, TTL: ttlOf(f.Remaining), Removable: f.Removable(), Advice: f.Advice}
 }
 
 // Left returns the time until the key expires, or -1 for never.

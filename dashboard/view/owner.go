@@ -3,7 +3,7 @@ package view
 import (
 	"fmt"
 
-	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // An Owner is the public part of an owner token.
@@ -16,8 +16,8 @@ type Owner struct {
 // OwnerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It
 // keeps only host, pid and label. Other tokens are opaque.
 func OwnerOf(token string) Owner {
-	if c, ok := driver.ClientOf(token); ok {
-		return Owner{Host: c.Host, PID: c.PID, Label: driver.LabelOf(token), Short: fmt.Sprintf("%s:%d:…", c.Host, c.PID)}
+	if c, ok := ownertoken.ClientOf(token); ok {
+		return Owner{Host: c.Host, PID: c.PID, Label: ownertoken.Label(token), Short: fmt.Sprintf("%s:%d:…", c.Host, c.PID)}
 	}
 	const known, public = 8, 2 // so short a value is not a secret
 	r := []rune(token)

@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // A Summary is what lists need of each name, to count and to sort: a store may have many.
@@ -57,7 +58,7 @@ func SummaryOf(s driver.State) Summary {
 // addHosts adds the hosts of a state. Many names have few hosts, so each is kept once.
 func (n *Summary) addHosts(s driver.State) {
 	add := func(token string) {
-		if c, ok := driver.ClientOf(token); ok {
+		if c, ok := ownertoken.ClientOf(token); ok {
 			if host := unique.Make(c.Host); !slices.Contains(n.Hosts, host) {
 				n.Hosts = append(n.Hosts, host)
 			}

@@ -12,6 +12,7 @@ import (
 	"unique"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 func TestSafe(t *testing.T) {
@@ -100,7 +101,7 @@ func TestSinceOf(t *testing.T) {
 func TestKind(t *testing.T) {
 	mutex, shared := driver.Holder{Token: "chosen"}, driver.Holder{Token: "chosen", Weight: 1}
 	token := func(kind driver.Kind, limit, weight int) driver.Holder {
-		return driver.NewHolder(string(driver.AppendKind([]byte("web-1:42:AAAABBBBCCCCDDDD:"), kind, limit))+"abcdefgh:label", weight)
+		return ownertoken.NewHolder(string(ownertoken.AppendKind([]byte("web-1:42:AAAABBBBCCCCDDDD:"), kind, limit))+"abcdefgh:label", weight)
 	}
 	for _, c := range []struct {
 		kind  string
@@ -134,11 +135,11 @@ func TestKind(t *testing.T) {
 func TestWeights(t *testing.T) {
 	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
 	s := driver.State{
-		Holders: []driver.Holder{driver.NewHolder(prefix+"r-abcdefgh", 1), driver.NewHolder(prefix+"s4-abcdefgh", 2), driver.NewHolder(prefix+"m-abcdefgh", 0)}, Holding: 3,
+		Holders: []driver.Holder{ownertoken.NewHolder(prefix+"r-abcdefgh", 1), ownertoken.NewHolder(prefix+"s4-abcdefgh", 2), ownertoken.NewHolder(prefix+"m-abcdefgh", 0)}, Holding: 3,
 		Waiters: []driver.Waiter{
-			driver.NewWaiter(prefix+"r-abcdefgh", 1, driver.Unlimited), driver.NewWaiter(prefix+"w-abcdefgh", driver.Unlimited, driver.Unlimited),
-			driver.NewWaiter(prefix+"s4-abcdefgh", 2, 4), driver.NewWaiter(prefix+"s4-abcdefgh", 4, 4), driver.NewWaiter("chosen", 1, 1),
-			driver.NewWaiter("chosen", 2, 3), {Token: "unknown"},
+			ownertoken.NewWaiter(prefix+"r-abcdefgh", 1, driver.Unlimited), ownertoken.NewWaiter(prefix+"w-abcdefgh", driver.Unlimited, driver.Unlimited),
+			ownertoken.NewWaiter(prefix+"s4-abcdefgh", 2, 4), ownertoken.NewWaiter(prefix+"s4-abcdefgh", 4, 4), ownertoken.NewWaiter("chosen", 1, 1),
+			ownertoken.NewWaiter("chosen", 2, 3), {Token: "unknown"},
 		}, Waiting: 7,
 	}
 	n := StateOf(s, time.Now())
@@ -189,7 +190,7 @@ a:1     2.5s  -     2       7
 // Of a quorum, the text has the nodes that do not answer or differ, and nothing else.
 func TestNodes(t *testing.T) {
 	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
-	mine, other := driver.NewHolder(prefix+"m-abcdefgh:mine", 0), driver.NewHolder(prefix+"r-ijklmnop:other", 1)
+	mine, other := ownertoken.NewHolder(prefix+"m-abcdefgh:mine", 0), ownertoken.NewHolder(prefix+"r-ijklmnop:other", 1)
 	state := func(holders ...driver.Holder) driver.State {
 		return driver.State{Name: "n", Holders: holders, Holding: len(holders)}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // A Graph says which process waits for which.
@@ -154,7 +155,7 @@ func distinct(indices []int) []int {
 // made.
 func (b *builder) process(token string) (int, bool) {
 	const shown = 4 // characters of the ID
-	client, ok := driver.ClientOf(token)
+	client, ok := ownertoken.ClientOf(token)
 	if !ok {
 		return 0, false
 	}

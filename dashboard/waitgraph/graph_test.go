@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // token returns a token of a client of a process.
@@ -22,10 +23,10 @@ func states(t *testing.T, lines ...string) (all []driver.State) {
 		held, waiting, _ := strings.Cut(rest, " < ")
 		s := driver.State{Name: name}
 		for _, f := range strings.Fields(held) {
-			s.Holders = append(s.Holders, driver.NewHolder(token(number(t, f)), 0))
+			s.Holders = append(s.Holders, ownertoken.NewHolder(token(number(t, f)), 0))
 		}
 		for i, f := range strings.Fields(waiting) {
-			w := driver.NewWaiter(token(number(t, f)), 1, 1)
+			w := ownertoken.NewWaiter(token(number(t, f)), 1, 1)
 			w.Waited = time.Duration(10-i) * time.Second
 			s.Waiters = append(s.Waiters, w)
 		}
@@ -205,9 +206,9 @@ func TestCyclesOfRandomGraphs(t *testing.T) {
 		const processes = 7
 		var all []driver.State
 		for name := range 8 {
-			s := driver.State{Name: fmt.Sprint(name), Holders: []driver.Holder{driver.NewHolder(token(1+random.IntN(processes)), 0)}}
+			s := driver.State{Name: fmt.Sprint(name), Holders: []driver.Holder{ownertoken.NewHolder(token(1+random.IntN(processes)), 0)}}
 			for range random.IntN(3) {
-				s.Waiters = append(s.Waiters, driver.NewWaiter(token(1+random.IntN(processes)), 1, 1))
+				s.Waiters = append(s.Waiters, ownertoken.NewWaiter(token(1+random.IntN(processes)), 1, 1))
 			}
 			all = append(all, s)
 		}

@@ -20,7 +20,7 @@ import (
 
 // counting is a store that counts its scans, and fails while away is set.
 type counting struct {
-	driver.Store
+	*driver.Full
 	lists atomic.Int64
 	away  atomic.Bool
 }
@@ -30,11 +30,11 @@ func (s *counting) List(ctx context.Context, glob string) ([]string, error) {
 	if s.away.Load() {
 		return nil, errors.New("away")
 	}
-	return s.Store.List(ctx, glob)
+	return s.Full.List(ctx, glob)
 }
 
 func newHub(t *testing.T, names ...string) (*Hub, *counting) {
-	s := &counting{Store: memstore.New()}
+	s := &counting{Full: driver.Complete(memstore.New())}
 	hold(t, s, names...)
 	return NewHub(Poller{s, time.Second}, "*", time.Second, nil), s
 }

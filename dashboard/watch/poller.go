@@ -15,9 +15,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
+// States are what a Poller needs of a store.
+type States interface {
+	driver.Inspector
+	driver.Lister
+}
+
 // A Poller reads the states of names in a store. All methods are safe for concurrent use.
 type Poller struct {
-	Store   driver.Store
+	Store   States
 	Timeout time.Duration // of one request for states
 }
 

@@ -18,7 +18,7 @@ import (
 
 // ignoresContext is a store that ignores contexts.
 type ignoresContext struct {
-	driver.Store
+	*driver.Full
 	inspect, list time.Duration
 }
 
@@ -40,7 +40,7 @@ func TestListIsBounded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			s := ignoresContext{memstore.New(), c.inspect, c.list}
+			s := ignoresContext{driver.Complete(memstore.New()), c.inspect, c.list}
 			_, err := Poller{s, time.Second}.Matching(t.Context(), "*")
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != c.want {
 				t.Errorf("want DeadlineExceeded after %v, have %v after %v", c.want, err, time.Since(began))
@@ -57,7 +57,7 @@ func TestSlowListsAreRare(t *testing.T) {
 		store := memstore.New()
 		hold(t, store, "a")
 		lists := 0
-		s := scripted{Store: store, list: func(string) ([]string, error) {
+		s := scripted{Full: driver.Complete(store), list: func(string) ([]string, error) {
 			time.Sleep(time.Second)
 			lists++
 			return []string{"a", "b"}, nil
@@ -79,14 +79,14 @@ func TestSlowListsAreRare(t *testing.T) {
 
 // A scripted is a store with some results of its own.
 type scripted struct {
-	driver.Store
+	*driver.Full
 	list    func(glob string) ([]string, error) // nil: of the Store
 	inspect func(ctx context.Context, name string) error
 }
 
 func (s scripted) List(ctx context.Context, glob string) ([]string, error) {
 	if s.list == nil {
-		return s.Store.List(ctx, glob)
+		return s.Full.List(ctx, glob)
 	}
 	return s.list(glob)
 }
@@ -97,7 +97,7 @@ func (s scripted) Inspect(ctx context.Context, name string) (driver.State, error
 			return driver.State{}, err
 		}
 	}
-	return s.Store.Inspect(ctx, name)
+	return s.Full.Inspect(ctx, name)
 }
 
 func (s scripted) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
@@ -108,7 +108,7 @@ func (s scripted) InspectAll(ctx context.Context, names []string) ([]driver.Stat
 func inspectEach(ctx context.Context, s driver.Store, names []string) ([]driver.State, error) {
 	states := make([]driver.State, len(names))
 	for i, name := range names {
-		state, err := s.Inspect(ctx, name)
+		state, err := driver.Complete(s).Inspect(ctx, name)
 		var wrong *driver.WrongTypeError
 		if errors.As(err, &wrong) {
 			state, err = wrong.State, nil
@@ -170,7 +170,7 @@ func TestPollOfAPlainName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		hold(t, store, "a")
-		s := scripted{Store: store, list: func(string) ([]string, error) { return nil, errors.New("a scan") }}
+		s := scripted{Full: driver.Complete(store), list: func(string) ([]string, error) { return nil, errors.New("a scan") }}
 		p := Poller{s, time.Second}
 		wantNames(t, collect(t.Context(), p, "a", time.Second, 1)[0], "a")
 		wantNames(t, collect(t.Context(), p, "free", time.Second, 1)[0])
@@ -192,7 +192,7 @@ func TestPollsRememberNames(t *testing.T) {
 			func() ([]string, error) { return []string{"b"}, nil },
 		}
 		n := 0
-		s := scripted{Store: store, list: func(string) ([]string, error) { n++; return lists[n-1]() }}
+		s := scripted{Full: driver.Complete(store), list: func(string) ([]string, error) { n++; return lists[n-1]() }}
 		polls := collect(t.Context(), Poller{s, time.Second}, "*", time.Second, 3)
 		wantNames(t, polls[0], "a", "b")
 		if polls[1].Err == nil {
@@ -209,7 +209,7 @@ func TestPollsEndWithTheirContext(t *testing.T) {
 		hold(t, store, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		s := scripted{Store: store, inspect: func(ctx context.Context, _ string) error {
+		s := scripted{Full: driver.Complete(store), inspect: func(ctx context.Context, _ string) error {
 			if n++; n == 3 {
 				cancel()
 			}
@@ -237,7 +237,7 @@ func TestPollFails(t *testing.T) {
 		store := memstore.New()
 		hold(t, store, "a", "b")
 		failure := &driver.UnavailableError{Op: "inspect"}
-		s := scripted{Store: store, inspect: func(_ context.Context, name string) error {
+		s := scripted{Full: driver.Complete(store), inspect: func(_ context.Context, name string) error {
 			if name == "b" {
 				return failure
 			}
@@ -263,7 +263,7 @@ func TestPollOfForeignLocks(t *testing.T) {
 		"redisson": {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "redisson", Type: "hash", Lock: true}}, true},
 		"string":   {driver.State{Holders: one, Foreign: &driver.Foreign{Key: "string", Lock: true}}, false},
 	}
-	s := foreignStates{Store: memstore.New(), inspect: func(name string) (driver.State, error) {
+	s := foreignStates{Full: driver.Complete(memstore.New()), inspect: func(name string) (driver.State, error) {
 		c := states[name]
 		c.state.Name = name
 		if c.err {
@@ -283,7 +283,7 @@ func TestPollOfForeignLocks(t *testing.T) {
 
 // foreignStates is a store with some states of its own.
 type foreignStates struct {
-	driver.Store
+	*driver.Full
 	names   []string
 	inspect func(name string) (driver.State, error)
 }
@@ -299,7 +299,7 @@ func (s foreignStates) InspectAll(ctx context.Context, names []string) ([]driver
 }
 
 // withWaiter is a store whose names are free and have a waiter.
-type withWaiter struct{ driver.Store }
+type withWaiter struct{ *driver.Full }
 
 func (withWaiter) Inspect(_ context.Context, name string) (driver.State, error) {
 	return driver.State{Name: name, Waiting: 1, Waiters: make([]driver.Waiter, 1)}, nil
@@ -311,7 +311,7 @@ func (s withWaiter) InspectAll(ctx context.Context, names []string) ([]driver.St
 
 // A name between two holders is part of a poll.
 func TestPollOfAFreeNameWithAWaiter(t *testing.T) {
-	states, err := Poller{withWaiter{memstore.New()}, time.Second}.Matching(t.Context(), "a")
+	states, err := Poller{withWaiter{driver.Complete(memstore.New())}, time.Second}.Matching(t.Context(), "a")
 	wantNames(t, Poll{States: states, Err: err}, "a")
 }
 
@@ -323,7 +323,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 			all[i] = fmt.Sprint("n", i)
 		}
 		var parts []int
-		s := slowParts{Store: memstore.New(), names: all, parts: &parts, took: 900 * time.Millisecond}
+		s := slowParts{Full: driver.Complete(memstore.New()), names: all, parts: &parts, took: 900 * time.Millisecond}
 		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); err != nil || !slices.Equal(parts, []int{1000, 1000, 500}) {
 			t.Errorf("parts %v, %v", parts, err)
 		}
@@ -338,7 +338,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 
 // slowParts is a store whose InspectAll takes a time and finds nothing.
 type slowParts struct {
-	driver.Store
+	*driver.Full
 	names []string
 	parts *[]int
 	took  time.Duration
@@ -355,7 +355,7 @@ func (s slowParts) InspectAll(_ context.Context, names []string) ([]driver.State
 // A panic in another goroutine is a panic of the caller, with the stack of the first one.
 func TestPollerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := scripted{Store: memstore.New(),
+		broken := scripted{Full: driver.Complete(memstore.New()),
 			list: func(string) ([]string, error) { panic("broken list") },
 			inspect: func(_ context.Context, name string) error {
 				if name == "a" {

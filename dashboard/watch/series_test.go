@@ -16,7 +16,7 @@ import (
 
 // A measured is a store that counts the names that are inspected, each of which takes a time.
 type measured struct {
-	driver.Store
+	*driver.Full
 	inspected []string
 	lists     int
 	took      time.Duration
@@ -24,19 +24,19 @@ type measured struct {
 
 func (s *measured) List(ctx context.Context, glob string) ([]string, error) {
 	s.lists++
-	return s.Store.List(ctx, glob)
+	return s.Full.List(ctx, glob)
 }
 
 func (s *measured) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	time.Sleep(time.Duration(len(names)) * s.took)
 	s.inspected = append(s.inspected, names...)
-	return s.Store.InspectAll(ctx, names)
+	return s.Full.InspectAll(ctx, names)
 }
 
 // crowd holds manyNames+1000 names in a store, and waits for one.
 func crowd(t *testing.T) *measured {
 	t.Helper()
-	s := &measured{Store: memstore.New(), took: 10 * time.Microsecond}
+	s := &measured{Full: driver.Complete(memstore.New()), took: 10 * time.Microsecond}
 	for i := range manyNames + 1000 {
 		acquire(t, s, fmt.Sprintf("n%05d", i), "holder")
 	}

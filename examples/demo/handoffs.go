@@ -145,7 +145,7 @@ func runTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {
 
 // A ticketRecorder is a store that records the tickets of queue entries.
 type ticketRecorder struct {
-	driver.Store
+	*driver.Full
 	once      sync.Once
 	connected chan struct{} // closed when the store sends events
 
@@ -154,7 +154,7 @@ type ticketRecorder struct {
 }
 
 func newTicketRecorder(s driver.Store) *ticketRecorder {
-	return &ticketRecorder{Store: s, connected: make(chan struct{}), tickets: make(map[string]uint64)}
+	return &ticketRecorder{Full: driver.Complete(s), connected: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
 // waitConnected waits until the store sends events to this client. Before that, a
@@ -176,8 +176,8 @@ func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) e
 }
 
 // Watch implements driver.Store.
-func (d *ticketRecorder) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return d.Store.Watch(ctx, client, func(e driver.Event) {
+func (d *ticketRecorder) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return d.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind == driver.EventConnected {
 			d.once.Do(func() { close(d.connected) })
 		}

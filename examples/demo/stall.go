@@ -93,7 +93,7 @@ func hold(ctx context.Context, l *local, j job) (report, error) {
 
 func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err error) {
 	var failed atomic.Int64
-	link := &faultyStore{Store: l.data.locks()}
+	link := &faultyStore{Full: driver.Complete(l.data.locks())}
 	locks := newClient(link, dibs.TTL(ttl), dibs.Observe(dibs.Hooks{
 		RenewFailed: func(context.Context, dibs.RenewFailed) { failed.Add(1) },
 	}))
@@ -208,7 +208,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 // A faultyStore is a store that can be disconnected: renewals and releases then get no
 // answer.
 type faultyStore struct {
-	driver.Store
+	*driver.Full
 	disconnected atomic.Bool
 }
 

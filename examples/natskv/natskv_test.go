@@ -13,7 +13,6 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/natskv"
-	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/kvstore"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/nats-io/nats-server/v2/server"
@@ -152,7 +151,7 @@ func TestCreatedTogether(t *testing.T) {
 // Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	history.Run(t, open(t, startServer(t), "locks"), history.Plan{Seed: 1, Ops: 300})
+	storetest.RunHistory(t, open(t, startServer(t), "locks"), 1, 300)
 }
 
 // A program excludes others while it holds a lock.

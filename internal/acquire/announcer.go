@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A call that acquires its names group by group announces those of later groups while it
@@ -95,6 +93,6 @@ func (a *Acquirer) announce() {
 	a.Work.Run(func(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, min(a.Timeout, announceEvery))
 		defer cancel()
-		driver.Announce(within, a.Store.Store, names)
+		a.Store.Announce(within, names)
 	})
 }

@@ -33,7 +33,7 @@ func newAcquirer(s driver.Store) *Acquirer {
 	now := clock.New()
 	a := &Acquirer{
 		Sender: Sender{Clock: now, Gate: load.NewGate(now.Now, func() {})},
-		Store:  &Store{Store: s, IsBack: func() bool { return true }}, Work: work.NewBackground(), Timeout: time.Second,
+		Store:  &Store{Full: driver.Complete(s), IsBack: func() bool { return true }}, Work: work.NewBackground(), Timeout: time.Second,
 	}
 	a.Inbox.SetFlow(Flowing, func() {})
 	return a

@@ -3,7 +3,6 @@ package acquire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // A Store is the store of a client. It detects when the store is back after a failure, perhaps
 // without its data. It is safe for concurrent use.
 type Store struct {
-	driver.Store
+	*driver.Full
 	IsBack  func() bool // called when the store is back; false asks for another call at the next success
 	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
 }
@@ -28,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 
 // Resize is the store's Resize.
 func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := s.Store.Resize(ctx, r)
+	reply, err := s.Full.Resize(ctx, r)
 	s.observe(ctx, err)
 	return reply, err
 }
@@ -44,21 +43,16 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 func (s *Store) NotifyWanted(ctx context.Context, until time.Time, r driver.WantedRequest) (bool, error) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	wanted, err := s.Store.NotifyWanted(within, r)
+	wanted, err := s.Full.NotifyWanted(within, r)
 	s.observe(ctx, err)
 	return wanted, err
 }
 
-// ReserveFences is the store's ReserveFences, with a time limit. It returns ErrInvalid if the store
-// has none.
+// ReserveFences is the store's ReserveFences, with a time limit.
 func (s *Store) ReserveFences(ctx context.Context, until time.Time, r driver.FenceRequest) (driver.FenceReply, error) {
-	store, ok := s.Store.(driver.FenceReserver)
-	if !ok {
-		return driver.FenceReply{}, fmt.Errorf("%w: reserve fences of %q: the store %T cannot do that", driver.ErrInvalid, r.Name, s.Store)
-	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	reply, err := store.ReserveFences(within, r)
+	reply, err := s.Full.ReserveFences(within, r)
 	s.observe(ctx, err)
 	return reply, err
 }

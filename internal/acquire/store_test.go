@@ -10,7 +10,7 @@ import (
 
 // answers is a store that returns one error.
 type answers struct {
-	driver.Store
+	*driver.Full
 	err error
 }
 
@@ -39,8 +39,8 @@ func TestStoreIsBack(t *testing.T) {
 	cancel()
 	for name, operation := range operations {
 		t.Run(name, func(t *testing.T) {
-			server, back, accepts := &answers{}, 0, false
-			s := &Store{Store: server, IsBack: func() bool { back++; return accepts }}
+			server, back, accepts := &answers{Full: &driver.Full{}}, 0, false
+			s := &Store{Full: driver.Complete(server), IsBack: func() bool { back++; return accepts }}
 			do := func(ctx context.Context, err error, want int, when string) {
 				t.Helper()
 				server.err = err

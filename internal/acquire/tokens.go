@@ -136,13 +136,14 @@ func (c *Cancellation) End() {
 	c.mu.Lock()
 	late := c.lateUntil
 	c.mu.Unlock()
-	unlist := func() { c.tokens.add(c.names, c.token, 0, -1) }
 	if clock.MayArrive(late) {
-		time.AfterFunc(clock.Add(time.Until(late), clock.Slack), unlist)
+		time.AfterFunc(clock.Add(time.Until(late), clock.Slack), c.unlist)
 		return
 	}
-	unlist()
+	c.unlist()
 }
+
+func (c *Cancellation) unlist() { c.tokens.add(c.names, c.token, 0, -1) }
 
 var errCancelling = errors.New("an earlier call with this token is still being cancelled: retry later, or use another token")
 

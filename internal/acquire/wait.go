@@ -99,7 +99,7 @@ func (c *Call) await(ctx context.Context, retry, limit <-chan time.Time) (Grant,
 		// was last answered "not granted". So the lease is counted from the sending of
 		// that request. Ticket and fence show that the grant is for the current queue
 		// entry, not for an earlier one that was lost and replaced.
-		if e.Ticket == c.reply.Ticket && e.Fence > c.reply.Fence && e.Round == c.reply.Round && c.request.Queue {
+		if e.Ticket == c.reply.Ticket && e.Fence > c.reply.Fence && c.request.Queue {
 			return c.acceptGrant(e)
 		}
 	}

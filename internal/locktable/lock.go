@@ -48,7 +48,7 @@ type Waiter struct {
 	MinHold time.Duration `json:"m,omitempty"` // see driver.AcquireRequest
 	owner   OwnerState    // set by CheckOwners
 
-	Vote *driver.Vote `json:"-"` // set on nodes of a quorum only
+	Vote *driver.Vote `json:"-"` // of a quorum, on its nodes
 }
 
 // Expires returns when all holders and waiters have expired unless they are renewed. The
@@ -137,7 +137,7 @@ func (l *Lock) addHolder(token, client string, weight, limit int, fence uint64, 
 }
 
 // enqueue adds a queue entry for a request, and returns its index.
-func (l *Lock) enqueue(c driver.AcquireRequest, vote *driver.Vote, ticket uint64, now time.Duration) int {
+func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
 	i, _ := slices.BinarySearchFunc(l.Queue, true, func(w Waiter, _ bool) int {
 		if w.before(ticket, c.Token) {
 			return -1
@@ -146,7 +146,7 @@ func (l *Lock) enqueue(c driver.AcquireRequest, vote *driver.Vote, ticket uint64
 	})
 	l.Queue = slices.Insert(l.Queue, i, Waiter{
 		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
-		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: vote,
+		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: c.Vote,
 	})
 	return i
 }

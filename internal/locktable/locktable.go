@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/glob"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 // A Table is the state of all names, or of those that an operation concerns. It is not
@@ -56,34 +58,53 @@ func New() *Table {
 	return &Table{Names: make(map[string]*Lock), RestartedAt: ever}
 }
 
-// Acquire processes a request that driver.CheckAcquire has accepted.
-func (t *Table) Acquire(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
-	wanted, notifications := t.wanted(c, now)
-	reply, more := t.acquire(wanted, c, nil, now)
-	t.removeUnused(c.Names()...)
-	return reply, append(notifications, more...)
+// Acquire processes a request that driver.CheckAcquire has accepted. It returns an error only for
+// a request of a quorum: the node is recovering.
+func (t *Table) Acquire(request driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification, err error) {
+	wanted, notifications := t.wanted(request, now)
+	if err = t.mayVote(wanted[0], request, now); err == nil {
+		notifications = append(notifications, t.relinquish(wanted, request, now)...)
+		var more []Notification
+		reply, more = t.acquire(wanted, request, now)
+		reply.Vote = t.voteReply(request.Vote)
+		notifications = append(notifications, more...)
+	}
+	t.removeUnused(request.Names()...)
+	return reply, notifications, err
 }
 
-// AcquireVote processes a request of a quorum that driver.CheckAcquire and driver.CheckVote
-// have accepted.
-func (t *Table) AcquireVote(c driver.AcquireRequest, vote driver.Vote, now Now) (reply driver.VoteReply, notifications []Notification, err error) {
-	wanted, notifications := t.wanted(c, now)
-	defer t.removeUnused(c.Name)
+// mayVote returns an error if a request of a quorum must be refused, because the table may have
+// lost a lease. A token that holds the name keeps it.
+func (t *Table) mayVote(lock *Lock, request driver.AcquireRequest, now Now) error {
+	left := t.inRecoveryWindow(request.Vote, now)
+	if left <= 0 || lock.holderIndex(request.Token) >= 0 {
+		return nil
+	}
+	return &driver.UnavailableError{
+		Op: "acquire", Name: request.Name, Refused: true, Cause: &driver.RecoveringError{Node: t.Node, Remaining: left},
+	}
+}
+
+// voteReply returns what the reply to a request with this vote adds, and the event of its grant.
+func (t *Table) voteReply(vote *driver.Vote) driver.VoteReply {
+	if vote == nil {
+		return driver.VoteReply{}
+	}
+	return driver.VoteReply{Node: t.Node}
+}
+
+// relinquish hands the lease of a request to an older waiter, if its quorum wants that.
+func (t *Table) relinquish(wanted []*Lock, request driver.AcquireRequest, now Now) []Notification {
+	if request.Vote == nil || !request.Vote.Relinquish || !request.Queue {
+		return nil
+	}
 	lock := wanted[0]
-	held := lock.holderIndex(c.Token) >= 0
-	if left := t.inRecoveryWindow(&vote, now); left > 0 && !held {
-		return reply, notifications, &driver.UnavailableError{
-			Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: t.Node, Remaining: left},
-		}
+	if lock.holderIndex(request.Token) < 0 || len(lock.Queue) == 0 || !lock.Queue[0].before(request.Vote.Ticket, request.Token) {
+		return nil
 	}
-	if vote.Relinquish && held && c.Queue && len(lock.Queue) > 0 && lock.Queue[0].before(vote.Ticket, c.Token) {
-		lock.removeHolder(c.Token)
-		_, _, more := t.queue(wanted, c, &vote, now)
-		notifications = append(notifications, more...)
-		notifications = append(notifications, t.serve(lock, now, true, &vote)...)
-	}
-	answer, more := t.acquire(wanted, c, &vote, now)
-	return driver.VoteReply{AcquireReply: answer, Node: t.Node}, append(notifications, more...), nil
+	lock.removeHolder(request.Token)
+	_, _, notifications := t.queue(wanted, request, now)
+	return append(notifications, t.serve(lock, now, true, request.Vote)...)
 }
 
 // wanted returns the locks of a request, without expired holders.
@@ -109,7 +130,7 @@ func (t *Table) inRecoveryWindow(vote *driver.Vote, now Now) time.Duration {
 
 // acquire processes a request after expired holders were removed and waiters were served.
 // If there is still a queue, its head does not fit, or has to retry.
-func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (reply driver.AcquireReply, notifications []Notification) {
+func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
 	var busy driver.AcquireReply
 	free := true
 	for i, lock := range wanted {
@@ -131,12 +152,12 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vo
 		free = false
 	}
 	if free {
-		return t.grant(wanted, c, vote, now), nil
+		return t.grant(wanted, c, now), nil
 	}
-	notifications = t.releaseRest(wanted, c, vote, now)
+	notifications = t.releaseRest(wanted, c, now)
 	if c.Queue {
 		var more []Notification
-		busy.Ticket, busy.Position, more = t.queue(wanted, c, vote, now)
+		busy.Ticket, busy.Position, more = t.queue(wanted, c, now)
 		notifications = append(notifications, more...)
 	}
 	busy.Fence = t.Fence // no earlier grant has a larger one: see ticketStep
@@ -145,18 +166,18 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vo
 
 // releaseRest ends the remaining leases of a request for several names that has lost one
 // of them: a waiter for several names holds none.
-func (t *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (notifications []Notification) {
+func (t *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, now Now) (notifications []Notification) {
 	for _, lock := range wanted {
 		if lock.removeHolder(c.Token) {
-			notifications = append(notifications, t.serve(lock, now, true, vote)...)
+			notifications = append(notifications, t.serve(lock, now, true, c.Vote)...)
 		}
 	}
 	return notifications
 }
 
 // grant makes a token a holder, or extends its lease.
-func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) driver.AcquireReply {
-	fence := t.nextFence(now, vote)
+func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.AcquireReply {
+	fence := t.nextFence(now, c.Vote)
 	for _, lock := range wanted {
 		lock.removeWaiter(c.Token)
 		if i := lock.holderIndex(c.Token); i >= 0 {
@@ -173,7 +194,7 @@ func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 
 // queue adds a request to each wait queue, with the same ticket in all, or keeps its
 // queue entries. The first waiter of a name is reported to the holders that asked for it.
-func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote, now Now) (ticket uint64, position int, notifications []Notification) {
+func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket uint64, position int, notifications []Notification) {
 	for _, lock := range wanted {
 		if i := lock.waiterIndex(c.Token); i >= 0 {
 			ticket = lock.Queue[i].Ticket
@@ -181,15 +202,15 @@ func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, vote *driver.Vote
 	}
 	switch {
 	case ticket != 0:
-	case vote != nil:
-		ticket = vote.Ticket
+	case c.Vote != nil:
+		ticket = c.Vote.Ticket
 	default:
 		ticket = t.newTicket(c.Ticket, now)
 	}
 	for _, lock := range wanted {
 		i := lock.waiterIndex(c.Token)
 		if i < 0 {
-			i = lock.enqueue(c, vote, ticket, now.At)
+			i = lock.enqueue(c, ticket, now.At)
 		}
 		notifications = append(notifications, lock.notifyWanted()...)
 		w := &lock.Queue[i]
@@ -246,10 +267,9 @@ func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.Fenc
 	return reply, notifications
 }
 
-// Resize changes the weight of a lease. driver.CheckAcquire has accepted the request. vote is that
-// of a quorum, or nil.
-func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (reply driver.AcquireReply, notifications []Notification) {
-	_, notifications = t.change(c.Name, now, vote, func(lock *Lock) bool {
+// Resize changes the weight of a lease. driver.CheckAcquire has accepted the request.
+func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
+	_, notifications = t.change(c.Name, now, c.Vote, func(lock *Lock) bool {
 		i := lock.holderIndex(c.Token)
 		var h Holder
 		if i >= 0 {
@@ -267,7 +287,7 @@ func (t *Table) Resize(c driver.AcquireRequest, vote *driver.Vote, now Now) (rep
 			}
 			return false
 		}
-		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, vote)}
+		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, c.Vote)}
 		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.after(c.TTL)))
 		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted
 		resized.keepOwnerOnlyIf(t.Owner)
@@ -295,11 +315,10 @@ func (t *Table) Revoke(r driver.RevokeRequest, now Now) (revoked bool, notificat
 	return revoked, append(notifications, extra...)
 }
 
-// Cancel removes the token of a request from holders and queues. vote is that of a quorum,
-// or nil.
-func (t *Table) Cancel(c driver.AcquireRequest, vote *driver.Vote, now Now) (notifications []Notification) {
+// Cancel removes the token of a request from holders and queues.
+func (t *Table) Cancel(c driver.AcquireRequest, now Now) (notifications []Notification) {
 	for _, name := range c.Names() {
-		_, more := t.change(name, now, vote, func(lock *Lock) bool {
+		_, more := t.change(name, now, c.Vote, func(lock *Lock) bool {
 			left, dropped := lock.removeWaiter(c.Token), lock.removeHolder(c.Token)
 			return left || dropped
 		})
@@ -308,11 +327,10 @@ func (t *Table) Cancel(c driver.AcquireRequest, vote *driver.Vote, now Now) (not
 	return notifications
 }
 
-// Release ends a lease, and returns false if there was none. vote is that of a quorum, or
-// nil.
-func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (held bool, notifications []Notification) {
+// Release ends a lease, and returns false if there was none.
+func (t *Table) Release(r driver.ReleaseRequest, now Now) (held bool, notifications []Notification) {
 	var extra []Notification
-	held, notifications = t.change(r.Name, now, vote, func(lock *Lock) bool {
+	held, notifications = t.change(r.Name, now, r.Vote, func(lock *Lock) bool {
 		if r.Unreserve {
 			return lock.removeReserved(r.Token)
 		}
@@ -331,7 +349,8 @@ func (t *Table) Release(r driver.ReleaseRequest, vote *driver.Vote, now Now) (he
 	return held, append(notifications, extra...)
 }
 
-// change runs f, which may end a lease, and then serves the waiters that fit.
+// change runs f, which may end a lease, and then serves the waiters that fit. vote is that of the
+// request, or nil.
 func (t *Table) change(name string, now Now, vote *driver.Vote, f func(*Lock) bool) (changed bool, notifications []Notification) {
 	lock := t.lock(name)
 	expired, notifications := lock.expire(now.At)
@@ -378,7 +397,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 		if h.Exclusive {
 			weight = 0
 		}
-		one := driver.NewHolder(h.Token, weight)
+		one := ownertoken.NewHolder(h.Token, weight)
 		one.Fence, one.Remaining, one.Reserved = h.Fence, h.Expires-now.At, h.Reserved
 		state.Holders = append(state.Holders, one)
 	}
@@ -387,7 +406,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 			continue
 		}
 		if state.Waiting++; state.Waiting <= most {
-			one := driver.NewWaiter(w.Token, w.Weight, w.Limit)
+			one := ownertoken.NewWaiter(w.Token, w.Weight, w.Limit)
 			one.Waited = max(0, now.At-w.Joined)
 			state.Waiters = append(state.Waiters, one)
 		}
@@ -420,13 +439,13 @@ func (t *Table) InspectAll(names []string, now Now) []driver.State {
 
 // List returns the held names that match a glob.
 func (t *Table) List(pattern string, now Now) ([]string, error) {
-	glob, err := driver.ParseGlob(pattern)
+	matching, err := glob.Parse(pattern)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for name, lock := range t.Names {
-		if glob.Matches(name) && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
+		if matching.Matches(name) && slices.ContainsFunc(lock.Holders, func(h Holder) bool { return !h.expired(now.At) }) {
 			names = append(names, name)
 		}
 	}
@@ -480,8 +499,8 @@ func (t *Table) removeUnused(names ...string) {
 	}
 }
 
-// serve grants the name to the waiters that fit, in order. vote is that of the operation
-// that made room. A waiter that does not fit blocks those behind it; otherwise
+// serve grants the name to the waiters that fit, in order. vote is that of the request
+// that made room, or nil. A waiter that does not fit blocks those behind it; otherwise
 // they could overtake it for ever. So does a silent waiter, until it is dead, and a waiter for
 // several names; they are notified to retry if something has changed.
 func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []Notification {
@@ -501,10 +520,7 @@ func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []No
 		fence := t.nextFence(now, cmp.Or(vote, w.Vote))
 		h := lock.addHolder(w.Token, w.Client, w.Weight, w.Limit, fence, now.after(w.TTL))
 		h.setOwner(w.Owner, now, w.MinHold)
-		granted := driver.Event{Kind: driver.EventGranted, Token: w.Token, Fence: fence, Ticket: w.Ticket}
-		if w.Vote != nil {
-			granted.Node = t.Node
-		}
+		granted := driver.Event{Kind: driver.EventGranted, Token: w.Token, Fence: fence, Ticket: w.Ticket, Vote: t.voteReply(w.Vote)}
 		notifications = append(notifications, Notification{w.Client, granted})
 		changed = true
 	}

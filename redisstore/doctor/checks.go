@@ -12,7 +12,6 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -224,7 +223,7 @@ func (e *nodeCheck) checkCluster() {
 		mismatch = checkup.Critical
 	}
 	_, counted := e.facts["cluster_slots_assigned"]
-	unassigned := slots.Count - e.optionalNumber("cluster_slots_assigned")
+	unassigned := redisconn.SlotCount - e.optionalNumber("cluster_slots_assigned")
 	unreachable := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.AddAll(
@@ -233,7 +232,7 @@ func (e *nodeCheck) checkCluster() {
 			"use a cluster client, and Sharded() if the adapter does not set it"),
 		checkup.If(ok && state != "ok", checkup.Critical, "cluster", "cluster_state is "+state,
 			"nothing can be locked through this node", "redis-cli --cluster check "+addr),
-		checkup.If(counted && unassigned > 0, checkup.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, slots.Count),
+		checkup.If(counted && unassigned > 0, checkup.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, redisconn.SlotCount),
 			"no name in them can be locked, and none at all while cluster-require-full-coverage is yes",
 			"redis-cli --cluster fix "+addr),
 		checkup.If(unreachable > 0, checkup.Critical, "slots", fmt.Sprintf("the masters of %d slots do not reply to the other nodes", unreachable),

@@ -137,7 +137,7 @@ func (e *nodeCheck) checkLocking() {
 }
 
 // watch subscribes as a store does, but to this server only.
-func (e *nodeCheck) watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (e *nodeCheck) watch(ctx context.Context, client string, _ func() bool, on func(driver.Event)) error {
 	return e.target.Conn.Subscribe(ctx, wire.ChannelPrefix+client, func() bool { return true }, func(text string) {
 		if text == "" {
 			on(driver.Event{Kind: driver.EventConnected})

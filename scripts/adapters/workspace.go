@@ -33,7 +33,7 @@ func (a adapter) test(version string) error {
 	if selected != version {
 		return fmt.Errorf("the workspace selects %s", selected)
 	}
-	tests := exec.Command("go", "run", "./scripts/gotest", "-race", "-count=1", "-timeout=30m", "github.com/dibslock/dibs/contrib/"+a.name+"/...")
+	tests := exec.Command("go", "test", "-race", "-count=1", "-timeout=30m", "github.com/dibslock/dibs/contrib/"+a.name+"/...")
 	tests.Env, tests.Stdout, tests.Stderr = environment, os.Stdout, os.Stderr
 	return tests.Run()
 }

@@ -25,7 +25,7 @@ const Memory = "the embedded store"
 
 // A Store is a store with its connection.
 type Store struct {
-	driver.Store
+	*driver.Full
 	Description string       // for output
 	closeAll    func() error // nil for the embedded store
 }
@@ -35,7 +35,7 @@ type Store struct {
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	switch {
 	case rawURL == "":
-		return &Store{Store: memstore.New(), Description: Memory}, nil
+		return &Store{Full: driver.Complete(memstore.New()), Description: Memory}, nil
 	case pgurl.Is(rawURL):
 		return openPostgres(ctx, rawURL)
 	case mysqlurl.Is(rawURL):
@@ -46,7 +46,7 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 		return nil, err
 	}
 	// A separate prefix: examples must not touch the locks of real programs.
-	return &Store{Store: goredisstore.New(rdb, redisstore.Prefix("dibs:example:")), Description: name, closeAll: rdb.Close}, nil
+	return &Store{Full: driver.Complete(goredisstore.New(rdb, redisstore.Prefix("dibs:example:"))), Description: name, closeAll: rdb.Close}, nil
 }
 
 // Shared reports whether other processes can use the store.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/go-sql-driver/mysql"
@@ -26,7 +27,7 @@ func openMySQL(ctx context.Context, rawURL string) (*Store, error) {
 		db.Close()
 		return nil, err
 	}
-	return &Store{Store: s, Description: name, closeAll: db.Close}, nil
+	return &Store{Full: driver.Complete(s), Description: name, closeAll: db.Close}, nil
 }
 
 // dialMySQL returns a database, after it has answered, and a name for output. Credentials may

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/pgstore/pgurl"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,7 +25,7 @@ func openPostgres(ctx context.Context, rawURL string) (*Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{Store: s, Description: name, closeAll: func() error { pool.Close(); return nil }}, nil
+	return &Store{Full: driver.Complete(s), Description: name, closeAll: func() error { pool.Close(); return nil }}, nil
 }
 
 // DialPostgres returns the connections to a database, after it has answered, and a name for

@@ -45,6 +45,7 @@ var rules = []rule{
 			{"internal/test/history/a.go", `package history; import _ "github.com/anishathalye/porcupine"`},
 			{"internal/test/linear/a.go", `package linear; import _ "github.com/dibslock/dibs/memstore"`},
 			{"driver/a.go", `package driver; import _ "github.com/dibslock/dibs"`},
+			{"driver/glob/a.go", `package glob; import _ "github.com/dibslock/dibs/kvstore"`},
 			{"memstore/a.go", `package memstore; import _ "github.com/dibslock/dibs"`},
 			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs"`},
 			{"quorum/a.go", `package quorum; import _ "github.com/dibslock/dibs"`},
@@ -67,17 +68,36 @@ var rules = []rule{
 			{"a_test.go", `package dibs_test; import _ "github.com/dibslock/dibs/memstore"`},
 			{"memstore/a.go", `package memstore; import ("github.com/dibslock/dibs/driver"; "github.com/dibslock/dibs/internal/locktable")`},
 			{"localstore/a.go", `package localstore; import ("github.com/dibslock/dibs/kvstore"; "modernc.org/sqlite")`},
+			{"storetest/a.go", `package storetest; import _ "github.com/dibslock/dibs/internal/test/history"`},
+			{"driver/guard/a.go", `package guard; import _ "github.com/dibslock/dibs/driver"`},
 			{"kvstore/a.go", `package kvstore; import _ "github.com/dibslock/dibs/internal/locktable"`},
 			{"internal/work/a.go", `package work; import _ "github.com/dibslock/dibs/internal/clock"`},
 			{"internal/renew/a.go", `package renew; import _ "github.com/dibslock/dibs/internal/lease"`},
 			{"memstore/a_test.go", `package memstore; import _ "github.com/dibslock/dibs/storetest"`},
-			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/slots"`},
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/load"`},
 			{"goredisstore/a.go", `package goredisstore; import ("github.com/dibslock/dibs/redisstore"; "github.com/redis/go-redis/v9")`},
 			{"internal/test/redistest/a.go", `package redistest; import _ "github.com/dibslock/dibs/redisstore"`},
 			{"internal/test/linear/a.go", `package linear; import ("github.com/anishathalye/porcupine"; "github.com/dibslock/dibs")`},
 			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/quorum"`},
 			{"contrib/dibscron/a.go", `package dibscron; import ("github.com/dibslock/dibs"; "github.com/robfig/cron/v3")`},
 			{"contrib/dibscron/a_test.go", `package dibscron; import _ "github.com/dibslock/dibs/memstore"`},
+		},
+	},
+	{
+		name:   "other modules import no internal package of the root module, except in tests",
+		reason: "modules of different versions must compile together; a tool, too, is in the module graph of its user",
+		check:  internalOfRoot,
+		bad: []sample{
+			{"goredisstore/a.go", `package goredisstore; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"pgstore/doctor/a.go", `package doctor; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"contrib/dibscron/a.go", `package dibscron; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/internal/load"`},
+		},
+		good: []sample{
+			{"redisstore/a.go", `package redisstore; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"goredisstore/a_test.go", `package goredisstore; import _ "github.com/dibslock/dibs/internal/test/redistest"`},
+			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/cmd/dibs/internal/supervise"`},
+			{"bench/a.go", `package main; import _ "github.com/dibslock/dibs/internal/test/redistest"`},
 		},
 	},
 	{
@@ -334,6 +354,24 @@ func upwardImports(t *tree) (found []string) {
 	return found
 }
 
+// internalOfRoot returns where another module imports an internal package of the root module.
+// Nobody requires the benchmarks, the tests of other libraries, and the rigs of tests.
+func internalOfRoot(t *tree) (found []string) {
+	for f := range t.goFiles(false) {
+		here := layerOf(f.dir())
+		top, _, _ := strings.Cut(here.dir, "/")
+		if !here.external || slices.Contains([]string{"bench", "interop", "internal"}, top) {
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			if name := imported(spec); strings.HasPrefix(name, module+"/internal/") {
+				found = append(found, t.at(spec, "%s imports %s of the root module", here.dir, name))
+			}
+		}
+	}
+	return found
+}
+
 // environment lists the names that use a program's environment, flags or standard
 // streams. An empty list means the whole package.
 var environment = map[string][]string{
@@ -463,7 +501,7 @@ func commandLines(t *tree) (found []string) {
 var concerns = map[string]struct{ may, mayNot []string }{
 	"cmd/dibs/internal/supervise": {may: []string{module, "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
 	"cmd/dibs/internal/monitor":   {may: []string{module, module + "/driver", module + "/dashboard/view"}, mayNot: []string{"os/", "syscall"}},
-	"dashboard/view":              {may: []string{module + "/checkup", module + "/driver", module + "/dashboard/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
+	"dashboard/view":              {may: []string{module + "/checkup", module + "/driver", module + "/driver/ownertoken", module + "/dashboard/waitgraph"}, mayNot: []string{"net/", "os/", "syscall", "context", "flag"}},
 	"dashboard/watch":             {may: []string{module + "/driver", module + "/dashboard/view"}, mayNot: []string{"net/", "os/", "syscall", "flag"}},
 }
 

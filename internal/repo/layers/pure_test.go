@@ -12,8 +12,8 @@ var pure = map[string][]string{
 	"internal/locktable":          nil,
 	"quorum/internal/core":        nil,
 	"redisstore/internal/foreign": {"regexp", "sync", "unicode", "unicode/utf8"},
-	"redisstore/internal/wire": { // embed: the scripts; crypto/rand: an argument; sync: a table that is made once
-		"crypto/rand", "crypto/sha1", "embed", "encoding/hex", "sync", module + "/internal/slots", module + "/redisstore/internal/foreign", module + "/redisstore/redisconn",
+	"redisstore/internal/wire": { // embed: the scripts; crypto/rand: an argument; sync: what is made once
+		"crypto/rand", "crypto/sha1", "embed", "encoding/hex", "sync", module + "/redisstore/internal/foreign", module + "/redisstore/redisconn",
 	},
 }
 
@@ -21,7 +21,7 @@ var pure = map[string][]string{
 // passed on, and not used.
 var pureImports = []string{
 	"cmp", "container/heap", "context", "errors", "fmt", "maps", "math", "path", "slices", "strconv", "strings", "time",
-	module + "/driver",
+	module + "/driver", module + "/driver/glob", module + "/driver/ownertoken",
 }
 
 // timers are the names of package time that use a clock.

@@ -152,9 +152,9 @@ func layerOf(dir string) layer {
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "kvstore"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
-		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "sqlstore"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "sqlstore"}, external: true, library: true}
 	case "sqlstore":
-		return layer{dir: parts[0], imports: []string{"driver", "internal/serverclock"}, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "internal/load", "internal/serverclock", "internal/tlsadvice"}, library: true}
 	case "checkup", "quorum":
 		return layer{dir: parts[0], imports: contract, library: true}
 	case "contrib":
@@ -166,11 +166,11 @@ func layerOf(dir string) layer {
 	case "cohort":
 		return layer{dir: parts[0], imports: client, library: true}
 	case "storetest":
-		return layer{dir: parts[0], imports: client, library: true}
+		return layer{dir: parts[0], imports: append([]string{"internal/test/history"}, client...), library: true}
 	case "redisstore":
-		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/links", "internal/load", "internal/serverclock", "internal/slots"}, library: true}
+		return layer{dir: parts[0], imports: []string{"checkup", "driver", "internal/load", "internal/serverclock", "internal/tlsadvice"}, library: true}
 	case "goredisstore", "rueidisstore", "redigostore":
-		return layer{dir: parts[0], imports: []string{"driver", "redisstore", "internal/links", "internal/slots"}, external: true, library: true}
+		return layer{dir: parts[0], imports: []string{"driver", "redisstore"}, external: true, library: true}
 	case "internal":
 		if len(parts) > 2 && (parts[1] == "test" || parts[1] == "repo") {
 			return rigLayer(path.Join(parts[:3]...))
@@ -202,7 +202,7 @@ func internalLayer(dir string) layer {
 	switch dir {
 	case "internal/locktable":
 		l.imports = []string{"driver"}
-	case "internal/clock", "internal/serverclock":
+	case "internal/clock", "internal/serverclock", "internal/tlsadvice":
 		l.imports = nil
 	case "internal/load", "internal/work":
 		l.imports = []string{"internal/clock"}

@@ -21,7 +21,7 @@ func WantInvalid(t *testing.T, s driver.Store, want string) {
 	_, calls["TryLock"] = locks.RWMutex("job").TryRLock(t.Context())
 	_, calls["Acquire"] = locks.Semaphore("job", 2).Acquire(t.Context(), 1)
 	_, calls["Inspect"] = locks.Inspect(t.Context(), "job")
-	_, calls["List"] = s.List(t.Context(), "*")
+	_, calls["List"] = driver.Complete(s).List(t.Context(), "*")
 	calls["Extend"] = s.Extend(t.Context(), []driver.ExtendRequest{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]
 	_, calls["Release"] = s.Release(t.Context(), driver.ReleaseRequest{Name: "job", Token: "a:1"})
 	calls["Close"] = locks.Close()

@@ -16,7 +16,7 @@ import (
 // pool that the requests of dibs have filled. The store uses the proxy, and has a pool of one.
 func SilentServerIsNoFullPool(t *testing.T, store driver.Store, proxy *redistest.Proxy) {
 	t.Helper()
-	if _, err := store.Inspect(t.Context(), "m"); err != nil {
+	if _, err := driver.Complete(store).Inspect(t.Context(), "m"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Freeze()
@@ -27,7 +27,7 @@ func SilentServerIsNoFullPool(t *testing.T, store driver.Store, proxy *redistest
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
-			_, err := store.Inspect(ctx, "m")
+			_, err := driver.Complete(store).Inspect(ctx, "m")
 			errs <- err
 		}()
 	}

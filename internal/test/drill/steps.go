@@ -72,7 +72,7 @@ func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	events := make(chan driver.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", func(e driver.Event) { events <- e }) })
+	watching.Go(func() { _ = s.Watch(ctx, "host:1:test", nil, func(e driver.Event) { events <- e }) })
 	t.Cleanup(func() {
 		const soon = 500 * time.Millisecond
 		measured, over := context.WithCancel(context.Background())

@@ -28,8 +28,8 @@ func (c *checker) busy(name string) {
 		}
 	}
 	for _, op := range c.takes[name] {
-		if busy := refusal(op); busy == nil || busy.Name != name {
-			continue
+		if busy := refusal(op); busy == nil || busy.Name != name || op.Cohort != "" {
+			continue // a try does not overtake the calls of its cohort that wait, which the history does not show
 		}
 		sum, shared := op.Weight, true
 		var others []*Op
@@ -66,7 +66,8 @@ func (c *checker) occupancyOf(op *Op) (s occupancy, ok bool) {
 	// a hand-off, or a renewal in flight.
 	const unanswered, underway = 400 * time.Millisecond, 2 * time.Second
 	s = occupancy{acquire: op, weight: op.Weight, exclusive: op.Exclusive(), until: op.Return}
-	if refusal(op) != nil && op.Return.At-op.Call.At < unanswered {
+	// The request that a cohort sent for a refused call may still be granted, for its other calls.
+	if refusal(op) != nil && op.Return.At-op.Call.At < unanswered && op.Cohort == "" {
 		return s, false
 	}
 	l := c.leases[op.ID]

@@ -14,7 +14,7 @@ import (
 // A network is a store with delayed requests, replies and events. A request goes on when
 // its caller stops waiting. It may have faults.
 type network struct {
-	driver.Store
+	*driver.Full
 	faults faults
 	late   sync.WaitGroup // requests that arrive late
 
@@ -38,7 +38,7 @@ type faults struct {
 
 func delayed(s driver.Store, seed uint64, most time.Duration, f faults) *network {
 	return &network{
-		Store: s, random: rand.New(rand.NewPCG(seed, 1000)), most: most, faults: f, refuse: make(map[string]bool),
+		Full: driver.Complete(s), random: rand.New(rand.NewPCG(seed, 1000)), most: most, faults: f, refuse: make(map[string]bool),
 	}
 }
 
@@ -139,7 +139,7 @@ func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.
 }
 
 func (n *network) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, n, "resize", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Resize(ctx, c) })
+	return roundTrip(ctx, n, "resize", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Full.Resize(ctx, c) })
 }
 
 func (n *network) Cancel(ctx context.Context, c driver.AcquireRequest) error {
@@ -152,17 +152,17 @@ func (n *network) Release(ctx context.Context, r driver.ReleaseRequest) (bool, e
 }
 
 func (n *network) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
-	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Store.Revoke(ctx, r) })
+	return roundTrip(ctx, n, "revoke", soon(), func(ctx context.Context) (bool, error) { return n.Full.Revoke(ctx, r) })
 }
 
 func (n *network) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	return roundTrip(ctx, n, "fences", soon(), func(ctx context.Context) (driver.FenceReply, error) {
-		return n.Store.(driver.FenceReserver).ReserveFences(ctx, r)
+		return n.Full.ReserveFences(ctx, r)
 	})
 }
 
 func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
-	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Store.Inspect(ctx, name) })
+	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Full.Inspect(ctx, name) })
 }
 
 func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -178,7 +178,7 @@ func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []er
 }
 
 // Watch delivers events late, but in order.
-func (n *network) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (n *network) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	const plenty = 10_000
 	type parcel struct {
 		event driver.Event
@@ -198,7 +198,7 @@ func (n *network) Watch(ctx context.Context, client string, on func(driver.Event
 		}
 	})
 	defer group.Wait()
-	return n.Store.Watch(ctx, client, func(e driver.Event) {
+	return n.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind == driver.EventConnected || !n.lost() {
 			parcels <- parcel{e, time.Now().Add(n.delay())}
 		}

@@ -72,7 +72,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 // found reports whether this many operations are enough to find a bug.
 func found(t *testing.T, plant func(*bug) driver.Store, rules []history.Rule, seed uint64, ops int) (enough bool) {
 	synctest.Test(t, func(t *testing.T) {
-		store := plant(&bug{Store: memstore.New(), queued: make(map[string]driver.AcquireRequest)})
+		store := plant(&bug{Full: driver.Complete(memstore.New()), queued: make(map[string]driver.AcquireRequest)})
 		h, _ := history.Record(t.Context(), store, history.Plan{Seed: seed, Ops: ops})
 		by := make(map[history.Rule]int)
 		for _, v := range history.Check(h) {
@@ -86,7 +86,7 @@ func found(t *testing.T, plant func(*bug) driver.Store, rules []history.Rule, se
 
 // A bug is the common part of the planted bugs.
 type bug struct {
-	driver.Store
+	*driver.Full
 
 	mu     sync.Mutex
 	calls  int
@@ -183,7 +183,7 @@ func (s stranger) free(ctx context.Context, name string) (bool, error) {
 type upgrade struct{ *bug }
 
 func (s upgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Resize(ctx, c)
+	a, err := s.Full.Resize(ctx, c)
 	if err == nil && !a.Held {
 		a = driver.AcquireReply{Held: true, Fence: s.fence(c)}
 	}
@@ -214,8 +214,8 @@ func (s noReserve) Release(ctx context.Context, r driver.ReleaseRequest) (bool, 
 
 type oldFence struct{ *bug }
 
-func (s oldFence) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return s.Store.Watch(ctx, client, func(e driver.Event) {
+func (s oldFence) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return s.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if e.Kind == driver.EventGranted && s.every(20) {
 			e.Fence -= 5000 // microseconds
 		}

@@ -56,7 +56,7 @@ const (
 // rules Place and Served. The error is that of a request.
 func RunQueues(ctx context.Context, store driver.Store, passing Time, plan QueuePlan) ([]Violation, error) {
 	q := &queues{
-		ctx: ctx, store: store, time: passing, plan: plan, random: rand.New(rand.NewPCG(plan.Seed, 2)),
+		ctx: ctx, store: driver.Complete(store), time: passing, plan: plan, random: rand.New(rand.NewPCG(plan.Seed, 2)),
 		holders: make(map[string]*queueWaiter),
 	}
 	stop, err := q.watch()
@@ -77,7 +77,7 @@ func RunQueues(ctx context.Context, store driver.Store, passing Time, plan Queue
 // queues is one run.
 type queues struct {
 	ctx        context.Context
-	store      driver.Store
+	store      *driver.Full
 	time       Time
 	plan       QueuePlan
 	random     *rand.Rand
@@ -120,7 +120,7 @@ func (q *queues) watch() (stop func(), err error) {
 	connected, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		failed = q.store.Watch(ctx, queueClient, func(e driver.Event) {
+		failed = q.store.Watch(ctx, queueClient, nil, func(e driver.Event) {
 			if e.Kind == driver.EventConnected {
 				select {
 				case connected <- struct{}{}:
@@ -177,15 +177,14 @@ func (q *queues) act() {
 // announce announces requests for all names, at a store that has announcements. They must not
 // make a waiter dead.
 func (q *queues) announce() {
-	a, ok := q.store.(driver.Announcer)
-	if !ok || chance(q.random, 50) {
+	if !q.store.Has("Announcer") || chance(q.random, 50) {
 		return
 	}
 	var names []string
 	for i := range queueNames {
 		names = append(names, q.name(i))
 	}
-	a.Announce(q.ctx, names)
+	q.store.Announce(q.ctx, names)
 }
 
 // name returns a name. All have one hash tag, so that a cluster can acquire them together.

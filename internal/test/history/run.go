@@ -46,7 +46,7 @@ func Record(ctx context.Context, store driver.Store, plan Plan) (History, error)
 		waiters = NewWaiters(store)
 		store = waiters
 	}
-	r := &runner{ctx: ctx, store: store, plan: plan, rec: NewRecorder()}
+	r := &runner{ctx: ctx, store: driver.Complete(store), plan: plan, rec: NewRecorder()}
 	for i := range plan.Clients {
 		r.clients = append(r.clients, &clientRef{index: i, client: r.open(), closable: i%2 == 1, groups: make(map[string]*group)})
 	}
@@ -76,7 +76,7 @@ func Record(ctx context.Context, store driver.Store, plan Plan) (History, error)
 // A runner executes a plan.
 type runner struct {
 	ctx     context.Context
-	store   driver.Store
+	store   *driver.Full
 	plan    Plan
 	rec     *Recorder
 	clients []*clientRef

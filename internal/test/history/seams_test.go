@@ -74,7 +74,7 @@ type process struct {
 // process returns a new process. Its messages take a millisecond at most.
 func (w *world) process(f faults, options ...dibs.Option) *process {
 	network := delayed(w.store, w.seed+uint64(len(w.clients)), time.Millisecond, f)
-	link := &cutLink{Store: network}
+	link := &cutLink{Full: driver.Complete(network)}
 	p := &process{dibs.New(link, options...), network, link}
 	w.clients = append(w.clients, p)
 	return p
@@ -98,7 +98,7 @@ func (w *world) oneOf(all ...time.Duration) time.Duration { return all[w.random.
 // wantFree returns an error if something is left on a name after a while.
 func (w *world) wantFree(name string, within time.Duration) error {
 	time.Sleep(within)
-	state, err := w.store.Inspect(w.t.Context(), name)
+	state, err := driver.Complete(w.store).Inspect(w.t.Context(), name)
 	if err == nil && (state.Holding > 0 || state.Waiting > 0) {
 		err = fmt.Errorf("%s: after %v, the store has %d holders %+v and %d waiters", history.Leftover, within, state.Holding, state.Holders, state.Waiting)
 	}
@@ -107,7 +107,7 @@ func (w *world) wantFree(name string, within time.Duration) error {
 
 // A cutLink is a store that can be cut off. Requests then hang until their time limit.
 type cutLink struct {
-	driver.Store
+	*driver.Full
 	cut atomic.Bool
 }
 
@@ -157,8 +157,8 @@ func (c *cutLink) Extend(ctx context.Context, requests []driver.ExtendRequest) [
 	return c.Store.Extend(ctx, requests)
 }
 
-func (c *cutLink) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return c.Store.Watch(ctx, client, func(e driver.Event) {
+func (c *cutLink) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return c.Store.Watch(ctx, client, busy, func(e driver.Event) {
 		if !c.cut.Load() {
 			on(e)
 		}

@@ -20,11 +20,11 @@ import (
 //   - a short extension: an extension lasts for half a minute at most
 //   - no upgrade: an upgraded lease stays a reader's
 var episodeBugs = map[string]func(driver.Store) driver.Store{
-	"extensions and an outage":     func(s driver.Store) driver.Store { return &keepsLong{Store: s} },
-	"detach beside lost replies":   func(s driver.Store) driver.Store { return &acquiresAgain{Store: s} },
-	"hooks that do not return":     func(s driver.Store) driver.Store { return keepsThird{&bug{Store: s}} },
-	"extend a reserved hand-off":   func(s driver.Store) driver.Store { return shortExtension{s} },
-	"concurrent changes of weight": func(s driver.Store) driver.Store { return noUpgrade{s} },
+	"extensions and an outage":     func(s driver.Store) driver.Store { return &keepsLong{Full: driver.Complete(s)} },
+	"detach beside lost replies":   func(s driver.Store) driver.Store { return &acquiresAgain{Full: driver.Complete(s)} },
+	"hooks that do not return":     func(s driver.Store) driver.Store { return keepsThird{&bug{Full: driver.Complete(s)}} },
+	"extend a reserved hand-off":   func(s driver.Store) driver.Store { return shortExtension{driver.Complete(s)} },
+	"concurrent changes of weight": func(s driver.Store) driver.Store { return noUpgrade{driver.Complete(s)} },
 }
 
 func TestPlantedBugsOfEpisodesAreFound(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPlantedBugsOfEpisodesAreFound(t *testing.T) {
 }
 
 type keepsLong struct {
-	driver.Store
+	*driver.Full
 	mu   sync.Mutex
 	long bool
 }
@@ -68,7 +68,7 @@ func (s *keepsLong) Release(ctx context.Context, r driver.ReleaseRequest) (bool,
 
 // acquiresAgain repeats the last acquire a moment after a release.
 type acquiresAgain struct {
-	driver.Store
+	*driver.Full
 	mu   sync.Mutex
 	last driver.AcquireRequest
 }
@@ -98,7 +98,7 @@ func (s keepsThird) Release(ctx context.Context, r driver.ReleaseRequest) (bool,
 	return s.Store.Release(ctx, r)
 }
 
-type shortExtension struct{ driver.Store }
+type shortExtension struct{ *driver.Full }
 
 func (s shortExtension) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	short := make([]driver.ExtendRequest, len(requests))
@@ -109,11 +109,11 @@ func (s shortExtension) Extend(ctx context.Context, requests []driver.ExtendRequ
 	return s.Store.Extend(ctx, short)
 }
 
-type noUpgrade struct{ driver.Store }
+type noUpgrade struct{ *driver.Full }
 
 func (s noUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	c.Weight, c.Limit = 1, driver.Unlimited
-	return s.Store.Resize(ctx, c)
+	return s.Full.Resize(ctx, c)
 }
 
 // The rules of queues find planted bugs within 20 seeds: a waiter that is moved to the end
@@ -128,7 +128,7 @@ func TestPlantedBugsOfQueuesAreFound(t *testing.T) {
 			for seed := range uint64(20) {
 				found := false
 				synctest.Test(t, func(t *testing.T) {
-					store := plant(&bug{Store: memstore.New(), queued: make(map[string]driver.AcquireRequest)})
+					store := plant(&bug{Full: driver.Complete(memstore.New()), queued: make(map[string]driver.AcquireRequest)})
 					violations, _ := history.RunQueues(t.Context(), store, bubbleTime{}, history.QueuePlan{Seed: seed, Forgets: true})
 					for _, v := range violations {
 						found = found || v.Rule == what

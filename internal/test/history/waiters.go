@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 // exceptions of docs/guarantees.md: the waiter is late, has no subscription, or was silent.
 // Stalls of the machine cause them. It is safe for concurrent use.
 type Waiters struct {
-	driver.Store
+	*driver.Full
 
 	mu      sync.Mutex
 	clients map[string]*subscription
@@ -34,7 +33,7 @@ type waiterFacts struct {
 
 // NewWaiters returns the store with a record of its waiters. All clients have to use it.
 func NewWaiters(s driver.Store) *Waiters {
-	return &Waiters{Store: s, clients: make(map[string]*subscription), waiters: make(map[string]*waiterFacts)}
+	return &Waiters{Full: driver.Complete(s), clients: make(map[string]*subscription), waiters: make(map[string]*waiterFacts)}
 }
 
 // MayPassOver reports whether the store may have served younger waiters before the one with
@@ -55,15 +54,6 @@ func (w *Waiters) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.
 		w.answered(c, sent)
 	}
 	return reply, err
-}
-
-// ReserveFences implements driver.FenceReserver. It returns ErrInvalid if the store is none.
-func (w *Waiters) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
-	s, ok := w.Store.(driver.FenceReserver)
-	if !ok {
-		return driver.FenceReply{}, fmt.Errorf("%w: a %T reserves no fences", driver.ErrInvalid, w.Store)
-	}
-	return s.ReserveFences(ctx, r)
 }
 
 // requested records a request before it is sent.
@@ -103,13 +93,8 @@ func (w *Waiters) subscription(client string) *subscription {
 }
 
 // Watch implements driver.Store.
-func (w *Waiters) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return w.Store.Watch(ctx, client, w.recorded(client, on))
-}
-
-// WatchWhile implements driver.IdleWatcher.
-func (w *Waiters) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
-	return driver.WatchWhile(ctx, w.Store, client, busy, w.recorded(client, on))
+func (w *Waiters) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	return w.Store.Watch(ctx, client, busy, w.recorded(client, on))
 }
 
 // recorded returns a function that records the state of the subscription, and calls on.
@@ -129,6 +114,3 @@ func (w *Waiters) setConnected(client string, connected bool) {
 	s.broke = s.broke || s.connected && !connected
 	s.connected = connected
 }
-
-// Announce implements driver.Announcer.
-func (w *Waiters) Announce(ctx context.Context, names []string) { driver.Announce(ctx, w.Store, names) }

@@ -20,7 +20,7 @@ func (s *queueOnly) Acquire(context.Context, driver.AcquireRequest) (driver.Acqu
 	return driver.AcquireReply{Ticket: 1}, nil
 }
 
-func (s *queueOnly) Watch(_ context.Context, _ string, on func(driver.Event)) error {
+func (s *queueOnly) Watch(_ context.Context, _ string, busy func() bool, on func(driver.Event)) error {
 	for _, e := range s.events {
 		on(e)
 	}
@@ -50,7 +50,7 @@ func TestWaiters(t *testing.T) {
 				w := history.NewWaiters(store)
 				watch := func(events []driver.Event) {
 					store.events = events
-					_ = driver.WatchWhile(t.Context(), w, "client", nil, func(driver.Event) {})
+					_ = w.Watch(t.Context(), "client", nil, func(driver.Event) {})
 				}
 				watch(c.before)
 				request := driver.AcquireRequest{Token: "token", Client: "client", Queue: true, Late: c.late}

@@ -247,7 +247,7 @@ func send(ctx context.Context, store driver.Store, q request) (reply, error) {
 		a, err := store.Acquire(ctx, c)
 		return reply{a.Held, a.Fence, a.Holder}, err
 	}
-	a, err := store.Resize(ctx, c)
+	a, err := driver.Complete(store).Resize(ctx, c)
 	return reply{a.Held, a.Fence, a.Holder}, err
 }
 

@@ -125,7 +125,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, p := range plantedBugs {
 		t.Run(p.name, func(t *testing.T) {
 			for seed := range seeds() {
-				history := linear.Record(t, p.plant(&bug{Store: memstore.New()}), "", seed, 1000)
+				history := linear.Record(t, p.plant(&bug{Full: driver.Complete(memstore.New())}), "", seed, 1000)
 				if linear.Linearizable(t, history) {
 					t.Errorf("seed %d: not found", seed)
 				}
@@ -136,7 +136,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 
 // A bug is the common part of the planted bugs.
 type bug struct {
-	driver.Store
+	*driver.Full
 	calls atomic.Int64
 }
 
@@ -176,7 +176,7 @@ func (s noRelease) Release(ctx context.Context, r driver.ReleaseRequest) (bool, 
 type impossibleUpgrade struct{ *bug }
 
 func (s impossibleUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Resize(ctx, c)
+	a, err := s.Full.Resize(ctx, c)
 	if err == nil && !a.Held && a.Holder != "" && s.now() {
 		return s.Store.Acquire(ctx, c) // it holds, so a repeated acquire returns Held
 	}

@@ -25,7 +25,7 @@ var (
 // A link is the store of one client: its connections to the server. It is safe for
 // concurrent use.
 type link struct {
-	driver.Store // what is not used by a lock: without cost
+	*driver.Full // what is not used by a lock: without cost
 	server       *server
 	client       int
 
@@ -35,7 +35,9 @@ type link struct {
 	idle, busy int           // connections
 }
 
-func newLink(s *server, client int) *link { return &link{Store: s.data, server: s, client: client} }
+func newLink(s *server, client int) *link {
+	return &link{Full: driver.Complete(s.data), server: s, client: client}
+}
 
 // A pending is a request whose caller waits.
 type pending[T any] struct {

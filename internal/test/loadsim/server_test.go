@@ -115,7 +115,7 @@ func TestRestartBreaksConnections(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = l.Watch(watch, "c", func(e driver.Event) { events = append(events, e.Kind) })
+			_ = l.Watch(watch, "c", nil, func(e driver.Event) { events = append(events, e.Kind) })
 		}()
 		time.Sleep(second + second/2)
 		if _, err := l.Acquire(t.Context(), acquireOf("n", 10*second)); !errors.Is(err, errReset) {

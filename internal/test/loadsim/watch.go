@@ -46,12 +46,7 @@ type subscription struct {
 }
 
 // Watch implements driver.Store.
-func (l *link) Watch(ctx context.Context, client string, on func(driver.Event)) error {
-	return l.WatchWhile(ctx, client, func() bool { return true }, on)
-}
-
-// WatchWhile implements driver.IdleWatcher.
-func (l *link) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+func (l *link) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	s := &subscription{
 		link: l, client: client, busy: busy, on: on,
 		random: rand.New(rand.NewPCG(l.server.plan.Seed, uint64(1000+l.client))),
@@ -93,7 +88,7 @@ func (s *subscription) run(ctx context.Context) (subscribed bool, err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.data.Watch(watching, s.client, s.receive)
+		_ = server.data.Watch(watching, s.client, nil, s.receive)
 	}()
 	err = s.probe(ctx, all[0].request.broken)
 	end()

@@ -242,7 +242,7 @@ type served struct {
 
 // counting is a store that counts how often it is read.
 type counting struct {
-	driver.Store
+	*driver.Full
 	mu    sync.Mutex
 	lists int
 	err   error
@@ -256,7 +256,7 @@ func (s *counting) List(ctx context.Context, glob string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.List(ctx, glob)
+	return s.Full.List(ctx, glob)
 }
 
 func (s *counting) polls() int {
@@ -274,7 +274,7 @@ func (s *counting) fail(err error) {
 
 func serve(t *testing.T, c dashboard.Config) *served {
 	t.Helper()
-	store := &counting{Store: memstore.New()}
+	store := &counting{Full: driver.Complete(memstore.New())}
 	locks := dibs.New(store)
 	t.Cleanup(func() { locks.Close() })
 	if c.Every == 0 {

@@ -11,7 +11,7 @@ import (
 // A Faulty is a store whose operations fail while an error is set for them. It is safe for
 // concurrent use.
 type Faulty struct {
-	driver.Store
+	*driver.Full
 
 	mu   sync.Mutex
 	errs map[string]error // by operation
@@ -19,7 +19,7 @@ type Faulty struct {
 
 // NewFaulty returns a store whose operations are those of another one.
 func NewFaulty(store driver.Store) *Faulty {
-	return &Faulty{Store: store, errs: make(map[string]error)}
+	return &Faulty{Full: driver.Complete(store), errs: make(map[string]error)}
 }
 
 // Fail makes operations fail, or succeed again if err is nil. They are acquire, release and

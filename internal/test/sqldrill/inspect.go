@@ -44,7 +44,7 @@ func BenchmarkInspectAll(b *testing.B, s driver.Store) {
 		b.StopTimer()
 		acquireEach(b, s, requests) // heartbeats
 		b.StartTimer()
-		states, err := s.InspectAll(b.Context(), names)
+		states, err := driver.Complete(s).InspectAll(b.Context(), names)
 		if err != nil {
 			b.Fatal(err)
 		}

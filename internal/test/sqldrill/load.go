@@ -168,7 +168,7 @@ func wantFree(t *testing.T, s driver.Store, name string) {
 	limit, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	for {
-		state, err := s.Inspect(limit, name)
+		state, err := driver.Complete(s).Inspect(limit, name)
 		if err == nil && state.Holding == 0 && state.Waiting == 0 {
 			return
 		}

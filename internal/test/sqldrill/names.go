@@ -52,7 +52,7 @@ func TellsNamesApart(t *testing.T, n int, one, other driver.Store) {
 		}
 	}
 	for _, s := range []driver.Store{one, other} {
-		list, err := s.List(t.Context(), "*")
+		list, err := driver.Complete(s).List(t.Context(), "*")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (q Queue) HeartbeatDoesNotRevive(t *testing.T) {
 	if err := <-done; err != nil || reply.Held || reply.Ticket <= before.Ticket || reply.Position != 1 {
 		t.Errorf("%+v, %v, want a ticket after %d", reply, err, before.Ticket)
 	}
-	if state, err := q.Store.Inspect(t.Context(), "n"); err != nil || state.Waiting != 1 {
+	if state, err := driver.Complete(q.Store).Inspect(t.Context(), "n"); err != nil || state.Waiting != 1 {
 		t.Errorf("%+v, %v, want one waiter", state, err)
 	}
 }

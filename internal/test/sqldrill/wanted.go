@@ -131,7 +131,7 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 // A watched is a client whose events a test reads.
 type watched struct {
 	t      *testing.T
-	s      driver.Store
+	s      *driver.Full
 	ctx    context.Context
 	client string
 	events chan driver.Event
@@ -141,9 +141,9 @@ type watched struct {
 func watch(t *testing.T, s driver.Store) *watched {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	w := &watched{t: t, s: s, ctx: ctx, client: fmt.Sprint("watched-", rand.Uint64()), events: make(chan driver.Event, 100)}
+	w := &watched{t: t, s: driver.Complete(s), ctx: ctx, client: fmt.Sprint("watched-", rand.Uint64()), events: make(chan driver.Event, 100)}
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.Watch(ctx, w.client, func(e driver.Event) { w.events <- e }) }) // the error is that of ctx
+	running.Go(func() { _ = s.Watch(ctx, w.client, nil, func(e driver.Event) { w.events <- e }) }) // the error is that of ctx
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()

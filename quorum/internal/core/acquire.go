@@ -13,7 +13,7 @@ import (
 func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	m.byToken[q.Token] = c
-	if !c.active { // it has no queue entry to keep
+	if !c.active { // it has no queue entry to keep; a ticket ends with its grant
 		c.ticket = m.clock.next(now)
 	}
 	c.AcquireRequest, c.active, c.noWait, c.skipStragglers, c.upgraded = q, true, !q.Queue, false, mode{}
@@ -164,7 +164,7 @@ func (c *acquisition) busyReply(majority int) driver.AcquireReply {
 		positions = append(positions, q.position)
 	}
 	if !c.noWait {
-		a.Ticket, a.Round, a.Position = c.ticket, c.voteRound, 1
+		a.Ticket, a.Position = c.ticket, 1
 		if slices.Sort(positions); len(positions) >= majority {
 			a.Position = positions[majority-1] // a few nodes may not have received the last release yet
 		}

@@ -125,8 +125,8 @@ func (m *Machine) removeIfDone(c *acquisition, now time.Time) {
 }
 
 // newVote returns the vote that is sent to a node.
-func (m *Machine) newVote(c *acquisition, relinquish bool) driver.Vote {
-	return driver.Vote{Ticket: c.ticket, Fence: cmp.Or(c.fence, c.voteRound), RecoveryWindow: m.RecoveryWindow, Relinquish: relinquish}
+func (m *Machine) newVote(c *acquisition, relinquish bool) *driver.Vote {
+	return &driver.Vote{Ticket: c.ticket, Fence: cmp.Or(c.fence, c.voteRound), RecoveryWindow: m.RecoveryWindow, Relinquish: relinquish}
 }
 
 // newNodeRequest returns the request that is sent to a node.
@@ -171,10 +171,11 @@ func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
 		return false
 	}
 	v.requestedAt = now
-	msg.Acquire, msg.Vote = c.newNodeRequest(now), m.newVote(c, v.relinquish)
-	msg.Until, msg.Verb = msg.Acquire.Until, AcquireVote
+	msg.Acquire = c.newNodeRequest(now)
+	msg.Acquire.Vote = m.newVote(c, v.relinquish)
+	msg.Until, msg.Verb = msg.Acquire.Until, Acquire
 	if q.mayHaveOtherMode(modeOf(c.AcquireRequest), now) {
-		msg.Verb = CancelVote
+		msg.Verb = Cancel
 	}
 	if v.relinquish {
 		q.state, q.voteRound = unknown, 0 // the node may be relinquishing the vote, whatever a notification says
@@ -185,11 +186,11 @@ func (v *voteRequest) prepare(m *Machine, msg *Message, now time.Time) bool {
 // answered records a vote.
 func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
 	c, q := v.c, msg.queue
-	if msg.Verb == CancelVote { // the token had another weight
+	if msg.Verb == Cancel { // the token had another weight
 		q.recordCancel(msg.sentAt, msg.Until, r.Err)
 		if r.Err == nil {
 			q.setMode(modeOf(msg.Acquire), now)
-			msg.Verb = AcquireVote
+			msg.Verb = Acquire
 			m.effects.Send = append(m.effects.Send, msg)
 			return sentAgain
 		}
@@ -202,16 +203,16 @@ func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time)
 	}
 	q.requestedAt = v.requestedAt
 	q.voteRound, q.err, q.byNotification = v.round, r.Err, false
-	m.recordStoreID(msg.Node, r.Vote.Node)
+	m.recordStoreID(msg.Node, r.Acquire.Vote.Node)
 	switch {
 	case r.Err != nil:
 		q.state = unknown
-	case r.Vote.Held:
-		q.state, q.fence, q.storeID = held, r.Vote.Fence, r.Vote.Node
-		m.clock.observe(r.Vote.Fence)
+	case r.Acquire.Held:
+		q.state, q.fence, q.storeID = held, r.Acquire.Fence, r.Acquire.Vote.Node
+		m.clock.observe(r.Acquire.Fence)
 	default:
-		q.state, q.fence, q.storeID = waiting, r.Vote.Fence, r.Vote.Node
-		q.holder, q.remaining, q.position = holderID{r.Vote.Holder, r.Vote.Reserved}, r.Vote.Remaining, r.Vote.Position
+		q.state, q.fence, q.storeID = waiting, r.Acquire.Fence, r.Acquire.Vote.Node
+		q.holder, q.remaining, q.position = holderID{r.Acquire.Holder, r.Acquire.Reserved}, r.Acquire.Remaining, r.Acquire.Position
 		q.recordGrant(q.notifiedFence, q.notifiedBy)
 	}
 	q.notifiedFence = 0
@@ -224,8 +225,8 @@ func (m *Machine) Granted(node int, e driver.Event, now time.Time) Effects {
 	c := m.byToken[e.Token] // a multi-lock has one token for all names and acquires them one by one
 	if c != nil && e.Ticket == c.ticket {
 		m.clock.observe(e.Fence)
-		m.recordStoreID(node, e.Node)
-		c.queues[node].recordGrant(e.Fence, e.Node)
+		m.recordStoreID(node, e.Vote.Node)
+		c.queues[node].recordGrant(e.Fence, e.Vote.Node)
 		m.evaluate(c, now)
 	}
 	return m.flush()

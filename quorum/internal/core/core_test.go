@@ -74,19 +74,19 @@ func (b *bench) answer(node int, verb Verb, r Reply) {
 var (
 	lostReply = Reply{Err: &driver.UnavailableError{Op: "test", Cause: errors.New("no reply")}}
 	refusal   = Reply{Err: &driver.UnavailableError{Op: "test", Refused: true, Cause: errors.New("no memory")}}
-	rival     = Reply{Vote: driver.VoteReply{AcquireReply: driver.AcquireReply{Name: "n", Holder: "rival", Remaining: time.Minute, Fence: 7}}}
+	rival     = Reply{Acquire: driver.AcquireReply{Name: "n", Holder: "rival", Remaining: time.Minute, Fence: 7}}
 )
 
 func vote(fence uint64) Reply {
-	return Reply{Vote: driver.VoteReply{AcquireReply: driver.AcquireReply{Held: true, Fence: fence}}}
+	return Reply{Acquire: driver.AcquireReply{Held: true, Fence: fence}}
 }
 
 // accept is the vote with the fence that a message proposes.
 func (b *bench) accept(nodes ...int) {
 	b.t.Helper()
 	for _, n := range nodes {
-		msg := b.message(n, AcquireVote)
-		b.do(b.m.Answer(msg, vote(msg.Vote.Fence), b.now))
+		msg := b.message(n, Acquire)
+		b.do(b.m.Answer(msg, vote(msg.Acquire.Vote.Fence), b.now))
 	}
 }
 
@@ -133,18 +133,18 @@ func (b *bench) wantHeld(c *Call) {
 func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
 	b := newBench(t, 3)
 	c := b.acquire(mutex(false))
-	b.answer(0, AcquireVote, refusal)
+	b.answer(0, Acquire, refusal)
 	if c.ended {
 		t.Error("it ended after one of three refusals")
 	}
-	b.answer(1, AcquireVote, refusal)
+	b.answer(1, Acquire, refusal)
 	if !c.ended || !errors.Is(c.Err, driver.ErrUnavailable) {
 		t.Errorf("ended %v, %v: want ErrUnavailable", c.ended, c.Err)
 	}
 	if c.alarm.isSet() {
 		t.Error("its alarm is still set")
 	}
-	b.message(0, CancelVote) // it does not wait, so nothing may be left of it
+	b.message(0, Cancel) // it does not wait, so nothing may be left of it
 }
 
 // A caller that leaves cancels the request, unless another call for the token waits.
@@ -153,7 +153,7 @@ func TestLeavingCallerCancels(t *testing.T) {
 	one, two := b.acquire(mutex(true)), b.acquire(mutex(true))
 	b.do(b.m.Leave(one, errors.New("left"), b.now))
 	for n := range 3 {
-		b.answer(n, AcquireVote, rival) // of the first call
+		b.answer(n, Acquire, rival) // of the first call
 	}
 	b.accept(0, 1, 2)
 	b.wantHeld(two)
@@ -161,8 +161,8 @@ func TestLeavingCallerCancels(t *testing.T) {
 	b = newBench(t, 3)
 	c := b.acquire(mutex(true))
 	b.do(b.m.Leave(c, errors.New("left"), b.now))
-	b.answer(0, AcquireVote, rival)
-	b.message(0, CancelVote)
+	b.answer(0, Acquire, rival)
+	b.message(0, Cancel)
 }
 
 // A message that is sent while no call waits belongs to the last call, so that its trace is
@@ -171,25 +171,25 @@ func TestMessagesBelongToTheLastCall(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
 	for n := range 3 {
-		b.answer(n, AcquireVote, rival)
+		b.answer(n, Acquire, rival)
 	}
 	c := b.acquire(mutex(true)) // a heartbeat
-	ticket := b.message(0, AcquireVote)
+	ticket := b.message(0, Acquire)
 	b.do(b.m.Answer(ticket, rival, b.now))
-	b.answer(1, AcquireVote, rival)
-	b.answer(2, AcquireVote, rival)
+	b.answer(1, Acquire, rival)
+	b.answer(2, Acquire, rival)
 	for n := range 2 {
-		b.do(b.m.Granted(n, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Vote.Ticket, Fence: ticket.Vote.Fence + uint64(10+n)}, b.now))
+		b.do(b.m.Granted(n, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Acquire.Vote.Ticket, Fence: ticket.Acquire.Vote.Fence + uint64(10+n)}, b.now))
 	}
-	if msg := b.message(0, AcquireVote); !c.ended || msg.Call != c { // it stores the larger fence
+	if msg := b.message(0, Acquire); !c.ended || msg.Call != c { // it stores the larger fence
 		t.Errorf("ended %v, a vote request of %p, want %p", c.ended, msg.Call, c)
 	}
 
 	b = newBench(t, 3)
 	c = b.acquire(mutex(true))
-	b.answer(0, AcquireVote, rival)
+	b.answer(0, Acquire, rival)
 	b.do(b.m.Leave(c, errors.New("left"), b.now))
-	if msg := b.message(0, CancelVote); msg.Call != c {
+	if msg := b.message(0, Cancel); msg.Call != c {
 		t.Errorf("a cancel of %p, want %p", msg.Call, c)
 	}
 }
@@ -199,19 +199,19 @@ func TestMessagesBelongToTheLastCall(t *testing.T) {
 func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 	b := newBench(t, 3)
 	c := b.acquire(mutex(true))
-	ticket := b.message(0, AcquireVote)
-	b.do(b.m.Answer(ticket, vote(ticket.Vote.Fence), b.now))
-	b.answer(1, AcquireVote, rival)
-	b.answer(2, AcquireVote, lostReply)
+	ticket := b.message(0, Acquire)
+	b.do(b.m.Answer(ticket, vote(ticket.Acquire.Vote.Fence), b.now))
+	b.answer(1, Acquire, rival)
+	b.answer(2, Acquire, lostReply)
 	b.pass(StragglerTimeout)
 	if !c.ended || c.Reply.Held {
 		t.Fatalf("ended %v, %+v: want a place in the queue", c.ended, c.Reply)
 	}
-	msg := b.message(0, AcquireVote)
-	if !msg.Vote.Relinquish {
+	msg := b.message(0, Acquire)
+	if !msg.Acquire.Vote.Relinquish {
 		t.Fatal("the vote is not relinquished")
 	}
-	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: msg.Vote.Ticket, Fence: msg.Vote.Fence}
+	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: msg.Acquire.Vote.Ticket, Fence: msg.Acquire.Vote.Fence}
 	b.do(b.m.Granted(1, granted, b.now))
 	b.do(b.m.Granted(0, granted, b.now))
 	if len(b.seen) > 0 {
@@ -219,8 +219,8 @@ func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 	}
 	b.do(b.m.Answer(msg, lostReply, b.now))
 	b.pass(20 * time.Millisecond) // it is sent again
-	again := b.message(0, AcquireVote)
-	b.do(b.m.Answer(again, vote(msg.Vote.Fence), b.now))
+	again := b.message(0, Acquire)
+	b.do(b.m.Answer(again, vote(msg.Acquire.Vote.Fence), b.now))
 	b.accept(1) // which was relinquished, too
 	if len(b.seen) > 0 {
 		t.Error("granted with a vote that a message under way may still relinquish")
@@ -231,15 +231,38 @@ func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 func TestNotificationBeforeTheReply(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
-	first := b.message(0, AcquireVote)
-	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: first.Vote.Ticket, Fence: first.Vote.Fence + 10}
+	first := b.message(0, Acquire)
+	granted := driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: first.Acquire.Vote.Ticket, Fence: first.Acquire.Vote.Fence + 10}
 	b.do(b.m.Granted(0, granted, b.now))
-	b.answer(1, AcquireVote, rival)
-	b.answer(2, AcquireVote, rival)
+	b.answer(1, Acquire, rival)
+	b.answer(2, Acquire, rival)
 	b.do(b.m.Answer(first, rival, b.now))
 	b.do(b.m.Granted(1, granted, b.now))
 	if len(b.seen) != 1 || b.seen[0].Event.Kind != driver.EventGranted || b.seen[0].Client != "c" {
 		t.Errorf("%+v: want one grant", b.seen)
+	}
+}
+
+// A ticket ends with its grant. So a client that receives the notification after the reply to
+// a later request does not count that lease from the later request.
+func TestTicketEndsWithItsGrant(t *testing.T) {
+	b := newBench(t, 3)
+	first := b.acquire(mutex(true))
+	for n := range 3 {
+		b.answer(n, Acquire, rival)
+	}
+	for n := range 2 {
+		b.do(b.m.Granted(n, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: first.Reply.Ticket, Fence: 100}, b.now))
+	}
+	if len(b.seen) != 1 || b.seen[0].Event.Ticket != first.Reply.Ticket {
+		t.Fatalf("%+v: want one grant of ticket %d", b.seen, first.Reply.Ticket)
+	}
+	later := b.acquire(mutex(true))
+	for n := range 3 {
+		b.answer(n, Acquire, rival) // the lease has ended there
+	}
+	if !later.ended || later.Reply.Ticket == 0 || later.Reply.Ticket == first.Reply.Ticket {
+		t.Errorf("ended %v, %+v: want another ticket than %d", later.ended, later.Reply, first.Reply.Ticket)
 	}
 }
 
@@ -248,12 +271,12 @@ func TestNotificationBeforeTheReply(t *testing.T) {
 func TestHandOffIsNoSplitVote(t *testing.T) {
 	b := newBench(t, 5)
 	b.acquire(mutex(true))
-	ticket := b.message(0, AcquireVote)
+	ticket := b.message(0, Acquire)
 	b.do(b.m.Answer(ticket, rival, b.now))
 	for n := 1; n < 5; n++ {
-		b.answer(n, AcquireVote, rival)
+		b.answer(n, Acquire, rival)
 	}
-	b.do(b.m.Granted(0, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Vote.Ticket, Fence: ticket.Vote.Fence + 10}, b.now))
+	b.do(b.m.Granted(0, driver.Event{Kind: driver.EventGranted, Token: "t", Ticket: ticket.Acquire.Vote.Ticket, Fence: ticket.Acquire.Vote.Fence + 10}, b.now))
 	b.wantNothing(0)
 	c := b.m.acquisitions[acquisitionKey{"n", "t"}]
 	if n := b.m.countVotes(c); n.topRival != 0 || !c.split.isSet() {
@@ -266,19 +289,19 @@ func TestEndDropsPendingRequests(t *testing.T) {
 	for name, end := range map[string]struct {
 		do   func(b *bench) *Call
 		verb Verb
-	}{"cancel": {(*bench).cancel, CancelVote}, "release": {(*bench).release, ReleaseVote}} {
+	}{"cancel": {(*bench).cancel, Cancel}, "release": {(*bench).release, Release}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 3)
 			b.acquire(reader())
 			b.accept(0, 1) // node 2 has not answered
 			b.release()
-			b.answer(0, ReleaseVote, Reply{OK: true})
-			b.answer(1, ReleaseVote, Reply{OK: true})
+			b.answer(0, Release, Reply{OK: true})
+			b.answer(1, Release, Reply{OK: true})
 			writer := b.acquire(mutex(false)) // the same token
 			b.accept(0, 1)
 			b.wantHeld(writer)
 			end.do(b)
-			b.answer(2, AcquireVote, vote(1)) // of the reader
+			b.answer(2, Acquire, vote(1)) // of the reader
 			if msg := b.message(2, end.verb); isRequest(msg) {
 				t.Error("the vote for a lease that has ended was requested")
 			}
@@ -296,13 +319,13 @@ func isRequest(msg *Message) bool {
 func TestCancelDropsHeartbeats(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
-	b.answer(0, AcquireVote, rival)
-	b.answer(1, AcquireVote, rival)
+	b.answer(0, Acquire, rival)
+	b.answer(1, Acquire, rival)
 	b.pass(StragglerTimeout)
 	b.acquire(mutex(true)) // node 2 has not answered the first
 	b.cancel()
-	b.answer(2, AcquireVote, rival)
-	if msg := b.message(2, CancelVote); isRequest(msg) {
+	b.answer(2, Acquire, rival)
+	if msg := b.message(2, Cancel); isRequest(msg) {
 		t.Error("a vote was requested after the cancel")
 	}
 }
@@ -313,12 +336,12 @@ func TestModeWhileAMessageMayArrive(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(false))
 	b.accept(0, 1)
-	b.answer(2, AcquireVote, lostReply) // it may arrive for a second
+	b.answer(2, Acquire, lostReply) // it may arrive for a second
 	b.cancel()
-	b.answer(2, CancelVote, Reply{})
+	b.answer(2, Cancel, Reply{})
 	b.acquire(reader()) // with the same token
-	b.answer(2, CancelVote, Reply{})
-	b.message(2, AcquireVote)
+	b.answer(2, Cancel, Reply{})
+	b.message(2, Acquire)
 	q := &b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]
 	if !q.mayHaveOtherMode(mode{1, 1}, b.now) {
 		t.Error("counted as a mutex, though a reader was acquired")
@@ -335,13 +358,13 @@ func reacquired(t *testing.T) *bench {
 	b.acquire(mutex(false))
 	b.accept(0, 1, 2)
 	b.release()
-	b.answer(0, ReleaseVote, Reply{OK: true})
-	b.answer(1, ReleaseVote, lostReply)
-	b.answer(2, ReleaseVote, Reply{OK: true})
+	b.answer(0, Release, Reply{OK: true})
+	b.answer(1, Release, lostReply)
+	b.answer(2, Release, Reply{OK: true})
 	c := b.acquire(reader())
 	b.accept(0, 2)
 	b.wantHeld(c)
-	b.answer(1, CancelVote, Reply{})
+	b.answer(1, Cancel, Reply{})
 	b.accept(1)
 	return b
 }
@@ -350,12 +373,12 @@ func reacquired(t *testing.T) *bench {
 func TestUpgradeWhileAReleaseMayArrive(t *testing.T) {
 	b := reacquired(t)
 	c := b.resize(driver.Unlimited)
-	b.answer(0, ResizeVote, resized(9))
-	b.answer(1, ResizeVote, resized(9))
+	b.answer(0, Resize, resized(9))
+	b.answer(1, Resize, resized(9))
 	if c.ended {
 		t.Fatalf("%+v, %v: ended with a node that may lose the lease", c.Reply, c.Err)
 	}
-	b.answer(2, ResizeVote, resized(9))
+	b.answer(2, Resize, resized(9))
 	b.wantHeld(c)
 }
 
@@ -367,12 +390,12 @@ func TestRenewalWhileAReleaseMayArrive(t *testing.T) {
 			b.pass(2 * time.Second)
 		}
 		c := b.extend(reader())
-		b.answer(0, ExtendLeases, Reply{Errs: []error{nil}})
-		b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
+		b.answer(0, Extend, Reply{Errs: []error{nil}})
+		b.answer(1, Extend, Reply{Errs: []error{nil}})
 		if c.ended != late {
 			t.Fatalf("late: %v, ended: %v", late, c.ended)
 		}
-		b.answer(2, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
+		b.answer(2, Extend, Reply{Errs: []error{driver.ErrLost}})
 		if held := c.Errs[0] == nil; held != late {
 			t.Errorf("late: %v, %v", late, c.Errs[0])
 		}
@@ -399,24 +422,24 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 			if n == 1 && weight == 1 {
 				r = lostReply
 			}
-			b.answer(n, ResizeVote, r)
+			b.answer(n, Resize, r)
 		}
 	}
 	b.release()
 	for n := range 3 {
-		b.answer(n, ReleaseVote, Reply{OK: true})
+		b.answer(n, Release, Reply{OK: true})
 	}
 	b.acquire(mutex(false))
 	b.accept(0, 1, 2)
 	b.pass(2 * time.Second) // the downgrade has arrived or will not
 	renewed := func(c *Call) bool {
-		b.answer(0, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
-		b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
-		b.answer(2, ExtendLeases, Reply{Errs: []error{nil}})
+		b.answer(0, Extend, Reply{Errs: []error{driver.ErrLost}})
+		b.answer(1, Extend, Reply{Errs: []error{nil}})
+		b.answer(2, Extend, Reply{Errs: []error{nil}})
 		return c.ended && c.Errs[0] == nil
 	}
 	c := b.extend(mutex(false))
-	change := b.message(1, ResizeVote)
+	change := b.message(1, Resize)
 	if renewed(c) {
 		t.Fatal("renewed with a node that may have a reader")
 	}
@@ -425,8 +448,8 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 		t.Fatal("a change of mode that got no answer counts")
 	}
 	b.pass(2 * time.Second)
-	b.answer(1, ResizeVote, resized(10)) // it was sent again
-	b.sent = nil                         // such as the repair of node 0
+	b.answer(1, Resize, resized(10)) // it was sent again
+	b.sent = nil                     // such as the repair of node 0
 	if c := b.extend(mutex(false)); !renewed(c) {
 		t.Errorf("%v: want it renewed, since the node has confirmed the mode", c.Errs)
 	}
@@ -436,14 +459,14 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 func TestLateRepairOfTheNextLease(t *testing.T) {
 	b := newBench(t, 3)
 	b.extend(reader()) // of a lease that was acquired before this process knew it
-	b.answer(0, ExtendLeases, Reply{Errs: []error{nil}})
-	b.answer(1, ExtendLeases, Reply{Errs: []error{nil}})
-	b.answer(2, ExtendLeases, Reply{Errs: []error{driver.ErrLost}})
-	b.answer(2, AcquireVote, lostReply)
+	b.answer(0, Extend, Reply{Errs: []error{nil}})
+	b.answer(1, Extend, Reply{Errs: []error{nil}})
+	b.answer(2, Extend, Reply{Errs: []error{driver.ErrLost}})
+	b.answer(2, Acquire, lostReply)
 	b.release()
-	b.answer(2, ReleaseVote, Reply{})
+	b.answer(2, Release, Reply{})
 	b.acquire(mutex(false))
-	b.answer(2, CancelVote, Reply{})
+	b.answer(2, Cancel, Reply{})
 	b.accept(2)
 	if q := b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]; q.has(mode{1, 1}) {
 		t.Error("the vote counts for a mutex, though the reader's repair may have arrived before it")
@@ -455,15 +478,15 @@ func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(false))
 	b.accept(0, 1)
-	b.answer(2, AcquireVote, lostReply) // it may arrive for a second
+	b.answer(2, Acquire, lostReply) // it may arrive for a second
 	b.release()
-	b.answer(2, CancelVote, Reply{})
+	b.answer(2, Cancel, Reply{})
 	q := &b.m.acquisitions[acquisitionKey{"n", "t"}].queues[2]
 	q.recordUnanswered(b.now.Add(3 * time.Second)) // as another request would
 	b.pass(2 * time.Second)
 	b.wantNothing(2)
 	b.pass(2 * time.Second)
-	b.message(2, CancelVote)
+	b.message(2, Cancel)
 }
 
 // Neither a repair nor a change of mode is sent after a later message for its token.
@@ -508,10 +531,10 @@ func TestRefusedUpgradeIsReverted(t *testing.T) {
 	b.accept(0, 1, 2)
 	c := b.resize(driver.Unlimited)
 	for range 3 { // tries
-		b.answer(0, ResizeVote, resized(9))
-		b.answer(1, ResizeVote, rival)
-		b.answer(2, ResizeVote, rival)
-		msg := b.message(0, ResizeVote)
+		b.answer(0, Resize, resized(9))
+		b.answer(1, Resize, rival)
+		b.answer(2, Resize, rival)
+		msg := b.message(0, Resize)
 		if msg.Acquire.Weight != 1 {
 			t.Fatalf("weight %d on the node that upgraded it, want 1", msg.Acquire.Weight)
 		}
@@ -529,17 +552,17 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 	b.acquire(reader())
 	b.accept(0, 1, 2)
 	c := b.resize(driver.Unlimited)
-	largest := b.message(0, ResizeVote)
-	fence := largest.Vote.Fence + 100
+	largest := b.message(0, Resize)
+	fence := largest.Acquire.Vote.Fence + 100
 	b.do(b.m.Answer(largest, resized(fence), b.now))
-	b.answer(1, ResizeVote, resized(fence-100))
+	b.answer(1, Resize, resized(fence-100))
 	if c.ended {
 		t.Fatal("it ended with a fence that only one node has")
 	}
-	b.answer(2, ResizeVote, resized(fence-100))
-	msg := b.message(1, ResizeVote)
-	if msg.Vote.Fence != fence {
-		t.Errorf("fence %d was sent, want %d", msg.Vote.Fence, fence)
+	b.answer(2, Resize, resized(fence-100))
+	msg := b.message(1, Resize)
+	if msg.Acquire.Vote.Fence != fence {
+		t.Errorf("fence %d was sent, want %d", msg.Acquire.Vote.Fence, fence)
 	}
 	b.do(b.m.Answer(msg, resized(fence), b.now))
 	b.wantHeld(c)
@@ -552,9 +575,9 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 func TestPoll(t *testing.T) {
 	b := newBench(t, 5)
 	c := b.release()
-	b.message(4, ReleaseVote)
-	b.answer(0, ReleaseVote, Reply{OK: true})
-	b.answer(1, ReleaseVote, Reply{})
+	b.message(4, Release)
+	b.answer(0, Release, Reply{OK: true})
+	b.answer(1, Release, Reply{})
 	b.pass(StragglerTimeout)
 	if c.ended {
 		t.Fatal("decided by two nodes of five")
@@ -564,7 +587,7 @@ func TestPoll(t *testing.T) {
 	if c.ended {
 		t.Fatal("decided by one node that answered three times")
 	}
-	b.answer(2, ReleaseVote, Reply{})
+	b.answer(2, Release, Reply{})
 	if !c.ended || !c.OK || c.Err != nil {
 		t.Errorf("ended %v, %v, %v: want true, since one node of three had it", c.ended, c.OK, c.Err)
 	}

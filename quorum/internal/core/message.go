@@ -9,14 +9,14 @@ import (
 // A Verb is the operation of a message.
 type Verb int
 
-// The verbs are methods of driver.Voter.
+// The verbs are methods of driver.Store.
 const (
-	AcquireVote Verb = iota
-	CancelVote
-	ResizeVote
-	ReleaseVote
-	ExtendLeases
-	RevokeLease
+	Acquire Verb = iota
+	Cancel
+	Resize
+	Release
+	Extend
+	Revoke
 )
 
 // A Message is one operation of one node. The machine changes a message only while it is
@@ -24,11 +24,10 @@ const (
 type Message struct {
 	Node    int
 	Verb    Verb
-	Call    *Call     // that caused it, or nil
-	Until   time.Time // its sender waits no longer for a reply
-	Acquire driver.AcquireRequest
-	Vote    driver.Vote
-	Release driver.ReleaseRequest
+	Call    *Call                 // that caused it, or nil
+	Until   time.Time             // its sender waits no longer for a reply
+	Acquire driver.AcquireRequest // of Acquire, Cancel and Resize, with a Vote
+	Release driver.ReleaseRequest // with a Vote
 	Extend  []driver.ExtendRequest
 	Revoke  driver.RevokeRequest
 
@@ -40,10 +39,10 @@ type Message struct {
 
 // A Reply is the result of a message.
 type Reply struct {
-	Vote driver.VoteReply // of AcquireVote and ResizeVote
-	OK   bool             // of ReleaseVote and Revoke
-	Errs []error          // of Extend, by request
-	Err  error            // of the others
+	Acquire driver.AcquireReply // of Acquire and Resize
+	OK      bool                // of Release and Revoke
+	Errs    []error             // of Extend, by request
+	Err     error               // of the others
 }
 
 // A purpose is why a message is sent to one node for one acquisition, and what follows
@@ -76,9 +75,9 @@ func outcomeOf(err error) outcome {
 // Answer is the step of a reply to a message, or of the error that came instead.
 func (m *Machine) Answer(msg *Message, r Reply, now time.Time) Effects {
 	switch msg.Verb {
-	case ExtendLeases:
+	case Extend:
 		msg.renewal.answered(m, msg.Node, r.Errs, now)
-	case RevokeLease:
+	case Revoke:
 		msg.poll.record(m, msg.Node, toAnswer(r.OK), r.Err, now)
 	default:
 		m.delivered(msg, r, now)

@@ -76,8 +76,8 @@ func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence 
 	if !q.lacks(modeOf(request)) || q.sending || len(q.pending) > 0 || q.undelivered > 0 {
 		return
 	}
-	vote := driver.Vote{Fence: fence, RecoveryWindow: m.RecoveryWindow}
-	m.enqueue(q, m.Longest, &Message{purpose: &modeChange{request}, Vote: vote}, now)
+	request.Vote = &driver.Vote{Fence: fence, RecoveryWindow: m.RecoveryWindow}
+	m.enqueue(q, m.Longest, &Message{purpose: &modeChange{request}}, now)
 }
 
 // A modeChange gives a token the mode of its lease on a node that may not have it.
@@ -90,13 +90,13 @@ func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
 		return false
 	}
 	q.mode = unknownMode
-	msg.Verb, msg.Acquire, msg.Until = ResizeVote, w.request, now.Add(driver.OperationTimeout)
+	msg.Verb, msg.Acquire, msg.Until = Resize, w.request, now.Add(driver.OperationTimeout)
 	msg.Acquire.Until = msg.Until
 	return true
 }
 
 func (w *modeChange) answered(m *Machine, msg *Message, r Reply, now time.Time) outcome {
-	m.clock.observe(r.Vote.Fence)
+	m.clock.observe(r.Acquire.Fence)
 	msg.queue.recordResized(msg, r, now)
 	return outcomeOf(r.Err)
 }

@@ -58,10 +58,10 @@ func (c *cancellation) add(p *poll) {
 }
 
 func (c *cancellation) prepare(m *Machine, msg *Message, now time.Time) bool {
-	if msg.Vote.Fence == 0 {
+	if msg.Acquire.Vote == nil {
 		a := msg.queue.acquisition
-		msg.Verb, msg.Acquire = CancelVote, a.AcquireRequest
-		msg.Vote = driver.Vote{Ticket: a.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
+		msg.Verb, msg.Acquire = Cancel, a.AcquireRequest
+		msg.Acquire.Vote = &driver.Vote{Ticket: a.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	}
 	msg.Until = now.Add(driver.OperationTimeout) // of this delivery
 	msg.Acquire.Until = msg.Until
@@ -96,10 +96,12 @@ func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Ef
 	r.TokenEnds = false // a node must not release late: whether its vote counts is known by then
 	m.clock.observe(r.Fence)
 	c := m.acquisitionFor(r.Name, r.Token, now)
-	vote := driver.Vote{Ticket: c.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
+	r.Vote = &driver.Vote{Ticket: c.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
+	cancel := c.AcquireRequest
+	cancel.Vote = r.Vote
 	m.endLease(c)
 	for i := range c.queues {
-		m.enqueue(&c.queues[i], m.Longest, &Message{Call: call, Vote: vote, Release: r, Acquire: c.AcquireRequest, purpose: &release{
+		m.enqueue(&c.queues[i], m.Longest, &Message{Call: call, Release: r, Acquire: cancel, purpose: &release{
 			poll:      p,
 			wasQueued: c.Client != "", // by this client, not by another process; where it does not hold the lock, it may be queued
 			reserved:  now.Add(r.Reserve),
@@ -124,9 +126,9 @@ func (r *release) prepare(_ *Machine, msg *Message, now time.Time) bool {
 	if msg.Release.Reserve > 0 {
 		msg.Release.Reserve = max(r.reserved.Sub(now), 0)
 	}
-	msg.Verb = ReleaseVote
+	msg.Verb = Release
 	if r.wasQueued && (msg.queue.state != held || r.released) {
-		msg.Verb = CancelVote
+		msg.Verb = Cancel
 	}
 	return true
 }
@@ -135,7 +137,7 @@ func (r *release) answered(m *Machine, msg *Message, reply Reply, now time.Time)
 	msg.queue.recordCancel(msg.sentAt, msg.Until, reply.Err)
 	r.released = r.released || reply.Err == nil
 	a := toAnswer(reply.OK)
-	if msg.Verb == CancelVote {
+	if msg.Verb == Cancel {
 		a = doneUnclear
 	}
 	r.poll.record(m, msg.Node, a, reply.Err, now)
@@ -148,7 +150,7 @@ func (m *Machine) Revoke(call *Call, r driver.RevokeRequest, until, now time.Tim
 	p := m.beginMajority(call, "revoke", r.Name, until, now)
 	p.needMajority = true // a few nodes may have an older fence for the lease
 	for i := range m.Nodes {
-		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: RevokeLease, Call: call, Until: until, Revoke: r, poll: p})
+		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: Revoke, Call: call, Until: until, Revoke: r, poll: p})
 	}
 	return m.flush()
 }

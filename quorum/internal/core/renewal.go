@@ -40,7 +40,7 @@ func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now
 	m.renewals[r] = struct{}{}
 	m.begin(call, "extend", "", r, until, now)
 	for i := range m.Nodes {
-		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: ExtendLeases, Call: call, Until: until, Extend: r.requests, renewal: r})
+		m.effects.Send = append(m.effects.Send, &Message{Node: i, Verb: Extend, Call: call, Until: until, Extend: r.requests, renewal: r})
 	}
 	return m.flush()
 }
@@ -231,23 +231,23 @@ func (p repair) prepare(m *Machine, msg *Message, now time.Time) bool {
 		return false
 	}
 	msg.queue.mode = unknownMode // until it is answered: it may arrive late
-	msg.Verb, msg.Until = AcquireVote, now.Add(driver.OperationTimeout)
-	msg.Acquire = driver.AcquireRequest{
-		Name: p.Name, Token: p.Token, Client: p.Client, TTL: p.TTL, Weight: p.Weight, Limit: p.Limit, Until: msg.Until,
+	vote := &driver.Vote{Fence: p.Fence, RecoveryWindow: m.RecoveryWindow}
+	if vote.Fence == 0 {
+		vote.Fence = m.clock.next(now)
 	}
-	msg.Vote = driver.Vote{Fence: p.Fence, RecoveryWindow: m.RecoveryWindow}
-	if msg.Vote.Fence == 0 {
-		msg.Vote.Fence = m.clock.next(now)
+	msg.Verb, msg.Until = Acquire, now.Add(driver.OperationTimeout)
+	msg.Acquire = driver.AcquireRequest{
+		Name: p.Name, Token: p.Token, Client: p.Client, TTL: p.TTL, Weight: p.Weight, Limit: p.Limit, Until: msg.Until, Vote: vote,
 	}
 	return true
 }
 
 func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome {
-	m.clock.observe(r.Vote.Fence)
+	m.clock.observe(r.Acquire.Fence)
 	if unanswered(r.Err) {
 		msg.queue.recordUnanswered(msg.Until)
 	}
-	if r.Vote.Held {
+	if r.Acquire.Held {
 		msg.queue.state = held
 		msg.queue.mode, msg.queue.modeSince = modeOf(msg.Acquire), msg.sentAt
 	}
@@ -256,7 +256,7 @@ func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome
 
 // NeedsState reports whether a message is the repair of an attached lease, whose weight is
 // not known here. Then UseState comes before the message is sent.
-func (msg *Message) NeedsState() bool { return msg.Verb == AcquireVote && msg.Acquire.Weight == 0 }
+func (msg *Message) NeedsState() bool { return msg.Verb == Acquire && msg.Acquire.Weight == 0 }
 
 // UseState writes the weight and the fence of an attached lease into its repair, from the
 // state of the name on a majority of the nodes. It reports false if there is nothing to
@@ -270,6 +270,6 @@ func (msg *Message) UseState(s driver.State) bool {
 		return false
 	}
 	msg.Acquire.Weight, msg.Acquire.Limit = 1, 1
-	msg.Vote.Fence = cmp.Or(s.Holders[i].Fence, s.Fence, msg.Vote.Fence)
+	msg.Acquire.Vote.Fence = cmp.Or(s.Holders[i].Fence, s.Fence, msg.Acquire.Vote.Fence)
 	return true
 }

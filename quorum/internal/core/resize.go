@@ -11,8 +11,7 @@ import (
 // a reader to a writer, the nodes that have upgraded it downgrade it again.
 type resizing struct {
 	call    *Call
-	request driver.AcquireRequest
-	vote    driver.Vote
+	request driver.AcquireRequest // with the vote of this try
 	try     int
 	poll    *poll                 // of this try
 	answers []driver.AcquireReply // by node, of this try
@@ -23,8 +22,8 @@ type resizing struct {
 
 // Resize is the step of a resize.
 func (m *Machine) Resize(call *Call, q driver.AcquireRequest, now time.Time) Effects {
+	q.Vote = &driver.Vote{Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	r := &resizing{call: call, request: q, known: make([]uint64, m.Nodes)}
-	r.vote = driver.Vote{Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	r.pause.owner = r
 	m.begin(call, "resize", q.Name, r, q.Until, now)
 	if r.upgrades() {
@@ -47,12 +46,12 @@ func (r *resizing) send(m *Machine, now time.Time) {
 	r.poll, r.answers = p, make([]driver.AcquireReply, m.Nodes)
 	c := m.acquisitionFor(r.request.Name, r.request.Token, now)
 	for i := range c.queues {
-		if r.known[i] >= r.vote.Fence {
+		if r.known[i] >= r.request.Vote.Fence {
 			r.answers[i] = driver.AcquireReply{Held: true, Fence: r.known[i]}
 			p.record(m, i, yes, nil, now)
 			continue
 		}
-		m.resizeOn(&c.queues[i], r.request, r.vote, r, now)
+		m.resizeOn(&c.queues[i], r.request, r, now)
 	}
 	p.collecting = false
 	p.decide(m, false, now)
@@ -78,7 +77,7 @@ func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
 	case r.countStored() >= m.Majority:
 		r.end(m, driver.AcquireReply{Held: true, Fence: r.fence}, nil, now)
 	default: // a majority must store the fence
-		r.vote.Fence = r.fence
+		r.request.Vote = &driver.Vote{Fence: r.fence, RecoveryWindow: m.RecoveryWindow} // not in place: the last one was sent
 		r.send(m, now)
 	}
 }
@@ -125,7 +124,7 @@ func (r *resizing) revertToReader(m *Machine, now time.Time) {
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	for i := range c.queues {
 		if refused := r.answers[i].Name != ""; !refused {
-			m.resizeOn(&c.queues[i], q, r.vote, nil, now)
+			m.resizeOn(&c.queues[i], q, nil, now)
 		}
 	}
 }
@@ -171,8 +170,8 @@ func (r *resizing) abandoned(m *Machine, _ *Call, err error, now time.Time) {
 
 // resizeOn changes the weight of a token at one node, after the pending messages there: an
 // overtaken change would undo it. r gets the answer, if it is not nil.
-func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, vote driver.Vote, r *resizing, now time.Time) {
-	msg := &Message{Acquire: request, Vote: vote}
+func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, r *resizing, now time.Time) {
+	msg := &Message{Acquire: request}
 	if r == nil {
 		msg.purpose = new(nodeResize)
 	} else {
@@ -193,7 +192,7 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 		msg.Acquire.Until = now.Add(driver.OperationTimeout)
 	}
 	q := msg.queue
-	msg.Verb, msg.Until, q.mode = ResizeVote, msg.Acquire.Until, unknownMode
+	msg.Verb, msg.Until, q.mode = Resize, msg.Acquire.Until, unknownMode
 	if q.mayBeResized(now, modeOf(msg.Acquire)) {
 		r.record(m, msg.Node, driver.AcquireReply{}, &driver.UnavailableError{Op: "resize", Name: msg.Acquire.Name, Cause: errResizePending}, now)
 		return false
@@ -203,7 +202,7 @@ func (r *nodeResize) prepare(m *Machine, msg *Message, now time.Time) bool {
 
 func (r *nodeResize) answered(m *Machine, msg *Message, reply Reply, now time.Time) outcome {
 	msg.queue.recordResized(msg, reply, now)
-	answer, err := reply.Vote.AcquireReply, reply.Err
+	answer, err := reply.Acquire, reply.Err
 	if answer.Held && msg.queue.mayBeRemovedAfter(msg.sentAt) {
 		m.clock.observe(answer.Fence)
 		answer, err = driver.AcquireReply{}, &driver.UnavailableError{Op: "resize", Name: msg.Acquire.Name, Cause: errUncertainVote}
@@ -230,7 +229,7 @@ func (q *nodeQueue) mayBeResized(now time.Time, to mode) bool {
 func (q *nodeQueue) recordResized(msg *Message, r Reply, now time.Time) {
 	to, until := modeOf(msg.Acquire), later(q.resizeUntil, msg.Until.Add(slack))
 	switch {
-	case r.Err == nil && r.Vote.Held:
+	case r.Err == nil && r.Acquire.Held:
 		q.mode, q.modeSince = to, msg.sentAt
 	case !unanswered(r.Err):
 	case q.mayBeResized(now, to):

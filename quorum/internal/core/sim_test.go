@@ -206,20 +206,20 @@ func failure(cause error) Reply {
 // serve executes a message.
 func (s *server) serve(msg *Message) (r Reply) {
 	now := s.now()
-	if s.w.now.After(msg.Until) && msg.Verb != ExtendLeases {
+	if s.w.now.After(msg.Until) && msg.Verb != Extend {
 		return failure(errLate)
 	}
 	var sent []locktable.Notification
 	switch msg.Verb {
-	case AcquireVote:
-		r.Vote, sent, r.Err = s.table.AcquireVote(msg.Acquire, msg.Vote, now)
-	case CancelVote:
-		sent = s.table.Cancel(msg.Acquire, &msg.Vote, now)
-	case ResizeVote:
-		r.Vote.AcquireReply, sent = s.table.Resize(msg.Acquire, &msg.Vote, now)
-	case ReleaseVote:
-		r.OK, sent = s.table.Release(msg.Release, &msg.Vote, now)
-	case ExtendLeases:
+	case Acquire:
+		r.Acquire, sent, r.Err = s.table.Acquire(msg.Acquire, now)
+	case Cancel:
+		sent = s.table.Cancel(msg.Acquire, now)
+	case Resize:
+		r.Acquire, sent = s.table.Resize(msg.Acquire, now)
+	case Release:
+		r.OK, sent = s.table.Release(msg.Release, now)
+	case Extend:
 		r.Errs = s.table.Extend(msg.Extend, now)
 	}
 	for _, n := range sent {
@@ -329,7 +329,7 @@ func (c *client) send(msg *Message) {
 		answered = true
 		c.resume(func() {
 			w.record(c, &sent, r)
-			if msg.Verb == ExtendLeases && r.Err != nil {
+			if msg.Verb == Extend && r.Err != nil {
 				r.Errs = slices.Repeat([]error{r.Err}, len(msg.Extend))
 			}
 			c.step(c.machine.Answer(msg, r, w.now))
@@ -368,13 +368,13 @@ func (c *client) send(msg *Message) {
 func (w *world) logMessage(what string, msg *Message, r Reply) {
 	if w.logging {
 		w.logf("node %d: %s verb %d, %q %s%s: %+v %v %v %v", msg.Node, what, msg.Verb,
-			msg.Acquire.Name+msg.Release.Name, msg.Acquire.Token, msg.Release.Token, r.Vote, r.OK, r.Errs, r.Err)
+			msg.Acquire.Name+msg.Release.Name, msg.Acquire.Token, msg.Release.Token, r.Acquire, r.OK, r.Errs, r.Err)
 	}
 }
 
 // record adds an answer to the digest and to the log.
 func (w *world) record(c *client, msg *Message, r Reply) {
-	for _, n := range []uint64{uint64(w.now.Sub(w.begin)), uint64(c.name[len(c.name)-1]), uint64(msg.Node), uint64(msg.Verb), r.Vote.Fence} {
+	for _, n := range []uint64{uint64(w.now.Sub(w.begin)), uint64(c.name[len(c.name)-1]), uint64(msg.Node), uint64(msg.Verb), r.Acquire.Fence} {
 		w.digest = (w.digest ^ n) * 0x100000001b3 // FNV-1a, by words
 	}
 	w.logMessage("answered", msg, r)
@@ -512,7 +512,7 @@ func (o *worker) lock(q driver.AcquireRequest, wait time.Duration) *lease {
 		}
 		e, ok := o.await(earlier(limit, w.now.Add(d)))
 		ttl := q.HandoffTTL()
-		if ok && e.Ticket == reply.Ticket && e.Round == reply.Round && sent.Add(ttl-margin(ttl)).Sub(w.now) >= ttl/4 {
+		if ok && e.Ticket == reply.Ticket && sent.Add(ttl-margin(ttl)).Sub(w.now) >= ttl/4 {
 			return o.granted(q, sent, ttl, e.Fence)
 		}
 		if !w.now.Before(limit) {

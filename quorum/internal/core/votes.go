@@ -113,7 +113,7 @@ func (m *Machine) grant(c *acquisition) {
 	c.granted = true
 	m.deactivate(c)
 	m.effects.Notify = append(m.effects.Notify, Notification{c.Client, driver.Event{
-		Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket, Round: c.voteRound,
+		Kind: driver.EventGranted, Token: c.Token, Fence: c.fence, Ticket: c.ticket,
 	}})
 }
 

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs/internal/links"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/serverclock"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
@@ -102,7 +101,7 @@ func UnknownOutcome(err error) error {
 // IsUnsent reports whether a request was not sent: it waited for others or for a connection, or no
 // connection could be opened.
 func IsUnsent(err error) bool {
-	return errors.Is(err, ErrNotSent) || errors.Is(err, redisconn.ErrUnsent) || links.Unopened(err)
+	return errors.Is(err, ErrNotSent) || errors.Is(err, redisconn.ErrUnsent) || redisconn.Unopened(err)
 }
 
 // Until writes the time after which a request is void into it, for one that is not sent by

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/serverclock"
-	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -30,7 +29,7 @@ type Slots struct {
 
 // maxRecent bounds the number of pipelines: there may be any number of hash tags. A cluster
 // has not more slots. A pipeline that is forgotten only loses the server's clock.
-const maxRecent = slots.Count
+const maxRecent = redisconn.SlotCount
 
 // A Config is what pipelines need to know of their connection.
 type Config struct {

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dibslock/dibs/internal/slots"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -58,9 +57,9 @@ func (f Format) RevokeForeign(r *Request, name string, value foreign.Value, rule
 	}
 	here := func(key string) bool {
 		if f.Proxy {
-			return key != "" && slots.Hashed(key) == r.Route.Tag
+			return key != "" && redisconn.HashTag(key) == r.Route.Tag
 		}
-		return key != "" && slots.Of(key) == r.Route.Slot
+		return key != "" && redisconn.SlotOf(key) == r.Route.Slot
 	}
 	if here(rule.Queue) {
 		r.Keys = append(r.Keys, rule.Queue)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 var updateFlag = flag.Bool("update", false, "write plain, slottags.bin and testdata/vectors.txt")
@@ -58,9 +58,9 @@ func TestPlainScriptsAreComposed(t *testing.T) {
 
 func TestSlotTagsAreFound(t *testing.T) {
 	found := make(map[int]bool)
-	table := make([]byte, 3*slots.Count)
-	for n := 0; len(found) < slots.Count; n++ {
-		if s := slots.Of(strconv.Itoa(n)); !found[s] {
+	table := make([]byte, 3*redisconn.SlotCount)
+	for n := 0; len(found) < redisconn.SlotCount; n++ {
+		if s := redisconn.SlotOf(strconv.Itoa(n)); !found[s] {
 			found[s] = true
 			table[3*s], table[3*s+1], table[3*s+2] = byte(n), byte(n>>8), byte(n>>16)
 		}

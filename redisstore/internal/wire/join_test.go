@@ -20,7 +20,8 @@ func TestCanCoalesce(t *testing.T) {
 	end := driver.ReleaseRequest{Name: "a", Token: "t", Fence: 7}
 	reserve, unreserve := end, end
 	reserve.Reserve, unreserve.Unreserve = time.Second, true
-	vote := driver.Vote{Ticket: 1}
+	voting, votingEnd := mutex, end
+	voting.Vote, votingEnd.Vote = &driver.Vote{Ticket: 1}, &driver.Vote{Ticket: 1}
 	for name, c := range map[string]struct {
 		encode func(r *Request)
 		want   Joins
@@ -29,16 +30,16 @@ func TestCanCoalesce(t *testing.T) {
 		"a waiter":             {func(r *Request) { f.Acquire(r, waiter, false) }, JoinsAcquire},
 		"own token":            {func(r *Request) { f.Acquire(r, own, false) }, JoinsNot},
 		"for Redisson":         {func(r *Request) { redisson.Acquire(r, mutex, false) }, JoinsNot},
-		"release for Redisson": {func(r *Request) { redisson.Release(r, end, nil, "", false) }, JoinsNot},
+		"release for Redisson": {func(r *Request) { redisson.Release(r, end, "", false) }, JoinsNot},
 		"a reader":             {func(r *Request) { f.Acquire(r, reader, false) }, JoinsNot},
 		"a permit":             {func(r *Request) { f.Acquire(r, permit, false) }, JoinsNot},
-		"a vote":               {func(r *Request) { f.Vote(r, mutex, vote) }, JoinsNot},
-		"a release":            {func(r *Request) { f.Release(r, end, nil, "", false) }, JoinsRelease},
-		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, nil, "", false) }, JoinsRelease},
-		"a reserve":            {func(r *Request) { f.Release(r, reserve, nil, "", false) }, JoinsNot},
-		"a cancel":             {func(r *Request) { f.Release(r, end, nil, Entry(waiter, false), false) }, JoinsCancel},
-		"a release by a voter": {func(r *Request) { f.Release(r, end, &vote, "", false) }, JoinsNot},
-		"a resize":             {func(r *Request) { f.Resize(r, reader, nil) }, JoinsNot},
+		"a vote":               {func(r *Request) { f.Vote(r, voting) }, JoinsNot},
+		"a release":            {func(r *Request) { f.Release(r, end, "", false) }, JoinsRelease},
+		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, "", false) }, JoinsRelease},
+		"a reserve":            {func(r *Request) { f.Release(r, reserve, "", false) }, JoinsNot},
+		"a cancel":             {func(r *Request) { f.Release(r, end, Entry(waiter), false) }, JoinsCancel},
+		"a release by a voter": {func(r *Request) { f.Release(r, votingEnd, "", false) }, JoinsNot},
+		"a resize":             {func(r *Request) { f.Resize(r, reader) }, JoinsNot},
 	} {
 		r := Request{Joins: JoinsAcquire} // of an earlier use
 		c.encode(&r)
@@ -57,7 +58,7 @@ func TestCanMerge(t *testing.T) {
 		return r
 	}
 	release := new(Request)
-	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, nil, "", false)
+	f.Release(release, driver.ReleaseRequest{Name: "a", Token: "t"}, "", false)
 	other := acquire("a")
 	other.Script = Plain().Coalesced
 	a := acquire("a")
@@ -88,7 +89,7 @@ func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
 	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1}, false)
-	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "c:2", Fence: 7}, nil, "", false)
+	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "c:2", Fence: 7}, "", false)
 	acquire.SetUntil("500")
 	release.SetUntil("600")
 	var call redisconn.Cmd

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // NodeKey is the key that identifies a store that is a node of a quorum.
@@ -81,9 +81,9 @@ func (f Format) Keys(name string) Keys {
 func (f Format) Route(name string) Route {
 	switch {
 	case f.Sharded:
-		return Route{Slot: slots.Of(f.Prefix + name)}
+		return Route{Slot: redisconn.SlotOf(f.Prefix + name)}
 	case f.Proxy:
-		return Route{Tag: slots.Hashed(f.Prefix + name)}
+		return Route{Tag: redisconn.HashTag(f.Prefix + name)}
 	}
 	return Route{}
 }
@@ -121,9 +121,9 @@ func (f Format) appendKeys(b []byte, name string) joinedKeys {
 	k.highwater, k.proxy = len(b), f.Proxy
 	b = append(b, FencePrefix+"{"...)
 	if f.Proxy {
-		b = append(b, slots.Hashed(b[k.lock:k.end])...)
+		b = append(b, redisconn.HashTag(b[k.lock:k.end])...)
 	} else {
-		k.slot = slots.Of(b[k.lock:k.end])
+		k.slot = redisconn.SlotOf(b[k.lock:k.end])
 		b = strconv.AppendUint(b, uint64(slotTag(k.slot)), 10)
 	}
 	b = append(b, '}')
@@ -169,7 +169,7 @@ func CheckKey(key string) error {
 }
 
 // Tagged reports whether a key has a hash tag.
-func Tagged[T slots.Text](key T) bool { return len(slots.Hashed(key)) < len(key) }
+func Tagged[T redisconn.KeyText](key T) bool { return len(redisconn.HashTag(key)) < len(key) }
 
 // slotTag returns the smallest number whose decimal digits hash to a slot: the hash tag
 // of the slot's fence high-water mark, the same in every implementation.

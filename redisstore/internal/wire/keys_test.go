@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/slots"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 func TestTagged(t *testing.T) {
@@ -20,16 +20,16 @@ func TestTagged(t *testing.T) {
 
 func TestSlotTags(t *testing.T) {
 	largest := uint32(0)
-	for s := range slots.Count {
+	for s := range redisconn.SlotCount {
 		tag := slotTag(s)
-		if have := slots.Of(fmt.Sprint(tag)); have != s {
+		if have := redisconn.SlotOf(fmt.Sprint(tag)); have != s {
 			t.Fatalf("slotTag(%d) = %d, which hashes to %d", s, tag, have)
 		}
 		largest = max(largest, tag)
 	}
 	// Each tag is the first in the enumeration: no smaller number hashes there.
 	for n := range largest {
-		if s := slots.Of(fmt.Sprint(n)); slotTag(s) > n {
+		if s := redisconn.SlotOf(fmt.Sprint(n)); slotTag(s) > n {
 			t.Fatalf("slotTag(%d) = %d, and %d hashes there too", s, slotTag(s), n)
 		}
 	}
@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 		if want := strings.TrimSuffix(queue, queueSuffix) + ":dibs:holders"; holders != want {
 			t.Errorf("%q %q: holders %q, want %q", c.prefix, c.name, holders, want)
 		}
-		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(slots.Of(c.lock))); highwater != want {
+		if want := fmt.Sprintf("dibs:fence:{%d}", slotTag(redisconn.SlotOf(c.lock))); highwater != want {
 			t.Errorf("%q %q: highwater %q, want %q", c.prefix, c.name, highwater, want)
 		}
 	}
@@ -123,11 +123,11 @@ func wantKeys(t *testing.T, s Format, name string) [5]string {
 		t.Errorf("prefix %q, name %q: lock key %q", s.Prefix, name, lock)
 	}
 	for i, key := range all {
-		if s.Proxy && slots.Hashed(key) != slots.Hashed(lock) {
+		if s.Proxy && redisconn.HashTag(key) != redisconn.HashTag(lock) {
 			t.Errorf("prefix %q, name %q: %q has another hash tag than the lock", s.Prefix, name, key)
 		}
-		if slots.Of(key) != slots.Of(lock) {
-			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.Prefix, name, key, slots.Of(key), slots.Of(lock))
+		if redisconn.SlotOf(key) != redisconn.SlotOf(lock) {
+			t.Errorf("prefix %q, name %q: %q is in slot %d, the lock in %d", s.Prefix, name, key, redisconn.SlotOf(key), redisconn.SlotOf(lock))
 		}
 		for _, earlier := range all[:i] {
 			if key == earlier {

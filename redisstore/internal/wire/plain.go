@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -61,7 +62,7 @@ func plainHolder(lock, record, ttl any) (h driver.Holder, ok bool) {
 		return driver.Holder{}, false
 	}
 	token, reserved := cutReserved(stored)
-	h = driver.NewHolder(token, 0)
+	h = ownertoken.NewHolder(token, 0)
 	h.Reserved, h.Remaining, h.Fence = reserved, remaining(left), fence
 	return h, true
 }

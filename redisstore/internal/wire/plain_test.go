@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -30,7 +31,7 @@ func TestParsePlain(t *testing.T) {
 		h.Remaining = 1500 * time.Millisecond
 		return driver.State{Name: "n", Holders: []driver.Holder{h}, Holding: 1}
 	}
-	held, reserved, chosen := driver.NewHolder(token, 0), driver.NewHolder(token, 0), driver.NewHolder("chosen 7", 0)
+	held, reserved, chosen := ownertoken.NewHolder(token, 0), ownertoken.NewHolder(token, 0), ownertoken.NewHolder("chosen 7", 0)
 	reserved.Reserved = true
 	fenced := held
 	fenced.Fence, chosen.Fence = 17, 17

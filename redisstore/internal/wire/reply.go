@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -52,7 +53,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 }
 
 // ParseVote reads vote's reply. A server that abstains is an error.
-func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bool, err error) {
+func ParseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -76,7 +77,7 @@ func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bo
 		in.bad = true
 	case []any:
 		fields := reader{fields: a}
-		answer.AcquireReply = fields.waitingReply()
+		answer = fields.waitingReply()
 		answer.Fence = fields.uint()
 		in.must(!fields.bad && len(fields.fields) == 0)
 	case string:
@@ -86,8 +87,8 @@ func ParseVote(c driver.AcquireRequest, v any) (answer driver.VoteReply, void bo
 	default:
 		in.bad = true
 	}
-	if answer.Node = node; in.bad || node == "" {
-		return driver.VoteReply{}, false, redisconn.Unexpected(v)
+	if answer.Vote.Node = node; in.bad || node == "" {
+		return driver.AcquireReply{}, false, redisconn.Unexpected(v)
 	}
 	return answer, false, nil
 }
@@ -227,7 +228,7 @@ func (r *reader) inspected(name string, now int64, most int) Inspected {
 func (r *reader) holder() driver.Holder {
 	token, reserved := cutReserved(r.string())
 	left, weight := remaining(r.int()), int(r.uint())
-	h := driver.NewHolder(token, weight)
+	h := ownertoken.NewHolder(token, weight)
 	h.Reserved, h.Remaining, h.Fence = reserved, left, r.uint()
 	return h
 }
@@ -257,7 +258,7 @@ func parseEntry(entry string) (driver.Waiter, bool) {
 	weight, limit, ok := strings.Cut(strings.TrimRight(parts[2], "+*"), "/")
 	w, err1 := strconv.Atoi(weight)
 	l, err2 := strconv.Atoi(limit)
-	return driver.NewWaiter(parts[4], w, l), ok && err1 == nil && err2 == nil
+	return ownertoken.NewWaiter(parts[4], w, l), ok && err1 == nil && err2 == nil
 }
 
 // A Message is a notification.
@@ -290,7 +291,7 @@ func ParseMessage(text string) (Message, bool) {
 	case fence == 0:
 		return Message{Event: driver.Event{Kind: driver.EventRetry, Token: parts[3]}}, true
 	}
-	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Node: node}, sent}, true
+	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Vote: driver.VoteReply{Node: node}}, sent}, true
 }
 
 // parseFences reads the fence of a grant, and how many fences belong to it if that follows.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -202,7 +203,7 @@ func TestParseStates(t *testing.T) {
 func TestParseKinds(t *testing.T) {
 	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
 	token := func(kind driver.Kind, limit int) string {
-		return string(driver.AppendKind([]byte(client+":"), kind, limit)) + "abcdefgh"
+		return string(ownertoken.AppendKind([]byte(client+":"), kind, limit)) + "abcdefgh"
 	}
 	for _, c := range []struct {
 		kind          driver.Kind
@@ -216,11 +217,14 @@ func TestParseKinds(t *testing.T) {
 		if c.several {
 			q.With = []string{"m"}
 		}
+		if c.vote {
+			q.Vote = new(driver.Vote)
+		}
 		weight := strconv.Itoa(c.weight)
 		if c.weight == c.limit {
 			weight = "0"
 		}
-		state, err := parseOne([]any{now, "0", int64(1), int64(1), q.Token, int64(5), weight, "0", Entry(q, c.vote), fmt.Sprint(now), ""})
+		state, err := parseOne([]any{now, "0", int64(1), int64(1), q.Token, int64(5), weight, "0", Entry(q), fmt.Sprint(now), ""})
 		if err != nil {
 			t.Fatal(c.kind, err)
 		}
@@ -240,7 +244,7 @@ func TestParseMessage(t *testing.T) {
 		"7 5 0 tok":    {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5},
 		"7/3 5 9 tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Fences: 3, Ticket: 5},
 		"7/7 5 9 tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Fences: 7, Ticket: 5},
-		"7 5 @ID tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5, Node: "ID"},
+		"7 5 @ID tok":  {Kind: driver.EventGranted, Token: "tok", Fence: 7, Ticket: 5, Vote: driver.VoteReply{Node: "ID"}},
 		"0 0 0 tok":    {Kind: driver.EventRetry, Token: "tok"},
 		"0 5 9 tok":    {Kind: driver.EventRevoked, Token: "tok", Fence: 5},
 		"7 5 9 路\r\n🔒": {Kind: driver.EventGranted, Token: "路\r\n🔒", Fence: 7, Ticket: 5},
@@ -260,17 +264,18 @@ func TestParseMessage(t *testing.T) {
 }
 
 func TestParseVote(t *testing.T) {
+	id := driver.VoteReply{Node: "ID"}
 	waits := func(fields ...any) []any { return []any{now, "ID", fields} }
 	for _, c := range []struct {
 		reply any
-		want  driver.VoteReply
+		want  driver.AcquireReply
 		void  bool
 	}{
-		{[]any{now, "ID", "7"}, driver.VoteReply{AcquireReply: driver.AcquireReply{Held: true, Fence: 7}, Node: "ID"}, false},
-		{[]any{now, int64(0)}, driver.VoteReply{}, true},
+		{[]any{now, "ID", "7"}, driver.AcquireReply{Held: true, Fence: 7, Vote: id}, false},
+		{[]any{now, int64(0)}, driver.AcquireReply{}, true},
 		{
 			waits("5", int64(3), int64(1500), "h:1:x:9", "42"),
-			driver.VoteReply{AcquireReply: driver.AcquireReply{Fence: 42, Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9"}, Node: "ID"}, false,
+			driver.AcquireReply{Fence: 42, Ticket: 5, Position: 3, Remaining: 1500 * time.Millisecond, Holder: "h:1:x:9", Vote: id}, false,
 		},
 	} {
 		if have, void, err := ParseVote(driver.AcquireRequest{}, c.reply); err != nil || void != c.void || have != c.want {
@@ -457,7 +462,7 @@ func wantRoundTrips(t *testing.T, token string, number uint64, left int64) {
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {
 		t.Errorf("%+v, %v; want fence %d, token %q", e, ok, number, token)
 	}
-	entry := Entry(driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1, Token: token}, false)
+	entry := Entry(driver.AcquireRequest{Client: "h:1:x", Seq: number, TTL: time.Minute, Weight: 1, Limit: 1, Token: token})
 	if w, ok := parseEntry(entry); !ok || w.Token != token || w.Weight != 1 || w.Limit != 1 || !strings.HasPrefix(entry, fmt.Sprintf("%016x 5000 1/1 ", number)) {
 		t.Errorf("entry %q: %+v, %v", entry, w, ok)
 	}

@@ -90,7 +90,7 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest, recent bool) {
 	b = strconv.AppendInt(b, Milliseconds(c.TTL), 10)
 	entry := len(b)
 	if c.Queue {
-		b = appendEntry(b, c, false)
+		b = appendEntry(b, c)
 	}
 	ticket := len(b)
 	b = appendTicket(b, c, recent)
@@ -127,7 +127,7 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest, recent bool) {
 	}
 	entry := ""
 	if c.Queue {
-		entry = string(appendEntry(nil, c, false))
+		entry = string(appendEntry(nil, c))
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
@@ -144,34 +144,34 @@ func unnamedClient(c driver.AcquireRequest) string {
 }
 
 // Vote encodes an acquire by a quorum.
-func (f Format) Vote(r *Request, c driver.AcquireRequest, v driver.Vote) {
+func (f Format) Vote(r *Request, c driver.AcquireRequest) {
 	r.reset(f.scripts().Vote, f.Keys(c.Name))
 	r.Keys = append(r.Keys, NodeKey)
 	entry, relinquish := "", "0"
 	if c.Queue {
-		entry = string(appendEntry(nil, c, true))
+		entry = string(appendEntry(nil, c))
 	}
-	if v.Relinquish {
+	if c.Vote.Relinquish {
 		relinquish = "1"
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(entry, sharedArgument(c))
-	r.add(strconv.FormatUint(v.Ticket, 10), leastFence(v), recoveryArgument(v), relinquish, rand.Text())
+	r.add(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), relinquish, rand.Text())
 }
 
-// Resize encodes a change of weight. v is that of a quorum, or nil.
-func (f Format) Resize(r *Request, c driver.AcquireRequest, v *driver.Vote) {
+// Resize encodes a change of weight.
+func (f Format) Resize(r *Request, c driver.AcquireRequest) {
 	r.reset(f.scripts().Resize, f.Keys(c.Name))
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
 	r.add(weightArgument(c))
-	r.addVote(v)
+	r.addVote(c.Vote)
 }
 
-// Release encodes a release. With an entry, as Entry returns it, it also leaves the queue. v
-// is that of a quorum, or nil. mixed means that clients of other libraries want the name.
-func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, entry string, mixed bool) {
+// Release encodes a release. With an entry, as Entry returns it, it also leaves the queue.
+// mixed means that clients of other libraries want the name.
+func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mixed bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)
 	b := k.text
@@ -193,14 +193,14 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	}
 	r.add(text[reserve:], f.check(), entry)
 	switch {
-	case v != nil:
-		r.addVote(v)
+	case rel.Vote != nil:
+		r.addVote(rel.Vote)
 	case mixed:
 		r.add("1")
 	default:
 		r.add("0")
 	}
-	if rel.Reserve <= 0 && v == nil && f.joins() {
+	if rel.Reserve <= 0 && rel.Vote == nil && f.joins() {
 		r.Joins, r.Token = JoinsRelease, token
 		if entry != "" {
 			r.Joins = JoinsCancel
@@ -212,7 +212,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 func (r *Request) addVote(v *driver.Vote) {
 	if v != nil {
 		r.Keys = append(r.Keys, NodeKey)
-		r.add(leastFence(*v), recoveryArgument(*v), rand.Text())
+		r.add(leastFence(v), recoveryArgument(v), rand.Text())
 	}
 }
 
@@ -301,14 +301,13 @@ func ExtendWeight(h driver.ExtendRequest) string {
 	return strconv.Itoa(h.Weight)
 }
 
-// Entry returns the queue entry of a request, with its token. voter marks a request of a
-// quorum.
-func Entry(c driver.AcquireRequest, voter bool) string {
-	return string(appendEntry(nil, c, voter)) + " " + c.Token
+// Entry returns the queue entry of a request, with its token.
+func Entry(c driver.AcquireRequest) string {
+	return string(appendEntry(nil, c)) + " " + c.Token
 }
 
 // appendEntry writes a queue entry without its token.
-func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
+func appendEntry(b []byte, c driver.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
 	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
@@ -319,14 +318,14 @@ func appendEntry(b []byte, c driver.AcquireRequest, voter bool) []byte {
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(c.Weight), 10)
 	b = append(b, '/')
-	if c.Late && !voter {
+	if c.Late && c.Vote == nil {
 		b = append(b, '0') // scripts that do not know late waiters read the same number
 	}
 	b = strconv.AppendInt(b, int64(c.Limit), 10)
 	switch {
 	case len(c.With) > 0:
 		b = append(b, '+')
-	case voter:
+	case c.Vote != nil:
 		b = append(b, '*')
 	}
 	b = append(b, ' ')
@@ -363,10 +362,10 @@ func weightArgument(c driver.AcquireRequest) string {
 }
 
 // leastFence is the least fence that is granted. It is never zero, which means unknown.
-func leastFence(v driver.Vote) string { return strconv.FormatUint(max(v.Fence, 1), 10) }
+func leastFence(v *driver.Vote) string { return strconv.FormatUint(max(v.Fence, 1), 10) }
 
 // recoveryArgument is the recovery window in µs.
-func recoveryArgument(v driver.Vote) string { return number(v.RecoveryWindow.Microseconds()) }
+func recoveryArgument(v *driver.Vote) string { return number(v.RecoveryWindow.Microseconds()) }
 
 // Milliseconds returns a duration in ms, rounded up.
 func Milliseconds(d time.Duration) int64 {

@@ -30,7 +30,8 @@ func vectors() string {
 	reader, try, several, waiter := mutex, mutex, mutex, mutex
 	waiter.Ticket = 1_700_000_000_000_003
 	reader.Limit, try.Queue, several.With = driver.Unlimited, false, []string{"order:43"}
-	vote := driver.Vote{Ticket: 1_700_000_000_000_007, Fence: 1_700_000_000_000_009, RecoveryWindow: time.Minute}
+	voting := mutex
+	voting.Vote = &driver.Vote{Ticket: 1_700_000_000_000_007, Fence: 1_700_000_000_000_009, RecoveryWindow: time.Minute}
 	release := driver.ReleaseRequest{Name: "order:42", Token: token, Fence: 1_700_000_000_000_001}
 	reserved := release
 	reserved.Reserve = time.Second
@@ -44,11 +45,11 @@ func vectors() string {
 		{"acquire, a try", func(r *Request) { f.Acquire(r, try, false) }},
 		{"acquire, a heartbeat", func(r *Request) { f.Acquire(r, waiter, true) }},
 		{"acquire_all, two names", func(r *Request) { f.AcquireAll(r, several, false) }},
-		{"vote", func(r *Request) { f.Vote(r, mutex, vote) }},
-		{"release", func(r *Request) { f.Release(r, release, nil, "", false) }},
-		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, nil, "", false) }},
+		{"vote", func(r *Request) { f.Vote(r, voting) }},
+		{"release", func(r *Request) { f.Release(r, release, "", false) }},
+		{"release, reserved for 1 s", func(r *Request) { f.Release(r, reserved, "", false) }},
 		{"release, a cancel", func(r *Request) {
-			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, nil, Entry(mutex, false), false)
+			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, Entry(mutex), false)
 		}},
 		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
 		{"renew", func(r *Request) { f.Renew(r, []driver.ExtendRequest{lease}, []int{0}) }},
@@ -56,7 +57,7 @@ func vectors() string {
 		{"resize, to a writer", func(r *Request) {
 			writer := reader
 			writer.Weight = driver.Unlimited
-			f.Resize(r, writer, nil)
+			f.Resize(r, writer)
 		}},
 		{"revoke", func(r *Request) {
 			f.Revoke(r, driver.RevokeRequest{Name: "order:42", Fence: lease.Fence, Reason: "maintenance"})
@@ -97,7 +98,7 @@ func vectors() string {
 		m, ok := ParseMessage(text)
 		e := m.Event
 		fmt.Fprintf(&b, "message %q:\n  %s, token %q, fence %d, ticket %d, node %q, reason %q, sent %d, valid %v\n",
-			text, kindOf[e.Kind], e.Token, e.Fence, e.Ticket, e.Node, e.Reason, m.Sent, ok)
+			text, kindOf[e.Kind], e.Token, e.Fence, e.Ticket, e.Vote.Node, e.Reason, m.Sent, ok)
 	}
 	for _, reply := range []any{
 		int64(1_700_000_000_000_001),

@@ -43,7 +43,7 @@ func New(s driver.Store, options Options) *Monitor {
 		r.Location = options.Location
 		pending.put(func() { options.Show(r) })
 	}
-	return &Monitor{options: options, store: &store{s, h}, health: h, lines: pending}
+	return &Monitor{options: options, store: &store{driver.Complete(s), h}, health: h, lines: pending}
 }
 
 // Store returns the store for a Client. It is the store that was passed to New, and the

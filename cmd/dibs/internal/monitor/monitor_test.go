@@ -20,7 +20,7 @@ import (
 
 // An outage is a store that can be made to fail at once, or to hang.
 type outage struct {
-	driver.Store
+	*driver.Full
 	mu    sync.Mutex
 	cause error // nil: the store works
 	hangs bool
@@ -76,14 +76,14 @@ func (o *outage) Inspect(ctx context.Context, name string) (dibs.State, error) {
 	if err := o.fail(ctx, "inspect"); err != nil {
 		return dibs.State{}, err
 	}
-	return o.Store.Inspect(ctx, name)
+	return o.Full.Inspect(ctx, name)
 }
 
-func (o *outage) Watch(ctx context.Context, client string, on func(driver.Event)) error {
+func (o *outage) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	o.mu.Lock()
 	o.on = on
 	o.mu.Unlock()
-	return o.Store.Watch(ctx, client, on)
+	return o.Store.Watch(ctx, client, busy, on)
 }
 
 // emit sends an event to the Client and waits until its hooks have run.
@@ -175,7 +175,7 @@ func TestOutageWhileHolding(t *testing.T) {
 	for name, hangs := range map[string]bool{"refused": false, "hanging": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &outage{Store: memstore.New()}
+				s := &outage{Full: driver.Complete(memstore.New())}
 				r := newMonitored(t, s)
 				defer r.end()
 				lease := r.hold("job")
@@ -202,7 +202,7 @@ func TestOutageWhileHolding(t *testing.T) {
 // Failures that are shorter than Delay are not reported.
 func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		r := newMonitored(t, s)
 		defer r.end()
 		r.hold("job", dibs.TTL(3*time.Second))
@@ -220,7 +220,7 @@ func TestShortFailuresAreNotReported(t *testing.T) {
 // before the end of the outage is ignored.
 func TestOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		other := dibs.New(s.Store)
 		defer other.Close()
 		held, err := other.Mutex("job").TryLock(t.Context())
@@ -262,7 +262,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 // that is reported instead.
 func TestNotificationsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		r := newMonitored(t, s)
 		defer r.end()
 		r.hold("mine")
@@ -294,7 +294,7 @@ func TestNotificationsAreMissing(t *testing.T) {
 // Notifications that return shortly after the store are not reported.
 func TestNotificationsReturnAfterTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		r := newMonitored(t, s)
 		defer r.end()
 		r.hold("mine") // which starts the notifications
@@ -319,7 +319,7 @@ func TestNotificationsReturnAfterTheStore(t *testing.T) {
 func TestFirstFailure(t *testing.T) {
 	for _, retries := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &outage{Store: memstore.New()}
+			s := &outage{Full: driver.Complete(memstore.New())}
 			s.begin(errors.New("refused"), false)
 			r := newMonitored(t, s)
 			defer r.end()
@@ -328,7 +328,7 @@ func TestFirstFailure(t *testing.T) {
 				want = []string{`waiting for "job": the store does not answer, .*`}
 			}
 			r.SetWaiting([]string{"job"}, retries)
-			_, _ = r.Store().Inspect(t.Context(), "job")
+			_, _ = driver.Complete(r.Store()).Inspect(t.Context(), "job")
 			time.Sleep(2 * Delay)
 			r.wantLines("a first failure", want...)
 		})
@@ -338,10 +338,10 @@ func TestFirstFailure(t *testing.T) {
 // The total of all outages has their whole length, also of the current one.
 func TestOutagesAreAddedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		r := newMonitored(t, s)
 		defer r.end()
-		inspect := func() { _, _ = r.Store().Inspect(t.Context(), "job") }
+		inspect := func() { _, _ = driver.Complete(r.Store()).Inspect(t.Context(), "job") }
 		for range 2 {
 			s.begin(errors.New("refused"), false)
 			inspect()
@@ -378,7 +378,7 @@ func TestClose(t *testing.T) {
 // Renewals go on while nobody reads stderr.
 func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &outage{Store: memstore.New()}
+		s := &outage{Full: driver.Complete(memstore.New())}
 		in, out := io.Pipe()
 		r := newMonitoredTo(t, s, nil, out)
 		lease := r.hold("job", dibs.TTL(3*time.Second))
@@ -410,7 +410,7 @@ func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 		{"no reply", cause, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &outage{Store: memstore.New()}
+			s := &outage{Full: driver.Complete(memstore.New())}
 			s.begin(test.cause, false)
 			r := newMonitored(t, s)
 			began := time.Now()

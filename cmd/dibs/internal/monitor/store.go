@@ -11,7 +11,7 @@ import (
 
 // A store records how its operations end.
 type store struct {
-	driver.Store
+	*driver.Full
 	health *health
 }
 
@@ -76,18 +76,10 @@ func (s *store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 // Inspect implements driver.Store.
 func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	sent := time.Now()
-	state, err := s.Store.Inspect(ctx, name)
+	state, err := s.Full.Inspect(ctx, name)
 	s.health.record(ctx, sent, err)
 	return state, err
 }
-
-// WatchWhile implements driver.IdleWatcher.
-func (s *store) WatchWhile(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
-	return driver.WatchWhile(ctx, s.Store, client, busy, on)
-}
-
-// Announce implements driver.Announcer.
-func (s *store) Announce(ctx context.Context, names []string) { driver.Announce(ctx, s.Store, names) }
 
 // A noConnection is the cause of a request that was not sent, because no connection could be
 // opened.

@@ -1,5 +1,4 @@
-// Package links classifies errors of network connections.
-package links
+package redisconn
 
 import (
 	"errors"

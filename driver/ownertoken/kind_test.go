@@ -1,13 +1,14 @@
-package driver_test
+package ownertoken_test
 
 import (
 	"testing"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
 func token(kind driver.Kind, limit int) string {
-	return string(driver.AppendKind([]byte("web-7:211:q3ZkAbCdEfGhIjKl:"), kind, limit)) + "abcdefgh:label-1"
+	return string(ownertoken.AppendKind([]byte("web-7:211:q3ZkAbCdEfGhIjKl:"), kind, limit)) + "abcdefgh:label-1"
 }
 
 func TestKindOf(t *testing.T) {
@@ -15,7 +16,7 @@ func TestKindOf(t *testing.T) {
 		driver.KindMutex: 1, driver.KindReader: driver.Unlimited, driver.KindWriter: driver.Unlimited,
 		driver.KindSemaphore: 4, driver.KindMulti: 1, driver.KindElection: 1, driver.KindOnce: 1,
 	} {
-		if k, l := driver.KindOf(token(kind, limit)); k != kind || l != limit {
+		if k, l := ownertoken.Kind(token(kind, limit)); k != kind || l != limit {
 			t.Errorf("%s: KindOf returns %q, %d: want %q, %d", kind, k, l, kind, limit)
 		}
 	}
@@ -24,7 +25,7 @@ func TestKindOf(t *testing.T) {
 		"web-7:211:q3Zk:s-abc", "web-7:211:q3Zk:s0-abc", "web-7:211:q3Zk:s99999999999-abc", "web-7:211:q3Zk:-abc",
 		"web-7:211:q3Zk:abc:m-label", token(driver.KindAttached, 0),
 	} {
-		if k, l := driver.KindOf(other); k != "" || l != 0 {
+		if k, l := ownertoken.Kind(other); k != "" || l != 0 {
 			t.Errorf("token %q: KindOf returns %q, %d: want nothing", other, k, l)
 		}
 	}
@@ -42,7 +43,7 @@ func TestKindFollowsTheWeight(t *testing.T) {
 		{driver.KindWriter, exclusive, driver.KindWriter}, {driver.KindWriter, 1, driver.KindReader},
 		{driver.KindMutex, exclusive, driver.KindMutex}, {driver.KindSemaphore, exclusive, driver.KindSemaphore},
 	} {
-		h := driver.NewHolder(token(c.token, 3), c.weight)
+		h := ownertoken.NewHolder(token(c.token, 3), c.weight)
 		if h.Kind != c.want || h.Label != "label-1" || h.Weight != c.weight {
 			t.Errorf("%s of weight %d: %+v: want %s", c.token, c.weight, h, c.want)
 		}

@@ -1,20 +1,19 @@
-// Package slots maps keys to slots of Redis Cluster, and slots to servers.
-package slots
+package redisconn
 
 import (
 	"strconv"
 	"sync"
 )
 
-// Count is the number of slots.
-const Count = 16384
+// SlotCount is the number of slots.
+const SlotCount = 16384
 
-// Text is a key as a string or as bytes: the hot path has it in a buffer.
-type Text interface{ ~string | ~[]byte }
+// KeyText is a key as a string or as bytes: the hot path has it in a buffer.
+type KeyText interface{ ~string | ~[]byte }
 
-// Hashed returns the part of a key that determines its slot. That is the text between the
+// HashTag returns the part of a key that determines its slot. That is the text between the
 // first { and the next }, or the whole key if there is no such text or it is empty.
-func Hashed[T Text](key T) T {
+func HashTag[T KeyText](key T) T {
 	open := index(key, '{', 0)
 	if open < 0 {
 		return key
@@ -26,7 +25,7 @@ func Hashed[T Text](key T) T {
 	return key[open+1 : end]
 }
 
-func index[T Text](s T, c byte, from int) int {
+func index[T KeyText](s T, c byte, from int) int {
 	for i := from; i < len(s); i++ {
 		if s[i] == c {
 			return i
@@ -35,20 +34,20 @@ func index[T Text](s T, c byte, from int) int {
 	return -1
 }
 
-// Of returns the slot of a key.
-func Of[T Text](key T) int { return int(crc16(Hashed(key))) % Count }
+// SlotOf returns the slot of a key.
+func SlotOf[T KeyText](key T) int { return int(crc16(HashTag(key))) % SlotCount }
 
-// KeyOf returns some key of a slot. It tries about as many as there are slots.
-func KeyOf(slot int) string {
+// KeyOfSlot returns some key of a slot. It tries about as many as there are slots.
+func KeyOfSlot(slot int) string {
 	for i := 0; ; i++ {
-		if key := strconv.Itoa(i); Of(key) == slot {
+		if key := strconv.Itoa(i); SlotOf(key) == slot {
 			return key
 		}
 	}
 }
 
 // crc16 is the XMODEM variant, which Redis Cluster uses.
-func crc16[T Text](s T) uint16 {
+func crc16[T KeyText](s T) uint16 {
 	table := crcTable()
 	var crc uint16
 	for i := range len(s) {

@@ -1,4 +1,4 @@
-package links_test
+package redisconn_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dibslock/dibs/internal/links"
+	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 func TestBroken(t *testing.T) {
@@ -32,7 +32,7 @@ func TestBroken(t *testing.T) {
 		{context.Canceled, false},
 		{errors.New("ERR no"), false},
 	} {
-		if got := links.Broken(c.err); got != c.want {
+		if got := redisconn.Broken(c.err); got != c.want {
 			t.Errorf("%v: got %v", c.err, got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestUnopened(t *testing.T) {
 		{fmt.Errorf("%w (on the previous request; this one: %w)", dial, read), false},
 		{context.DeadlineExceeded, false},
 	} {
-		if got := links.Unopened(c.err); got != c.want {
+		if got := redisconn.Unopened(c.err); got != c.want {
 			t.Errorf("%v: got %v, want %v", c.err, got, c.want)
 		}
 	}

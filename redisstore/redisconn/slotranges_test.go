@@ -1,4 +1,4 @@
-package slots
+package redisconn
 
 import (
 	"reflect"
@@ -14,13 +14,13 @@ func TestParse(t *testing.T) {
 		[]any{int64(8), int64(8), node("?", 3), node(nil, 4)},
 		[]any{int64(9), int64(9), node("fe80::1", 3)},
 	}
-	want := []Range{
+	want := []SlotRange{
 		{0, 5, "10.0.0.1:1"},
 		{6, 7, "10.0.0.7:2"},
 		{8, 8, "10.0.0.7:3"},
 		{9, 9, "[fe80::1]:3"},
 	}
-	got, err := Parse(reply, "10.0.0.7:7")
+	got, err := ParseSlots(reply, "10.0.0.7:7")
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
@@ -33,16 +33,16 @@ func TestParseNonsense(t *testing.T) {
 		"empty node": []any{[]any{int64(1), int64(2), []any{}}},
 		"no numbers": []any{[]any{"1", "2", []any{"host", int64(1)}}},
 	} {
-		if ranges, err := Parse(reply, "10.0.0.7:7"); err == nil || !strings.Contains(err.Error(), "10.0.0.7:7") {
+		if ranges, err := ParseSlots(reply, "10.0.0.7:7"); err == nil || !strings.Contains(err.Error(), "10.0.0.7:7") {
 			t.Errorf("%s: %v, %v, want an error with the node's address", what, ranges, err)
 		}
 	}
 }
 
 func TestFind(t *testing.T) {
-	ranges := []Range{{0, 5, "a"}, {7, 7, "b"}}
+	ranges := []SlotRange{{0, 5, "a"}, {7, 7, "b"}}
 	for slot, want := range map[int]string{0: "a", 5: "a", 6: "", 7: "b", 8: ""} {
-		r, ok := Find(ranges, slot)
+		r, ok := FindSlot(ranges, slot)
 		if ok != (want != "") || ok && r.Master != want {
 			t.Errorf("slot %d: %v, %v, want the range of %q", slot, r, ok, want)
 		}

@@ -1,4 +1,4 @@
-package slots
+package redisconn
 
 import (
 	"fmt"
@@ -6,32 +6,32 @@ import (
 	"strconv"
 )
 
-// A Range is a range of slots owned by one master.
-type Range struct {
+// A SlotRange is a range of slots owned by one master.
+type SlotRange struct {
 	First, Last int
 	Master      string // host:port
 }
 
-// Find returns the range that has a slot.
-func Find(ranges []Range, slot int) (r Range, ok bool) {
+// FindSlot returns the range that has a slot.
+func FindSlot(ranges []SlotRange, slot int) (r SlotRange, ok bool) {
 	for _, r := range ranges {
 		if r.First <= slot && slot <= r.Last {
 			return r, true
 		}
 	}
-	return Range{}, false
+	return SlotRange{}, false
 }
 
-// Parse reads the reply to CLUSTER SLOTS. Each element has the first slot, the last slot,
+// ParseSlots reads the reply to CLUSTER SLOTS. Each element has the first slot, the last slot,
 // the master and its replicas. from is the address of the node that replied.
-func Parse(reply any, from string) ([]Range, error) {
+func ParseSlots(reply any, from string) ([]SlotRange, error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {
 		return nil, fmt.Errorf("%s: no slots assigned: CLUSTER SLOTS returned %v", from, reply)
 	}
-	var ranges []Range
+	var ranges []SlotRange
 	for _, item := range list {
-		r, ok := parse(item, from)
+		r, ok := parseSlotRange(item, from)
 		if !ok {
 			return nil, fmt.Errorf("%s: unexpected CLUSTER SLOTS reply %v", from, item)
 		}
@@ -40,7 +40,7 @@ func Parse(reply any, from string) ([]Range, error) {
 	return ranges, nil
 }
 
-func parse(item any, from string) (r Range, ok bool) {
+func parseSlotRange(item any, from string) (r SlotRange, ok bool) {
 	fields, _ := item.([]any)
 	if len(fields) < 3 {
 		return r, false
@@ -53,12 +53,12 @@ func parse(item any, from string) (r Range, ok bool) {
 	}
 	host, _ := node[0].(string)
 	port, _ := node[1].(int64)
-	return Range{int(first), int(last), address(host, strconv.FormatInt(port, 10), from)}, ok1 && ok2
+	return SlotRange{int(first), int(last), nodeAddress(host, strconv.FormatInt(port, 10), from)}, ok1 && ok2
 }
 
-// address returns the address of a node as reported by the node at from. That node omits
+// nodeAddress returns the address of a node as reported by the node at from. That node omits
 // the host or reports "?" if its own host is unknown.
-func address(host, port, from string) string {
+func nodeAddress(host, port, from string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(from)
 	}

@@ -1,4 +1,4 @@
-package slots
+package redisconn
 
 import (
 	"strings"
@@ -41,11 +41,11 @@ func TestHashTag(t *testing.T) {
 		"{a\x00b}\r\n{c}":       "a\x00b",
 		strings.Repeat("{", 99): strings.Repeat("{", 99),
 	} {
-		if got := Hashed(key); got != want {
-			t.Errorf("Hashed(%q) = %q, want %q", key, got, want)
+		if got := HashTag(key); got != want {
+			t.Errorf("HashTag(%q) = %q, want %q", key, got, want)
 		}
-		if got := string(Hashed([]byte(key))); got != want {
-			t.Errorf("Hashed, of the bytes of %q, = %q, want %q", key, got, want)
+		if got := string(HashTag([]byte(key))); got != want {
+			t.Errorf("HashTag, of the bytes of %q, = %q, want %q", key, got, want)
 		}
 	}
 }
@@ -63,22 +63,22 @@ func TestOf(t *testing.T) {
 		"foo{{bar}}zap":        4015,
 		"{bar":                 4015,
 	} {
-		if got := Of(key); got != want {
-			t.Errorf("Of(%q) = %d, want %d", key, got, want)
+		if got := SlotOf(key); got != want {
+			t.Errorf("SlotOf(%q) = %d, want %d", key, got, want)
 		}
 	}
-	if Of("foo{}{bar}") == Of("bar") {
+	if SlotOf("foo{}{bar}") == SlotOf("bar") {
 		t.Error("foo{}{bar} is in the slot of bar: an empty tag must be ignored")
 	}
 }
 
 func TestKeyOf(t *testing.T) {
-	for slot := 0; slot < Count; slot += 271 {
-		if got := Of(KeyOf(slot)); got != slot {
-			t.Errorf("KeyOf(%d) is in slot %d", slot, got)
+	for slot := 0; slot < SlotCount; slot += 271 {
+		if got := SlotOf(KeyOfSlot(slot)); got != slot {
+			t.Errorf("KeyOfSlot(%d) is in slot %d", slot, got)
 		}
 	}
-	if got := Of(KeyOf(Count - 1)); got != Count-1 {
-		t.Errorf("KeyOf of the last slot is in slot %d", got)
+	if got := SlotOf(KeyOfSlot(SlotCount - 1)); got != SlotCount-1 {
+		t.Errorf("KeyOfSlot of the last slot is in slot %d", got)
 	}
 }

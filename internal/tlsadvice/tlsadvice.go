@@ -1,4 +1,5 @@
-package links
+// Package tlsadvice explains errors of TLS.
+package tlsadvice
 
 import (
 	"crypto/tls"
@@ -7,32 +8,16 @@ import (
 	"fmt"
 )
 
-// A MismatchError reports that either the server or the client uses TLS.
-type MismatchError struct {
-	Addr string
-	TLS  bool // the server does
-}
-
-func (e *MismatchError) Error() string {
-	if e.TLS {
-		return fmt.Sprintf("the server at %s speaks TLS, and the client does not: use rediss:// in a URL, or a TLS configuration", e.Addr)
-	}
-	return fmt.Sprintf("the server at %s does not speak TLS, and the client does: use redis:// in a URL, no TLS configuration, or another port", e.Addr)
-}
-
-// ExplainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
+// Explain returns an error of TLS that no retry can change, with advice. It returns nil for
 // other errors.
-func ExplainTLS(err error) error {
+func Explain(err error) error {
 	var (
 		record   tls.RecordHeaderError
 		untried  *tls.CertificateVerificationError
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 	)
-	var mismatch *MismatchError
 	switch {
-	case errors.As(err, &mismatch):
-		return mismatch
 	case errors.As(err, &record):
 		return fmt.Errorf("the server does not use TLS on this port: connect without TLS, or to another port: %w", err)
 	case errors.As(err, &hostname):
