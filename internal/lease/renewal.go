@@ -72,8 +72,8 @@ func (t *Times) Awaits(sent time.Duration) bool {
 	return t.reason == Held && t.attempts > 0 && t.deadlineFrom < sent && t.renewAt == clock.Never
 }
 
-// SendAgain makes the lease due for renewal if it needs the answer to the one that was sent at sent:
-// that may be waiting for a server that no longer exists.
+// SendAgain makes the lease due for renewal if it needs the answer to the one that was sent at
+// sent. That may be waiting for a server that no longer exists.
 func (t *Times) SendAgain(now, sent time.Duration) {
 	if t.Awaits(sent) {
 		t.renewAt = now

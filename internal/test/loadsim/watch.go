@@ -124,7 +124,7 @@ func (s *subscription) probe(ctx context.Context, broken <-chan struct{}) error 
 			timer.Stop()
 			return nil
 		}
-		if !s.busy() {
+		if s.busy != nil && !s.busy() {
 			continue
 		}
 		sent := time.Now()
