@@ -66,7 +66,7 @@ func (h *lease) fenceRequest(n int) (driver.FenceRequest, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := max(h.fence, h.extra().lastFence)
-	return driver.FenceRequest{Name: h.name, Token: h.token, Fence: h.fence, Count: n, Least: last + uint64(n)}, nil
+	return driver.FenceRequest{Name: h.name, Token: h.token, Count: n, Least: last + uint64(n)}, nil
 }
 
 // checkExclusive returns ErrInvalid unless the lease certainly holds one name exclusively.

@@ -31,10 +31,10 @@ type leaseState struct {
 	rule           renewal
 	attempts       uint8 // renewals without an answer so far
 	ended          bool
-	expiredLocally bool  // the clock ended it, not an answer of the store
-	maxHoldReached bool  // MaxHold allows no further renewal
-	recorded       uint8 // for how long the store has the record of the fence, from deadlineFrom on, in parts of the TTL
-	weightUnsure   bool  // the store may have another weight
+	expiredLocally bool // the clock ended it, not an answer of the store
+	maxHoldReached bool // MaxHold allows no further renewal
+	wasRenewed     bool // the store has answered a renewal
+	weightUnsure   bool // the store may have another weight
 }
 
 // A fencedName is one of several names that a lease holds, with its fence.
@@ -133,7 +133,7 @@ func (s *leaseState) confirm(now, sent, ttl, next time.Duration) {
 // changeTTL sets the TTL of the renewals after now.
 func (s *leaseState) changeTTL(now, ttl time.Duration) {
 	before := s.ttl
-	s.ttl, s.recorded = ttl, 0
+	s.ttl = ttl
 	s.mayExtend(now, before) // an earlier renewal
 }
 
@@ -187,7 +187,7 @@ const leastRetry = 10 * time.Millisecond
 
 // recordRenewal records the outcome of a renewal of this many names, which was sent at sent. It
 // is not ErrLost. If it failed, the next one is sent at retryAt, unless one is on its way.
-func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, recorded bool, err error, retryAt time.Duration) {
+func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, err error, retryAt time.Duration) {
 	s.attempts = max(s.attempts, 1) - 1
 	switch {
 	case err == nil && names <= len(s.extra().moreNames):
@@ -198,7 +198,7 @@ func (s *leaseState) recordRenewal(now, sent, ttl time.Duration, names int, reco
 		if s.rule == extendOnce {
 			s.rule = fixed
 		}
-		s.recordKept(sent, ttl, recorded)
+		s.wasRenewed = true
 		s.extend(sent, ttl)
 	case sent >= s.deadlineFrom:
 		s.setRenewErr(err)
@@ -222,30 +222,6 @@ func (s *leaseState) retryAt(now time.Duration) time.Duration {
 	failing := now - s.deadlineFrom - s.ttl/3
 	d := min(max(failing/2, 50*time.Millisecond), s.ttl/80, (s.deadline-now)/4)
 	return now + max(d, leastRetry)
-}
-
-// recordParts is in how many parts of the TTL the age of the record of a fence is counted.
-const recordParts = 24
-
-// recordAge returns the age of the last renewal at now, in parts of the TTL.
-func (s *leaseState) recordAge(now, ttl time.Duration) int {
-	return int((times(recordParts, now-s.deadlineFrom) + ttl/2) / ttl)
-}
-
-// isRecorded reports whether the store still has the record of the fence at the renewal that is
-// sent now. Else that one has it recorded, and the next renewals need not.
-func (s *leaseState) isRecorded(now, ttl time.Duration) bool {
-	return s.recorded > 0 && s.recordAge(now, ttl) <= int(s.recorded)
-}
-
-// recordKept records that the store has answered a renewal that was sent at sent. recorded means
-// that it did not record the fence again.
-func (s *leaseState) recordKept(sent, ttl time.Duration, recorded bool) {
-	if recorded {
-		s.recorded = uint8(max(int(s.recorded)-s.recordAge(max(sent, s.deadlineFrom), ttl), 0))
-		return
-	}
-	s.recorded = uint8(recordParts * driver.RecordInterval(ttl) / ttl)
 }
 
 // nextAction returns the time of the next renewal, or of the deadline if that is earlier.
@@ -339,7 +315,7 @@ func (s *leaseState) merge(o *leaseState) {
 	x.storedUntil = max(x.storedUntil, other.storedUntil)
 	x.unanswered = x.unanswered.merge(other.unanswered)
 	s.deadline, s.renewAt = min(s.deadline, o.deadline), min(s.renewAt, o.renewAt)
-	s.recorded = 0
+	s.wasRenewed = s.wasRenewed && o.wasRenewed
 }
 
 // lostReason returns why the lease was lost. It returns false for a lease that is held or
@@ -421,16 +397,6 @@ func (s *leaseState) headroom(now time.Duration) float64 {
 		return 1
 	}
 	return max(0, float64(s.deadline-now)/float64(whole))
-}
-
-// renewRequests appends the requests of the renewal that is sent now.
-func (s *leaseState) renewRequests(to []driver.ExtendRequest, client string, now, ttl time.Duration) []driver.ExtendRequest {
-	first, recorded := len(to), s.isRecorded(now, ttl)
-	to = s.extendRequests(to, client, ttl)
-	for i := range to[first:] {
-		to[first+i].Recorded = recorded
-	}
-	return to
 }
 
 // extendRequests appends the requests that extend the lease by ttl.

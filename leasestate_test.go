@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 	"unsafe"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 const second = time.Second
@@ -119,7 +117,7 @@ func TestLeaseStateRecordsRenewals(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			s.recordRenewal(5*second, 4*second, 10*second, test.names, false, test.err, s.retryAt(5*second).Truncate(time.Millisecond))
+			s.recordRenewal(5*second, 4*second, 10*second, test.names, test.err, s.retryAt(5*second).Truncate(time.Millisecond))
 			if s.deadline != test.deadline || s.renewAt != test.renewAt {
 				t.Errorf("deadline %v, next renewal %v; want %v, %v", s.deadline, s.renewAt, test.deadline, test.renewAt)
 			}
@@ -211,60 +209,6 @@ func TestLeaseStateMerge(t *testing.T) {
 	}
 }
 
-// The store records the fence again before its record ends, and after all that may have
-// removed or changed it.
-func TestLeaseStateRecords(t *testing.T) {
-	ttl := 30 * second
-	s := newState(ttl)
-	renew := func(err error) (recorded bool) {
-		sent := s.renewAt
-		r := s.renewRequests(nil, "client", sent, ttl)
-		if len(r) != len(s.names()) {
-			t.Fatalf("requests %+v", r)
-		}
-		for _, one := range r {
-			if one.Recorded != r[0].Recorded || one.Fence == 0 {
-				t.Errorf("requests %+v", r)
-			}
-		}
-		s.recordRenewal(sent, sent, ttl, len(r), r[0].Recorded, err, sent+second)
-		return r[0].Recorded
-	}
-	for range 3 {
-		if renew(nil) {
-			t.Fatal("no renewal has recorded the fence")
-		}
-		begin := s.renewAt
-		for range 27 {
-			if !renew(nil) {
-				t.Fatalf("recorded again after %v", s.renewAt-begin)
-			}
-		}
-		if took := s.renewAt - begin; took > driver.RecordInterval(ttl) {
-			t.Errorf("not recorded for %v, want at most %v", took, driver.RecordInterval(ttl))
-		}
-	}
-	for what, change := range map[string]func(){
-		"an extension":  func() { s.confirm(s.renewAt, s.renewAt, ttl, ttl) },
-		"further names": func() { s.merge(newState(ttl)) },
-	} {
-		change()
-		if renew(nil) {
-			t.Errorf("after %s the fence is not recorded", what)
-		}
-		if !renew(nil) {
-			t.Errorf("after %s the fence is recorded twice", what)
-		}
-	}
-	ttl = time.Hour // so a record may end before the next renewal
-	s.confirm(s.renewAt, s.renewAt, ttl, ttl)
-	for range 2 {
-		if renew(nil) {
-			t.Error("with a long TTL the fence is not recorded each time")
-		}
-	}
-}
-
 // A lease of several groups of names counts as acquired when it has all of them.
 func TestLeaseStateBeginsWhole(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -313,7 +257,7 @@ func TestLeaseStateKeepsTheReason(t *testing.T) {
 		s, want := newState(10*second), error(errNoAnswer)
 		s.sendRenewal()
 		if failed {
-			s.recordRenewal(5*second, 4*second, 10*second, 1, false, refused, 6*second)
+			s.recordRenewal(5*second, 4*second, 10*second, 1, refused, 6*second)
 			want = refused
 			s.sendRenewal()
 		}
@@ -333,14 +277,14 @@ func TestLeaseStateRecordsLateAnswers(t *testing.T) {
 	if !s.awaits(4*second) || !s.awaits(6*second) {
 		t.Error("it needs no answer")
 	}
-	s.recordRenewal(7*second, 4*second, 10*second, 1, false, nil, never)
+	s.recordRenewal(7*second, 4*second, 10*second, 1, nil, never)
 	if s.deadline != 13800*time.Millisecond || s.extra().renewErr != nil || s.awaits(6*second) {
 		t.Errorf("deadline %v, error %v after a late answer", s.deadline, s.extra().renewErr)
 	}
 	s.sendRenewal()
-	s.recordRenewal(9*second, 8*second, 10*second, 1, false, nil, never)
+	s.recordRenewal(9*second, 8*second, 10*second, 1, nil, never)
 	renewAt := s.renewAt
-	s.recordRenewal(9*second, 6*second, 10*second, 1, false, ErrUnavailable, 9*second)
+	s.recordRenewal(9*second, 6*second, 10*second, 1, ErrUnavailable, 9*second)
 	if s.renewAt != renewAt || s.extra().renewErr != nil {
 		t.Errorf("renewal at %v, error %v after an old failure", s.renewAt, s.extra().renewErr)
 	}
@@ -352,11 +296,11 @@ func TestLeaseStateAwaitsTheLastRenewal(t *testing.T) {
 	s.sendRenewal()
 	s.sendRenewal()
 	renewAt := s.renewAt
-	s.recordRenewal(7*second, 4*second, 10*second, 1, false, ErrUnavailable, 7*second)
+	s.recordRenewal(7*second, 4*second, 10*second, 1, ErrUnavailable, 7*second)
 	if s.renewAt != renewAt {
 		t.Errorf("renewal at %v, want %v", s.renewAt, renewAt)
 	}
-	s.recordRenewal(7*second, 6*second, 10*second, 1, false, ErrUnavailable, 7500*time.Millisecond)
+	s.recordRenewal(7*second, 6*second, 10*second, 1, ErrUnavailable, 7500*time.Millisecond)
 	if s.renewAt != 7500*time.Millisecond {
 		t.Errorf("renewal at %v after the last failure", s.renewAt)
 	}
@@ -431,12 +375,12 @@ func TestLeaseStateWithoutExtra(t *testing.T) {
 	s := newState(10 * second)
 	s.setRenewErr(nil)
 	s.limitHold(second, 0, second, 0)
-	s.recordRenewal(5*second, 4*second, 10*second, 1, true, nil, never)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, nil, never)
 	if s.someExtra != nil || s.maxHoldUntil() != never || len(s.names()) != 1 {
 		t.Errorf("extra state %+v", s.extra())
 	}
 	s.setRenewErr(ErrUnavailable)
-	s.recordRenewal(5*second, 4*second, 10*second, 1, true, nil, never)
+	s.recordRenewal(5*second, 4*second, 10*second, 1, nil, never)
 	if s.someExtra != nil {
 		t.Errorf("extra state %+v after a failure has passed", s.extra())
 	}
@@ -457,18 +401,5 @@ func TestLeaseStateWithoutExtra(t *testing.T) {
 func TestLeaseIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(lease{}); size > 208 {
 		t.Errorf("a lease has %d bytes, want at most 208, a size class of the allocator", size)
-	}
-}
-
-// The record of the fence lives for as long as the TTL says with which it was made.
-func TestRecordAfterANewTTL(t *testing.T) {
-	s := newState(second)
-	s.recordKept(0, second, false)
-	if !s.isRecorded(second/3, second) {
-		t.Fatal("the fence is not recorded")
-	}
-	s.changeTTL(0, 30*second)
-	if s.isRecorded(second/3, 30*second) {
-		t.Error("with another TTL, the fence is not recorded again")
 	}
 }

@@ -80,9 +80,6 @@ func (c *Client) failedOver() {
 	c.recovery.begin(now)
 	c.gate.Restart()
 	all := c.renewals.All()
-	for _, h := range all {
-		h.forgetRecord()
-	}
 	c.renewals.Suspect(all, now)
 }
 
@@ -105,16 +102,9 @@ func sample(all []*lease) []*lease {
 	return all[:sampleSize:sampleSize]
 }
 
-// forgetRecord has the fence recorded again: the new master may not have received the record.
-func (h *lease) forgetRecord() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.recorded = 0
-}
-
-// isNew reports whether the lease was not renewed so far.
+// isNew reports whether the store has not answered a renewal of the lease yet.
 func (h *lease) isNew() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.recorded == 0
+	return !h.wasRenewed
 }

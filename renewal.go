@@ -212,7 +212,7 @@ func newRenewalCall(c *Client, batch []*lease) *renewalCall {
 	for i, h := range batch {
 		h.mu.Lock()
 		r.first[i], r.ttls[i] = len(r.requests), h.renewalTTL(r.sent)
-		r.requests = h.renewRequests(r.requests, c.id, r.sent, r.ttls[i])
+		r.requests = h.extendRequests(r.requests, c.id, r.ttls[i])
 		left := h.deadline - r.sent
 		h.mu.Unlock()
 		r.longest = max(r.longest, left)
@@ -287,7 +287,7 @@ func (c *Client) recordRenewal(r *renewalCall, i int, errs []error, retryAt time
 	now, asks := c.clock.now(), false
 	ended := h.update(func(s *leaseState) {
 		if !s.ended {
-			s.recordRenewal(now, r.sent, r.ttls[i], len(errs), r.requests[r.first[i]].Recorded, err, retryAt)
+			s.recordRenewal(now, r.sent, r.ttls[i], len(errs), err, retryAt)
 			asks = s.extra().wanted != nil
 		}
 	})

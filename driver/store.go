@@ -200,7 +200,6 @@ const MaxFences = 1_000_000
 type FenceRequest struct {
 	Name  string
 	Token string // of the lease
-	Fence uint64 // of the lease; zero if unknown
 	Count int    // at most MaxFences
 	Least uint64 // the last fence is at least this; at most 2^53
 }
@@ -310,7 +309,7 @@ type ReleaseRequest struct {
 }
 
 // A RevokeRequest says which lease to end: that with this fence, or if the fence is zero,
-// that with this token. The token is for a lease whose fence the store has not recorded.
+// that with this token. The token is for a lease whose fence the store does not have.
 type RevokeRequest struct {
 	Name   string
 	Fence  uint64
@@ -328,18 +327,6 @@ type ExtendRequest struct {
 	TTL    time.Duration
 	Weight int // of Limit; zero if unknown, as for an attached lease
 	Limit  int
-
-	// Recorded means that the store has extended this lease with this fence, weight and
-	// client, at most RecordInterval ago. It need not record them again.
-	Recorded bool
-}
-
-// RecordInterval returns for how long a store keeps what it recorded when it extended a lease
-// by ttl: nine TTLs, at most 5 minutes. After that, the client sends a request without
-// Recorded.
-func RecordInterval(ttl time.Duration) time.Duration {
-	const most = 5 * time.Minute
-	return min(9*min(ttl, most), most)
 }
 
 // An EventKind is the kind of an Event.

@@ -1,6 +1,6 @@
 -- Acquires locks that are free and have no waiters, and releases locks that have no
--- waiters, all exclusive. A cancel is a release here: it leaves no queue, since there is none.
--- It does in one call what acquire.lua and release.lua do in
+-- waiters, all exclusive and with tokens that dibs has made: see value.lua. A cancel is a
+-- release here: it leaves no queue, since there is none. It does in one call what acquire.lua and release.lua do in
 -- many; their cost is mostly that of a call. A request that does not meet the condition
 -- changes nothing.
 --
@@ -36,7 +36,8 @@ for i = 1, #kinds do
   if string.byte(kinds, i) == 114 then -- "r"
     k = k + 3
     local holder = redis.pcall('GET', lock)
-    if holder == token then
+    local holds = type(holder) == 'string' and string.sub(holder, -#token) == token
+    if holds and (#holder == #token or string.match(holder, '^%d+ ()') == #holder - #token + 1) then
       if redis.call('EXISTS', queue, meta) == 0 then
         redis.call('DEL', lock)
         result = '1'
@@ -58,15 +59,16 @@ for i = 1, #kinds do
     if redis.call('EXISTS', lock, queue, meta) == 0 then
       local previous = redis.pcall('SET', highwater, stamp, 'GET')
       if not previous or type(previous) == 'string' and (#previous < #stamp or #previous == #stamp and previous < stamp) then
-        redis.call('SET', lock, token, 'PX', ttl)
+        redis.call('SET', lock, stamp .. ' ' .. token, 'PX', ttl)
         result = '1'
       elseif type(previous) == 'string' then
         local ahead = tonumber(previous) + 1 - now
         if ahead > MAX_AHEAD then
           redis.call('SET', highwater, previous) -- the clock went back
         else
-          redis.call('SET', highwater, string.format('%.0f', now + ahead))
-          redis.call('SET', lock, token, 'PX', ttl)
+          local fence = string.format('%.0f', now + ahead)
+          redis.call('SET', highwater, fence)
+          redis.call('SET', lock, fence .. ' ' .. token, 'PX', ttl)
           result = string.char(49 + ahead)
         end
       end
