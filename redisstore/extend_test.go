@@ -126,7 +126,7 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 				t.Helper()
 				ttl := fmt.Sprint(seconds * 1000)
 				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain().Extend.Text, "4", "made", "own", "{own}"+meta, "{own}"+shared,
-					"7 host:1:c:x", ttl, "", "worker", ttl, "0 7 host:1:c").([]any)
+					"1", "7 host:1:c:x", ttl, "worker", ttl, "0 7 host:1:c").([]any)
 				if len(reply) != 2 || reply[1] != "11" {
 					t.Fatalf("%v", reply)
 				}

@@ -75,8 +75,8 @@ func ownerIn(text string) string {
 }
 
 // IsDibs reports whether a string was written by dibs: the mark of shared holders, or a
-// token of the form that dibs makes, also of a reserved name, without its fence. A token that an
-// application has chosen is not recognised.
+// token of the form that dibs makes, also of a reserved name. The token is without its fence. A
+// token that an application has chosen is not recognised.
 func IsDibs(value string) bool {
 	sum, shared := strings.CutPrefix(value, "dibs:shared ")
 	if shared {

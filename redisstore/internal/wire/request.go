@@ -172,19 +172,18 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 	b := k.text
 	value := len(b)
 	b = appendValue(b, rel.Token, rel.Fence)
+	token := len(b) - len(rel.Token)
 	if rel.Unreserve {
 		b = append(b, ReservedSuffix...)
 	}
 	fence := len(b)
-	b = strconv.AppendUint(b, rel.Fence, 10)
+	if token == value {
+		b = strconv.AppendUint(b, rel.Fence, 10)
+	}
 	reserve := len(b)
 	b = strconv.AppendInt(b, Milliseconds(rel.Reserve), 10)
 	text := string(b)
 	r.reset(f.scripts().Release, k.split(text))
-	token := text[fence-len(rel.Token) : fence]
-	if rel.Unreserve {
-		token = text[fence-len(rel.Token)-len(ReservedSuffix) : fence]
-	}
 	r.add(text[value:fence], text[fence:reserve])
 	if rel.TokenEnds {
 		r.add("")
@@ -201,7 +200,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, v *driver.Vote, e
 		r.add("0")
 	}
 	if rel.Reserve <= 0 && v == nil && f.joins() && foreign.ClientOf(rel.Token) != "" {
-		r.Joins, r.Token = JoinsRelease, token
+		r.Joins, r.Token = JoinsRelease, text[token:fence]
 		if entry != "" {
 			r.Joins = JoinsCancel
 		}
@@ -256,16 +255,31 @@ func (f Format) Inspect(r *Request, names []string, most int) {
 	r.add(strconv.Itoa(most))
 }
 
-// Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
+// Extend encodes the extension of some leases of one slot: requests[i] for each i in which. It
+// moves those that need no details to the beginning of which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
+	bare := 0
+	for n, i := range which {
+		if !needsDetails(requests[i]) {
+			which[bare], which[n] = which[n], which[bare]
+			bare++
+		}
+	}
 	r.resetMany(f.scripts().Extend)
-	for _, i := range which {
-		f.addExtend(r, requests[i])
+	r.add(strconv.Itoa(bare))
+	for n, i := range which {
+		f.addExtend(r, requests[i], n >= bare)
 	}
 }
 
+// needsDetails reports whether the metadata of a lease contain anything. They do not for an
+// exclusive lease whose value has the fence, and whose token has the client.
+func needsDetails(h driver.ExtendRequest) bool {
+	return h.Fence == 0 || !IsExclusive(h) || !isMadeBy(h.Token, h.Client)
+}
+
 // addExtend writes keys and numbers of one lease into one string, as Acquire does.
-func (f Format) addExtend(r *Request, h driver.ExtendRequest) {
+func (f Format) addExtend(r *Request, h driver.ExtendRequest, details bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], h.Name)
 	b := k.text
@@ -273,23 +287,21 @@ func (f Format) addExtend(r *Request, h driver.ExtendRequest) {
 	b = appendValue(b, h.Token, h.Fence)
 	ttl := len(b)
 	b = strconv.AppendInt(b, Milliseconds(h.TTL), 10)
-	details := len(b)
-	b = appendDetails(b, h)
+	end := len(b)
+	if details {
+		b = appendDetails(b, h)
+	}
 	text := string(b)
 	keys := k.split(text)
 	r.addKeys(keys.Route, keys.Lock)
-	if details < len(text) {
+	r.add(text[value:ttl], text[ttl:end])
+	if details {
 		r.Keys = append(r.Keys, keys.Meta, keys.Holders)
+		r.add(text[end:])
 	}
-	r.add(text[value:ttl], text[ttl:details], text[details:])
 }
 
-// appendDetails writes what the metadata of a lease contain. It is nothing for an exclusive lease
-// whose value has the fence, and whose token has the client.
 func appendDetails(b []byte, h driver.ExtendRequest) []byte {
-	if h.Fence > 0 && IsExclusive(h) && isMadeBy(h.Token, h.Client) {
-		return b
-	}
 	weight := h.Weight
 	if IsExclusive(h) {
 		weight = 0

@@ -29,7 +29,7 @@
 --        For a single request whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local stamp = #time[2] == 6 and time[1] .. time[2] or time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local existing = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or redis.call('EXISTS', lock, queue, meta, holders)

@@ -2,10 +2,11 @@
 -- slot if the server is a cluster.
 --
 -- KEYS   for each: lock, and with details: meta, holders: see holders.lua
--- ARGV   for each: the value of the lock, as the client knows it: see value.lua
+-- ARGV   1  how many leases are without details: exclusive ones whose fence is in the value, and
+--           whose client is in the token. They come first, and are most
+--        then for each: the value of the lock, as the client knows it: see value.lua
 --        TTL in ms
---        details: "weight fence client", of which the weight or the fence may be "0"; or "" for
---        an exclusive lease whose fence is in the value, and whose client is in the token
+--        details, if it has some: "weight fence client", of which weight and fence may be "0"
 -- Reply  {the server's time in µs, a string with a character for each: "1" the token
 --        holds, "0" it does not, "x" the key holds a value of another type, "s" the lock is
 --        shared: send the lease with its details}
@@ -51,7 +52,7 @@ local function extend_exclusive(lock, meta, holder, value, ttl, details)
   local token, fence = split_value(value)
   local _, stored_fence = split_value(holder)
   if fence and stored_fence and tonumber(stored_fence) < tonumber(fence) then redis.call('SET', lock, value, 'PX', ms) end
-  local known_fence, client = string.match(details, '^%d+ (%d+) (.+)$')
+  local known_fence, client = string.match(details or '', '^%d+ (%d+) (.+)$')
   if client and known_fence ~= '0' then record(meta, token, known_fence, client, ms) end
 end
 
@@ -71,28 +72,33 @@ local function extend_shared(lock, meta, holders, token, ttl, details)
   return true
 end
 
-local reply, k = {}, 1
-for i = 1, #ARGV, 3 do
-  local lock, value, ttl, details = KEYS[k], ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local meta, holders = KEYS[k + 1], KEYS[k + 2]
-  k = k + (details == '' and 1 or 3)
+-- extend extends a lease, and returns its status.
+local function extend(lock, meta, holders, value, ttl, details)
   local holder = redis.pcall('GET', lock)
-  local status = '0'
-  if holder == value and details == '' then -- most renewals
-    raise_ttl(lock, ttl)
-    status = '1'
-  elseif type(holder) == 'table' then
-    status = 'x'
-  elseif holder and string.sub(holder, 1, 12) == 'dibs:shared ' then
-    if details == '' then
-      status = 's'
-    elseif extend_shared(lock, meta, holders, split_value(value), ttl, details) then
-      status = '1'
-    end
-  elseif holder and split_value(holder) == split_value(value) then
-    extend_exclusive(lock, meta, holder, value, ttl, details)
-    status = '1'
+  if type(holder) == 'table' then return 'x' end
+  if not holder then return '0' end
+  if string.sub(holder, 1, 12) == 'dibs:shared ' then
+    if not details then return 's' end
+    return extend_shared(lock, meta, holders, split_value(value), ttl, details) and '1' or '0'
   end
-  reply[#reply + 1] = status
+  if split_value(holder) ~= split_value(value) then return '0' end
+  extend_exclusive(lock, meta, holder, value, ttl, details)
+  return '1'
+end
+
+local reply, bare = {}, tonumber(ARGV[1])
+for i = 1, bare do
+  local lock, value, ttl = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
+  if redis.pcall('GET', lock) == value then -- most renewals
+    if not has_gt or redis.call('PEXPIRE', lock, ttl, 'GT') == 0 then raise_ttl(lock, ttl) end
+    reply[i] = '1'
+  else
+    reply[i] = extend(lock, nil, nil, value, ttl, nil)
+  end
+end
+local a = 2 * bare + 2
+for k = bare + 1, #KEYS, 3 do
+  reply[#reply + 1] = extend(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[a], ARGV[a + 1], ARGV[a + 2])
+  a = a + 3
 end
 return { now, table.concat(reply) }

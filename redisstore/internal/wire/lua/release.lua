@@ -4,7 +4,7 @@
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 --        6 node, or none
 -- ARGV   1  the value of the lock, as the client knows it: see value.lua
---        2  the holder's fence, "0" if unknown
+--        2  the holder's fence, "0" if unknown, "" if it is in the value
 --        3  until: µs of the server's clock after which the release is void, or "" if
 --           nobody acquires with this token again: then a late release finds nothing
 --        4  reserve: ms for which the lock stays reserved, "0" to free it. Its holder
@@ -57,6 +57,7 @@ elseif not holder and redis.call('EXISTS', queue) == 0 then
   return 0
 end
 
+local last_fence = tonumber(ARGV[2] ~= '' and ARGV[2] or string.match(ARGV[1], '^%d+'))
 if not now then -- the fast path above saves this call
   time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -76,7 +77,7 @@ was_heard = was_heard and not string.find(redis.call('HGET', meta, '~heard') or 
 if is_fresh or was_heard then
   local reachable = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if reachable == true or reachable.err or reachable[2] ~= 0 then
-    local fence = math.max(tonumber(ARGV[2]) + 1, now)
+    local fence = math.max(last_fence + 1, now)
     local previous = redis.pcall('SET', highwater, string.format('%.0f', fence), 'GET')
     if type(previous) ~= 'table' then
       if previous and tonumber(previous) >= fence then
@@ -84,7 +85,7 @@ if is_fresh or was_heard then
         redis.call('SET', highwater, string.format('%.0f', fence))
       end
       -- Nobody has the fences after the last one of this slot.
-      local own = ARGV[2] ~= '0' and previous and math.min(fence - math.max(tonumber(ARGV[2]), tonumber(previous)), 1000) or 1
+      local own = last_fence ~= 0 and previous and math.min(fence - math.max(last_fence, tonumber(previous)), 1000) or 1
       fence = string.format('%.0f', fence)
       local message = string.format('%s/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
@@ -154,7 +155,7 @@ if is_held and ARGV[4] ~= '0' then
     if fence then
       redis.call('SET', lock, fence .. ' ' .. reserved_token, 'PX', ms)
     else
-      set_exclusive(reserved_token, ms, tonumber(ARGV[2]), '-')
+      set_exclusive(reserved_token, ms, last_fence, '-')
     end
   end
   local waiter = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -162,7 +163,7 @@ if is_held and ARGV[4] ~= '0' then
   return 1
 end
 if is_held and shared then used = remove_shared(token, used) end
-local min_fence = KEYS[6] and read_vote_args(KEYS[6], 7) or math.max(tonumber(ARGV[2]) + 1, now)
+local min_fence = KEYS[6] and read_vote_args(KEYS[6], 7) or math.max(last_fence + 1, now)
 used = serve_queue(used, min_fence, ARGV[5], true, popped_head)
 flush_shared(used)
 if used == 0 then

@@ -1,2 +1,2 @@
-local function Y(C)local h,a=string.match(C,'^(%d+) ([^:%s]+:%d+:[^:%s]+:.+)$')if h then return a,h end return C end local function cu(cv,a)local h,i,eF=string.match(cv or'','^(%d+) (%S+) (.*)$')if eF==a then return h,i end end
-local j,w=KEYS[1],KEYS[2]if Y(redis.call('GET',j)or'')~=ARGV[1]then return 0 end local F=math.max((tonumber(redis.call('GET',w))or 0)+tonumber(ARGV[2]),tonumber(ARGV[3]))redis.call('SET',w,string.format('%.0f',F))return F
+local function X(B)local g,a=string.match(B,'^(%d+) ([^:%s]+:%d+:[^:%s]+:.+)$')if g then return a,g end return B end local function cu(cv,a)local g,i,eH=string.match(cv or'','^(%d+) (%S+) (.*)$')if eH==a then return g,i end end
+local j,w=KEYS[1],KEYS[2]if X(redis.call('GET',j)or'')~=ARGV[1]then return 0 end local F=math.max((tonumber(redis.call('GET',w))or 0)+tonumber(ARGV[2]),tonumber(ARGV[3]))redis.call('SET',w,string.format('%.0f',F))return F
