@@ -227,16 +227,4 @@ type ExtendRequest struct {
 	TTL    time.Duration
 	Weight int // of Limit; zero if unknown, as for an attached lease
 	Limit  int
-
-	// Recorded means that the store has extended this lease with this fence, weight and
-	// client, at most RecordInterval ago. It need not record them again.
-	Recorded bool
-}
-
-// RecordInterval returns for how long a store keeps what it recorded when it extended a lease
-// by ttl: nine TTLs, at most 5 minutes. After that, the client sends a request without
-// Recorded.
-func RecordInterval(ttl time.Duration) time.Duration {
-	const most = 5 * time.Minute
-	return min(9*min(ttl, most), most)
 }

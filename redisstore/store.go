@@ -151,6 +151,9 @@ func (s *Store) checkToken(name, token string) error {
 	if strings.HasPrefix(token, wire.SharedMark) {
 		return fmt.Errorf("%w: %q: token %q begins with the mark of a shared lock", driver.ErrInvalid, name, token)
 	}
+	if wire.HasFence(token) {
+		return fmt.Errorf("%w: %q: token %q begins with a number and a space, as the value of a lock does, which is fence and token", driver.ErrInvalid, name, token)
+	}
 	return s.checkRedissonToken(name, token)
 }
 

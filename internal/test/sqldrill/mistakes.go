@@ -67,7 +67,7 @@ func NamesNoPoolWhileItHangs(t *testing.T, s driver.Store) {
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			_, err := s.Inspect(ctx, "m")
+			_, err := driver.Complete(s).Inspect(ctx, "m")
 			errs <- err
 		}()
 	}

@@ -251,7 +251,7 @@ func CostsNothingUnasked(t *testing.T, s driver.Store) {
 		if err := s.Cancel(t.Context(), waiter); err != nil {
 			t.Fatal(err)
 		}
-		if wanted, err := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: name, Token: "h", Client: "c"}); err != nil || wanted {
+		if wanted, err := driver.Complete(s).NotifyWanted(t.Context(), driver.WantedRequest{Name: name, Token: "h", Client: "c"}); err != nil || wanted {
 			t.Fatalf("wanted %t, %v", wanted, err)
 		}
 		if reply, err := s.Acquire(t.Context(), waiter); err == nil {
