@@ -330,8 +330,8 @@ func TestLateNotificationOfASecondMissedGrant(t *testing.T) {
 		missGrant()
 		queued := make(chan bool, 1)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				_, err := f.Store.Acquire(ctx, c)
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				_, err := f.Store.Acquire(ctx, r)
 				select {
 				case queued <- err == nil:
 				default:
@@ -389,14 +389,14 @@ func TestStaleNotification(t *testing.T) {
 		// grant has expired, and the notification of the grant after that.
 		begin := time.Now()
 		f.set(func(f *faulty) {
-			f.acquire = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 				if lost := 1300*time.Millisecond - time.Since(begin); lost > 0 {
 					time.Sleep(lost)
 					return driver.AcquireReply{}, errReset
 				}
 				time.Sleep(300 * time.Millisecond)
-				c.Until = time.Time{}
-				return f.Store.Acquire(context.Background(), c)
+				r.Until = time.Time{}
+				return f.Store.Acquire(context.Background(), r)
 			}
 		})
 		time.Sleep(400 * time.Millisecond)
@@ -426,9 +426,9 @@ func TestAcquireReplyLost(t *testing.T) {
 		f, s := newFaulty()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.set(func(f *faulty) { f.acquire = nil })
-				_, _ = f.Store.Acquire(ctx, c)
+				_, _ = f.Store.Acquire(ctx, r)
 				return driver.AcquireReply{}, errReset
 			}
 		})
@@ -451,9 +451,9 @@ func TestAcquireWhileStoreHangs(t *testing.T) {
 		lock(t, c, "warm")
 		f.hangAll()
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				_, _ = f.Store.Acquire(ctx, c)
-				return driver.AcquireReply{}, hang(ctx, c.Until)
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				_, _ = f.Store.Acquire(ctx, r)
+				return driver.AcquireReply{}, hang(ctx, r.Until)
 			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -484,9 +484,9 @@ func TestAcquireDeliveredLate(t *testing.T) {
 		f, s := newFaulty()
 		c := open(t, f)
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				time.AfterFunc(300*time.Millisecond, func() { _, _ = f.Store.Acquire(context.Background(), c) })
-				return driver.AcquireReply{}, hang(ctx, c.Until)
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.AfterFunc(300*time.Millisecond, func() { _, _ = f.Store.Acquire(context.Background(), r) })
+				return driver.AcquireReply{}, hang(ctx, r.Until)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -1055,11 +1055,11 @@ func TestPollingGoesOnWhenTheWatchFailsAgain(t *testing.T) {
 		begin, polls := time.Now(), make(map[time.Duration]int)
 		f.set(func(f *faulty) {
 			f.watch = func(context.Context) error { return errors.New("no notifications") }
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.mu.Lock()
 				polls[time.Since(begin).Truncate(tick)]++
 				f.mu.Unlock()
-				return s.Acquire(ctx, c)
+				return s.Acquire(ctx, r)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,17 +27,17 @@ type lateStore struct {
 	group     sync.WaitGroup
 }
 
-func (l *lateStore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (l *lateStore) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	l.mu.Lock()
 	l.tries--
 	resets := l.tries >= 0
 	l.mu.Unlock()
 	if !resets {
-		return l.faulty.Acquire(ctx, c)
+		return l.faulty.Acquire(ctx, r)
 	}
 	l.group.Go(func() {
 		time.Sleep(l.delay)
-		if _, err := l.Store.Acquire(context.WithoutCancel(ctx), c); err == nil {
+		if _, err := l.Store.Acquire(context.WithoutCancel(ctx), r); err == nil {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.delivered++
@@ -217,11 +217,11 @@ func TestRejectedRetryLeavesNothing(t *testing.T) {
 				f, good := newFaulty()
 				tries := 0
 				f.set(func(f *faulty) {
-					f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+					f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 						if tries++; tries > 1 {
 							return driver.AcquireReply{}, refusal
 						}
-						if a, err := f.Store.Acquire(ctx, c); err != nil || !a.Held {
+						if a, err := f.Store.Acquire(ctx, r); err != nil || !a.Held {
 							t.Errorf("%+v, %v", a, err)
 						}
 						return driver.AcquireReply{}, errReset
@@ -294,9 +294,9 @@ func TestTokenReuseWhileCancelling(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, good := newFaulty()
 				f.set(func(f *faulty) {
-					f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
+					f.cancel = func(ctx context.Context, r driver.AcquireRequest) error {
 						time.Sleep(delay)
-						return f.Store.Cancel(context.WithoutCancel(ctx), c)
+						return f.Store.Cancel(context.WithoutCancel(ctx), r)
 					}
 				})
 				c, rival := open(t, f), open(t, good)
@@ -383,12 +383,12 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
 		f.set(func(f *faulty) {
-			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.resize = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
 				go func() {
-					time.Sleep(time.Until(c.Until))
-					_, _ = f.Full.Resize(context.WithoutCancel(ctx), c)
+					time.Sleep(time.Until(request.Until))
+					_, _ = f.Full.Resize(context.WithoutCancel(ctx), request)
 				}()
-				return driver.AcquireReply{}, hang(ctx, c.Until)
+				return driver.AcquireReply{}, hang(ctx, request.Until)
 			}
 		})
 		c := open(t, f)

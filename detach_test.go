@@ -119,9 +119,9 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 		l, err := m.RLock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				time.AfterFunc(time.Until(c.Until), func() { _, _ = driver.Complete(good).Resize(context.WithoutCancel(ctx), c) })
-				return driver.AcquireReply{}, hang(ctx, c.Until)
+			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.AfterFunc(time.Until(r.Until), func() { _, _ = driver.Complete(good).Resize(context.WithoutCancel(ctx), r) })
+				return driver.AcquireReply{}, hang(ctx, r.Until)
 			}
 		})
 		for _, inProgress := range []bool{false, true} {

@@ -36,9 +36,9 @@ type countingStore struct {
 	acquires int
 }
 
-func (s *countingStore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s *countingStore) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	s.acquires++
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 // wantDone requires that a call has returned at once, was rejected before it sent anything or

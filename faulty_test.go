@@ -18,11 +18,11 @@ type faulty struct {
 	*driver.Full
 
 	mu      sync.Mutex
-	acquire func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+	acquire func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
 	release func(ctx context.Context, r driver.ReleaseRequest) (bool, error)
-	cancel  func(ctx context.Context, c driver.AcquireRequest) error
+	cancel  func(ctx context.Context, r driver.AcquireRequest) error
 	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
-	resize  func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+	resize  func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
 	inspect func(ctx context.Context, name string) (dibs.State, error) // of one name or many
 	notify  func(ctx context.Context, r driver.WantedRequest) (bool, error)
 	event   func(e driver.Event, on func(driver.Event))
@@ -61,11 +61,11 @@ func (f *faulty) heal() {
 // hangAll makes all operations but Watch hang until their context or time limit ends.
 func (f *faulty) hangAll() {
 	f.set(func(f *faulty) {
-		f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			return driver.AcquireReply{}, hang(ctx, c.Until)
+		f.acquire = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{}, hang(ctx, request.Until)
 		}
 		f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
-		f.cancel = func(ctx context.Context, c driver.AcquireRequest) error { return hang(ctx, c.Until) }
+		f.cancel = func(ctx context.Context, request driver.AcquireRequest) error { return hang(ctx, request.Until) }
 		f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
 			errs := make([]error, len(requests))
 			err := hang(ctx, time.Time{})
@@ -74,8 +74,8 @@ func (f *faulty) hangAll() {
 			}
 			return errs
 		}
-		f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			return driver.AcquireReply{}, hang(ctx, c.Until)
+		f.resize = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{}, hang(ctx, request.Until)
 		}
 		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
 			return dibs.State{}, hang(ctx, time.Time{})
@@ -96,15 +96,15 @@ func hang(ctx context.Context, until time.Time) error {
 
 var errReset = &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
 
-func (f *faulty) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (f *faulty) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
 	f.acquires++
 	fault := f.acquire
 	f.mu.Unlock()
 	if fault != nil {
-		return fault(ctx, c)
+		return fault(ctx, r)
 	}
-	return f.Store.Acquire(ctx, c)
+	return f.Store.Acquire(ctx, r)
 }
 
 func (f *faulty) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -117,14 +117,14 @@ func (f *faulty) Release(ctx context.Context, r driver.ReleaseRequest) (bool, er
 	return f.Store.Release(ctx, r)
 }
 
-func (f *faulty) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+func (f *faulty) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	f.mu.Lock()
 	fault := f.cancel
 	f.mu.Unlock()
 	if fault != nil {
-		return fault(ctx, c)
+		return fault(ctx, r)
 	}
-	return f.Store.Cancel(ctx, c)
+	return f.Store.Cancel(ctx, r)
 }
 
 func (f *faulty) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
@@ -139,14 +139,14 @@ func (f *faulty) Extend(ctx context.Context, requests []driver.ExtendRequest) []
 	return f.Store.Extend(ctx, requests)
 }
 
-func (f *faulty) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (f *faulty) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
 	fault := f.resize
 	f.mu.Unlock()
 	if fault != nil {
-		return fault(ctx, c)
+		return fault(ctx, r)
 	}
-	return f.Full.Resize(ctx, c)
+	return f.Full.Resize(ctx, r)
 }
 
 func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {

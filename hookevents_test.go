@@ -247,11 +247,11 @@ func TestHookContexts(t *testing.T) {
 			}
 		}
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				if c.Client != "" && ctx.Value(hookKey{}) != nil {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				if r.Client != "" && ctx.Value(hookKey{}) != nil {
 					see("store", ctx)
 				}
-				return f.Store.Acquire(ctx, c)
+				return f.Store.Acquire(ctx, r)
 			}
 		})
 		hooks := dibs.Hooks{
@@ -305,9 +305,9 @@ func TestHookContextInEachRequest(t *testing.T) {
 				see("release", ctx)
 				return false, errReset
 			}
-			f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
+			f.cancel = func(ctx context.Context, r driver.AcquireRequest) error {
 				see("cancel", ctx)
-				return f.Store.Cancel(ctx, c)
+				return f.Store.Cancel(ctx, r)
 			}
 			f.notify = func(ctx context.Context, _ driver.WantedRequest) (bool, error) {
 				see("notify", ctx)

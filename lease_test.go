@@ -59,8 +59,8 @@ func TestDeadlineCountsFromSending(t *testing.T) {
 		c := open(t, f, dibs.TTL(2*time.Second))
 		slow := 300 * time.Millisecond
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				a, err := f.Store.Acquire(ctx, c)
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				a, err := f.Store.Acquire(ctx, r)
 				time.Sleep(slow)
 				return a, err
 			}

@@ -907,11 +907,11 @@ func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 		s := memstore.New()
 		x := driver.AcquireRequest{Name: "a", With: []string{"b"}, Token: "x", Client: "x", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 		y := driver.AcquireRequest{Name: "b", Token: "y", Client: "y", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		ask := func(c driver.AcquireRequest, held bool) uint64 {
+		ask := func(r driver.AcquireRequest, held bool) uint64 {
 			t.Helper()
-			a, err := s.Acquire(t.Context(), c)
+			a, err := s.Acquire(t.Context(), r)
 			if err != nil || a.Held != held {
-				t.Fatalf("%s: %+v, %v; want held: %v", c.Token, a, err, held)
+				t.Fatalf("%s: %+v, %v; want held: %v", r.Token, a, err, held)
 			}
 			return a.Fence
 		}

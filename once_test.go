@@ -223,9 +223,9 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
 		f.set(func(f *faulty) {
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 				defer cancel(why)
-				return f.Store.Acquire(ctx, c)
+				return f.Store.Acquire(ctx, r)
 			}
 		})
 		ran, err = open(t, f).Once("n", time.Minute).Do(ctx, fn)
@@ -392,8 +392,8 @@ func (f *faulty) failReleases(kind string) {
 				_, _ = f.Store.Release(ctx, r)
 				return false, errReset
 			}
-			f.cancel = func(ctx context.Context, c driver.AcquireRequest) error {
-				_ = f.Store.Cancel(ctx, c)
+			f.cancel = func(ctx context.Context, request driver.AcquireRequest) error {
+				_ = f.Store.Cancel(ctx, request)
 				return errReset
 			}
 		})

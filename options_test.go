@@ -28,18 +28,18 @@ func (u unusedStore) unexpected(format string, args ...any) error {
 	return errUnexpectedCall
 }
 
-func (u unusedStore) Acquire(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{}, u.unexpected("acquire %+v", c)
+func (u unusedStore) Acquire(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.unexpected("acquire %+v", r)
 }
 func (u unusedStore) Groups(names []string) [][]string { return [][]string{names} }
-func (u unusedStore) Resize(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{}, u.unexpected("resize %+v", c)
+func (u unusedStore) Resize(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return driver.AcquireReply{}, u.unexpected("resize %+v", r)
 }
 func (u unusedStore) Revoke(_ context.Context, r driver.RevokeRequest) (bool, error) {
 	return false, u.unexpected("revoke %+v", r)
 }
-func (u unusedStore) Cancel(_ context.Context, c driver.AcquireRequest) error {
-	return u.unexpected("cancel %+v", c)
+func (u unusedStore) Cancel(_ context.Context, r driver.AcquireRequest) error {
+	return u.unexpected("cancel %+v", r)
 }
 func (u unusedStore) Release(_ context.Context, r driver.ReleaseRequest) (bool, error) {
 	return false, u.unexpected("release %+v", r)

@@ -111,15 +111,15 @@ func TestCancelContinuesWhileStoreKeepsLateAcquire(t *testing.T) {
 		arrived := make(chan struct{})
 		f.set(func(f *faulty) {
 			f.cancel = func(context.Context, driver.AcquireRequest) error { return errReset }
-			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.set(func(f *faulty) {
 					f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
 						return driver.AcquireReply{}, refusal
 					}
 				})
-				time.AfterFunc(time.Until(c.Until), func() {
+				time.AfterFunc(time.Until(r.Until), func() {
 					defer close(arrived)
-					reply, err := good.Acquire(context.WithoutCancel(ctx), c)
+					reply, err := good.Acquire(context.WithoutCancel(ctx), r)
 					if err != nil || !reply.Held {
 						t.Errorf("late acquire: %+v, %v", reply, err)
 					}

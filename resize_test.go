@@ -15,9 +15,9 @@ import (
 // slowResize makes the reply of each change to this weight arrive after a delay.
 func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
 	f.set(func(f *faulty) {
-		f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			reply, err := f.Full.Resize(context.WithoutCancel(ctx), c)
-			if upgrade == c.Exclusive() {
+		f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+			reply, err := f.Full.Resize(context.WithoutCancel(ctx), r)
+			if upgrade == r.Exclusive() {
 				time.Sleep(delay)
 			}
 			return reply, err
@@ -103,17 +103,17 @@ func TestWaitForAnotherResizeIsBounded(t *testing.T) {
 // If the store has refused the change, the lease is as before.
 func TestDowngradeCountsFromItsSending(t *testing.T) {
 	for name, test := range map[string]struct {
-		resize func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error)
+		resize func(f *faulty, ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
 		err    error
 		writes bool // afterwards
 	}{
-		"answered late": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+		"answered late": {func(f *faulty, ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 			defer time.Sleep(200 * time.Millisecond)
-			return f.Full.Resize(ctx, c)
+			return f.Full.Resize(ctx, r)
 		}, nil, false},
-		"not answered": {func(f *faulty, ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-			_, _ = f.Full.Resize(ctx, c)
-			return driver.AcquireReply{}, hang(ctx, c.Until)
+		"not answered": {func(f *faulty, ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+			_, _ = f.Full.Resize(ctx, r)
+			return driver.AcquireReply{}, hang(ctx, r.Until)
 		}, dibs.ErrUnavailable, false},
 		"refused": {func(_ *faulty, _ context.Context, _ driver.AcquireRequest) (driver.AcquireReply, error) {
 			time.Sleep(200 * time.Millisecond)
@@ -134,8 +134,8 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 					return err
 				}
 				f.set(func(f *faulty) {
-					f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-						return test.resize(f, ctx, c)
+					f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+						return test.resize(f, ctx, r)
 					}
 				})
 				done := make(chan error)
@@ -168,8 +168,8 @@ func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				reply, err := f.Full.Resize(ctx, c)
+			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				reply, err := f.Full.Resize(ctx, r)
 				reply.Fence = 7
 				return reply, err
 			}
@@ -194,13 +194,13 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		wantErr(t, err)
 		var delivered atomic.Int32
 		f.set(func(f *faulty) {
-			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				time.AfterFunc(time.Until(c.Until), func() {
-					if reply, err := driver.Complete(good).Resize(context.WithoutCancel(ctx), c); err == nil && reply.Held {
+			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				time.AfterFunc(time.Until(r.Until), func() {
+					if reply, err := driver.Complete(good).Resize(context.WithoutCancel(ctx), r); err == nil && reply.Held {
 						delivered.Add(1)
 					}
 				})
-				return driver.AcquireReply{}, hang(ctx, c.Until)
+				return driver.AcquireReply{}, hang(ctx, r.Until)
 			}
 		})
 		cancelled, cancel := context.WithCancel(t.Context())

@@ -378,8 +378,8 @@ func TestResizeOfAnotherLease(t *testing.T) {
 			"a multi-lock":   of(c.All("k", "l").Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
-			f.resize = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				t.Errorf("unexpected Resize of %+v", c)
+			f.resize = func(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				t.Errorf("unexpected Resize of %+v", r)
 				return driver.AcquireReply{}, errUnexpectedCall
 			}
 		})
@@ -489,9 +489,9 @@ func TestResizeReplyLost(t *testing.T) {
 		wantErr(t, err)
 		lose := func() {
 			f.set(func(f *faulty) {
-				f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 					f.set(func(f *faulty) { f.resize = nil })
-					if a, err := f.Full.Resize(ctx, c); err != nil || !a.Held {
+					if a, err := f.Full.Resize(ctx, r); err != nil || !a.Held {
 						t.Errorf("%+v, %v", a, err)
 					}
 					return driver.AcquireReply{}, errReset
@@ -668,11 +668,11 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
-			f.resize = func(_ context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+			f.resize = func(_ context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
 				f.set(func(f *faulty) { f.resize = nil })
 				// The connection breaks during the request, which arrives before its
 				// Until.
-				time.AfterFunc(100*time.Millisecond, func() { _, _ = driver.Complete(s).Resize(context.Background(), c) })
+				time.AfterFunc(100*time.Millisecond, func() { _, _ = driver.Complete(s).Resize(context.Background(), request) })
 				return driver.AcquireReply{}, errReset
 			}
 		})

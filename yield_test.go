@@ -235,10 +235,10 @@ func TestYieldAfterTheWork(t *testing.T) {
 				f, good := newFaulty()
 				c, other := open(t, f), open(t, good)
 				f.set(func(f *faulty) {
-					f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+					f.acquire = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
 						time.Sleep(slow)
 						defer time.Sleep(slow)
-						return f.Store.Acquire(context.WithoutCancel(ctx), c)
+						return f.Store.Acquire(context.WithoutCancel(ctx), request)
 					}
 					f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 						time.Sleep(slow)

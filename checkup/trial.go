@@ -116,9 +116,9 @@ func (r *trialRun) steps(all ...step) error {
 	return nil
 }
 
-func (r *trialRun) acquire(c driver.AcquireRequest, held bool) step {
+func (r *trialRun) acquire(request driver.AcquireRequest, held bool) step {
 	return func(ctx context.Context) error {
-		answer, err := r.Store.Acquire(ctx, c)
+		answer, err := r.Store.Acquire(ctx, request)
 		if err == nil && answer.Held != held {
 			err = fmt.Errorf("acquire returned Held = %v instead of %v", answer.Held, held)
 		}
@@ -127,13 +127,13 @@ func (r *trialRun) acquire(c driver.AcquireRequest, held bool) step {
 }
 
 func (r *trialRun) extend(ctx context.Context) error {
-	c := r.holder
-	return r.Store.Extend(ctx, []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: c.TTL}})[0]
+	request := r.holder
+	return r.Store.Extend(ctx, []driver.ExtendRequest{{Name: request.Name, Token: request.Token, Client: request.Client, TTL: request.TTL}})[0]
 }
 
-func (r *trialRun) release(c driver.AcquireRequest) step {
+func (r *trialRun) release(request driver.AcquireRequest) step {
 	return func(ctx context.Context) error {
-		held, err := r.Store.Release(ctx, driver.ReleaseRequest{Name: c.Name, Token: c.Token})
+		held, err := r.Store.Release(ctx, driver.ReleaseRequest{Name: request.Name, Token: request.Token})
 		if err == nil && !held {
 			err = errors.New("the lock was lost right after it was acquired")
 		}

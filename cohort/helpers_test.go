@@ -87,9 +87,9 @@ func send[T any](ctx context.Context, n *network, op string, until time.Time, re
 	return reply, err
 }
 
-func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "acquire", c.Until, func() (driver.AcquireReply, error) {
-		reply, err := n.Store.Acquire(ctx, c)
+func (n *network) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "acquire", r.Until, func() (driver.AcquireReply, error) {
+		reply, err := n.Store.Acquire(ctx, r)
 		n.set(func(n *network) { n.fences = max(n.fences, reply.Fence) })
 		return reply, err
 	})
@@ -99,8 +99,8 @@ func (n *network) Release(ctx context.Context, r driver.ReleaseRequest) (bool, e
 	return send(ctx, n, "release", r.Until, func() (bool, error) { return n.Store.Release(ctx, r) })
 }
 
-func (n *network) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := send(ctx, n, "cancel", c.Until, func() (bool, error) { return true, n.Store.Cancel(ctx, c) })
+func (n *network) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	_, err := send(ctx, n, "cancel", r.Until, func() (bool, error) { return true, n.Store.Cancel(ctx, r) })
 	return err
 }
 

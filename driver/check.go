@@ -8,26 +8,26 @@ import (
 
 // CheckAcquire returns ErrInvalid for a request of Acquire or Resize that no store accepts.
 // A store may reject more.
-func CheckAcquire(c AcquireRequest) error {
-	if err := CheckName(c.Name); err != nil {
+func CheckAcquire(r AcquireRequest) error {
+	if err := CheckName(r.Name); err != nil {
 		return err
 	}
-	for _, name := range c.With {
+	for _, name := range r.With {
 		if err := CheckName(name); err != nil {
 			return err
 		}
 	}
 	switch {
-	case c.Weight < 1 || c.Weight > c.Limit || c.Limit > Unlimited:
-		return invalidRequest("%q: weight %d of limit %d is out of range", c.Name, c.Weight, c.Limit)
-	case len(c.With) > 0 && !c.Exclusive():
-		return invalidRequest("%q and others: several names must be held exclusively", c.Name)
-	case len(c.With) > 0 && c.Vote != nil:
-		return invalidRequest("%q and others: a vote is for one name", c.Name)
-	case c.TTL < time.Millisecond:
-		return invalidRequest("%q: TTL %v is below 1ms", c.Name, c.TTL)
+	case r.Weight < 1 || r.Weight > r.Limit || r.Limit > Unlimited:
+		return invalidRequest("%q: weight %d of limit %d is out of range", r.Name, r.Weight, r.Limit)
+	case len(r.With) > 0 && !r.Exclusive():
+		return invalidRequest("%q and others: several names must be held exclusively", r.Name)
+	case len(r.With) > 0 && r.Vote != nil:
+		return invalidRequest("%q and others: a vote is for one name", r.Name)
+	case r.TTL < time.Millisecond:
+		return invalidRequest("%q: TTL %v is below 1ms", r.Name, r.TTL)
 	}
-	return checkOwner(c.Name, c.Token, c.Client)
+	return checkOwner(r.Name, r.Token, r.Client)
 }
 
 func checkOwner(name, token, client string) error {

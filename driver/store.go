@@ -72,12 +72,12 @@ func DeadlineOf(ctx context.Context) time.Time {
 //
 // A store that forwards to another one embeds a *[Full], which forwards all its methods.
 type Store interface {
-	// Acquire acquires the name for c.Token, or adds the token to the wait queue.
+	// Acquire acquires the name for r.Token, or adds the token to the wait queue.
 	//
 	// It is idempotent by token. If the token holds the name already, the reply is Held,
-	// and the remaining time is raised to c.TTL if it is shorter. If the token waits
+	// and the remaining time is raised to r.TTL if it is shorter. If the token waits
 	// already, it keeps its queue entry, and the request is its heartbeat. Acquire
-	// neither grants nor queues after c.Until, even if the request is delivered later,
+	// neither grants nor queues after r.Until, even if the request is delivered later,
 	// and it has returned by then. The fence in a reply is larger than each fence granted
 	// before on that name. That of a repeated request is not smaller than the one before.
 	//
@@ -85,13 +85,13 @@ type Store interface {
 	// all their queues with one ticket. If the token held all of them and has lost one,
 	// it loses the others. No hand-off grants such a request. Instead, a release of one
 	// of its names sends EventRetry to it if it is at the head of that queue.
-	Acquire(ctx context.Context, c AcquireRequest) (AcquireReply, error)
+	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token
-	// neither holds nor waits. What it held is granted to the next waiters. Here c.Until
+	// neither holds nor waits. What it held is granted to the next waiters. Here r.Until
 	// is the limit of the Cancel, not of the Acquire: it has no effect if it is delivered
 	// later.
-	Cancel(ctx context.Context, c AcquireRequest) error
+	Cancel(ctx context.Context, r AcquireRequest) error
 
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
@@ -168,15 +168,15 @@ type AcquireRequest struct {
 }
 
 // Exclusive reports whether the request tolerates no other holder.
-func (c AcquireRequest) Exclusive() bool { return c.Weight == c.Limit }
+func (r AcquireRequest) Exclusive() bool { return r.Weight == r.Limit }
 
 // Names returns all names of the request.
-func (c AcquireRequest) Names() []string { return append([]string{c.Name}, c.With...) }
+func (r AcquireRequest) Names() []string { return append([]string{r.Name}, r.With...) }
 
 // HandoffTTL returns the first TTL of a lease that a hand-off grants to this request. The
 // first renewal, off the critical path, raises it to TTL. It is short so that a waiter
 // that has crashed does not block the others for a whole TTL.
-func (c AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, c.TTL) }
+func (r AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, r.TTL) }
 
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {

@@ -37,11 +37,11 @@ func request(name, token string) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 }
 
-func mustAcquire(t *testing.T, s driver.Store, c driver.AcquireRequest) driver.AcquireReply {
+func mustAcquire(t *testing.T, s driver.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
-	reply, err := s.Acquire(t.Context(), c)
+	reply, err := s.Acquire(t.Context(), r)
 	if err != nil || !reply.Held {
-		t.Fatalf("acquire %q: %+v, %v", c.Name, reply, err)
+		t.Fatalf("acquire %q: %+v, %v", r.Name, reply, err)
 	}
 	return reply
 }
@@ -151,9 +151,9 @@ func TestSizeOfAQueue(t *testing.T) {
 	b := newMemory()
 	s := kvstore.New(b)
 	for i := range waiters {
-		c := request("n", fmt.Sprintf("a-long-host-name.example.com:12345:%s:m-%d:label", strings.Repeat("x", 26), i))
-		c.Client = strings.Join(strings.SplitN(c.Token, ":", 4)[:3], ":")
-		if _, err := s.Acquire(t.Context(), c); err != nil {
+		r := request("n", fmt.Sprintf("a-long-host-name.example.com:12345:%s:m-%d:label", strings.Repeat("x", 26), i))
+		r.Client = strings.Join(strings.SplitN(r.Token, ":", 4)[:3], ":")
+		if _, err := s.Acquire(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,9 +172,9 @@ func TestOneNameAtATime(t *testing.T) {
 	if groups := fmt.Sprint(s.Groups([]string{"b", "a", "b"})); groups != "[[a] [b]]" {
 		t.Errorf("groups %s", groups)
 	}
-	c := request("a", "t")
-	c.With = []string{"b"}
-	if _, err := s.Acquire(t.Context(), c); !errors.Is(err, driver.ErrInvalid) {
+	r := request("a", "t")
+	r.With = []string{"b"}
+	if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 }

@@ -133,7 +133,7 @@ func (o *Operation) Names() (names []string, all bool) {
 func (o *Operation) ReadOnly() bool { return o.verb == inspect || o.verb == list }
 
 // Acquired returns the request and the reply of an Acquire, or false for another operation.
-func (o *Operation) Acquired() (c driver.AcquireRequest, reply driver.AcquireReply, ok bool) {
+func (o *Operation) Acquired() (r driver.AcquireRequest, reply driver.AcquireReply, ok bool) {
 	return o.acquire, o.reply, o.verb == acquire
 }
 

@@ -36,22 +36,22 @@ func Over(t Tables) *Store {
 func (s *Store) Groups(names []string) [][]string { return s.groups(names) }
 
 // Acquire implements driver.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.grant(ctx, acquire, c)
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.grant(ctx, acquire, r)
 }
 
 // Resize implements driver.Resizer.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.grant(ctx, resize, c)
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.grant(ctx, resize, r)
 }
 
-func (s *Store) grant(ctx context.Context, v verb, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := driver.CheckAcquire(c); err != nil {
+func (s *Store) grant(ctx context.Context, v verb, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := driver.CheckAcquire(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	o := newOperation(v, c.Until)
+	o := newOperation(v, r.Until)
 	defer o.free()
-	o.acquire = c
+	o.acquire = r
 	if err := s.do(ctx, o); err != nil {
 		return driver.AcquireReply{}, err
 	}
@@ -73,10 +73,10 @@ func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (drive
 }
 
 // Cancel implements driver.Store.
-func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	o := newOperation(cancel, c.Until)
+func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	o := newOperation(cancel, r.Until)
 	defer o.free()
-	o.acquire = c
+	o.acquire = r
 	return s.do(ctx, o)
 }
 

@@ -15,10 +15,10 @@ func request(token string) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: "n", Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 }
 
-func acquire(b *testing.B, s driver.Store, c driver.AcquireRequest) driver.AcquireReply {
+func acquire(b *testing.B, s driver.Store, r driver.AcquireRequest) driver.AcquireReply {
 	b.Helper()
-	c.Until = time.Now().Add(time.Minute)
-	reply, err := s.Acquire(b.Context(), c)
+	r.Until = time.Now().Add(time.Minute)
+	reply, err := s.Acquire(b.Context(), r)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,10 +70,10 @@ func BenchmarkExtend(b *testing.B) {
 	s := openBench(b)
 	var requests []driver.ExtendRequest
 	for i := range 100 {
-		c := request("a")
-		c.Name = fmt.Sprint("n", i)
-		acquire(b, s, c)
-		requests = append(requests, driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, TTL: c.TTL})
+		r := request("a")
+		r.Name = fmt.Sprint("n", i)
+		acquire(b, s, r)
+		requests = append(requests, driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: r.Client, TTL: r.TTL})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

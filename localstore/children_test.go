@@ -522,12 +522,12 @@ func TestKilledAnywhere(t *testing.T) {
 // lockAndRelease acquires a name without contention, and releases it.
 func lockAndRelease(t *testing.T, s *Store, name string, last uint64) uint64 {
 	t.Helper()
-	c := requestOn(name, "me")
-	answer, err := s.Acquire(t.Context(), c)
+	r := requestOn(name, "me")
+	answer, err := s.Acquire(t.Context(), r)
 	if err != nil || !answer.Held || answer.Fence <= last {
 		t.Fatalf("%+v, %v after fence %d", answer, err, last)
 	}
-	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until}); !held || err != nil {
+	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: r.Token, Until: r.Until}); !held || err != nil {
 		t.Fatalf("release: %v, %v", held, err)
 	}
 	return answer.Fence

@@ -58,14 +58,14 @@ func work(t *testing.T, e *kvstore.Lock) {
 	l := kvstore.NewTable()
 	l.Names["n"] = e
 	now := kvstore.Now{At: time.Minute, Wall: time.Now()}
-	c := requestOn("n", "me")
-	l.Acquire(c, now)
+	r := requestOn("n", "me")
+	l.Acquire(r, now)
 	l.Inspect("n", now)
-	l.Resize(c, now)
+	l.Resize(r, now)
 	l.Extend([]driver.ExtendRequest{{Name: "n", Token: "a", TTL: time.Minute}}, now)
 	l.Release(driver.ReleaseRequest{Name: "n", Token: "a", Reserve: time.Second}, now)
 	l.Revoke(driver.RevokeRequest{Name: "n", Fence: 7}, now)
-	l.Cancel(c, now)
+	l.Cancel(r, now)
 	for _, e := range l.Names {
 		text, err := encode(e)
 		must(t, err)

@@ -109,9 +109,9 @@ func open(path string, c clock) (*Store, error) {
 func (s *Store) Close() error { return s.file.close() }
 
 // Cancel implements driver.Store.
-func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	s.tables.waiters.remove(c.Token)
-	return s.verbs.Cancel(ctx, c)
+func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	s.tables.waiters.remove(r.Token)
+	return s.verbs.Cancel(ctx, r)
 }
 
 // Release implements driver.Store.

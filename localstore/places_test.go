@@ -87,8 +87,8 @@ func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	events, _ := watch(t, s, "c", 10)
 	holder := requestOn("n", "holder")
 	holder.TTL = time.Second
-	for _, c := range []driver.AcquireRequest{holder, requestOn("n", "waiter")} {
-		_, err := s.Acquire(t.Context(), c)
+	for _, r := range []driver.AcquireRequest{holder, requestOn("n", "waiter")} {
+		_, err := s.Acquire(t.Context(), r)
 		must(t, err)
 	}
 	now += driver.WaiterTTL

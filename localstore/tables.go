@@ -39,8 +39,8 @@ func (t *tables) do(ctx context.Context, o *kvstore.Operation) error {
 	}
 	notifications, err := t.file.change(ctx, o.Deadline(ctx), names, func(l *kvstore.Table, now kvstore.Now) ([]kvstore.Notification, error) {
 		notifications := o.Run(l, now)
-		if c, reply, ok := o.Acquired(); ok {
-			t.waiters.record(c, reply, l)
+		if r, reply, ok := o.Acquired(); ok {
+			t.waiters.record(r, reply, l)
 		}
 		return notifications, nil
 	})

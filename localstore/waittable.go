@@ -24,17 +24,17 @@ type waitEntry struct {
 }
 
 // record records the reply to a request.
-func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, l *kvstore.Table) {
+func (w *waitTable) record(r driver.AcquireRequest, answer driver.AcquireReply, l *kvstore.Table) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.byToken, c.Token)
+	delete(w.byToken, r.Token)
 	if answer.Held || answer.Ticket == 0 {
 		return
 	}
 	var owners []string
-	for _, name := range c.Names() {
+	for _, name := range r.Names() {
 		if e := l.Names[name]; e != nil {
-			owners = append(owners, e.Owners(c.Token)...)
+			owners = append(owners, e.Owners(r.Token)...)
 		}
 	}
 	if len(owners) == 0 {
@@ -43,8 +43,8 @@ func (w *waitTable) record(c driver.AcquireRequest, answer driver.AcquireReply, 
 	if w.byToken == nil {
 		w.byToken = make(map[string]waitEntry)
 	}
-	w.byToken[c.Token] = waitEntry{c.Client, owners, time.Now()}
-	if wake := w.wake[c.Client]; wake != nil {
+	w.byToken[r.Token] = waitEntry{r.Client, owners, time.Now()}
+	if wake := w.wake[r.Client]; wake != nil {
 		wake()
 	}
 }

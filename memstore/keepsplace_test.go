@@ -50,11 +50,11 @@ func (s *stalling) enter(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-func (s *stalling) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := s.enter(ctx, c.Until); err != nil {
-		return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: c.Name, Cause: err}
+func (s *stalling) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := s.enter(ctx, r.Until); err != nil {
+		return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: r.Name, Cause: err}
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 func (s *stalling) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -164,8 +164,8 @@ func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 			})
 		}()
 		acquire := func(name, token string) {
-			c := driver.AcquireRequest{Name: name, Token: token, Client: "c", TTL: time.Second, Weight: 1, Limit: 1, Queue: true}
-			if _, err := s.Acquire(t.Context(), c); err != nil {
+			r := driver.AcquireRequest{Name: name, Token: token, Client: "c", TTL: time.Second, Weight: 1, Limit: 1, Queue: true}
+			if _, err := s.Acquire(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -37,9 +37,9 @@ func TestLongestTTL(t *testing.T) {
 				return s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "a", TTL: math.MaxInt64}})[0]
 			},
 			"resize": func() error {
-				c := request("a", math.MaxInt64)
-				c.Weight = 2
-				_, err := s.Resize(t.Context(), c)
+				r := request("a", math.MaxInt64)
+				r.Weight = 2
+				_, err := s.Resize(t.Context(), r)
 				return err
 			},
 			"reserve": func() error {

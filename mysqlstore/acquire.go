@@ -7,14 +7,14 @@ import (
 )
 
 // Acquire implements driver.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	if err := check(c); err != nil {
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := check(r); err != nil {
 		return reply, err
 	}
-	s.kept.need(c.TTL)
-	reply, err = s.db.Acquire(ctx, s.text.acquire, listOf(c.Names()...), c)
+	s.kept.need(r.TTL)
+	reply, err = s.db.Acquire(ctx, s.text.acquire, listOf(r.Names()...), r)
 	if reply.Ticket != 0 {
-		s.fetches.waits(c.Client)
+		s.fetches.waits(r.Client)
 	}
 	if reply.Position == 1 {
 		s.fetches.queued()
@@ -24,10 +24,10 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 }
 
 // Resize implements driver.Resizer.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	if err := check(c); err != nil {
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := check(r); err != nil {
 		return reply, err
 	}
 	defer s.fetches.changed()
-	return s.db.Resize(ctx, c)
+	return s.db.Resize(ctx, r)
 }

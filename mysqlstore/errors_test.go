@@ -24,9 +24,9 @@ func TestMissingTables(t *testing.T) {
 	}
 	mustExec(t, db, "DROP TABLE "+prefix+"names")
 	for kind, s := range map[string]*mysqlstore.Store{"no tables": mysqlstore.New(db, mysqlstore.Prefix("no such `prefix` ")), "one is missing": incomplete} {
-		c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: driver.MinTTL, Weight: 1, Limit: 1}
-		_, acquire := s.Acquire(t.Context(), c)
-		_, resize := s.Resize(t.Context(), c)
+		r := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: driver.MinTTL, Weight: 1, Limit: 1}
+		_, acquire := s.Acquire(t.Context(), r)
+		_, resize := s.Resize(t.Context(), r)
 		_, release := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: "t"})
 		_, inspect := s.Inspect(t.Context(), "n")
 		_, list := s.List(t.Context(), "*")
@@ -34,7 +34,7 @@ func TestMissingTables(t *testing.T) {
 		_, wanted := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: "n", Token: "t", Client: "c"})
 		for op, err := range map[string]error{
 			"notify wanted": wanted, "acquire": acquire, "resize": resize, "release": release, "inspect": inspect, "list": list, "revoke": revoke,
-			"cancel": s.Cancel(t.Context(), c),
+			"cancel": s.Cancel(t.Context(), r),
 			"extend": s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Second}})[0],
 		} {
 			var u *driver.UnavailableError

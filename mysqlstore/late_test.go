@@ -17,8 +17,8 @@ func TestLateRequests(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Minute)}
-	if reply, err := s.Acquire(t.Context(), c); err != nil || !reply.Held {
+	r := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Minute)}
+	if reply, err := s.Acquire(t.Context(), r); err != nil || !reply.Held {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	for verb, call := range map[string]string{ // n is 6E, m is 6D

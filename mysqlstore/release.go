@@ -17,12 +17,12 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 }
 
 // Cancel implements driver.Store.
-func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := check(c); err != nil {
+func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	if err := check(r); err != nil {
 		return err
 	}
 	defer s.fetches.changed()
-	return s.db.Cancel(ctx, c)
+	return s.db.Cancel(ctx, r)
 }
 
 // Revoke implements driver.Revoker.

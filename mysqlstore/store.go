@@ -74,11 +74,11 @@ func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 // maxToken is the longest token and client that the tables can store, in bytes.
 const maxToken = 512
 
-func check(c driver.AcquireRequest) error {
-	if err := driver.CheckAcquire(c); err != nil {
+func check(r driver.AcquireRequest) error {
+	if err := driver.CheckAcquire(r); err != nil {
 		return err
 	}
-	return checkTexts("acquire", c.Name, c.Token, c.Client)
+	return checkTexts("acquire", r.Name, r.Token, r.Client)
 }
 
 func checkTexts(op, name, token, client string) error {

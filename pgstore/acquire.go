@@ -14,23 +14,23 @@ const acquireOneSQL = `SELECT * FROM dibs.acquire_one($1, $2, $3, $4, $5, $6, $7
 const resizeSQL = `SELECT at, held, new_fence, $1, holder, kept, remaining, 0, 0 FROM dibs.resize($1, $2, $3, $4, $5, $6, $7)`
 
 // Acquire implements driver.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	if err := driver.CheckAcquire(c); err != nil {
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := driver.CheckAcquire(r); err != nil {
 		return reply, err
 	}
-	if len(c.With) > 0 || !c.Exclusive() {
+	if len(r.With) > 0 || !r.Exclusive() {
 		defer s.db.RemoveUnused(false)
-		return s.db.Acquire(ctx, s.text.acquire, toTexts(c.Names()), c)
+		return s.db.Acquire(ctx, s.text.acquire, toTexts(r.Names()), r)
 	}
-	name := toText(c.Name)
+	name := toText(r.Name)
 	if s.quiet.has(name) {
-		if reply, err := s.acquireQuiet(ctx, name, c); !notQuiet(err) {
+		if reply, err := s.acquireQuiet(ctx, name, r); !notQuiet(err) {
 			return reply, err
 		}
 		s.quiet.remove(name)
 	}
 	defer s.db.RemoveUnused(false)
-	if reply, err = s.db.Acquire(ctx, s.text.acquireOne, name, c); reply.Held {
+	if reply, err = s.db.Acquire(ctx, s.text.acquireOne, name, r); reply.Held {
 		s.quiet.add(name)
 	}
 	return reply, err
@@ -38,11 +38,11 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 
 // acquireQuiet acquires a name if it is free, nobody waits for it, and the request is not late.
 // Otherwise it does nothing, and the error is notQuiet.
-func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+func (s *Store) acquireQuiet(ctx context.Context, name string, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	defer s.db.RemoveUnused(true)
-	v := sqlstore.Verb{Op: "acquire", Name: c.Name, Text: s.text.acquireQuiet, Until: c.Until}
+	v := sqlstore.Verb{Op: "acquire", Name: r.Name, Text: s.text.acquireQuiet, Until: r.Until}
 	err = s.db.Call(ctx, v, func(until int64) []any {
-		return []any{name, toText(c.Token), toText(c.Client), sqlstore.Micros(c.TTL), c.Weight, until}
+		return []any{name, toText(r.Token), toText(r.Client), sqlstore.Micros(r.TTL), r.Weight, until}
 	}, func(row sqlstore.Row) (at int64, void bool, err error) {
 		var fence int64
 		if err = row.Scan(&at, &fence); err == nil {
@@ -54,9 +54,9 @@ func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireR
 }
 
 // Resize implements driver.Resizer.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	if err := driver.CheckAcquire(c); err != nil {
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	if err := driver.CheckAcquire(r); err != nil {
 		return reply, err
 	}
-	return s.db.Resize(ctx, c)
+	return s.db.Resize(ctx, r)
 }

@@ -58,13 +58,13 @@ func (s *Store) releaseWhole(ctx context.Context, r driver.ReleaseRequest) (held
 }
 
 // Cancel implements driver.Store.
-func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := driver.CheckAcquire(c); err != nil {
+func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	if err := driver.CheckAcquire(r); err != nil {
 		return err
 	}
-	err := s.db.Cancel(ctx, c)
-	for _, name := range c.Names() {
-		s.given.remove(name, c.Token)
+	err := s.db.Cancel(ctx, r)
+	for _, name := range r.Names() {
+		s.given.remove(name, r.Token)
 	}
 	return err
 }

@@ -15,8 +15,8 @@ func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
 	s := newStoreOn(t, pool, pgstore.Schema("late"))
-	c := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Minute)}
-	reply, err := s.Acquire(t.Context(), c)
+	r := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Minute)}
+	reply, err := s.Acquire(t.Context(), r)
 	if err != nil || !reply.Held {
 		t.Fatalf("%+v, %v", reply, err)
 	}

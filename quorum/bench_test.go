@@ -50,8 +50,8 @@ func BenchmarkInspectAll(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprint("n", i)
 		for _, n := range nodes {
-			c := driver.AcquireRequest{Name: names[i], Token: clientID + ":m-abcdefgh", Client: clientID, TTL: time.Hour, Weight: 1, Limit: 1}
-			if _, err := n.Acquire(b.Context(), c); err != nil {
+			r := driver.AcquireRequest{Name: names[i], Token: clientID + ":m-abcdefgh", Client: clientID, TTL: time.Hour, Weight: 1, Limit: 1}
+			if _, err := n.Acquire(b.Context(), r); err != nil {
 				b.Fatal(err)
 			}
 		}

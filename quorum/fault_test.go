@@ -640,8 +640,8 @@ type slowCancel struct {
 	delay time.Duration
 }
 
-func (s *slowCancel) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	err := s.Voter.Cancel(ctx, c)
+func (s *slowCancel) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	err := s.Voter.Cancel(ctx, r)
 	time.Sleep(s.delay)
 	return err
 }

@@ -93,9 +93,9 @@ func requestFor(name, token string, weight, limit int) driver.AcquireRequest {
 	}
 }
 
-func acquireOn(t *testing.T, s driver.Store, c driver.AcquireRequest) driver.AcquireReply {
+func acquireOn(t *testing.T, s driver.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
-	a, err := s.Acquire(t.Context(), c)
+	a, err := s.Acquire(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,21 +144,21 @@ func send[T any](ctx context.Context, n *node, verb string, serve func(context.C
 	return value, err
 }
 
-func (n *node) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "acquire", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Acquire(ctx, c) })
+func (n *node) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "acquire", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Acquire(ctx, r) })
 }
 
 func (n *node) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return send(ctx, n, "release", func(ctx context.Context) (bool, error) { return n.Voter.Release(ctx, r) })
 }
 
-func (n *node) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Voter.Cancel(ctx, c) })
+func (n *node) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	_, err := send(ctx, n, "cancel", func(ctx context.Context) (bool, error) { return true, n.Voter.Cancel(ctx, r) })
 	return err
 }
 
-func (n *node) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Resize(ctx, c) })
+func (n *node) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return send(ctx, n, "resize", func(ctx context.Context) (driver.AcquireReply, error) { return n.Voter.Resize(ctx, r) })
 }
 
 func (n *node) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -608,16 +608,16 @@ type movingNode struct {
 	to atomic.Pointer[memstore.Store]
 }
 
-func (m *movingNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return m.to.Load().Acquire(ctx, c)
+func (m *movingNode) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return m.to.Load().Acquire(ctx, r)
 }
 
 func (m *movingNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	return m.to.Load().Release(ctx, r)
 }
 
-func (m *movingNode) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	return m.to.Load().Cancel(ctx, c)
+func (m *movingNode) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	return m.to.Load().Cancel(ctx, r)
 }
 
 func TestNameMovesToAnotherNode(t *testing.T) {

@@ -26,9 +26,9 @@ func (n tracedNode) record(ctx context.Context, verb string) {
 	n.traces <- verb + " " + trace
 }
 
-func (n tracedNode) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (n tracedNode) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	n.record(ctx, "acquire")
-	return n.Voter.Acquire(ctx, c)
+	return n.Voter.Acquire(ctx, r)
 }
 
 func (n tracedNode) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {

@@ -249,12 +249,12 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 	return value, err
 }
 
-func (l *link) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, l, "acquire", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Acquire(context.Background(), c) })
+func (l *link) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return roundTrip(ctx, l, "acquire", r.Name, r.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Acquire(context.Background(), r) })
 }
 
-func (l *link) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := roundTrip(ctx, l, "cancel", c.Name, c.Token, func() (bool, error) { return true, l.server.Voter.Cancel(context.Background(), c) })
+func (l *link) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	_, err := roundTrip(ctx, l, "cancel", r.Name, r.Token, func() (bool, error) { return true, l.server.Voter.Cancel(context.Background(), r) })
 	return err
 }
 
@@ -273,8 +273,8 @@ func (l *link) Extend(ctx context.Context, holds []driver.ExtendRequest) []error
 	return errs
 }
 
-func (l *link) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, l, "resize", c.Name, c.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Resize(context.Background(), c) })
+func (l *link) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return roundTrip(ctx, l, "resize", r.Name, r.Token, func() (driver.AcquireReply, error) { return l.server.Voter.Resize(context.Background(), r) })
 }
 
 func (l *link) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {

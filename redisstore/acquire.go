@@ -16,63 +16,63 @@ import (
 const maxTries = 3
 
 // Acquire implements driver.Store.
-func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.acquire(ctx, acquire, c)
+func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.acquire(ctx, acquire, r)
 }
 
 // Resize implements driver.Resizer.
-func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return s.acquire(ctx, resize, c)
+func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return s.acquire(ctx, resize, r)
 }
 
 // acquire sends an acquire or a resize.
-func (s *Store) acquire(ctx context.Context, op acquireOp, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if err := s.checkRequest(c); err != nil {
+func (s *Store) acquire(ctx context.Context, op acquireOp, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if err := s.checkRequest(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	if c.Until.IsZero() {
-		c.Until = time.Now().Add(driver.OperationTimeout)
+	if r.Until.IsZero() {
+		r.Until = time.Now().Add(driver.OperationTimeout)
 	}
 	joined := false // an earlier call has added a queue entry, maybe
 	for voids := 0; voids < maxTries; {
-		reply, replicaErr := s.call(ctx, s.request(op, c), c.Until, isGrant)
+		reply, replicaErr := s.call(ctx, s.request(op, r), r.Until, isGrant)
 		if reply.Err != nil && joined {
 			reply.Err = pipeline.UnknownOutcome(reply.Err)
 		}
 		if reply.Err != nil {
-			return driver.AcquireReply{}, s.wrapReplyError(ctx, c.Until, string(op), c.Names(), reply.Err)
+			return driver.AcquireReply{}, s.wrapReplyError(ctx, r.Until, string(op), r.Names(), reply.Err)
 		}
-		answer, void, err := s.parseReply(op, c, reply.Value)
+		answer, void, err := s.parseReply(op, r, reply.Value)
 		switch {
 		case errors.Is(err, driver.ErrUnavailable):
 			return driver.AcquireReply{}, err
 		case err != nil:
-			return driver.AcquireReply{}, wrapError(string(op), c.Name, err)
+			return driver.AcquireReply{}, wrapError(string(op), r.Name, err)
 		case replicaErr != nil:
-			return driver.AcquireReply{}, s.undoGrant(ctx, op, c, replicaErr)
+			return driver.AcquireReply{}, s.undoGrant(ctx, op, r, replicaErr)
 		case void:
 			voids++
-		case answer.Held || !unfinished(answer) || !time.Now().Before(c.Until):
+		case answer.Held || !unfinished(answer) || !time.Now().Before(r.Until):
 			return answer, nil
 		default:
 			joined = true
 		}
 	}
-	return driver.AcquireReply{}, wrapError(string(op), c.Name, errExpired)
+	return driver.AcquireReply{}, wrapError(string(op), r.Name, errExpired)
 }
 
 // unfinished reports whether the script stopped before the end of the queue, to bound its
 // time. It has to be called again.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
-func (s *Store) parseReply(op acquireOp, c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
-	if op == acquire && c.Vote != nil {
-		return wire.ParseVote(c, v)
+func (s *Store) parseReply(op acquireOp, r driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
+	if op == acquire && r.Vote != nil {
+		return wire.ParseVote(r, v)
 	}
 	answer, void, err = wire.ParseAcquire(v)
 	if err == nil && !answer.Held && !void {
-		answer.Name = wire.BusyName(c, v)
-		if must, guessed := wire.MustPoll(c, answer, v); must {
+		answer.Name = wire.BusyName(r, v)
+		if must, guessed := wire.MustPoll(r, answer, v); must {
 			s.completeWait(&answer, guessed)
 		}
 	}
@@ -87,17 +87,17 @@ const (
 	resize  acquireOp = "resize"
 )
 
-func (s *Store) request(op acquireOp, c driver.AcquireRequest) *pipeline.Request {
+func (s *Store) request(op acquireOp, request driver.AcquireRequest) *pipeline.Request {
 	r := s.requests.Get()
 	switch {
 	case op == resize:
-		s.format.Resize(&r.Request, c)
-	case c.Vote != nil:
-		s.format.Vote(&r.Request, c)
-	case len(c.With) > 0:
-		s.format.AcquireAll(&r.Request, c, isRecent(c))
+		s.format.Resize(&r.Request, request)
+	case request.Vote != nil:
+		s.format.Vote(&r.Request, request)
+	case len(request.With) > 0:
+		s.format.AcquireAll(&r.Request, request, isRecent(request))
 	default:
-		s.format.Acquire(&r.Request, c, isRecent(c))
+		s.format.Acquire(&r.Request, request, isRecent(request))
 	}
 	return r
 }
@@ -106,8 +106,8 @@ func (s *Store) request(op acquireOp, c driver.AcquireRequest) *pipeline.Request
 // its queue entry since. It was neither that of a dead waiter, nor served by a grant that has
 // expired.
 //
-// The request may arrive until c.Until, and the recorded heartbeat may be a quarter of the waiter
+// The request may arrive until r.Until, and the recorded heartbeat may be a quarter of the waiter
 // TTL older than the last one.
-func isRecent(c driver.AcquireRequest) bool {
-	return c.Until.Sub(c.Confirmed) < min(c.HandoffTTL(), driver.WaiterTTL*3/4)
+func isRecent(r driver.AcquireRequest) bool {
+	return r.Until.Sub(r.Confirmed) < min(r.HandoffTTL(), driver.WaiterTTL*3/4)
 }

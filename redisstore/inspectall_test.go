@@ -267,9 +267,9 @@ func roundTimes(s driver.State) driver.State {
 func (p *testClient) holdMany(count int) (names []string) {
 	p.client = "host:77:kFLLirqc6sneINPI"
 	for i := range count {
-		c := p.request(fmt.Sprintf("n%d", i))
-		p.mustAcquire(c)
-		names = append(names, c.Name)
+		r := p.request(fmt.Sprintf("n%d", i))
+		p.mustAcquire(r)
+		names = append(names, r.Name)
 	}
 	return names
 }

@@ -120,9 +120,9 @@ func fillForBenchmark(b *testing.B, s *redisstore.Store) (names []string) {
 		}
 		pending.Go(func() {
 			reply := acquire(i)
-			if c := request(i); i%2 == 0 {
+			if r := request(i); i%2 == 0 {
 				mu.Lock()
-				extends = append(extends, driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: client, Fence: reply.Fence, TTL: c.TTL, Weight: 1, Limit: 1})
+				extends = append(extends, driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: client, Fence: reply.Fence, TTL: r.TTL, Weight: 1, Limit: 1})
 				mu.Unlock()
 			}
 		})

@@ -28,10 +28,10 @@ func lateQueue(t *testing.T, run func(t *testing.T, server *redistest.Server, p 
 	}
 }
 
-func (p *testClient) wantRetry(c driver.AcquireRequest) {
+func (p *testClient) wantRetry(r driver.AcquireRequest) {
 	p.t.Helper()
-	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != c.Token {
-		p.t.Fatalf("event %+v, want a retry of %s", e, c.Token)
+	if e := p.nextEvent(); e.Kind != driver.EventRetry || e.Token != r.Token {
+		p.t.Fatalf("event %+v, want a retry of %s", e, r.Token)
 	}
 }
 

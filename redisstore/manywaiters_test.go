@@ -196,13 +196,13 @@ func TestManyReaders(t *testing.T) {
 // retryEntry repeats the request of a reader that was added to the queue of n by hand.
 func (p *testClient) retryEntry(token string) driver.AcquireReply {
 	p.t.Helper()
-	c := driver.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: driver.WaiterTTL, Weight: 1, Limit: driver.Unlimited, Queue: true}
+	r := driver.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: driver.WaiterTTL, Weight: 1, Limit: driver.Unlimited, Queue: true}
 	_, seq, _ := strings.Cut(token, p.client+":w")
 	var err error
-	if c.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
+	if r.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
 		p.t.Fatal(err)
 	}
-	return p.acquire(c)
+	return p.acquire(r)
 }
 
 // If all messages are lost, the regular heartbeats let in the readers: one of each is

@@ -25,15 +25,15 @@ func TestMemoryOfALease(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
 	renew := make([]driver.ExtendRequest, locks)
-	c := driver.AcquireRequest{Client: "web-7:12345:q3ZkAbCdEfGhIjKl", TTL: time.Hour, Weight: 1, Limit: 1}
+	r := driver.AcquireRequest{Client: "web-7:12345:q3ZkAbCdEfGhIjKl", TTL: time.Hour, Weight: 1, Limit: 1}
 	acquire := func(i int) {
-		c.Until = time.Now().Add(generous)
-		c.Name, c.Token = fmt.Sprintf("order:%010d", i), fmt.Sprintf("%s:m-%020d", c.Client, i)
-		reply, err := s.Acquire(t.Context(), c)
+		r.Until = time.Now().Add(generous)
+		r.Name, r.Token = fmt.Sprintf("order:%010d", i), fmt.Sprintf("%s:m-%020d", r.Client, i)
+		reply, err := s.Acquire(t.Context(), r)
 		if err != nil || !reply.Held {
 			t.Fatal(reply, err)
 		}
-		renew[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: reply.Fence, TTL: c.TTL, Weight: 1, Limit: 1}
+		renew[i] = driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: r.Client, Fence: reply.Fence, TTL: r.TTL, Weight: 1, Limit: 1}
 	}
 	server.MustCmd(t, "EVAL", fillScript, "0") // so that the tables of the server do not grow during the test
 	acquire(0)
@@ -49,7 +49,7 @@ func TestMemoryOfALease(t *testing.T) {
 	}
 	renewed := (usedMemory(t, server) - begin) / locks
 	t.Logf("bytes of a lock: %d after its grant, %d after a renewal", granted, renewed)
-	for _, key := range []string{c.Name, "{" + c.Name + "}" + meta} {
+	for _, key := range []string{r.Name, "{" + r.Name + "}" + meta} {
 		if n, ok := server.MustCmd(t, "MEMORY", "USAGE", key, "SAMPLES", "0").(int64); ok {
 			t.Logf("MEMORY USAGE %s: %d", key, n)
 		}
@@ -57,7 +57,7 @@ func TestMemoryOfALease(t *testing.T) {
 	if renewed > most {
 		t.Errorf("a renewed lock has %d bytes, want at most %d", renewed, most)
 	}
-	if n := server.MustCmd(t, "EXISTS", "{"+c.Name+"}"+meta); n != int64(0) {
+	if n := server.MustCmd(t, "EXISTS", "{"+r.Name+"}"+meta); n != int64(0) {
 		t.Error("a lease without waiters has metadata")
 	}
 }

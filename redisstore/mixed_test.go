@@ -52,9 +52,9 @@ func TestOwnTokenIsNotForeign(t *testing.T) {
 	server := redistest.Start(t)
 	p := watchingClient(t, open(t, server, redisstore.Prefix("")))
 	own := func(i int) driver.AcquireRequest {
-		c := p.request("n")
-		c.Token = fmt.Sprintf("request-%d", i)
-		return c
+		r := p.request("n")
+		r.Token = fmt.Sprintf("request-%d", i)
+		return r
 	}
 	p.mustAcquire(own(0))
 	begin := time.Now()

@@ -18,23 +18,23 @@ import (
 
 // evict removes the entry of a request from the queue of a name, as a script does with that of
 // a dead waiter.
-func evict(t *testing.T, server *redistest.Server, name string, c driver.AcquireRequest) {
+func evict(t *testing.T, server *redistest.Server, name string, r driver.AcquireRequest) {
 	t.Helper()
 	list, _ := server.MustCmd(t, "ZRANGE", "{"+name+"}"+queue, "0", "-1").([]any)
 	for _, entry := range list {
-		if text, _ := entry.(string); strings.HasSuffix(text, " "+c.Token) {
+		if text, _ := entry.(string); strings.HasSuffix(text, " "+r.Token) {
 			server.MustCmd(t, "ZREM", "{"+name+"}"+queue, text)
 			server.MustCmd(t, "HDEL", "{"+name+"}"+meta, text)
 			return
 		}
 	}
-	t.Fatalf("%s is not in the queue of %s", c.Token, name)
+	t.Fatalf("%s is not in the queue of %s", r.Token, name)
 }
 
 // again returns a waiter's next request after a reply.
-func again(c driver.AcquireRequest, a driver.AcquireReply) driver.AcquireRequest {
-	c.Ticket = a.Ticket
-	return c
+func again(r driver.AcquireRequest, a driver.AcquireReply) driver.AcquireRequest {
+	r.Ticket = a.Ticket
+	return r
 }
 
 // A waiter whose entry was removed returns to its place with its next heartbeat, and stays

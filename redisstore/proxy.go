@@ -49,14 +49,14 @@ func (s *Store) checkProxy() error {
 }
 
 // checkTags rejects names that a proxy may route to different servers.
-func (s *Store) checkTags(c driver.AcquireRequest) error {
+func (s *Store) checkTags(r driver.AcquireRequest) error {
 	if !s.format.Proxy {
 		return nil
 	}
-	first := s.format.Route(c.Name)
-	for _, name := range c.With {
+	first := s.format.Route(r.Name)
+	for _, name := range r.With {
 		if s.format.Route(name) != first {
-			return fmt.Errorf("%w: %q and %q have different hash tags, and may be on different servers behind the proxy: give all names one tag, as in {user:7}:cart and {user:7}:orders", driver.ErrInvalid, c.Name, name)
+			return fmt.Errorf("%w: %q and %q have different hash tags, and may be on different servers behind the proxy: give all names one tag, as in {user:7}:cart and {user:7}:orders", driver.ErrInvalid, r.Name, name)
 		}
 	}
 	return nil

@@ -93,9 +93,9 @@ func (s *Store) checkRedissonToken(name, token string) error {
 }
 
 // checkRedisson rejects a request that Redisson has another form for.
-func (s *Store) checkRedisson(c driver.AcquireRequest) error {
-	if !s.format.Redisson || c.Exclusive() {
+func (s *Store) checkRedisson(r driver.AcquireRequest) error {
+	if !s.format.Redisson || r.Exclusive() {
 		return nil
 	}
-	return fmt.Errorf("%w: %q: a store in Redisson mode has no readers and no permits: use a mutex, or a store without it", driver.ErrInvalid, c.Name)
+	return fmt.Errorf("%w: %q: a store in Redisson mode has no readers and no permits: use a mutex, or a store without it", driver.ErrInvalid, r.Name)
 }

@@ -94,16 +94,16 @@ func TestLeaseIsRedissonLock(t *testing.T) {
 			server := redistest.Start(t)
 			received := messages(t, server, channel)
 			p := newClient(t, open(t, server, redisstore.Redisson()))
-			c := p.request(name)
-			c.TTL = 30 * time.Second
-			value := fmt.Sprintf("%d %s", p.mustAcquire(c), c.Token)
+			r := p.request(name)
+			r.TTL = 30 * time.Second
+			value := fmt.Sprintf("%d %s", p.mustAcquire(r), r.Token)
 			if have := server.MustCmd(t, "HGETALL", name); !reflect.DeepEqual(have, []any{value, "1", "mode", "dibs"}) {
 				t.Errorf("the lock key holds %v", have)
 			}
 			if ms, _ := server.MustCmd(t, "PTTL", name).(int64); ms < 20_000 || ms > 30_000 {
 				t.Errorf("the lock key expires in %d ms", ms)
 			}
-			p.mustRelease(c, 0)
+			p.mustRelease(r, 0)
 			if m := receive(t, received); m != "0" {
 				t.Errorf("message %q, want 0", m)
 			}
@@ -166,9 +166,9 @@ func TestRedissonModeHasNoReaders(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Redisson())
 	p := newClient(t, s)
-	c := p.request("n")
-	c.Limit = driver.Unlimited
-	_, err := p.s.Acquire(t.Context(), c)
+	r := p.request("n")
+	r.Limit = driver.Unlimited
+	_, err := p.s.Acquire(t.Context(), r)
 	wantIs(t, "reader", err, driver.ErrInvalid)
 	wantIs(t, "vote", s.CanVote(), driver.ErrInvalid)
 	if keys := keysOf(t, server); len(keys) != 0 {

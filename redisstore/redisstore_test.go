@@ -178,11 +178,11 @@ func (p *testClient) nextEvent() driver.Event {
 	}
 }
 
-func (p *testClient) wantGrant(c driver.AcquireRequest) uint64 {
+func (p *testClient) wantGrant(r driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	e := p.nextEvent()
-	if e.Kind != driver.EventGranted || e.Token != c.Token {
-		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
+	if e.Kind != driver.EventGranted || e.Token != r.Token {
+		p.t.Fatalf("event %+v, want the grant of %s", e, r.Token)
 	}
 	return e.Fence
 }
@@ -195,39 +195,39 @@ func (p *testClient) request(name string) driver.AcquireRequest {
 	}
 }
 
-func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) acquire(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	c.Until = time.Now().Add(generous)
-	a, err := p.s.Acquire(p.t.Context(), c)
+	r.Until = time.Now().Add(generous)
+	a, err := p.s.Acquire(p.t.Context(), r)
 	if err != nil {
-		p.t.Fatalf("acquire %q: %v", c.Name, err)
+		p.t.Fatalf("acquire %q: %v", r.Name, err)
 	}
 	return a
 }
 
-func (p *testClient) mustAcquire(c driver.AcquireRequest) uint64 {
+func (p *testClient) mustAcquire(r driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	a := p.acquire(c)
+	a := p.acquire(r)
 	if !a.Held || a.Fence == 0 {
-		p.t.Fatalf("acquire %q: %+v, want held", c.Name, a)
+		p.t.Fatalf("acquire %q: %+v, want held", r.Name, a)
 	}
 	return a.Fence
 }
 
-func (p *testClient) mustWait(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) mustWait(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a := p.acquire(c)
+	a := p.acquire(r)
 	if a.Held || a.Ticket == 0 {
-		p.t.Fatalf("acquire %q: %+v, want to wait", c.Name, a)
+		p.t.Fatalf("acquire %q: %+v, want to wait", r.Name, a)
 	}
 	return a
 }
 
-func (p *testClient) mustRelease(c driver.AcquireRequest, fence uint64) {
+func (p *testClient) mustRelease(r driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	freed, err := p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(generous)})
+	freed, err := p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Fence: fence, Until: time.Now().Add(generous)})
 	if err != nil || !freed {
-		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
+		p.t.Fatalf("release %q: %v, %v", r.Name, freed, err)
 	}
 }
 
@@ -360,8 +360,8 @@ func TestNothingIsLeft(t *testing.T) {
 // highwaterKeyOf makes a fence for a name and returns the key of its high-water mark.
 func highwaterKeyOf(t *testing.T, server *redistest.Server, p *testClient, name string) string {
 	t.Helper()
-	c := p.request(name)
-	p.mustRelease(c, p.mustAcquire(c))
+	r := p.request(name)
+	p.mustRelease(r, p.mustAcquire(r))
 	for _, key := range keysOf(t, server) {
 		if strings.HasPrefix(key, highwaters) {
 			return key
@@ -427,19 +427,19 @@ func TestFencesGrowAfterClockSteps(t *testing.T) {
 		last := uint64(time.Now().Add(ahead).UnixMicro())
 		server.MustCmd(t, "SET", highwater, strconv.FormatUint(last, 10))
 		for range 5 {
-			c := p.request("n")
-			fence := p.mustAcquire(c)
+			r := p.request("n")
+			fence := p.mustAcquire(r)
 			if fence != last+1 {
 				t.Fatalf("fence %d after %d, with a clock %v behind", fence, last, ahead)
 			}
-			p.mustRelease(c, fence)
+			p.mustRelease(r, fence)
 			last = fence
 		}
 	}
 	server.MustCmd(t, "SET", highwater, "7")
 	before := uint64(time.Now().Add(-time.Minute).UnixMicro())
-	c := p.request("n")
-	if fence := p.mustAcquire(c); fence < before {
+	r := p.request("n")
+	if fence := p.mustAcquire(r); fence < before {
 		t.Errorf("fence %d with a highwater far below the clock, want the clock's time", fence)
 	}
 	// Names in one slot share a high-water mark, and so do those of two prefixes.
@@ -485,8 +485,8 @@ func TestListUsesItsPrefix(t *testing.T) {
 		s := open(t, server, redisstore.Prefix(prefix))
 		p := newClient(t, s)
 		mine := prefix + "mine" // a name that contains its prefix
-		c := p.request(mine)
-		p.mustAcquire(c)
+		r := p.request(mine)
+		p.mustAcquire(r)
 		for _, other := range []string{"wexrdyyz:", "a", "xx"} {
 			server.MustCmd(t, "SET", other+"mine", "x", "PX", "60000")
 		}
@@ -512,8 +512,8 @@ func TestWrongType(t *testing.T) {
 	for _, key := range []string{"lock:n", "{lock:n}:dibs:queue"} {
 		server.MustCmd(t, "FLUSHALL")
 		server.MustCmd(t, "LPUSH", key, "x")
-		c := p.request("n")
-		_, err := s.Acquire(t.Context(), c)
+		r := p.request("n")
+		_, err := s.Acquire(t.Context(), r)
 		wantIs(t, "acquire with "+key, err, dibs.ErrWrongType)
 		_, err = s.Inspect(t.Context(), "n")
 		wantIs(t, "inspect with "+key, err, dibs.ErrWrongType)
@@ -523,11 +523,11 @@ func TestWrongType(t *testing.T) {
 	}
 	server.MustCmd(t, "FLUSHALL")
 	server.MustCmd(t, "LPUSH", "lock:n", "x")
-	c, other := p.request("n"), p.request("other")
+	r, other := p.request("n"), p.request("other")
 	p.mustAcquire(other)
-	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: c.Token})
+	_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: r.Token})
 	wantIs(t, "release", err, dibs.ErrWrongType)
-	errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
+	errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: r.Token, TTL: time.Minute}, {Name: "other", Token: other.Token, TTL: time.Minute}})
 	wantIs(t, "extend", errs[0], dibs.ErrWrongType)
 	wantIs(t, "extend", errs[0], dibs.ErrLost)
 	if errs[1] != nil {
@@ -537,8 +537,8 @@ func TestWrongType(t *testing.T) {
 	// A string without a TTL is a holder that never expires; so is an empty string.
 	for _, value := range []string{"somebody", ""} {
 		server.MustCmd(t, "SET", "lock:n", value)
-		c.Queue = false
-		if a := p.acquire(c); a.Held || a.Remaining >= 0 || a.Holder != value {
+		r.Queue = false
+		if a := p.acquire(r); a.Held || a.Remaining >= 0 || a.Holder != value {
 			t.Errorf("%+v while %q holds without a TTL", a, value)
 		}
 		if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Remaining >= 0 {
@@ -565,33 +565,33 @@ func TestInvalidRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, spoil := range map[string]func(*driver.AcquireRequest){
-		"no token":           func(c *driver.AcquireRequest) { c.Token = "" },
-		"no client":          func(c *driver.AcquireRequest) { c.Client = "" },
-		"client with space":  func(c *driver.AcquireRequest) { c.Client = "a b" },
-		"client with tab":    func(c *driver.AcquireRequest) { c.Client = "a\tb" },
-		"client with \\n":    func(c *driver.AcquireRequest) { c.Client = "a\n" },
-		"client with \\r":    func(c *driver.AcquireRequest) { c.Client = "\ra" },
-		"client with \\v":    func(c *driver.AcquireRequest) { c.Client = "a\vb" },
-		"client with \\f":    func(c *driver.AcquireRequest) { c.Client = "a\fb" },
-		"no TTL":             func(c *driver.AcquireRequest) { c.TTL = 0 },
-		"negative TTL":       func(c *driver.AcquireRequest) { c.TTL = -time.Second },
-		"a TTL below 1ms":    func(c *driver.AcquireRequest) { c.TTL = time.Millisecond - 1 },
-		"no weight":          func(c *driver.AcquireRequest) { c.Weight = 0 },
-		"a limit too low":    func(c *driver.AcquireRequest) { c.Weight = 2 },
-		"a limit too high":   func(c *driver.AcquireRequest) { c.Limit = driver.Unlimited + 1 },
-		"shared multi-lock":  func(c *driver.AcquireRequest) { c.Limit, c.With = 2, []string{"m"} },
-		"a bad second name":  func(c *driver.AcquireRequest) { c.With = []string{"m", "a}"} },
-		"no name":            func(c *driver.AcquireRequest) { c.Name = "" },
-		"a stray brace":      func(c *driver.AcquireRequest) { c.Name = "a}" },
-		"a queue's name":     func(c *driver.AcquireRequest) { c.Name = "a:dibs:queue" },
-		"a name of 513":      func(c *driver.AcquireRequest) { c.Name = strings.Repeat("n", 513) },
-		"a name not of UTF8": func(c *driver.AcquireRequest) { c.Name = "\xff" },
+		"no token":           func(r *driver.AcquireRequest) { r.Token = "" },
+		"no client":          func(r *driver.AcquireRequest) { r.Client = "" },
+		"client with space":  func(r *driver.AcquireRequest) { r.Client = "a b" },
+		"client with tab":    func(r *driver.AcquireRequest) { r.Client = "a\tb" },
+		"client with \\n":    func(r *driver.AcquireRequest) { r.Client = "a\n" },
+		"client with \\r":    func(r *driver.AcquireRequest) { r.Client = "\ra" },
+		"client with \\v":    func(r *driver.AcquireRequest) { r.Client = "a\vb" },
+		"client with \\f":    func(r *driver.AcquireRequest) { r.Client = "a\fb" },
+		"no TTL":             func(r *driver.AcquireRequest) { r.TTL = 0 },
+		"negative TTL":       func(r *driver.AcquireRequest) { r.TTL = -time.Second },
+		"a TTL below 1ms":    func(r *driver.AcquireRequest) { r.TTL = time.Millisecond - 1 },
+		"no weight":          func(r *driver.AcquireRequest) { r.Weight = 0 },
+		"a limit too low":    func(r *driver.AcquireRequest) { r.Weight = 2 },
+		"a limit too high":   func(r *driver.AcquireRequest) { r.Limit = driver.Unlimited + 1 },
+		"shared multi-lock":  func(r *driver.AcquireRequest) { r.Limit, r.With = 2, []string{"m"} },
+		"a bad second name":  func(r *driver.AcquireRequest) { r.With = []string{"m", "a}"} },
+		"no name":            func(r *driver.AcquireRequest) { r.Name = "" },
+		"a stray brace":      func(r *driver.AcquireRequest) { r.Name = "a}" },
+		"a queue's name":     func(r *driver.AcquireRequest) { r.Name = "a:dibs:queue" },
+		"a name of 513":      func(r *driver.AcquireRequest) { r.Name = strings.Repeat("n", 513) },
+		"a name not of UTF8": func(r *driver.AcquireRequest) { r.Name = "\xff" },
 	} {
-		c := newClient(t, s).request("n")
-		spoil(&c)
-		_, err := s.Acquire(t.Context(), c)
+		r := newClient(t, s).request("n")
+		spoil(&r)
+		_, err := s.Acquire(t.Context(), r)
 		wantIs(t, "acquire, "+what, err, dibs.ErrInvalid)
-		wantIs(t, "cancel, "+what, s.Cancel(t.Context(), c), dibs.ErrInvalid)
+		wantIs(t, "cancel, "+what, s.Cancel(t.Context(), r), dibs.ErrInvalid)
 	}
 	for _, name := range []string{"", "a}", strings.Repeat("n", 513), "\xff", "a:dibs:meta"} {
 		_, err := s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: "t"})
@@ -655,9 +655,9 @@ func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	share := func(ttl time.Duration) driver.AcquireRequest {
-		c := p.request("n")
-		c.Weight, c.Limit, c.TTL = 1, 50, ttl
-		return c
+		r := p.request("n")
+		r.Weight, r.Limit, r.TTL = 1, 50, ttl
+		return r
 	}
 	for range 3 {
 		for range 50 {
@@ -719,9 +719,9 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	p.mustAcquire(reader)
 	waiter := p.request("n")
 	ticket := p.mustWait(waiter).Ticket
-	release := func(c driver.AcquireRequest, keep time.Duration) func(until time.Time) (driver.AcquireReply, error) {
+	release := func(r driver.AcquireRequest, keep time.Duration) func(until time.Time) (driver.AcquireReply, error) {
 		return func(until time.Time) (driver.AcquireReply, error) {
-			held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Reserve: keep, Until: until})
+			held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Reserve: keep, Until: until})
 			return driver.AcquireReply{Held: held}, err
 		}
 	}
@@ -730,14 +730,14 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 		"release, reserved":         release(writer, time.Minute),
 		"release of a shared lease": release(reader, 0),
 		"cancel": func(until time.Time) (driver.AcquireReply, error) {
-			c := waiter
-			c.Until = until
-			return driver.AcquireReply{}, s.Cancel(t.Context(), c)
+			r := waiter
+			r.Until = until
+			return driver.AcquireReply{}, s.Cancel(t.Context(), r)
 		},
 		"acquire": func(until time.Time) (driver.AcquireReply, error) {
-			c := p.request("free")
-			c.Until = until
-			return s.Acquire(t.Context(), c)
+			r := p.request("free")
+			r.Until = until
+			return s.Acquire(t.Context(), r)
 		},
 		"queue": func(until time.Time) (driver.AcquireReply, error) {
 			queued.Until = until
@@ -818,23 +818,23 @@ func TestNewStoreReleases(t *testing.T) {
 	p := newClient(t, open(t, server))
 	warm := p.request("the server knows the script")
 	p.mustRelease(warm, p.mustAcquire(warm))
-	for what, undo := range map[string]func(s *redisstore.Store, c driver.AcquireRequest) error{
-		"release": func(s *redisstore.Store, c driver.AcquireRequest) error {
-			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token})
+	for what, undo := range map[string]func(s *redisstore.Store, r driver.AcquireRequest) error{
+		"release": func(s *redisstore.Store, r driver.AcquireRequest) error {
+			freed, err := s.Release(t.Context(), driver.ReleaseRequest{Name: r.Name, Token: r.Token})
 			if err == nil && !freed {
 				err = dibs.ErrLost
 			}
 			return err
 		},
-		"cancel": func(s *redisstore.Store, c driver.AcquireRequest) error { return s.Cancel(t.Context(), c) },
+		"cancel": func(s *redisstore.Store, r driver.AcquireRequest) error { return s.Cancel(t.Context(), r) },
 	} {
-		c := p.request(what)
-		p.mustAcquire(c)
+		r := p.request(what)
+		p.mustAcquire(r)
 		conn := redistest.Dial(server.Addr())
 		t.Cleanup(conn.Close)
 		counted := &slowConn{Conn: conn, passed: make(chan struct{}, 100)}
 		s := redisstore.New(counted)
-		if err := undo(s, c); err != nil {
+		if err := undo(s, r); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		if state := p.inspect(what); state.Holding > 0 {

@@ -13,17 +13,17 @@ import (
 )
 
 // Cancel implements driver.Store.
-func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := s.checkRequest(c); err != nil {
+func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	if err := s.checkRequest(r); err != nil {
 		return err
 	}
-	entry := wire.Entry(c)
-	errs := make([]error, 1+len(c.With))
+	entry := wire.Entry(r)
+	errs := make([]error, 1+len(r.With))
 	var group sync.WaitGroup
-	for i, name := range c.With {
-		group.Go(func() { errs[i+1] = s.cancelName(ctx, c, name, entry) })
+	for i, name := range r.With {
+		group.Go(func() { errs[i+1] = s.cancelName(ctx, r, name, entry) })
 	}
-	errs[0] = s.cancelName(ctx, c, c.Name, entry)
+	errs[0] = s.cancelName(ctx, r, r.Name, entry)
 	group.Wait()
 	return worstOf(errs)
 }
@@ -44,8 +44,8 @@ func isUnsent(err error) bool {
 	return errors.As(err, &u) && u.Unsent
 }
 
-func (s *Store) cancelName(ctx context.Context, c driver.AcquireRequest, name, entry string) error {
-	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: c.Token, Until: c.Until, Vote: c.Vote}, entry)
+func (s *Store) cancelName(ctx context.Context, r driver.AcquireRequest, name, entry string) error {
+	_, err := s.release(ctx, "cancel", driver.ReleaseRequest{Name: name, Token: r.Token, Until: r.Until, Vote: r.Vote}, entry)
 	return err
 }
 

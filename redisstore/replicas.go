@@ -185,20 +185,20 @@ func (c *replication) result(acks redisconn.Reply, within time.Duration) error {
 }
 
 // undoGrant cancels an acquire that was granted and that too few replicas have.
-func (s *Store) undoGrant(ctx context.Context, op acquireOp, c driver.AcquireRequest, replicaErr error) error {
+func (s *Store) undoGrant(ctx context.Context, op acquireOp, r driver.AcquireRequest, replicaErr error) error {
 	if op == resize { // the former lease is still held
-		return wrapError(string(op), c.Name, replicaErr)
+		return wrapError(string(op), r.Name, replicaErr)
 	}
-	if err := s.Cancel(context.WithoutCancel(ctx), c); err != nil {
+	if err := s.Cancel(context.WithoutCancel(ctx), r); err != nil {
 		// The cancel may still arrive, and must not meet the next try with this token.
 		select {
-		case <-time.After(time.Until(c.Until)):
+		case <-time.After(time.Until(r.Until)):
 		case <-ctx.Done():
 		}
-		return &driver.UnavailableError{Op: string(op), Name: c.Name, Cause: fmt.Errorf("%w, and the lock could not be released: %w", replicaErr, err)}
+		return &driver.UnavailableError{Op: string(op), Name: r.Name, Cause: fmt.Errorf("%w, and the lock could not be released: %w", replicaErr, err)}
 	}
 	return &driver.UnavailableError{
-		Op: string(op), Name: c.Name, Refused: true, Cause: fmt.Errorf("%w, so the lock was released", replicaErr),
+		Op: string(op), Name: r.Name, Refused: true, Cause: fmt.Errorf("%w, so the lock was released", replicaErr),
 	}
 }
 

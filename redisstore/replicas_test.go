@@ -71,14 +71,14 @@ func TestReplicasAcknowledge(t *testing.T) {
 	s, conn := newReplicated(t)
 	p := newClient(t, s)
 	conn.answer(2)
-	c := p.request("n")
-	fence := p.mustAcquire(c)
+	r := p.request("n")
+	fence := p.mustAcquire(r)
 	conn.answer(3)
-	if err := p.s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute}})[0]; err != nil {
+	if err := p.s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: r.Token, Client: r.Client, TTL: time.Minute}})[0]; err != nil {
 		t.Errorf("extend: %v", err)
 	}
 	before := conn.calls.Load()
-	p.mustRelease(c, fence)
+	p.mustRelease(r, fence)
 	if conn.calls.Load() != before {
 		t.Error("a release waits for replicas")
 	}
@@ -90,10 +90,10 @@ func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
 	p := newClient(t, s)
-	c := p.request("n")
-	c.Until = time.Now().Add(generous)
+	r := p.request("n")
+	r.Until = time.Now().Add(generous)
 	conn.answer(1)
-	_, err := s.Acquire(t.Context(), c)
+	_, err := s.Acquire(t.Context(), r)
 	wantReplicasError(t, err, 1, true)
 	if text := err.Error(); !strings.Contains(text, "1 of 2 replicas") || !strings.Contains(text, "released") {
 		t.Errorf("%q", text)
@@ -120,12 +120,12 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	s, conn := newReplicated(t)
 	p := newClient(t, s)
 	conn.answer(2)
-	c := p.request("n")
-	p.mustAcquire(c)
+	r := p.request("n")
+	p.mustAcquire(r)
 	conn.answer(0)
 	errs := s.Extend(t.Context(), []driver.ExtendRequest{
-		{Name: "n", Token: c.Token, Client: c.Client, TTL: time.Minute},
-		{Name: "m", Token: c.Token, Client: c.Client, TTL: time.Minute},
+		{Name: "n", Token: r.Token, Client: r.Client, TTL: time.Minute},
+		{Name: "m", Token: r.Token, Client: r.Client, TTL: time.Minute},
 	})
 	wantReplicasError(t, errs[0], 0, false)
 	if !errors.Is(errs[1], dibs.ErrLost) {
@@ -161,10 +161,10 @@ func TestUnresponsiveReplicasAreAwaitedByHoldersOnly(t *testing.T) {
 	holder := p.request("n")
 	conn.answer(2)
 	p.mustAcquire(holder)
-	c := p.request("m")
-	c.Until = time.Now().Add(generous)
+	r := p.request("m")
+	r.Until = time.Now().Add(generous)
 	conn.answer(0)
-	_, err := s.Acquire(t.Context(), c)
+	_, err := s.Acquire(t.Context(), r)
 	wantReplicasError(t, err, 0, true)
 	before := conn.calls.Load()
 	for range 10 {
@@ -178,7 +178,7 @@ func TestUnresponsiveReplicasAreAwaitedByHoldersOnly(t *testing.T) {
 		t.Errorf("%d of 10 busy tries used WAIT", n)
 	}
 	conn.answer(2)
-	p.mustAcquire(c)
+	p.mustAcquire(r)
 	if n := conn.calls.Load() - before; n != 1 {
 		t.Errorf("%d calls with WAIT, want 1", n)
 	}
@@ -195,11 +195,11 @@ func TestWaitForReplicasIsBounded(t *testing.T) {
 	s, conn := newReplicated(t)
 	p := newClient(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := p.request("n")
-	c.Until = time.Now().Add(generous)
+	r := p.request("n")
+	r.Until = time.Now().Add(generous)
 	failed := make(chan error)
 	go func() {
-		_, err := s.Acquire(ctx, c)
+		_, err := s.Acquire(ctx, r)
 		failed <- err
 	}()
 	for conn.awaited.Load() == 0 {
@@ -224,10 +224,10 @@ func TestInvalidRepliesToWait(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
 	for _, reply := range []redisconn.Reply{{}, {Value: "2"}, {Value: int64(-1)}, {Err: redisconn.ServerError("NOPERM no WAIT for you")}} {
-		c := newClient(t, s).request("n")
-		c.Until = time.Now().Add(generous)
+		r := newClient(t, s).request("n")
+		r.Until = time.Now().Add(generous)
 		conn.acks <- reply
-		_, err := s.Acquire(t.Context(), c)
+		_, err := s.Acquire(t.Context(), r)
 		var short *redisstore.ReplicasError
 		if !errors.As(err, &short) || reply.Err != nil && !errors.Is(err, reply.Err) {
 			t.Errorf("%v, want a ReplicasError for %+v", err, reply)
@@ -364,12 +364,12 @@ func TestFailuresWithReplicasAreUnknown(t *testing.T) {
 	t.Run("the lock cannot be released", func(t *testing.T) {
 		_, conn := newReplicated(t)
 		s := redisstore.New(&failingConn{replicatedConn: conn}, redisstore.WithReplicas(2, 50*time.Millisecond))
-		c := newClient(t, s).request("n")
-		c.Until = time.Now().Add(400 * time.Millisecond)
+		r := newClient(t, s).request("n")
+		r.Until = time.Now().Add(400 * time.Millisecond)
 		conn.answer(0)
-		_, err := s.Acquire(t.Context(), c)
+		_, err := s.Acquire(t.Context(), r)
 		wantReplicasError(t, err, 0, false)
-		if left := time.Until(c.Until); left > 0 {
+		if left := time.Until(r.Until); left > 0 {
 			t.Errorf("returned %v before the release is void: it could release the next try's lease", left)
 		}
 	})
@@ -378,13 +378,13 @@ func TestFailuresWithReplicasAreUnknown(t *testing.T) {
 		conn := &refusingConn{replicatedConn: copies}
 		s := redisstore.New(conn, redisstore.WithReplicas(2, time.Hour))
 		p := newClient(t, s)
-		c := p.request("m")
-		c.Until = time.Now().Add(generous)
+		r := p.request("m")
+		r.Until = time.Now().Add(generous)
 		conn.answer(0) // so that only holders use WAIT
-		_, err := s.Acquire(t.Context(), c)
+		_, err := s.Acquire(t.Context(), r)
 		wantReplicasError(t, err, 0, true)
 		conn.refuses.Store(true)
-		_, err = s.Acquire(t.Context(), c)
+		_, err = s.Acquire(t.Context(), r)
 		var unavailable *dibs.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Refused {
 			t.Fatalf("error %v, want an unknown outcome", err)

@@ -16,13 +16,13 @@ import (
 
 // sharedRequest is a request for a shared lease.
 func (p *testClient) sharedRequest(name string, weight, limit int, ttl time.Duration) driver.AcquireRequest {
-	c := p.request(name)
-	c.Weight, c.Limit, c.TTL, c.Queue = weight, limit, ttl, false
-	return c
+	r := p.request(name)
+	r.Weight, r.Limit, r.TTL, r.Queue = weight, limit, ttl, false
+	return r
 }
 
-func (p *testClient) release(c driver.AcquireRequest) (bool, error) {
-	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(generous)})
+func (p *testClient) release(r driver.AcquireRequest) (bool, error) {
+	return p.s.Release(p.t.Context(), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Until: time.Now().Add(generous)})
 }
 
 func (p *testClient) extend(leases ...driver.AcquireRequest) []error {
@@ -32,8 +32,8 @@ func (p *testClient) extend(leases ...driver.AcquireRequest) []error {
 // extensions returns requests that extend leases.
 func extensions(leases []driver.AcquireRequest) []driver.ExtendRequest {
 	requests := make([]driver.ExtendRequest, len(leases))
-	for i, c := range leases {
-		requests[i] = driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: 1, TTL: c.TTL, Weight: c.Weight, Limit: c.Limit}
+	for i, r := range leases {
+		requests[i] = driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: r.Client, Fence: 1, TTL: r.TTL, Weight: r.Weight, Limit: r.Limit}
 	}
 	return requests
 }
@@ -55,7 +55,7 @@ func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 	kinds := map[string]func(p *testClient) driver.AcquireRequest{
 		"reader": func(p *testClient) driver.AcquireRequest { return p.sharedRequest("n", 1, driver.Unlimited, short) },
 		"permit": func(p *testClient) driver.AcquireRequest { return p.sharedRequest("n", 2, 3, short) },
-		"mutex":  func(p *testClient) driver.AcquireRequest { c := p.sharedRequest("n", 1, 1, short); return c },
+		"mutex":  func(p *testClient) driver.AcquireRequest { r := p.sharedRequest("n", 1, 1, short); return r },
 	}
 	for kind, died := range kinds {
 		for what, key := range foreignValues {
@@ -80,9 +80,9 @@ func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 					"permit": func() error { _, err := p.s.Acquire(t.Context(), p.sharedRequest("n", 1, 3, time.Minute)); return err },
 					"lock":   func() error { _, err := p.s.Acquire(t.Context(), p.request("n")); return err },
 					"all": func() error {
-						c := p.request("m")
-						c.With = []string{"n"}
-						_, err := p.s.Acquire(t.Context(), c)
+						r := p.request("m")
+						r.With = []string{"n"}
+						_, err := p.s.Acquire(t.Context(), r)
 						return err
 					},
 					"resize":  func() error { _, err := p.s.Resize(t.Context(), dead); return err },
@@ -109,8 +109,8 @@ func TestForeignWritesToSharedLock(t *testing.T) {
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	for _, limit := range []int{2, driver.Unlimited} {
-		c := p.sharedRequest("n", 1, limit, time.Minute)
-		p.mustAcquire(c)
+		r := p.sharedRequest("n", 1, limit, time.Minute)
+		p.mustAcquire(r)
 		if _, err := server.Cmd("ZADD", "n", "99999999999999", "qLLh3S+GTuCp8g7G3Fvl"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("ZADD beside a shared holder: %v", err)
 		}
@@ -120,7 +120,7 @@ func TestForeignWritesToSharedLock(t *testing.T) {
 		if reply := server.MustCmd(t, "SET", "n", "mine", "NX", "PX", "1000"); reply != nil {
 			t.Errorf("SET NX beside a shared holder: %v", reply)
 		}
-		p.mustRelease(c, 0)
+		p.mustRelease(r, 0)
 		wantOnlyHighwaterMarks(t, server, 1)
 	}
 }
@@ -136,13 +136,13 @@ func TestLockKeyDecides(t *testing.T) {
 				server := redistest.Start(t)
 				p := newClient(t, open(t, server, redisstore.Prefix("")))
 				old := []driver.AcquireRequest{p.sharedRequest("n", 1, limit, time.Minute), p.sharedRequest("n", 2, limit, time.Hour)}
-				for _, c := range old {
-					p.mustAcquire(c)
+				for _, r := range old {
+					p.mustAcquire(r)
 				}
 				server.MustCmd(t, strings.Fields(by)...)
-				for _, c := range old {
-					wantIs(t, "extend", p.extend(c)[0], dibs.ErrLost)
-					if held, err := p.release(c); held || err != nil {
+				for _, r := range old {
+					wantIs(t, "extend", p.extend(r)[0], dibs.ErrLost)
+					if held, err := p.release(r); held || err != nil {
 						t.Errorf("release: %v, %v", held, err)
 					}
 				}
@@ -155,17 +155,17 @@ func TestLockKeyDecides(t *testing.T) {
 				mutex := p.request("n")
 				p.mustRelease(mutex, p.mustAcquire(mutex))
 				fresh := []driver.AcquireRequest{p.sharedRequest("n", 2, limit, time.Minute), p.sharedRequest("n", 1, limit, time.Minute)}
-				for _, c := range fresh {
-					p.mustAcquire(c)
+				for _, r := range fresh {
+					p.mustAcquire(r)
 				}
 				if state := p.inspect("n"); state.Holding != 2 {
 					t.Errorf("%d hold, want 2: %+v", state.Holding, state)
 				}
-				for _, c := range old {
-					wantIs(t, "extend beside new ones", p.extend(c)[0], dibs.ErrLost)
+				for _, r := range old {
+					wantIs(t, "extend beside new ones", p.extend(r)[0], dibs.ErrLost)
 				}
-				for _, c := range fresh {
-					p.mustRelease(c, 0)
+				for _, r := range fresh {
+					p.mustRelease(r, 0)
 				}
 				p.mustAcquire(p.request("n"))
 			})
@@ -179,8 +179,8 @@ func TestHoldersAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
-	c := p.sharedRequest("n", 2, 4, time.Minute)
-	p.mustAcquire(c)
+	r := p.sharedRequest("n", 2, 4, time.Minute)
+	p.mustAcquire(r)
 	server.MustCmd(t, "DEL", "{n}"+shared)
 	for _, next := range []driver.AcquireRequest{p.sharedRequest("n", 1, 4, time.Minute), p.sharedRequest("n", 1, driver.Unlimited, time.Minute), p.sharedRequest("n", 1, 1, time.Minute)} {
 		if a := p.acquire(next); a.Held || a.Remaining <= 0 || a.Remaining > time.Minute {
@@ -189,8 +189,8 @@ func TestHoldersAreLost(t *testing.T) {
 	}
 	waiter := p.request("n")
 	p.mustWait(waiter)
-	wantIs(t, "extend", p.extend(c)[0], dibs.ErrLost)
-	if held, err := p.release(c); held || err != nil {
+	wantIs(t, "extend", p.extend(r)[0], dibs.ErrLost)
+	if held, err := p.release(r); held || err != nil {
 		t.Errorf("release: %v, %v", held, err)
 	}
 	if server.MustCmd(t, "EXISTS", "n") != int64(1) {
@@ -228,8 +228,8 @@ func TestMetadataIsLost(t *testing.T) {
 			if a := p.acquire(room); a.Held != renewed {
 				t.Errorf("3 of 6 permits, 3 held, weights known %v: held %v", renewed, a.Held)
 			}
-			for _, c := range []driver.AcquireRequest{two, one, room} {
-				if _, err := p.release(c); err != nil {
+			for _, r := range []driver.AcquireRequest{two, one, room} {
+				if _, err := p.release(r); err != nil {
 					t.Error(err)
 				}
 			}
@@ -277,16 +277,16 @@ func TestSharedMarkIsNoToken(t *testing.T) {
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	p.mustAcquire(p.sharedRequest("n", 1, 2, time.Minute))
 	for _, token := range []string{"dibs:shared 1", "dibs:shared 2", "dibs:shared x reserved"} {
-		c := p.sharedRequest("n", 1, 2, time.Minute)
-		c.Token = token
-		_, err := p.s.Acquire(t.Context(), c)
+		r := p.sharedRequest("n", 1, 2, time.Minute)
+		r.Token = token
+		_, err := p.s.Acquire(t.Context(), r)
 		wantIs(t, "acquire", err, dibs.ErrInvalid)
-		_, err = p.s.Resize(t.Context(), c)
+		_, err = p.s.Resize(t.Context(), r)
 		wantIs(t, "resize", err, dibs.ErrInvalid)
-		_, err = p.release(c)
+		_, err = p.release(r)
 		wantIs(t, "release", err, dibs.ErrInvalid)
-		wantIs(t, "cancel", p.s.Cancel(t.Context(), c), dibs.ErrInvalid)
-		wantIs(t, "extend", p.extend(c)[0], dibs.ErrInvalid)
+		wantIs(t, "cancel", p.s.Cancel(t.Context(), r), dibs.ErrInvalid)
+		wantIs(t, "extend", p.extend(r)[0], dibs.ErrInvalid)
 	}
 	if state := p.inspect("n"); state.Holding != 1 {
 		t.Errorf("%+v", state)
@@ -367,8 +367,8 @@ func TestRefusedKeyInBatch(t *testing.T) {
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	a, bad, b := p.sharedRequest("a", 1, 2, time.Minute), p.sharedRequest("bad", 1, 2, time.Minute), p.request("b")
-	for _, c := range []driver.AcquireRequest{a, bad, b} {
-		p.mustAcquire(c)
+	for _, r := range []driver.AcquireRequest{a, bad, b} {
+		p.mustAcquire(r)
 	}
 	server.MustCmd(t, "DEL", "{bad}"+shared)
 	server.MustCmd(t, "LPUSH", "{bad}"+shared, "x")

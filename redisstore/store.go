@@ -126,25 +126,25 @@ func (s *Store) do(ctx context.Context, r *pipeline.Request, until time.Time) (r
 	return reply, retried
 }
 
-func (s *Store) checkRequest(c driver.AcquireRequest) error {
-	if err := driver.CheckAcquire(c); err != nil {
+func (s *Store) checkRequest(r driver.AcquireRequest) error {
+	if err := driver.CheckAcquire(r); err != nil {
 		return err
 	}
-	if err := s.checkKey(c.Name); err != nil {
+	if err := s.checkKey(r.Name); err != nil {
 		return err
 	}
-	for _, name := range c.With {
+	for _, name := range r.With {
 		if err := s.checkKey(name); err != nil {
 			return err
 		}
 	}
-	if err := s.checkRedisson(c); err != nil {
+	if err := s.checkRedisson(r); err != nil {
 		return err
 	}
-	if err := s.checkTags(c); err != nil {
+	if err := s.checkTags(r); err != nil {
 		return err
 	}
-	return s.checkToken(c.Name, c.Token)
+	return s.checkToken(r.Name, r.Token)
 }
 
 func (s *Store) checkToken(name, token string) error {

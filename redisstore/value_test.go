@@ -29,21 +29,21 @@ func TestValueOfALock(t *testing.T) {
 			t.Parallel()
 			p := watchingClient(t, s)
 			request := func(name string) driver.AcquireRequest {
-				c := p.request(fmt.Sprintf("%s-%v", name, own))
+				r := p.request(fmt.Sprintf("%s-%v", name, own))
 				if own {
-					c.Token = fmt.Sprintf("worker-%d", p.seq)
+					r.Token = fmt.Sprintf("worker-%d", p.seq)
 				}
-				return c
+				return r
 			}
-			want := func(what string, c driver.AcquireRequest, name string, fence uint64) {
+			want := func(what string, r driver.AcquireRequest, name string, fence uint64) {
 				t.Helper()
-				value := fmt.Sprintf("%d %s", fence, c.Token)
+				value := fmt.Sprintf("%d %s", fence, r.Token)
 				if own {
-					value = c.Token
+					value = r.Token
 				}
 				wantValue(t, server, what, name, value)
-				if state := p.inspect(name); len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Fence != fence {
-					t.Errorf("%s: %+v, want the token %s with the fence %d", what, state.Holders, c.Token, fence)
+				if state := p.inspect(name); len(state.Holders) != 1 || state.Holders[0].Token != r.Token || state.Holders[0].Fence != fence {
+					t.Errorf("%s: %+v, want the token %s with the fence %d", what, state.Holders, r.Token, fence)
 				}
 			}
 			first := request("n")

@@ -77,11 +77,11 @@ func TestTicketIsLargerThanAllOthers(t *testing.T) {
 				if passedOver {
 					addPassedOver(t, server, "n")
 				}
-				c := p.request("n")
+				r := p.request("n")
 				if strings.HasSuffix(share, "3") {
-					c.Limit = 3
+					r.Limit = 3
 				}
-				a := p.mustWait(c)
+				a := p.mustWait(r)
 				next := p.mustWait(p.request("n"))
 				if least := uint64(time.Now().Add(59 * time.Minute).UnixMicro()); a.Ticket < least || next.Ticket <= a.Ticket {
 					t.Errorf("tickets %d and %d behind one from in an hour", a.Ticket, next.Ticket)
@@ -110,9 +110,9 @@ func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 			time.Sleep(driver.WaiterTTL / 10)
 			p.mustRelease(first, fence)
 			for !a.Held {
-				c := live
-				c.Ticket = a.Ticket
-				a = p.acquire(c)
+				r := live
+				r.Ticket = a.Ticket
+				a = p.acquire(r)
 				if !a.Held {
 					if a.Holder != "" || a.Remaining <= 0 || time.Since(begin)+a.Remaining > driver.WaiterTTL+time.Second/2 {
 						t.Fatalf("after %v: %+v, want to be told when the dead waiter is removed", time.Since(begin), a)
@@ -168,13 +168,13 @@ func TestLongValueIsNotReturned(t *testing.T) {
 	several, vote := p.request("n"), p.request("n")
 	several.With = []string{"k"}
 	for what, do := range map[string]func() driver.AcquireReply{
-		"try":      func() driver.AcquireReply { c := p.request("n"); c.Queue = false; return p.acquire(c) },
+		"try":      func() driver.AcquireReply { r := p.request("n"); r.Queue = false; return p.acquire(r) },
 		"wait":     func() driver.AcquireReply { return p.mustWait(p.request("n")) },
 		"reader":   func() driver.AcquireReply { return p.mustWait(p.sharedWaiter("n")) },
 		"all":      func() driver.AcquireReply { return p.mustWait(several) },
 		"vote":     func() driver.AcquireReply { return p.vote(vote) },
 		"resize":   func() driver.AcquireReply { return p.resize(p.sharedRequest("n", 1, 3, time.Minute)) },
-		"repeated": func() driver.AcquireReply { c := p.request("n"); p.mustWait(c); return p.mustWait(c) },
+		"repeated": func() driver.AcquireReply { r := p.request("n"); p.mustWait(r); return p.mustWait(r) },
 	} {
 		if a := do(); a.Held || len(a.Holder) > 512 || !strings.HasPrefix(a.Holder, "xxx") {
 			t.Errorf("%s: held %v, a holder of %d bytes", what, a.Held, len(a.Holder))
@@ -183,25 +183,25 @@ func TestLongValueIsNotReturned(t *testing.T) {
 }
 
 func (p *testClient) sharedWaiter(name string) driver.AcquireRequest {
-	c := p.sharedRequest(name, 1, driver.Unlimited, time.Minute)
-	c.Queue = true
-	return c
+	r := p.sharedRequest(name, 1, driver.Unlimited, time.Minute)
+	r.Queue = true
+	return r
 }
 
-func (p *testClient) vote(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) vote(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	c.Vote = &driver.Vote{Ticket: 1, Fence: 1}
-	a, err := p.s.Acquire(p.t.Context(), c)
+	r.Vote = &driver.Vote{Ticket: 1, Fence: 1}
+	a, err := p.s.Acquire(p.t.Context(), r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return a
 }
 
-func (p *testClient) resize(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) resize(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	c.Until = time.Now().Add(generous)
-	a, err := p.s.Resize(p.t.Context(), c)
+	r.Until = time.Now().Add(generous)
+	a, err := p.s.Resize(p.t.Context(), r)
 	if err != nil {
 		p.t.Fatal(err)
 	}

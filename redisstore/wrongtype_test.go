@@ -29,31 +29,31 @@ var keysOfLock = map[string]string{"n": "string", "{n}:dibs:queue": "zset", "{n}
 // situations are what a client does before another program writes a key of the lock.
 var situations = map[string]func(p *testClient) driver.AcquireRequest{
 	"free":  func(p *testClient) driver.AcquireRequest { return p.request("n") },
-	"mutex": func(p *testClient) driver.AcquireRequest { c := p.request("n"); p.mustAcquire(c); return c },
+	"mutex": func(p *testClient) driver.AcquireRequest { r := p.request("n"); p.mustAcquire(r); return r },
 	"renewed mutex": func(p *testClient) driver.AcquireRequest {
-		c := p.request("n")
-		p.mustAcquire(c)
-		if err := p.extend(c)[0]; err != nil {
+		r := p.request("n")
+		p.mustAcquire(r)
+		if err := p.extend(r)[0]; err != nil {
 			p.t.Fatal(err)
 		}
-		return c
+		return r
 	},
 	"mutex with a waiter": func(p *testClient) driver.AcquireRequest {
-		c, waiter := p.request("n"), p.request("n")
+		r, waiter := p.request("n"), p.request("n")
 		waiter.Queue = true
-		p.mustAcquire(c)
+		p.mustAcquire(r)
 		p.mustWait(waiter)
-		return c
+		return r
 	},
 	"reader": func(p *testClient) driver.AcquireRequest {
-		c := p.sharedRequest("n", 1, driver.Unlimited, time.Minute)
-		p.mustAcquire(c)
-		return c
+		r := p.sharedRequest("n", 1, driver.Unlimited, time.Minute)
+		p.mustAcquire(r)
+		return r
 	},
 	"permit": func(p *testClient) driver.AcquireRequest {
-		c := p.sharedRequest("n", 1, 3, time.Minute)
-		p.mustAcquire(c)
-		return c
+		r := p.sharedRequest("n", 1, 3, time.Minute)
+		p.mustAcquire(r)
+		return r
 	},
 }
 
@@ -70,19 +70,19 @@ var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 		return p.try(p.sharedRequest("n", 2, 5, time.Minute), true)
 	},
 	"all": func(p *testClient, _ driver.AcquireRequest) error {
-		c := p.request("m")
-		c.With = []string{"n"}
-		return p.try(c, false)
+		r := p.request("m")
+		r.With = []string{"n"}
+		return p.try(r, false)
 	},
 	"wait for all": func(p *testClient, _ driver.AcquireRequest) error {
-		c := p.request("m")
-		c.With = []string{"n"}
-		return p.try(c, true)
+		r := p.request("m")
+		r.With = []string{"n"}
+		return p.try(r, true)
 	},
 	"vote": func(p *testClient, _ driver.AcquireRequest) error {
-		c := p.request("n")
-		c.Vote = &driver.Vote{Ticket: 1, Fence: 1}
-		_, err := p.s.Acquire(p.t.Context(), c)
+		r := p.request("n")
+		r.Vote = &driver.Vote{Ticket: 1, Fence: 1}
+		_, err := p.s.Acquire(p.t.Context(), r)
 		return err
 	},
 	"extend": func(p *testClient, own driver.AcquireRequest) error { return p.extend(own)[0] },
@@ -114,9 +114,9 @@ var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 	},
 }
 
-func (p *testClient) try(c driver.AcquireRequest, queue bool) error {
-	c.Queue, c.Until = queue, time.Now().Add(generous)
-	_, err := p.s.Acquire(p.t.Context(), c)
+func (p *testClient) try(r driver.AcquireRequest, queue bool) error {
+	r.Queue, r.Until = queue, time.Now().Add(generous)
+	_, err := p.s.Acquire(p.t.Context(), r)
 	return err
 }
 

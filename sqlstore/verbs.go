@@ -10,19 +10,19 @@ import (
 )
 
 // Acquire executes an acquire. names are the names, as the statement has them.
-func (d *Database) Acquire(ctx context.Context, text string, names any, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	v := Verb{Op: "acquire", Name: c.Name, Text: text, Until: c.Until}
+func (d *Database) Acquire(ctx context.Context, text string, names any, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	v := Verb{Op: "acquire", Name: r.Name, Text: text, Until: r.Until}
 	err = d.Call(ctx, v, func(until int64) []any {
-		return []any{names, d.Text(c.Token), d.Text(c.Client), Micros(c.TTL), c.Weight, c.Limit, c.Queue, int64(c.Ticket), until}
+		return []any{names, d.Text(r.Token), d.Text(r.Client), Micros(r.TTL), r.Weight, r.Limit, r.Queue, int64(r.Ticket), until}
 	}, d.ScanReply(&reply))
 	return reply, err
 }
 
 // Resize executes a resize.
-func (d *Database) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	v := Verb{Op: "resize", Name: c.Name, Text: d.SQL.Resize, Until: c.Until}
+func (d *Database) Resize(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+	v := Verb{Op: "resize", Name: r.Name, Text: d.SQL.Resize, Until: r.Until}
 	err = d.Call(ctx, v, func(until int64) []any {
-		return []any{d.Name(c.Name), d.Text(c.Token), d.Text(c.Client), Micros(c.TTL), c.Weight, c.Limit, until}
+		return []any{d.Name(r.Name), d.Text(r.Token), d.Text(r.Client), Micros(r.TTL), r.Weight, r.Limit, until}
 	}, d.ScanReply(&reply))
 	return reply, err
 }
@@ -92,11 +92,11 @@ func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseReq
 }
 
 // Cancel executes a cancel.
-func (d *Database) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+func (d *Database) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	var done bool
-	v := Verb{Op: "cancel", Name: c.Name, Text: d.SQL.Cancel, Until: c.Until, Urgent: true}
+	v := Verb{Op: "cancel", Name: r.Name, Text: d.SQL.Cancel, Until: r.Until, Urgent: true}
 	return d.Call(ctx, v, func(until int64) []any {
-		return []any{d.Names(c.Names()), d.Text(c.Token), until}
+		return []any{d.Names(r.Names()), d.Text(r.Token), until}
 	}, scanFlag(&done))
 }
 

@@ -20,10 +20,10 @@ func exclusion(t *testing.T, s *driver.Full) {
 	var held atomic.Int32
 	var group sync.WaitGroup
 	for range requests {
-		c := p.newRequest("n")
-		c.Queue, c.Until = false, time.Now().Add(operationTimeout)
+		r := p.newRequest("n")
+		r.Queue, r.Until = false, time.Now().Add(operationTimeout)
 		group.Go(func() {
-			a, err := s.Acquire(t.Context(), c)
+			a, err := s.Acquire(t.Context(), r)
 			if err != nil {
 				t.Errorf("acquire: %v", err)
 			}
@@ -40,26 +40,26 @@ func exclusion(t *testing.T, s *driver.Full) {
 
 func idempotent(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	first := p.mustAcquire(c)
-	c.TTL = ttl
-	again := p.mustAcquire(c)
+	r := p.newRequest("n")
+	first := p.mustAcquire(r)
+	r.TTL = ttl
+	again := p.mustAcquire(r)
 	if again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
 	}
-	if token, left := p.firstHolder("n"); token != c.Token || left < time.Minute/2 {
+	if token, left := p.firstHolder("n"); token != r.Token || left < time.Minute/2 {
 		t.Errorf("after a repeated acquire with a shorter TTL: held by %q for %v: want most of a minute left", token, left)
 	}
-	p.mustRelease(c, again.Fence)
+	p.mustRelease(r, again.Fence)
 	if h := p.holder("n"); h != "" {
 		t.Errorf("still held by %s: one release must undo all repeated acquires", h)
 	}
 	// A repeated acquire keeps the queue entry, too.
 	holder := p.newRequest("n")
 	p.mustAcquire(holder)
-	first = p.mustQueue(c, 1)
+	first = p.mustQueue(r, 1)
 	p.mustQueue(p.newRequest("n"), 2)
-	if again := p.mustQueue(c, 1); again.Ticket != first.Ticket {
+	if again := p.mustQueue(r, 1); again.Ticket != first.Ticket {
 		t.Errorf("ticket %d after %d: a repeated acquire lost the queue entry", again.Ticket, first.Ticket)
 	}
 }
@@ -128,8 +128,8 @@ func inOrder(t *testing.T, s *driver.Full, name string, waiters int) bool {
 	holder := newSilentClient(t, s)
 	begin := time.Now()
 	slow := func() bool { return time.Since(begin) > driver.WaiterTTL/2 } // a silent waiter may be notified to retry
-	c := holder.newRequest(name)
-	fence := holder.mustAcquire(c).Fence
+	r := holder.newRequest(name)
+	fence := holder.mustAcquire(r).Fence
 	requests := make([]driver.AcquireRequest, waiters)
 	for i := range requests {
 		client := clients[i%len(clients)]
@@ -143,7 +143,7 @@ func inOrder(t *testing.T, s *driver.Full, name string, waiters int) bool {
 		}
 	}
 	for i, next := range requests {
-		holder.mustRelease(c, fence)
+		holder.mustRelease(r, fence)
 		if slow() {
 			return false
 		}
@@ -156,9 +156,9 @@ func inOrder(t *testing.T, s *driver.Full, name string, waiters int) bool {
 		case e.Fence <= fence:
 			t.Fatalf("fence %d after %d", e.Fence, fence)
 		}
-		c, fence = next, e.Fence
+		r, fence = next, e.Fence
 	}
-	holder.mustRelease(c, fence)
+	holder.mustRelease(r, fence)
 	holder.wantHolder(name, "")
 	return true
 }
@@ -226,11 +226,11 @@ func fencesGrow(t *testing.T, s *driver.Full) {
 		last = fence
 	}
 	for range 20 {
-		c := p.newRequest("n")
-		grew("acquired", p.acquireSoon(c))
+		r := p.newRequest("n")
+		grew("acquired", p.acquireSoon(r))
 		next := p.newRequest("n")
 		p.mustQueue(next, 1)
-		p.mustRelease(c, last)
+		p.mustRelease(r, last)
 		grew("handed off", p.wantGranted(next).Fence)
 		third := p.newRequest("n")
 		p.mustQueue(third, 1)
@@ -240,9 +240,9 @@ func fencesGrow(t *testing.T, s *driver.Full) {
 			t.Fatal(err)
 		}
 	}
-	c := p.newRequest("n")
-	c.TTL = ttl
-	grew("acquired", p.mustAcquire(c).Fence)
+	r := p.newRequest("n")
+	r.TTL = ttl
+	grew("acquired", p.mustAcquire(r).Fence)
 	time.Sleep(ttl + 20*time.Millisecond)
 	grew("expired", p.mustAcquire(p.newRequest("n")).Fence)
 }
@@ -253,8 +253,8 @@ func cancel(t *testing.T, s *driver.Full) {
 	p.mustAcquire(held)
 	p.mustQueue(first, 1)
 	p.mustQueue(second, 2)
-	for _, c := range []driver.AcquireRequest{first, held, held} { // cancel twice, too
-		if err := s.Cancel(operationContext(t), c); err != nil {
+	for _, r := range []driver.AcquireRequest{first, held, held} { // cancel twice, too
+		if err := s.Cancel(operationContext(t), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,32 +284,32 @@ func extendRepeatedly(t *testing.T, s *driver.Full) {
 }
 
 // extendRepeatedly extends a lease several times. A lease with another token is not extended.
-func (p *testClient) extendRepeatedly(c driver.AcquireRequest) {
+func (p *testClient) extendRepeatedly(r driver.AcquireRequest) {
 	p.t.Helper()
-	fence := p.mustAcquire(c).Fence
+	fence := p.mustAcquire(r).Fence
 	for i := range 3 {
-		if err := p.extendAs(c, fence, time.Duration(i+1)*10*time.Minute); err != nil {
-			p.t.Errorf("%s, extension %d: %v", c.Name, i+1, err)
+		if err := p.extendAs(r, fence, time.Duration(i+1)*10*time.Minute); err != nil {
+			p.t.Errorf("%s, extension %d: %v", r.Name, i+1, err)
 		}
 	}
 	needs(p.t, p.s, "Inspector")
-	state, err := p.s.Inspect(operationContext(p.t), c.Name)
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Fence != fence || state.Holders[0].Remaining < 20*time.Minute {
-		p.t.Errorf("%s: %+v, %v, want fence %d and half an hour", c.Name, state, err, fence)
+	state, err := p.s.Inspect(operationContext(p.t), r.Name)
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != r.Token || state.Holders[0].Fence != fence || state.Holders[0].Remaining < 20*time.Minute {
+		p.t.Errorf("%s: %+v, %v, want fence %d and half an hour", r.Name, state, err, fence)
 	}
-	other := c
+	other := r
 	other.Token += "x"
 	if err := p.extendAs(other, fence, time.Minute); !errors.Is(err, dibs.ErrLost) {
-		p.t.Errorf("%s, another token: %v, want ErrLost", c.Name, err)
+		p.t.Errorf("%s, another token: %v, want ErrLost", r.Name, err)
 	}
-	p.mustRelease(c, fence)
+	p.mustRelease(r, fence)
 }
 
 // extendAs sends an extension of a lease that has this fence.
-func (p *testClient) extendAs(c driver.AcquireRequest, fence uint64, ttl time.Duration) error {
-	r := driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: fence, TTL: ttl}
+func (p *testClient) extendAs(request driver.AcquireRequest, fence uint64, ttl time.Duration) error {
+	r := driver.ExtendRequest{Name: request.Name, Token: request.Token, Client: request.Client, Fence: fence, TTL: ttl}
 	if fence > 0 {
-		r.Weight, r.Limit = c.Weight, c.Limit
+		r.Weight, r.Limit = request.Weight, request.Limit
 	}
 	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{r})[0]
 }
@@ -319,17 +319,17 @@ func extend(t *testing.T, s *driver.Full) {
 	var holds []driver.ExtendRequest
 	var requests []driver.AcquireRequest
 	for i := range 250 {
-		c := p.newRequest(fmt.Sprintf("n%d", i))
-		requests = append(requests, c)
-		holds = append(holds, driver.ExtendRequest{Name: c.Name, Token: c.Token, TTL: time.Minute})
+		r := p.newRequest(fmt.Sprintf("n%d", i))
+		requests = append(requests, r)
+		holds = append(holds, driver.ExtendRequest{Name: r.Name, Token: r.Token, TTL: time.Minute})
 	}
-	for i, c := range requests {
+	for i, r := range requests {
 		switch i % 3 {
 		case 0:
-			c.TTL = 25 * time.Second
-			p.mustAcquire(c)
+			r.TTL = 25 * time.Second
+			p.mustAcquire(r)
 		case 1:
-			other := p.newRequest(c.Name)
+			other := p.newRequest(r.Name)
 			p.mustAcquire(other)
 		}
 	}
@@ -347,11 +347,11 @@ func extend(t *testing.T, s *driver.Full) {
 	if token, left := p.firstHolder("n0"); token != requests[0].Token || left < 30*time.Second {
 		t.Errorf("held by %q for %v: an extension by a second shortened a lease of a minute", token, left)
 	}
-	c := p.newRequest("expires")
-	c.TTL = ttl
-	p.mustAcquire(c)
+	r := p.newRequest("expires")
+	r.TTL = ttl
+	p.mustAcquire(r)
 	time.Sleep(ttl + 20*time.Millisecond)
-	wantErr(t, p.extend(c, time.Minute), dibs.ErrLost)
+	wantErr(t, p.extend(r, time.Minute), dibs.ErrLost)
 	p.mustAcquire(p.newRequest("expires"))
 }
 
@@ -387,16 +387,16 @@ func ticket(t *testing.T, s *driver.Full) {
 
 func newTicket(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	h, c := p.newRequest("n"), p.newRequest("n")
+	h, r := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
-	before := p.mustQueue(c, 1)
+	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
-	p.wantGranted(c)
+	p.wantGranted(r)
 	next := p.newRequest("n")
 	next.Queue = false
-	p.acquireBy(next, time.Now().Add(c.TTL))
-	if after := p.mustQueue(c, 1); after.Ticket <= before.Ticket {
+	p.acquireBy(next, time.Now().Add(r.TTL))
+	if after := p.mustQueue(r, 1); after.Ticket <= before.Ticket {
 		t.Errorf("ticket %d after %d", after.Ticket, before.Ticket)
 	}
 }
@@ -451,14 +451,14 @@ func expiredWithWaiters(t *testing.T, s *driver.Full) {
 func expiredRequest(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	p.mustAcquire(p.newRequest("warm-up")) // a store may read a server's clock with it
-	c := p.newRequest("n")
-	c.Until = time.Now().Add(-time.Second)
-	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
+	r := p.newRequest("n")
+	r.Until = time.Now().Add(-time.Second)
+	if a, err := s.Acquire(t.Context(), r); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for an expired request", a, err)
 	}
 	h := p.newRequest("n")
 	p.mustAcquire(h)
-	if a, err := s.Acquire(t.Context(), c); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
+	if a, err := s.Acquire(t.Context(), r); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for an expired request", a, err)
 	}
 	p.wantNoWaiter("n") // the expired one
@@ -522,36 +522,36 @@ func reserveOn(t *testing.T, s *driver.Full, name string) bool {
 
 // wantReserved checks that c, released with Reserve, no longer holds: a renewal in flight
 // must not extend it. The name is reserved until the given time, or a little longer.
-func wantReserved(p *testClient, c driver.AcquireRequest, kept time.Time) {
+func wantReserved(p *testClient, r driver.AcquireRequest, kept time.Time) {
 	p.t.Helper()
-	wantErr(p.t, p.extend(c, time.Hour), dibs.ErrLost)
-	if p.s.Has("Resizer") && p.mustResize(c, c.Weight, c.Limit).Held {
+	wantErr(p.t, p.extend(r, time.Hour), dibs.ErrLost)
+	if p.s.Has("Resizer") && p.mustResize(r, r.Weight, r.Limit).Held {
 		p.t.Error("resize: held after a release with Reserve")
 	}
-	if p.release(c, 0) {
+	if p.release(r, 0) {
 		p.t.Error("a second release reports true")
 	}
 	if !p.s.Has("Inspector") {
 		return // the replies to the waiter show it
 	}
-	state := p.state(c.Name)
+	state := p.state(r.Name)
 	over := !time.Now().Before(kept) // then the name may be free, or held by a waiter
 	for _, h := range state.Holders {
-		if h.Token == c.Token && !h.Reserved || h.Token != c.Token && !over {
-			p.t.Errorf("held by %+v, want the name of %s reserved", h, c.Token)
+		if h.Token == r.Token && !h.Reserved || h.Token != r.Token && !over {
+			p.t.Errorf("held by %+v, want the name of %s reserved", h, r.Token)
 		}
 	}
 	if len(state.Holders) == 0 && !over {
-		p.t.Errorf("free, want the name of %s reserved", c.Token)
+		p.t.Errorf("free, want the name of %s reserved", r.Token)
 	}
 }
 
 // unreserve ends a reservation by its token, as an operator does. It ends no lease.
 func unreserve(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	unreserveNow := func(c driver.AcquireRequest, want bool) {
+	unreserveNow := func(r driver.AcquireRequest, want bool) {
 		t.Helper()
-		ended, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Unreserve: true})
+		ended, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Unreserve: true})
 		if err != nil || ended != want {
 			t.Errorf("unreserve: %v, %v, want %v", ended, err, want)
 		}
@@ -618,20 +618,20 @@ func inspect(t *testing.T, s *driver.Full) {
 func invalidNames(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	for _, name := range []string{"", strings.Repeat("n", driver.MaxName+1), "not\xffutf8"} {
-		c := p.newRequest(name)
-		_, err := s.Acquire(t.Context(), c)
+		r := p.newRequest(name)
+		_, err := s.Acquire(t.Context(), r)
 		wantErr(t, err, dibs.ErrInvalid)
 		_, err = s.Inspect(operationContext(t), name) // of a store without states, too
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	for _, bad := range []func(*driver.AcquireRequest){
-		func(c *driver.AcquireRequest) { c.Weight = 0 },
-		func(c *driver.AcquireRequest) { c.Weight = 2 },
-		func(c *driver.AcquireRequest) { c.TTL = 0 },
+		func(r *driver.AcquireRequest) { r.Weight = 0 },
+		func(r *driver.AcquireRequest) { r.Weight = 2 },
+		func(r *driver.AcquireRequest) { r.TTL = 0 },
 	} {
-		c := p.newRequest("n")
-		bad(&c)
-		_, err := s.Acquire(t.Context(), c)
+		r := p.newRequest("n")
+		bad(&r)
+		_, err := s.Acquire(t.Context(), r)
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	p.wantHolder("n", "")
@@ -641,18 +641,18 @@ func anyName(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	requests := make(map[string]driver.AcquireRequest)
 	for _, name := range oddNames() {
-		c := p.newRequest(name)
-		p.mustAcquire(c)
-		requests[name] = c
+		r := p.newRequest(name)
+		p.mustAcquire(r)
+		requests[name] = r
 	}
-	for name, c := range requests {
-		p.wantHolder(name, c.Token)
-		if err := p.extend(c, time.Minute); err != nil {
+	for name, r := range requests {
+		p.wantHolder(name, r.Token)
+		if err := p.extend(r, time.Minute); err != nil {
 			t.Errorf("extend %q: %v", name, err)
 		}
 		next := p.newRequest(name)
 		p.mustQueue(next, 1)
-		p.mustRelease(c, 0)
+		p.mustRelease(r, 0)
 		p.wantGranted(next)
 		p.mustRelease(next, 0)
 		p.wantHolder(name, "")
@@ -663,15 +663,15 @@ func endedContext(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := p.newRequest("n")
-	c.Until = time.Now().Add(operationTimeout)
+	r := p.newRequest("n")
+	r.Until = time.Now().Add(operationTimeout)
 	begin := time.Now()
-	_, err := s.Acquire(ctx, c)
+	_, err := s.Acquire(ctx, r)
 	wantErr(t, err, dibs.ErrUnavailable)
-	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "n", Token: c.Token, Until: c.Until})
+	_, err = s.Release(ctx, driver.ReleaseRequest{Name: "n", Token: r.Token, Until: r.Until})
 	wantErr(t, err, dibs.ErrUnavailable)
-	wantErr(t, s.Cancel(ctx, c), dibs.ErrUnavailable)
-	for _, err := range s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: c.Token, TTL: time.Minute}}) {
+	wantErr(t, s.Cancel(ctx, r), dibs.ErrUnavailable)
+	for _, err := range s.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: r.Token, TTL: time.Minute}}) {
 		wantErr(t, err, dibs.ErrUnavailable)
 	}
 	if took := time.Since(begin); took > 5*time.Second { // the calls waited until their deadline

@@ -63,9 +63,9 @@ func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
 	short := fast.newTry("clock behind, short")
 	var due time.Time
 	slowly(t, open, func(slow *testClient) {
-		c := slow.newRequest(short.Name)
-		c.TTL = ttl
-		slow.mustAcquire(c)
+		r := slow.newRequest(short.Name)
+		r.TTL = ttl
+		slow.mustAcquire(r)
 	})
 	due = time.Now().Add(ttl)
 	fast.acquireBy(short, due)
@@ -73,19 +73,19 @@ func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
 
 func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
 	fast := newSilentClient(t, driver.Complete(open(t)))
-	c := fast.newRequest("clock ahead")
-	fast.mustAcquire(c)
+	r := fast.newRequest("clock ahead")
+	fast.mustAcquire(r)
 	slowly(t, open, func(slow *testClient) {
-		if a := slow.acquire(slow.newTry(c.Name)); a.Held || a.Remaining > time.Minute {
+		if a := slow.acquire(slow.newTry(r.Name)); a.Held || a.Remaining > time.Minute {
 			t.Errorf("%+v, while a process whose clock is ahead has a lease of a minute", a)
 		}
 	})
-	c = fast.newRequest("clock ahead, short")
-	c.TTL = ttl
-	fast.mustAcquire(c)
+	r = fast.newRequest("clock ahead, short")
+	r.TTL = ttl
+	fast.mustAcquire(r)
 	time.Sleep(ttl + ttl/4)
 	slowly(t, open, func(slow *testClient) {
-		if a := slow.acquire(slow.newTry(c.Name)); !a.Held {
+		if a := slow.acquire(slow.newTry(r.Name)); !a.Held {
 			t.Errorf("%+v, after the lease of a process whose clock is ahead has ended", a)
 		}
 	})
@@ -93,15 +93,15 @@ func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
 
 func clockOfRenewal(t *testing.T, open func(t *testing.T) driver.Store) {
 	fast := newSilentClient(t, driver.Complete(open(t)))
-	c := fast.newRequest("clock of a renewal")
-	c.TTL = longTTL
-	fast.mustAcquire(c)
+	r := fast.newRequest("clock of a renewal")
+	r.TTL = longTTL
+	fast.mustAcquire(r)
 	slowly(t, open, func(slow *testClient) {
-		if err := slow.extend(c, time.Minute); err != nil {
+		if err := slow.extend(r, time.Minute); err != nil {
 			t.Errorf("extend by a process whose clock is behind: %v", err)
 		}
 	})
-	if a := fast.acquire(fast.newTry(c.Name)); a.Held || a.Remaining < time.Minute/2 {
+	if a := fast.acquire(fast.newTry(r.Name)); a.Held || a.Remaining < time.Minute/2 {
 		t.Errorf("%+v, want the minute that a process whose clock is behind has extended", a)
 	}
 }
@@ -111,19 +111,19 @@ const longTTL = 20 * time.Second
 
 func clockOfWaiter(t *testing.T, open func(t *testing.T) driver.Store) {
 	fast := newSilentClient(t, driver.Complete(open(t)))
-	c := fast.newRequest("clock of a waiter")
-	fence := fast.mustAcquire(c).Fence
+	r := fast.newRequest("clock of a waiter")
+	fence := fast.mustAcquire(r).Fence
 	var waits driver.AcquireRequest
 	slowly(t, open, func(slow *testClient) {
-		waits = slow.newRequest(c.Name)
+		waits = slow.newRequest(r.Name)
 		slow.mustQueue(waits, 1)
 	})
-	if a := fast.acquire(fast.newTry(c.Name)); a.Held {
+	if a := fast.acquire(fast.newTry(r.Name)); a.Held {
 		t.Fatalf("%+v, while a lease is valid", a)
 	}
-	fast.mustQueue(fast.newRequest(c.Name), 2)
-	fast.mustRelease(c, fence)
-	fast.wantHolder(c.Name, waits.Token)
+	fast.mustQueue(fast.newRequest(r.Name), 2)
+	fast.mustRelease(r, fence)
+	fast.wantHolder(r.Name, waits.Token)
 }
 
 func clockOfResize(t *testing.T, open func(t *testing.T) driver.Store) {
@@ -151,13 +151,13 @@ func clocksAndFences(t *testing.T, open func(t *testing.T) driver.Store) {
 	fast := newSilentClient(t, driver.Complete(open(t)))
 	var last uint64
 	locked := func(p *testClient) {
-		c := p.newRequest("clocks and fences")
-		fence := p.mustAcquire(c).Fence
+		r := p.newRequest("clocks and fences")
+		fence := p.mustAcquire(r).Fence
 		if fence <= last {
 			t.Errorf("fence %d after %d", fence, last)
 		}
 		last = fence
-		p.mustRelease(c, fence)
+		p.mustRelease(r, fence)
 	}
 	for range 3 {
 		slowly(t, open, locked)
@@ -167,7 +167,7 @@ func clocksAndFences(t *testing.T, open func(t *testing.T) driver.Store) {
 
 // newTry returns a new request that does not queue.
 func (p *testClient) newTry(name string) driver.AcquireRequest {
-	c := p.newRequest(name)
-	c.Queue = false
-	return c
+	r := p.newRequest(name)
+	r.Queue = false
+	return r
 }

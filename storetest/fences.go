@@ -63,25 +63,25 @@ func reserveFences(t *testing.T, s *driver.Full) {
 
 func reserveLeast(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	fence := p.mustAcquire(c).Fence
+	r := p.newRequest("n")
+	fence := p.mustAcquire(r).Fence
 	least := fence + 5_000_000_000 // more than an hour ahead of the clock
-	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 10, Least: least}); !reply.Held || reply.Last < least {
+	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 10, Least: least}); !reply.Held || reply.Last < least {
 		t.Fatalf("%+v, want at least %d", reply, least)
 	}
 	// The clock is far behind the fences: each request still brings as many as it requests.
 	last := least
 	for range 3 {
-		reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 500})
+		reply := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 500})
 		if !reply.Held || reply.Last < last+500 {
 			t.Fatalf("%+v after %d, want 500 more", reply, last)
 		}
 		last = reply.Last
 	}
-	if raised := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Least: last + 9}); raised.Last < last+9 {
+	if raised := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Least: last + 9}); raised.Last < last+9 {
 		t.Fatalf("%+v, want at least %d", raised, last+9)
 	}
-	p.mustRelease(c, fence)
+	p.mustRelease(r, fence)
 	if next := p.mustAcquire(p.newRequest("n")).Fence; next <= last+9 {
 		t.Fatalf("fence %d, want more than %d", next, last+9)
 	}
@@ -89,12 +89,12 @@ func reserveLeast(t *testing.T, s *driver.Full) {
 
 func reserveChangesNothing(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	fence := p.mustAcquire(c).Fence
-	p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1000})
+	r := p.newRequest("n")
+	fence := p.mustAcquire(r).Fence
+	p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 1000})
 	needs(t, s, "Inspector")
 	state, err := s.Inspect(operationContext(t), "n")
-	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Remaining > c.TTL {
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != r.Token || state.Holders[0].Remaining > r.TTL {
 		t.Fatalf("%+v, %v", state, err)
 	}
 	if h := state.Holders[0]; h.Fence != 0 && h.Fence != fence {
@@ -108,16 +108,16 @@ func reserveChangesNothing(t *testing.T, s *driver.Full) {
 
 func reserveNeedsLease(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	c, stranger := p.newRequest("n"), p.newRequest("n")
-	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
+	r, stranger := p.newRequest("n"), p.newRequest("n")
+	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 1}); reply.Held {
 		t.Fatalf("a free name: %+v", reply)
 	}
-	fence := p.mustAcquire(c).Fence
+	fence := p.mustAcquire(r).Fence
 	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: stranger.Token, Count: 1}); reply.Held {
 		t.Fatalf("another token: %+v", reply)
 	}
-	p.mustRelease(c, fence)
-	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
+	p.mustRelease(r, fence)
+	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 1}); reply.Held {
 		t.Fatalf("after the release: %+v", reply)
 	}
 }
@@ -125,15 +125,15 @@ func reserveNeedsLease(t *testing.T, s *driver.Full) {
 func reserveConcurrently(t *testing.T, s *driver.Full) {
 	needs(t, s, "FenceReserver")
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	p.mustAcquire(c)
+	r := p.newRequest("n")
+	p.mustAcquire(r)
 	const each = 10
 	last := make(chan uint64, 40)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
 			for range cap(last) / 4 {
-				reply, err := s.ReserveFences(operationContext(t), driver.FenceRequest{Name: "n", Token: c.Token, Count: each})
+				reply, err := s.ReserveFences(operationContext(t), driver.FenceRequest{Name: "n", Token: r.Token, Count: each})
 				if err != nil || !reply.Held {
 					t.Errorf("%+v, %v", reply, err)
 				}
@@ -155,9 +155,9 @@ func reserveConcurrently(t *testing.T, s *driver.Full) {
 func reserveForReader(t *testing.T, s *driver.Full) {
 	skipWithoutReaders(t, s)
 	p := newSilentClient(t, s)
-	c := p.newReader("n")
-	p.mustAcquire(c)
-	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1}); reply.Held {
+	r := p.newReader("n")
+	p.mustAcquire(r)
+	if reply := p.reserve(driver.FenceRequest{Name: "n", Token: r.Token, Count: 1}); reply.Held {
 		t.Fatalf("%+v, want no fences", reply)
 	}
 }

@@ -33,9 +33,9 @@ func placeCases() []Case {
 }
 
 // again is the next request of a waiter.
-func (p *testClient) again(c driver.AcquireRequest) driver.AcquireRequest {
-	c.Ticket = p.tickets[c.Token]
-	return c
+func (p *testClient) again(r driver.AcquireRequest) driver.AcquireRequest {
+	r.Ticket = p.tickets[r.Token]
+	return r
 }
 
 // queueThree acquires a name, and has three requests queue for it.
@@ -105,17 +105,17 @@ func allSilentAtRelease(t *testing.T, s *driver.Full) {
 
 func missedGrant(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	h, c, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
+	h, r, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
-	before := p.mustQueue(c, 1)
+	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
-	missed := p.wantGranted(c)
+	missed := p.wantGranted(r)
 	next := p.newRequest("n")
 	next.Queue = false
-	p.acquireBy(next, time.Now().Add(c.TTL))
+	p.acquireBy(next, time.Now().Add(r.TTL))
 	p.mustQueue(behind, 1)
-	if after := p.mustQueue(p.again(c), 1); after.Ticket <= before.Ticket && after.Fence < missed.Fence {
+	if after := p.mustQueue(p.again(r), 1); after.Ticket <= before.Ticket && after.Fence < missed.Fence {
 		t.Errorf("%+v, want a larger ticket than %d, or that earlier fences are up to %d", after, before.Ticket, missed.Fence)
 	}
 	p.mustQueue(p.again(behind), 2)
@@ -123,26 +123,26 @@ func missedGrant(t *testing.T, s *driver.Full) {
 
 func twoMissedGrants(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	h, c := p.newRequest("n"), p.newRequest("n")
-	c.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	h, r := p.newRequest("n"), p.newRequest("n")
+	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
 	p.mustAcquire(h)
 	var late driver.Event
 	for i := range 2 {
-		if a := p.mustQueue(c, 1); i == 0 {
-			c.Ticket = a.Ticket // the second reply is lost
+		if a := p.mustQueue(r, 1); i == 0 {
+			r.Ticket = a.Ticket // the second reply is lost
 		}
 		p.mustRelease(h, 0)
-		late = p.wantGranted(c)
+		late = p.wantGranted(r)
 		h = p.newRequest("n")
 		h.Queue = false
-		p.acquireBy(h, time.Now().Add(c.TTL))
+		p.acquireBy(h, time.Now().Add(r.TTL))
 	}
-	last := p.mustQueue(c, 1)
+	last := p.mustQueue(r, 1)
 	if late.Ticket == last.Ticket && late.Fence > last.Fence {
 		t.Errorf("event %+v of a grant that has ended counts after the reply %+v", late, last)
 	}
 	p.mustRelease(h, 0)
-	if e := p.wantGranted(c); e.Ticket != last.Ticket || e.Fence <= last.Fence {
+	if e := p.wantGranted(r); e.Ticket != last.Ticket || e.Fence <= last.Fence {
 		t.Errorf("event %+v does not count after the reply %+v", e, last)
 	}
 }

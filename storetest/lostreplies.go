@@ -12,25 +12,25 @@ import (
 // executed, and sends the request again.
 type repeated struct{ *driver.Full }
 
-func (s repeated) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if a, err := s.Store.Acquire(ctx, c); err != nil {
+func (s repeated) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if a, err := s.Store.Acquire(ctx, r); err != nil {
 		return a, err
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
-func (s repeated) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := s.Store.Cancel(ctx, c); err != nil {
+func (s repeated) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	if err := s.Store.Cancel(ctx, r); err != nil {
 		return err
 	}
-	return s.Store.Cancel(ctx, c)
+	return s.Store.Cancel(ctx, r)
 }
 
-func (s repeated) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if a, err := s.Full.Resize(ctx, c); err != nil {
+func (s repeated) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if a, err := s.Full.Resize(ctx, r); err != nil {
 		return a, err
 	}
-	return s.Full.Resize(ctx, c)
+	return s.Full.Resize(ctx, r)
 }
 
 // Release returns true if the token held the name at the first request, which a client whose

@@ -24,21 +24,21 @@ func newCancelsTwice() *cancelsTwice {
 	return &cancelsTwice{Full: driver.Complete(memstore.New()), cancelled: make(map[string]bool)}
 }
 
-func (s *cancelsTwice) Cancel(ctx context.Context, c driver.AcquireRequest) error {
+func (s *cancelsTwice) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	s.mu.Lock()
-	again := s.cancelled[c.Token]
-	s.cancelled[c.Token] = true
+	again := s.cancelled[r.Token]
+	s.cancelled[r.Token] = true
 	s.mu.Unlock()
 	if again {
-		state, err := s.Inspect(ctx, c.Name)
+		state, err := s.Inspect(ctx, r.Name)
 		if err != nil {
 			return err
 		}
 		for _, h := range state.Holders {
-			c.Token = h.Token
+			r.Token = h.Token
 		}
 	}
-	return s.Store.Cancel(ctx, c)
+	return s.Store.Cancel(ctx, r)
 }
 
 // The cases with lost replies find a store on which a repeated request has another result.

@@ -36,9 +36,9 @@ func (p *testClient) newMulti(names ...string) driver.AcquireRequest {
 	if g := p.s.Groups(names); len(g) > 1 {
 		p.t.Skipf("the store splits the names into %q", g)
 	}
-	c := p.newRequest(names[0])
-	c.With = names[1:]
-	return c
+	r := p.newRequest(names[0])
+	r.With = names[1:]
+	return r
 }
 
 func groups(t *testing.T, s *driver.Full) {
@@ -97,12 +97,12 @@ func allOrNone(t *testing.T, s *driver.Full) {
 	again := p.mustAcquire(multi)
 	for _, name := range []string{x, y, z} {
 		p.wantHolder(name, multi.Token)
-		c := multi
-		c.Name = name
-		if err := p.extend(c, time.Hour); err != nil {
+		r := multi
+		r.Name = name
+		if err := p.extend(r, time.Hour); err != nil {
 			t.Errorf("extend %q: %v", name, err)
 		}
-		p.mustRelease(c, again.Fence)
+		p.mustRelease(r, again.Fence)
 		if f := p.mustAcquire(p.newRequest(name)).Fence; f <= again.Fence || again.Fence < a.Fence {
 			t.Errorf("%q: fence %d after %d after %d", name, f, again.Fence, a.Fence)
 		}
@@ -181,20 +181,20 @@ func multiCycle(t *testing.T, s *driver.Full) {
 	holder := p.newMulti(x, y, z)
 	p.mustAcquire(holder)
 	multis := []driver.AcquireRequest{p.newMulti(x, y), p.newMulti(y, z), p.newMulti(z, x)}
-	for _, c := range multis {
-		if a := p.acquire(c); a.Held || a.Ticket == 0 {
+	for _, r := range multis {
+		if a := p.acquire(r); a.Held || a.Ticket == 0 {
 			t.Fatalf("%+v", a)
 		}
 	}
 	p.mustCancel(holder)
-	for i, c := range multis {
+	for i, r := range multis {
 		for _, later := range multis[i+1:] {
 			if a := p.acquire(later); a.Held {
-				t.Fatalf("%s was overtaken by %s", c.Token, later.Token)
+				t.Fatalf("%s was overtaken by %s", r.Token, later.Token)
 			}
 		}
-		p.mustAcquire(c)
-		p.mustCancel(c)
+		p.mustAcquire(r)
+		p.mustCancel(r)
 	}
 	if st := p.state(x); st.Holding > 0 || st.Waiting > 0 {
 		t.Errorf("left behind: %+v", st)
@@ -229,8 +229,8 @@ func multiDead(t *testing.T, s *driver.Full) {
 	onY := p.newRequest(y)
 	p.mustAcquire(onY)
 	dead.mustQueue(dead.newMulti(x, y), 1)
-	c := p.newRequest(x)
-	p.acquireBy(c, time.Now().Add(driver.WaiterTTL))
+	r := p.newRequest(x)
+	p.acquireBy(r, time.Now().Add(driver.WaiterTTL))
 }
 
 func multiClients(t *testing.T, s *driver.Full) {

@@ -32,19 +32,19 @@ func (p *testClient) revokeToken(name, token, reason string) bool {
 	return revoked
 }
 
-func (p *testClient) mustRevokeToken(c driver.AcquireRequest, reason string) {
+func (p *testClient) mustRevokeToken(r driver.AcquireRequest, reason string) {
 	p.t.Helper()
-	if !p.revokeToken(c.Name, c.Token, reason) {
-		p.t.Fatalf("%q: the token of the lease did not revoke it", c.Name)
+	if !p.revokeToken(r.Name, r.Token, reason) {
+		p.t.Fatalf("%q: the token of the lease did not revoke it", r.Name)
 	}
 }
 
 // wantRevoked checks that the next event is the revocation of a lease, and returns it.
-func (p *testClient) wantRevoked(c driver.AcquireRequest, fence uint64, reason string) driver.Event {
+func (p *testClient) wantRevoked(r driver.AcquireRequest, fence uint64, reason string) driver.Event {
 	p.t.Helper()
 	e := p.nextEvent()
-	if e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence < fence || e.Reason != reason {
-		p.t.Fatalf("event %+v, want EventRevoked for %s with fence %d at least and reason %q", e, c.Token, fence, reason)
+	if e.Kind != driver.EventRevoked || e.Token != r.Token || e.Fence < fence || e.Reason != reason {
+		p.t.Fatalf("event %+v, want EventRevoked for %s with fence %d at least and reason %q", e, r.Token, fence, reason)
 	}
 	return e
 }
@@ -111,9 +111,9 @@ func revokeByAnotherToken(t *testing.T, s *driver.Full) {
 			t.Fatalf("token %q revoked the lease of another one", token)
 		}
 	}
-	for _, c := range []driver.AcquireRequest{mine, elsewhere} {
-		if err := p.extend(c, time.Minute); err != nil {
-			t.Errorf("%q: %v", c.Name, err)
+	for _, r := range []driver.AcquireRequest{mine, elsewhere} {
+		if err := p.extend(r, time.Minute); err != nil {
+			t.Errorf("%q: %v", r.Name, err)
 		}
 	}
 	p.mustRelease(mine, fence)
@@ -152,34 +152,34 @@ func revokeReservedReader(t *testing.T, s *driver.Full) {
 	p.revokeReserved(p.newReader("n"))
 }
 
-func (p *testClient) revokeReserved(c driver.AcquireRequest) {
+func (p *testClient) revokeReserved(r driver.AcquireRequest) {
 	p.t.Helper()
-	fence := p.mustAcquire(c).Fence
-	freed, err := p.s.Release(operationContext(p.t), driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Reserve: time.Hour})
+	fence := p.mustAcquire(r).Fence
+	freed, err := p.s.Release(operationContext(p.t), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Fence: fence, Reserve: time.Hour})
 	if err != nil || !freed {
-		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
+		p.t.Fatalf("release %q: %v, %v", r.Name, freed, err)
 	}
-	if p.try(p.newRequest(c.Name)) {
-		p.t.Fatalf("%q: granted while it is reserved", c.Name)
+	if p.try(p.newRequest(r.Name)) {
+		p.t.Fatalf("%q: granted while it is reserved", r.Name)
 	}
-	p.mustRevokeToken(c, "no longer needed")
-	next := p.newRequest(c.Name)
+	p.mustRevokeToken(r, "no longer needed")
+	next := p.newRequest(r.Name)
 	p.acquireSoon(next) // an event of the revocation would come first
-	p.wantHolder(c.Name, next.Token)
+	p.wantHolder(r.Name, next.Token)
 	p.wantNoEvent(30 * time.Millisecond)
 }
 
 func revokeByFenceAndToken(t *testing.T, s *driver.Full) {
 	needs(t, s, "Revoker")
 	p := newSilentClient(t, s)
-	c := p.newRequest("n")
-	fence := p.mustAcquire(c).Fence
-	for _, r := range []driver.RevokeRequest{{Name: "n", Fence: fence, Token: c.Token}, {Name: "n"}} {
+	request := p.newRequest("n")
+	fence := p.mustAcquire(request).Fence
+	for _, r := range []driver.RevokeRequest{{Name: "n", Fence: fence, Token: request.Token}, {Name: "n"}} {
 		revoked, err := s.Revoke(operationContext(t), r)
 		wantErr(t, err, dibs.ErrInvalid)
 		if revoked {
 			t.Errorf("%+v: revoked", r)
 		}
 	}
-	p.wantHolder("n", c.Token)
+	p.wantHolder("n", request.Token)
 }

@@ -49,12 +49,12 @@ func skipWithoutReaders(t *testing.T, s *driver.Full) {
 
 func skipWithout(t *testing.T, s *driver.Full, what string, limit int) {
 	t.Helper()
-	c := newSilentClient(t, s).newRequest(what)
-	c.Limit, c.Queue, c.Until = limit, false, time.Now().Add(operationTimeout)
-	if _, err := s.Acquire(t.Context(), c); errors.Is(err, dibs.ErrInvalid) {
+	r := newSilentClient(t, s).newRequest(what)
+	r.Limit, r.Queue, r.Until = limit, false, time.Now().Add(operationTimeout)
+	if _, err := s.Acquire(t.Context(), r); errors.Is(err, dibs.ErrInvalid) {
 		t.Skipf("the store does not support %s: %v", what, err)
 	}
-	if err := s.Cancel(operationContext(t), c); err != nil {
+	if err := s.Cancel(operationContext(t), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,9 +65,9 @@ func (p *testClient) newShared(name string, weight, limit int) driver.AcquireReq
 		skipWithoutPermits(p.t, p.s)
 		p.permitsChecked = true
 	}
-	c := p.newRequest(name)
-	c.Weight, c.Limit = weight, limit
-	return c
+	r := p.newRequest(name)
+	r.Weight, r.Limit = weight, limit
+	return r
 }
 
 func (p *testClient) newReader(name string) driver.AcquireRequest {
@@ -77,26 +77,26 @@ func (p *testClient) newWriter(name string) driver.AcquireRequest {
 	return p.newShared(name, driver.Unlimited, driver.Unlimited)
 }
 
-func (p *testClient) try(c driver.AcquireRequest) bool {
+func (p *testClient) try(r driver.AcquireRequest) bool {
 	p.t.Helper()
-	c.Queue = false
-	return p.acquire(c).Held
+	r.Queue = false
+	return p.acquire(r).Held
 }
 
-func (p *testClient) mustCancel(c driver.AcquireRequest) {
+func (p *testClient) mustCancel(r driver.AcquireRequest) {
 	p.t.Helper()
-	if err := p.s.Cancel(p.t.Context(), c); err != nil {
-		p.t.Fatalf("cancel %q: %v", c.Name, err)
+	if err := p.s.Cancel(p.t.Context(), r); err != nil {
+		p.t.Fatalf("cancel %q: %v", r.Name, err)
 	}
 }
 
-func (p *testClient) mustResize(c driver.AcquireRequest, weight, limit int) driver.AcquireReply {
+func (p *testClient) mustResize(r driver.AcquireRequest, weight, limit int) driver.AcquireReply {
 	p.t.Helper()
 	needs(p.t, p.s, "Resizer")
-	c.Weight, c.Limit, c.Until = weight, limit, time.Now().Add(operationTimeout)
-	a, err := p.s.Resize(p.t.Context(), c)
+	r.Weight, r.Limit, r.Until = weight, limit, time.Now().Add(operationTimeout)
+	a, err := p.s.Resize(p.t.Context(), r)
 	if err != nil {
-		p.t.Fatalf("resize %q: %v", c.Name, err)
+		p.t.Fatalf("resize %q: %v", r.Name, err)
 	}
 	return a
 }
@@ -117,15 +117,15 @@ func limit(t *testing.T, s *driver.Full) {
 	var held atomic.Int32
 	var group sync.WaitGroup
 	for i := range 60 {
-		c := p.newShared("n", i%4+1, 10)
-		c.Queue, c.Until = false, time.Now().Add(operationTimeout)
+		r := p.newShared("n", i%4+1, 10)
+		r.Queue, r.Until = false, time.Now().Add(operationTimeout)
 		group.Go(func() {
-			a, err := s.Acquire(t.Context(), c)
+			a, err := s.Acquire(t.Context(), r)
 			if err != nil {
 				t.Errorf("acquire: %v", err)
 			}
 			if a.Held {
-				held.Add(int32(c.Weight))
+				held.Add(int32(r.Weight))
 			}
 		})
 	}
@@ -164,8 +164,8 @@ func exclusive(t *testing.T, s *driver.Full) {
 func ownLimit(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	old := []driver.AcquireRequest{p.newShared("n", 1, 2), p.newShared("n", 1, 2)}
-	for _, c := range old {
-		p.mustAcquire(c)
+	for _, r := range old {
+		p.mustAcquire(r)
 	}
 	if p.try(p.newShared("n", 1, 2)) {
 		t.Error("weight 3 of limit 2")
@@ -188,9 +188,9 @@ func sharedExpiry(t *testing.T, s *driver.Full) {
 	}
 	// A full set of expired leases, and what they leave in the store, block no request.
 	for range 20 {
-		c := p.newShared("n", 1, 20)
-		c.TTL = 20 * time.Millisecond
-		p.mustAcquire(c)
+		r := p.newShared("n", 1, 20)
+		r.TTL = 20 * time.Millisecond
+		p.mustAcquire(r)
 	}
 	time.Sleep(60 * time.Millisecond)
 	p.mustAcquire(p.newShared("n", 19, 20))
@@ -286,12 +286,12 @@ func grantTogether(t *testing.T, s *driver.Full) {
 	var requests []driver.AcquireRequest
 	for i := range 8 {
 		clients = append(clients, newClient(t, s))
-		c := clients[i].newReader("n")
+		r := clients[i].newReader("n")
 		if i == 5 {
-			c = clients[i].newWriter("n")
+			r = clients[i].newWriter("n")
 		}
-		requests = append(requests, c)
-		clients[i].mustQueue(c, i+1)
+		requests = append(requests, r)
+		clients[i].mustQueue(r, i+1)
 	}
 	holder.mustRelease(h, fence)
 	for i := range 5 {
@@ -319,8 +319,8 @@ func grantTogether(t *testing.T, s *driver.Full) {
 func heavyFirstWaiter(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	held := []driver.AcquireRequest{p.newShared("n", 1, 4), p.newShared("n", 1, 4), p.newShared("n", 1, 4)}
-	for _, c := range held {
-		p.mustAcquire(c)
+	for _, r := range held {
+		p.mustAcquire(r)
 	}
 	heavy, light := p.newShared("n", 3, 4), p.newShared("n", 1, 4)
 	p.mustQueue(heavy, 1)
@@ -439,8 +439,8 @@ func resize(t *testing.T, s *driver.Full) {
 func resizeNeedsLease(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	p.mustAcquire(p.newRequest("warm-up"))
-	for _, c := range []driver.AcquireRequest{p.newReader("n"), p.newWriter("n")} {
-		if a := p.mustResize(c, c.Weight, c.Limit); a.Held {
+	for _, r := range []driver.AcquireRequest{p.newReader("n"), p.newWriter("n")} {
+		if a := p.mustResize(r, r.Weight, r.Limit); a.Held {
 			t.Errorf("a free name: %+v", a)
 		}
 	}
@@ -471,10 +471,10 @@ func revoke(t *testing.T, s *driver.Full) {
 		}
 		return revoked
 	}
-	wantRevoked := func(c driver.AcquireRequest, fence uint64) {
+	wantRevoked := func(r driver.AcquireRequest, fence uint64) {
 		t.Helper()
-		if e := p.nextEvent(); e.Kind != driver.EventRevoked || e.Token != c.Token || e.Fence != fence || e.Reason != reason {
-			t.Fatalf("event %+v, want EventRevoked for %s with fence %d and reason %q", e, c.Token, fence, reason)
+		if e := p.nextEvent(); e.Kind != driver.EventRevoked || e.Token != r.Token || e.Fence != fence || e.Reason != reason {
+			t.Fatalf("event %+v, want EventRevoked for %s with fence %d and reason %q", e, r.Token, fence, reason)
 		}
 		reason = ""
 	}

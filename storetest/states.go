@@ -39,22 +39,22 @@ type described struct {
 }
 
 // describe returns the request with a token as dibs makes it.
-func (p *testClient) describe(c driver.AcquireRequest, kind driver.Kind, label string) described {
+func (p *testClient) describe(r driver.AcquireRequest, kind driver.Kind, label string) described {
 	random := []byte("abcdefghijklmnopqrstuvwx")
-	for i, number := 0, c.Seq; number > 0; i, number = i+1, number/16 {
+	for i, number := 0, r.Seq; number > 0; i, number = i+1, number/16 {
 		random[i] = 'a' + byte(number%16)
 	}
-	c.Token = string(ownertoken.AppendKind([]byte(p.client+":"), kind, c.Limit)) + string(random)
+	r.Token = string(ownertoken.AppendKind([]byte(p.client+":"), kind, r.Limit)) + string(random)
 	if label != "" {
-		c.Token += ":" + label
+		r.Token += ":" + label
 	}
-	return described{c, kind, label, c.Limit}
+	return described{r, kind, label, r.Limit}
 }
 
 // chosen returns the request with a token that the application has chosen.
-func chosen(c driver.AcquireRequest) described {
-	c.Token = fmt.Sprintf("chosen-%d", c.Seq)
-	return described{AcquireRequest: c}
+func chosen(r driver.AcquireRequest) described {
+	r.Token = fmt.Sprintf("chosen-%d", r.Seq)
+	return described{AcquireRequest: r}
 }
 
 // newExclusive returns requests of each exclusive kind that needs no permits.
@@ -141,8 +141,8 @@ func kindOfPermits(t *testing.T, s *driver.Full) {
 		"some": {p.newShared("some", 1, 4), p.newShared("some", 2, 4)},
 		"all":  {p.newShared("all", 4, 4)},
 	} {
-		for i, c := range requests {
-			d := p.describe(c, driver.KindSemaphore, fmt.Sprintf("job-%d", i))
+		for i, r := range requests {
+			d := p.describe(r, driver.KindSemaphore, fmt.Sprintf("job-%d", i))
 			p.mustAcquire(d.AcquireRequest)
 			p.wantHolderOf(d)
 		}
@@ -325,9 +325,9 @@ func inspectAllOfMany(t *testing.T, s *driver.Full) {
 		name := fmt.Sprintf("n%d", (i*7)%number) // not in order
 		names = append(names, name)
 		if i%each == 0 {
-			c := p.newRequest(name)
-			p.mustAcquire(c)
-			held[name] = c.Token
+			r := p.newRequest(name)
+			p.mustAcquire(r)
+			held[name] = r.Token
 		}
 	}
 	for i, state := range p.states(names) {

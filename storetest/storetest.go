@@ -187,88 +187,88 @@ func (p *testClient) newRequest(name string) driver.AcquireRequest {
 	}
 }
 
-func (p *testClient) acquire(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) acquire(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	c.Until = time.Now().Add(operationTimeout)
-	a, err := p.s.Acquire(p.t.Context(), c)
+	r.Until = time.Now().Add(operationTimeout)
+	a, err := p.s.Acquire(p.t.Context(), r)
 	if err != nil {
-		p.t.Fatalf("acquire %q: %v", c.Name, err)
+		p.t.Fatalf("acquire %q: %v", r.Name, err)
 	}
 	if a.Ticket != 0 {
-		p.tickets[c.Token] = a.Ticket
+		p.tickets[r.Token] = a.Ticket
 	}
 	return a
 }
 
-func (p *testClient) mustAcquire(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) mustAcquire(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	a := p.acquire(c)
+	a := p.acquire(r)
 	if !a.Held || a.Fence == 0 {
-		p.t.Fatalf("acquire %q: %+v, want held", c.Name, a)
+		p.t.Fatalf("acquire %q: %+v, want held", r.Name, a)
 	}
 	return a
 }
 
 // acquireSoon acquires a free name and returns the fence. A store with several nodes may
 // not have released the name on all of them; then the grant arrives as an event.
-func (p *testClient) acquireSoon(c driver.AcquireRequest) uint64 {
+func (p *testClient) acquireSoon(r driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	if a := p.acquire(c); a.Held {
+	if a := p.acquire(r); a.Held {
 		return a.Fence
 	}
-	return p.wantGranted(c).Fence
+	return p.wantGranted(r).Fence
 }
 
-func (p *testClient) mustQueue(c driver.AcquireRequest, position int) driver.AcquireReply {
+func (p *testClient) mustQueue(r driver.AcquireRequest, position int) driver.AcquireReply {
 	p.t.Helper()
-	a := p.acquire(c)
+	a := p.acquire(r)
 	least := min(position, 101) // a store may count up to 100 waiters
 	if a.Held || a.Ticket == 0 || a.Position < least || a.Position > position {
-		p.t.Fatalf("acquire %q: %+v, want it queued at position %d", c.Name, a, position)
+		p.t.Fatalf("acquire %q: %+v, want it queued at position %d", r.Name, a, position)
 	}
 	return a
 }
 
-func (p *testClient) release(c driver.AcquireRequest, fence uint64) bool {
+func (p *testClient) release(request driver.AcquireRequest, fence uint64) bool {
 	p.t.Helper()
-	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Fence: fence, Until: time.Now().Add(operationTimeout)}
+	r := driver.ReleaseRequest{Name: request.Name, Token: request.Token, Fence: fence, Until: time.Now().Add(operationTimeout)}
 	freed, err := p.s.Release(p.t.Context(), r)
-	if errors.Is(err, dibs.ErrUnavailable) && p.holder(c.Name) != c.Token {
+	if errors.Is(err, dibs.ErrUnavailable) && p.holder(request.Name) != request.Token {
 		return true // the outcome was unknown; the name is released now
 	}
 	if err != nil {
-		p.t.Fatalf("release %q: %v", c.Name, err)
+		p.t.Fatalf("release %q: %v", request.Name, err)
 	}
 	return freed
 }
 
 // acquireBy repeats an acquire until it succeeds, which it must from due on. A request
 // sent well after due must not be refused, however long a busy machine takes for it.
-func (p *testClient) acquireBy(c driver.AcquireRequest, due time.Time) {
+func (p *testClient) acquireBy(r driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
 	const grace = 2 * time.Second
 	for {
 		sent := time.Now()
-		if p.acquire(c).Held {
+		if p.acquire(r).Held {
 			return
 		}
 		if late := sent.Sub(due); late > grace {
-			p.t.Fatalf("acquire %q: refused %v after the lock was due", c.Name, late)
+			p.t.Fatalf("acquire %q: refused %v after the lock was due", r.Name, late)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-func (p *testClient) mustRelease(c driver.AcquireRequest, fence uint64) {
+func (p *testClient) mustRelease(r driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	if !p.release(c, fence) {
-		p.t.Fatalf("release %q by its holder: not held", c.Name)
+	if !p.release(r, fence) {
+		p.t.Fatalf("release %q by its holder: not held", r.Name)
 	}
 }
 
 // extend sends an extension without the fence.
-func (p *testClient) extend(c driver.AcquireRequest, d time.Duration) error {
-	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{{Name: c.Name, Token: c.Token, Client: c.Client, TTL: d}})[0]
+func (p *testClient) extend(r driver.AcquireRequest, d time.Duration) error {
+	return p.s.Extend(operationContext(p.t), []driver.ExtendRequest{{Name: r.Name, Token: r.Token, Client: r.Client, TTL: d}})[0]
 }
 
 // anyEvent returns the next event.
@@ -325,11 +325,11 @@ func (p *testClient) eventWithin(d time.Duration) (driver.Event, bool) {
 // nextEventOf returns the next event about a request, while c waits. When the store has
 // reconnected, it repeats c, as a client does: the grant may have been lost. A store may notify
 // other waiters to retry at any time, for instance silent ones.
-func (p *testClient) nextEventOf(c driver.AcquireRequest) driver.Event {
+func (p *testClient) nextEventOf(r driver.AcquireRequest) driver.Event {
 	p.t.Helper()
 	for {
 		e := p.anyEvent()
-		if e.Kind == driver.EventRetry && e.Token != c.Token {
+		if e.Kind == driver.EventRetry && e.Token != r.Token {
 			continue
 		}
 		if !p.isHint(e) {
@@ -338,34 +338,34 @@ func (p *testClient) nextEventOf(c driver.AcquireRequest) driver.Event {
 		if e.Kind != driver.EventConnected && e.Kind != driver.EventFailover {
 			continue
 		}
-		if a := p.acquire(c); a.Held {
-			p.confirmed[c.Token] = true
-			return driver.Event{Kind: driver.EventGranted, Token: c.Token, Fence: a.Fence, Ticket: p.tickets[c.Token]}
+		if a := p.acquire(r); a.Held {
+			p.confirmed[r.Token] = true
+			return driver.Event{Kind: driver.EventGranted, Token: r.Token, Fence: a.Fence, Ticket: p.tickets[r.Token]}
 		}
 	}
 }
 
 // wantGranted returns the next event, which must be the grant of c.
-func (p *testClient) wantGranted(c driver.AcquireRequest) driver.Event {
+func (p *testClient) wantGranted(r driver.AcquireRequest) driver.Event {
 	p.t.Helper()
-	e := p.nextEventOf(c)
-	if e.Kind != driver.EventGranted || e.Token != c.Token {
-		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
+	e := p.nextEventOf(r)
+	if e.Kind != driver.EventGranted || e.Token != r.Token {
+		p.t.Fatalf("event %+v, want the grant of %s", e, r.Token)
 	}
 	return e
 }
 
 // wantServed waits until c is granted, or notified to retry and then acquired. It returns
 // the fence.
-func (p *testClient) wantServed(c driver.AcquireRequest) uint64 {
+func (p *testClient) wantServed(r driver.AcquireRequest) uint64 {
 	p.t.Helper()
-	switch e := p.nextEventOf(c); {
-	case e.Kind == driver.EventGranted && e.Token == c.Token:
+	switch e := p.nextEventOf(r); {
+	case e.Kind == driver.EventGranted && e.Token == r.Token:
 		return e.Fence
-	case e.Kind == driver.EventRetry && e.Token == c.Token:
-		return p.mustAcquire(c).Fence
+	case e.Kind == driver.EventRetry && e.Token == r.Token:
+		return p.mustAcquire(r).Fence
 	default:
-		p.t.Fatalf("event %+v, want the grant of %s", e, c.Token)
+		p.t.Fatalf("event %+v, want the grant of %s", e, r.Token)
 		return 0
 	}
 }
@@ -407,9 +407,9 @@ func (p *testClient) holder(name string) string {
 func (p *testClient) firstHolder(name string) (token string, remaining time.Duration) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
-		c := p.newTry(name)
-		a := p.acquire(c)
-		p.mustCancel(c)
+		r := p.newTry(name)
+		a := p.acquire(r)
+		p.mustCancel(r)
 		return a.Holder, a.Remaining
 	}
 	state := p.state(name)
@@ -424,9 +424,9 @@ func (p *testClient) firstHolder(name string) (token string, remaining time.Dura
 func (p *testClient) wantUnused(name string) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
-		c := p.newTry(name)
-		p.mustAcquire(c)
-		p.mustCancel(c)
+		r := p.newTry(name)
+		p.mustAcquire(r)
+		p.mustCancel(r)
 		return
 	}
 	if state := p.state(name); len(state.Holders) > 0 || state.Waiting > 0 {
@@ -439,9 +439,9 @@ func (p *testClient) wantUnused(name string) {
 func (p *testClient) wantNoWaiter(name string) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
-		c := p.newRequest(name)
-		p.mustQueue(c, 1)
-		p.mustCancel(c)
+		r := p.newRequest(name)
+		p.mustQueue(r, 1)
+		p.mustCancel(r)
 		return
 	}
 	if state := p.state(name); state.Waiting != 0 {
@@ -451,9 +451,9 @@ func (p *testClient) wantNoWaiter(name string) {
 
 // isListed reports whether Inspect returns a waiter. A silent one is listed only if the store
 // knows that its process is alive.
-func (p *testClient) isListed(c driver.AcquireRequest) bool {
+func (p *testClient) isListed(r driver.AcquireRequest) bool {
 	p.t.Helper()
-	return slices.ContainsFunc(p.state(c.Name).Waiters, func(w driver.Waiter) bool { return w.Token == c.Token })
+	return slices.ContainsFunc(p.state(r.Name).Waiters, func(w driver.Waiter) bool { return w.Token == r.Token })
 }
 
 func (p *testClient) wantHolder(name, token string) {

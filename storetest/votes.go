@@ -37,28 +37,28 @@ func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Voter) {
 
 // newVoteRequest returns a new request with a vote. Its fence is far ahead of every clock.
 func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRequest {
-	c := p.newRequest(name)
-	c.Vote = &driver.Vote{Ticket: ticket, Fence: farFuture + p.seq}
-	return c
+	r := p.newRequest(name)
+	r.Vote = &driver.Vote{Ticket: ticket, Fence: farFuture + p.seq}
+	return r
 }
 
 const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
 
 // relinquish sends a request that gives the name to an older one.
-func (p *testClient) relinquish(c driver.AcquireRequest) driver.AcquireReply {
+func (p *testClient) relinquish(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
-	vote := *c.Vote
+	vote := *r.Vote
 	vote.Relinquish = true
-	c.Vote = &vote
-	return p.acquire(c)
+	r.Vote = &vote
+	return p.acquire(r)
 }
 
 // releaseVote releases with a vote.
-func (p *testClient) releaseVote(c driver.AcquireRequest, fence uint64) {
+func (p *testClient) releaseVote(request driver.AcquireRequest, fence uint64) {
 	p.t.Helper()
-	r := driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.Vote{Fence: fence}}
+	r := driver.ReleaseRequest{Name: request.Name, Token: request.Token, Until: time.Now().Add(operationTimeout), Vote: &driver.Vote{Fence: fence}}
 	if freed, err := p.s.Release(p.t.Context(), r); !freed || err != nil {
-		p.t.Fatalf("release %q: %v, %v", c.Name, freed, err)
+		p.t.Fatalf("release %q: %v, %v", request.Name, freed, err)
 	}
 }
 
@@ -110,12 +110,12 @@ func voteNode(t *testing.T, s *driver.Full) {
 
 func voteFence(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	c := p.newVoteRequest("n", 1)
-	proposed := c.Vote.Fence
-	if a := p.mustAcquire(c); a.Fence != proposed {
+	r := p.newVoteRequest("n", 1)
+	proposed := r.Vote.Fence
+	if a := p.mustAcquire(r); a.Fence != proposed {
 		t.Fatalf("fence %d, want the proposed one, %d", a.Fence, proposed)
 	}
-	again := p.mustAcquire(c)
+	again := p.mustAcquire(r)
 	if again.Fence <= proposed {
 		t.Fatalf("fence %d of the repeated request, want more than %d", again.Fence, proposed)
 	}
@@ -124,7 +124,7 @@ func voteFence(t *testing.T, s *driver.Full) {
 	if a := p.mustQueue(low, 1); a.Fence < again.Fence {
 		t.Fatalf("largest fence %d, want %d", a.Fence, again.Fence)
 	}
-	p.releaseVote(c, 1)
+	p.releaseVote(r, 1)
 	if e := p.wantGranted(low); e.Fence <= again.Fence {
 		t.Fatalf("fence %d after %d", e.Fence, again.Fence)
 	}
@@ -193,8 +193,8 @@ func voteCancel(t *testing.T, s *driver.Full) {
 	p.mustAcquire(first)
 	p.mustQueue(second, 1)
 	p.mustQueue(third, 2)
-	for _, c := range []driver.AcquireRequest{second, first} {
-		if err := s.Cancel(t.Context(), c); err != nil {
+	for _, r := range []driver.AcquireRequest{second, first} {
+		if err := s.Cancel(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,14 +206,14 @@ func voteCancel(t *testing.T, s *driver.Full) {
 func voteReaders(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	writer := func(ticket uint64) driver.AcquireRequest {
-		c := p.newVoteRequest("n", ticket)
-		c.Weight, c.Limit = driver.Unlimited, driver.Unlimited
-		return c
+		r := p.newVoteRequest("n", ticket)
+		r.Weight, r.Limit = driver.Unlimited, driver.Unlimited
+		return r
 	}
 	reader := func(ticket uint64) driver.AcquireRequest {
-		c := p.newVoteRequest("n", ticket)
-		c.Weight, c.Limit = 1, driver.Unlimited
-		return c
+		r := p.newVoteRequest("n", ticket)
+		r.Weight, r.Limit = 1, driver.Unlimited
+		return r
 	}
 	first, second := writer(1), writer(30)
 	p.mustAcquire(first)
@@ -238,15 +238,15 @@ func voteReaders(t *testing.T, s *driver.Full) {
 
 func voteResize(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
-	c := p.newVoteRequest("n", 1)
-	c.Weight, c.Limit = 1, driver.Unlimited
-	p.mustAcquire(c)
+	r := p.newVoteRequest("n", 1)
+	r.Weight, r.Limit = 1, driver.Unlimited
+	p.mustAcquire(r)
 	for i, weight := range []int{driver.Unlimited, 1} {
-		c.Weight = weight
-		c.Until = time.Now().Add(operationTimeout)
+		r.Weight = weight
+		r.Until = time.Now().Add(operationTimeout)
 		least := uint64(farFuture + 1000*(i+1))
-		c.Vote = &driver.Vote{Fence: least}
-		if a, err := s.Resize(t.Context(), c); err != nil || !a.Held || a.Fence != least {
+		r.Vote = &driver.Vote{Fence: least}
+		if a, err := s.Resize(t.Context(), r); err != nil || !a.Held || a.Fence != least {
 			t.Fatalf("resize to %d: %+v, %v, want fence %d", weight, a, err, least)
 		}
 	}

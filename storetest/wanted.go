@@ -27,21 +27,21 @@ func wantedCases() []Case {
 }
 
 // registerWanted asks for a notification of the next waiter.
-func (p *testClient) registerWanted(c driver.AcquireRequest) bool {
+func (p *testClient) registerWanted(r driver.AcquireRequest) bool {
 	p.t.Helper()
 	needs(p.t, p.s, "WantedNotifier")
-	wanted, err := p.s.NotifyWanted(operationContext(p.t), driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
+	wanted, err := p.s.NotifyWanted(operationContext(p.t), driver.WantedRequest{Name: r.Name, Token: r.Token, Client: r.Client})
 	if err != nil {
-		p.t.Fatalf("notify wanted %q: %v", c.Name, err)
+		p.t.Fatalf("notify wanted %q: %v", r.Name, err)
 	}
 	return wanted
 }
 
 // wantWanted fails unless the next event is that a request waits.
-func (p *testClient) wantWanted(c driver.AcquireRequest) {
+func (p *testClient) wantWanted(r driver.AcquireRequest) {
 	p.t.Helper()
-	if e := p.nextEvent(); e.Kind != driver.EventWanted || e.Token != c.Token {
-		p.t.Fatalf("event %+v, want EventWanted for %s", e, c.Token)
+	if e := p.nextEvent(); e.Kind != driver.EventWanted || e.Token != r.Token {
+		p.t.Fatalf("event %+v, want EventWanted for %s", e, r.Token)
 	}
 }
 
@@ -190,10 +190,10 @@ func wantedAndDeadWaiters(t *testing.T, s *driver.Full) {
 func wantedShared(t *testing.T, s *driver.Full) {
 	p, q, other := newClient(t, s), newClient(t, s), newClient(t, s)
 	first, second := p.newRequest("n"), q.newRequest("n")
-	for client, c := range map[*testClient]*driver.AcquireRequest{p: &first, q: &second} {
-		c.Limit = driver.Unlimited
-		client.mustAcquire(*c)
-		if client.registerWanted(*c) {
+	for client, r := range map[*testClient]*driver.AcquireRequest{p: &first, q: &second} {
+		r.Limit = driver.Unlimited
+		client.mustAcquire(*r)
+		if client.registerWanted(*r) {
 			t.Fatal("wanted before anybody waits")
 		}
 	}
@@ -211,11 +211,11 @@ func wantedByMany(t *testing.T, s *driver.Full) {
 	p, other := newClient(t, s), newSilentClient(t, s)
 	holders := make(map[string]bool)
 	for range driver.MaxWanted + 6 {
-		c := p.newRequest("n")
-		c.Limit = driver.Unlimited
-		p.mustAcquire(c)
-		p.registerWanted(c)
-		holders[c.Token] = true
+		r := p.newRequest("n")
+		r.Limit = driver.Unlimited
+		p.mustAcquire(r)
+		p.registerWanted(r)
+		holders[r.Token] = true
 	}
 	other.mustQueue(other.newRequest("n"), 1)
 	for range driver.MaxWanted {

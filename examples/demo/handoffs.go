@@ -186,11 +186,11 @@ func (d *ticketRecorder) Watch(ctx context.Context, client string, busy func() b
 }
 
 // Acquire implements driver.Store.
-func (d *ticketRecorder) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := d.Store.Acquire(ctx, c)
+func (d *ticketRecorder) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := d.Store.Acquire(ctx, r)
 	if a.Ticket != 0 {
 		d.mu.Lock()
-		d.tickets[c.Token] = a.Ticket
+		d.tickets[r.Token] = a.Ticket
 		d.mu.Unlock()
 	}
 	return a, err

@@ -97,11 +97,11 @@ func (w Waiter) before(ticket uint64, token string) bool {
 }
 
 // admits reports whether a request can be granted now, or holds the name already.
-func (l *Lock) admits(c driver.AcquireRequest) bool {
-	if l.holderIndex(c.Token) >= 0 {
+func (l *Lock) admits(r driver.AcquireRequest) bool {
+	if l.holderIndex(r.Token) >= 0 {
 		return true
 	}
-	return l.fits(c.Weight, c.Limit) && (len(l.Queue) == 0 || l.Queue[0].Token == c.Token)
+	return l.fits(r.Weight, r.Limit) && (len(l.Queue) == 0 || l.Queue[0].Token == r.Token)
 }
 
 func (l *Lock) fits(weight, limit int) bool {
@@ -137,16 +137,16 @@ func (l *Lock) addHolder(token, client string, weight, limit int, fence uint64, 
 }
 
 // enqueue adds a queue entry for a request, and returns its index.
-func (l *Lock) enqueue(c driver.AcquireRequest, ticket uint64, now time.Duration) int {
+func (l *Lock) enqueue(r driver.AcquireRequest, ticket uint64, now time.Duration) int {
 	i, _ := slices.BinarySearchFunc(l.Queue, true, func(w Waiter, _ bool) int {
-		if w.before(ticket, c.Token) {
+		if w.before(ticket, r.Token) {
 			return -1
 		}
 		return 1
 	})
 	l.Queue = slices.Insert(l.Queue, i, Waiter{
-		Token: c.Token, Client: c.Client, Weight: c.Weight, Limit: c.Limit, TTL: c.HandoffTTL(),
-		MultiLock: len(c.With) > 0, Ticket: ticket, Joined: now, Vote: c.Vote,
+		Token: r.Token, Client: r.Client, Weight: r.Weight, Limit: r.Limit, TTL: r.HandoffTTL(),
+		MultiLock: len(r.With) > 0, Ticket: ticket, Joined: now, Vote: r.Vote,
 	})
 	return i
 }

@@ -108,8 +108,8 @@ func (t *Table) relinquish(wanted []*Lock, request driver.AcquireRequest, now No
 }
 
 // wanted returns the locks of a request, without expired holders.
-func (t *Table) wanted(c driver.AcquireRequest, now Now) (wanted []*Lock, notifications []Notification) {
-	for _, name := range c.Names() {
+func (t *Table) wanted(r driver.AcquireRequest, now Now) (wanted []*Lock, notifications []Notification) {
+	for _, name := range r.Names() {
 		lock := t.lock(name)
 		expired, retries := lock.expire(now.At)
 		notifications = append(notifications, retries...)
@@ -130,14 +130,14 @@ func (t *Table) inRecoveryWindow(vote *driver.Vote, now Now) time.Duration {
 
 // acquire processes a request after expired holders were removed and waiters were served.
 // If there is still a queue, its head does not fit, or has to retry.
-func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
+func (t *Table) acquire(wanted []*Lock, r driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
 	var busy driver.AcquireReply
 	free := true
 	for i, lock := range wanted {
-		if lock.admits(c) {
+		if lock.admits(r) {
 			continue
 		}
-		name := c.Names()[i]
+		name := r.Names()[i]
 		var first Holder
 		var left time.Duration
 		if len(lock.Holders) > 0 {
@@ -152,12 +152,12 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply
 		free = false
 	}
 	if free {
-		return t.grant(wanted, c, now), nil
+		return t.grant(wanted, r, now), nil
 	}
-	notifications = t.releaseRest(wanted, c, now)
-	if c.Queue {
+	notifications = t.releaseRest(wanted, r, now)
+	if r.Queue {
 		var more []Notification
-		busy.Ticket, busy.Position, more = t.queue(wanted, c, now)
+		busy.Ticket, busy.Position, more = t.queue(wanted, r, now)
 		notifications = append(notifications, more...)
 	}
 	busy.Fence = t.Fence // no earlier grant has a larger one: see ticketStep
@@ -166,56 +166,56 @@ func (t *Table) acquire(wanted []*Lock, c driver.AcquireRequest, now Now) (reply
 
 // releaseRest ends the remaining leases of a request for several names that has lost one
 // of them: a waiter for several names holds none.
-func (t *Table) releaseRest(wanted []*Lock, c driver.AcquireRequest, now Now) (notifications []Notification) {
+func (t *Table) releaseRest(wanted []*Lock, r driver.AcquireRequest, now Now) (notifications []Notification) {
 	for _, lock := range wanted {
-		if lock.removeHolder(c.Token) {
-			notifications = append(notifications, t.serve(lock, now, true, c.Vote)...)
+		if lock.removeHolder(r.Token) {
+			notifications = append(notifications, t.serve(lock, now, true, r.Vote)...)
 		}
 	}
 	return notifications
 }
 
 // grant makes a token a holder, or extends its lease.
-func (t *Table) grant(wanted []*Lock, c driver.AcquireRequest, now Now) driver.AcquireReply {
-	fence := t.nextFence(now, c.Vote)
+func (t *Table) grant(wanted []*Lock, r driver.AcquireRequest, now Now) driver.AcquireReply {
+	fence := t.nextFence(now, r.Vote)
 	for _, lock := range wanted {
-		lock.removeWaiter(c.Token)
-		if i := lock.holderIndex(c.Token); i >= 0 {
+		lock.removeWaiter(r.Token)
+		if i := lock.holderIndex(r.Token); i >= 0 {
 			h := &lock.Holders[i]
-			h.Expires, h.Fence = max(h.Expires, now.after(c.TTL)), fence
+			h.Expires, h.Fence = max(h.Expires, now.after(r.TTL)), fence
 			h.keepOwnerOnlyIf(t.Owner)
 			continue
 		}
-		h := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, fence, now.after(c.TTL))
-		h.setOwner(t.Owner, now, c.MinHold)
+		h := lock.addHolder(r.Token, r.Client, r.Weight, r.Limit, fence, now.after(r.TTL))
+		h.setOwner(t.Owner, now, r.MinHold)
 	}
 	return driver.AcquireReply{Held: true, Fence: fence}
 }
 
 // queue adds a request to each wait queue, with the same ticket in all, or keeps its
 // queue entries. The first waiter of a name is reported to the holders that asked for it.
-func (t *Table) queue(wanted []*Lock, c driver.AcquireRequest, now Now) (ticket uint64, position int, notifications []Notification) {
+func (t *Table) queue(wanted []*Lock, r driver.AcquireRequest, now Now) (ticket uint64, position int, notifications []Notification) {
 	for _, lock := range wanted {
-		if i := lock.waiterIndex(c.Token); i >= 0 {
+		if i := lock.waiterIndex(r.Token); i >= 0 {
 			ticket = lock.Queue[i].Ticket
 		}
 	}
 	switch {
 	case ticket != 0:
-	case c.Vote != nil:
-		ticket = c.Vote.Ticket
+	case r.Vote != nil:
+		ticket = r.Vote.Ticket
 	default:
-		ticket = t.newTicket(c.Ticket, now)
+		ticket = t.newTicket(r.Ticket, now)
 	}
 	for _, lock := range wanted {
-		i := lock.waiterIndex(c.Token)
+		i := lock.waiterIndex(r.Token)
 		if i < 0 {
-			i = lock.enqueue(c, ticket, now.At)
+			i = lock.enqueue(r, ticket, now.At)
 		}
 		notifications = append(notifications, lock.notifyWanted()...)
 		w := &lock.Queue[i]
 		w.heard(now.At)
-		w.Owner, w.MinHold = t.Owner, c.MinHold
+		w.Owner, w.MinHold = t.Owner, r.MinHold
 		position = max(position, i+1)
 	}
 	return ticket, position, notifications
@@ -268,16 +268,16 @@ func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.Fenc
 }
 
 // Resize changes the weight of a lease. driver.CheckAcquire has accepted the request.
-func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
-	_, notifications = t.change(c.Name, now, c.Vote, func(lock *Lock) bool {
-		i := lock.holderIndex(c.Token)
+func (t *Table) Resize(r driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
+	_, notifications = t.change(r.Name, now, r.Vote, func(lock *Lock) bool {
+		i := lock.holderIndex(r.Token)
 		var h Holder
 		if i >= 0 {
 			h = lock.Holders[i]
-			lock.removeHolder(c.Token)
+			lock.removeHolder(r.Token)
 		}
-		if i < 0 || !lock.fits(c.Weight, c.Limit) {
-			reply.Name = c.Name
+		if i < 0 || !lock.fits(r.Weight, r.Limit) {
+			reply.Name = r.Name
 			if len(lock.Holders) > 0 {
 				first := lock.firstToExpire()
 				reply.Holder, reply.Reserved, reply.Remaining = first.Token, first.Reserved, first.Expires-now.At
@@ -287,8 +287,8 @@ func (t *Table) Resize(c driver.AcquireRequest, now Now) (reply driver.AcquireRe
 			}
 			return false
 		}
-		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, c.Vote)}
-		resized := lock.addHolder(c.Token, c.Client, c.Weight, c.Limit, reply.Fence, max(h.Expires, now.after(c.TTL)))
+		reply = driver.AcquireReply{Held: true, Fence: t.nextFence(now, r.Vote)}
+		resized := lock.addHolder(r.Token, r.Client, r.Weight, r.Limit, reply.Fence, max(h.Expires, now.after(r.TTL)))
 		resized.Owner, resized.MinHoldUntil, resized.Wanted = h.Owner, h.MinHoldUntil, h.Wanted
 		resized.keepOwnerOnlyIf(t.Owner)
 		return true
@@ -316,10 +316,10 @@ func (t *Table) Revoke(r driver.RevokeRequest, now Now) (revoked bool, notificat
 }
 
 // Cancel removes the token of a request from holders and queues.
-func (t *Table) Cancel(c driver.AcquireRequest, now Now) (notifications []Notification) {
-	for _, name := range c.Names() {
-		_, more := t.change(name, now, c.Vote, func(lock *Lock) bool {
-			left, dropped := lock.removeWaiter(c.Token), lock.removeHolder(c.Token)
+func (t *Table) Cancel(r driver.AcquireRequest, now Now) (notifications []Notification) {
+	for _, name := range r.Names() {
+		_, more := t.change(name, now, r.Vote, func(lock *Lock) bool {
+			left, dropped := lock.removeWaiter(r.Token), lock.removeHolder(r.Token)
 			return left || dropped
 		})
 		notifications = append(notifications, more...)

@@ -75,10 +75,10 @@ func (n *network) delay() time.Duration {
 }
 
 // refuses reports whether an acquire is refused.
-func (n *network) refuses(c driver.AcquireRequest) bool {
+func (n *network) refuses(r driver.AcquireRequest) bool {
 	n.mu.Lock()
-	after := n.refuse[c.Token]
-	delete(n.refuse, c.Token)
+	after := n.refuse[r.Token]
+	delete(n.refuse, r.Token)
 	n.mu.Unlock()
 	return after || n.of1000(n.faults.refusals)
 }
@@ -125,25 +125,25 @@ func roundTrip[T any](ctx context.Context, n *network, op string, until time.Tim
 // soon returns the deadline of calls without one.
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
-func (n *network) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if n.refuses(c) {
-		return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: c.Name, Cause: errors.New("too many clients"), Refused: true}
+func (n *network) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if n.refuses(r) {
+		return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: r.Name, Cause: errors.New("too many clients"), Refused: true}
 	}
-	a, err := roundTrip(ctx, n, "acquire", c.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, c) })
+	a, err := roundTrip(ctx, n, "acquire", r.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, r) })
 	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.refuse[c.Token] = true
+		n.refuse[r.Token] = true
 	}
 	return a, err
 }
 
-func (n *network) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return roundTrip(ctx, n, "resize", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Full.Resize(ctx, c) })
+func (n *network) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return roundTrip(ctx, n, "resize", soon(), func(ctx context.Context) (driver.AcquireReply, error) { return n.Full.Resize(ctx, r) })
 }
 
-func (n *network) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := roundTrip(ctx, n, "cancel", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, c) })
+func (n *network) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	_, err := roundTrip(ctx, n, "cancel", soon(), func(ctx context.Context) (bool, error) { return true, n.Store.Cancel(ctx, r) })
 	return err
 }
 

@@ -102,11 +102,11 @@ func (b *bug) every(n int) bool {
 }
 
 // fence returns a fence that is larger than all earlier ones.
-func (b *bug) fence(c driver.AcquireRequest) uint64 {
-	c.Name, c.With, c.Queue = "elsewhere", nil, false
-	c.Weight, c.Limit = 1, driver.Unlimited
-	a, _ := b.Store.Acquire(context.Background(), c)
-	_, _ = b.Store.Release(context.Background(), driver.ReleaseRequest{Name: c.Name, Token: c.Token})
+func (b *bug) fence(r driver.AcquireRequest) uint64 {
+	r.Name, r.With, r.Queue = "elsewhere", nil, false
+	r.Weight, r.Limit = 1, driver.Unlimited
+	a, _ := b.Store.Acquire(context.Background(), r)
+	_, _ = b.Store.Release(context.Background(), driver.ReleaseRequest{Name: r.Name, Token: r.Token})
 	return a.Fence
 }
 
@@ -114,44 +114,44 @@ func (b *bug) fence(c driver.AcquireRequest) uint64 {
 func (b *bug) last(name, token string) driver.AcquireRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.queued[name+" "+token]
-	c.Until = time.Time{}
-	return c
+	r := b.queued[name+" "+token]
+	r.Until = time.Time{}
+	return r
 }
 
 func anyRequest(driver.AcquireRequest) bool { return true }
-func isReader(c driver.AcquireRequest) bool { return c.Limit == driver.Unlimited && !c.Exclusive() }
+func isReader(r driver.AcquireRequest) bool { return r.Limit == driver.Unlimited && !r.Exclusive() }
 
 type twoHolders struct {
 	*bug
 	applies func(driver.AcquireRequest) bool
 }
 
-func (s twoHolders) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Acquire(ctx, c)
-	if err != nil || a.Held || !s.applies(c) || !s.every(50) {
+func (s twoHolders) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := s.Store.Acquire(ctx, r)
+	if err != nil || a.Held || !s.applies(r) || !s.every(50) {
 		return a, err
 	}
-	_ = s.Store.Cancel(ctx, c)
-	return driver.AcquireReply{Held: true, Fence: s.fence(c)}, nil
+	_ = s.Store.Cancel(ctx, r)
+	return driver.AcquireReply{Held: true, Fence: s.fence(r)}, nil
 }
 
 type oneMore struct{ *bug }
 
-func (s oneMore) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if !c.Exclusive() && c.Limit < driver.Unlimited {
-		c.Limit++
+func (s oneMore) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !r.Exclusive() && r.Limit < driver.Unlimited {
+		r.Limit++
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 type incompleteMulti struct{ *bug }
 
-func (s incompleteMulti) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if n := len(c.With); n > 0 {
-		c.With = c.With[:n-1]
+func (s incompleteMulti) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if n := len(r.With); n > 0 {
+		r.With = r.With[:n-1]
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 type stranger struct{ *bug }
@@ -164,11 +164,11 @@ func (s stranger) Release(ctx context.Context, r driver.ReleaseRequest) (bool, e
 	return s.free(ctx, r.Name)
 }
 
-func (s stranger) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	if err := s.Store.Cancel(ctx, c); err != nil {
+func (s stranger) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	if err := s.Store.Cancel(ctx, r); err != nil {
 		return err
 	}
-	_, err := s.free(ctx, c.Name)
+	_, err := s.free(ctx, r.Name)
 	return err
 }
 
@@ -182,19 +182,19 @@ func (s stranger) free(ctx context.Context, name string) (bool, error) {
 
 type upgrade struct{ *bug }
 
-func (s upgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Full.Resize(ctx, c)
+func (s upgrade) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := s.Full.Resize(ctx, r)
 	if err == nil && !a.Held {
-		a = driver.AcquireReply{Held: true, Fence: s.fence(c)}
+		a = driver.AcquireReply{Held: true, Fence: s.fence(r)}
 	}
 	return a, err
 }
 
 type early struct{ *bug }
 
-func (s early) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	c.TTL /= 2
-	return s.Store.Acquire(ctx, c)
+func (s early) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	r.TTL /= 2
+	return s.Store.Acquire(ctx, r)
 }
 
 func (s early) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {
@@ -225,13 +225,13 @@ func (s oldFence) Watch(ctx context.Context, client string, busy func() bool, on
 
 type lifo struct{ *bug }
 
-func (s lifo) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if c.Queue {
+func (s lifo) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if r.Queue {
 		s.mu.Lock()
-		s.queued[c.Name+" "+c.Token] = c
+		s.queued[r.Name+" "+r.Token] = r
 		s.mu.Unlock()
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 // Release first moves all waiters but the last to the end of the queue.
@@ -241,9 +241,9 @@ func (s lifo) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error
 		return false, err
 	}
 	for _, w := range state.Waiters[:max(len(state.Waiters)-1, 0)] {
-		c := s.last(r.Name, w.Token)
-		_ = s.Store.Cancel(ctx, c)
-		_, _ = s.Store.Acquire(ctx, c)
+		request := s.last(r.Name, w.Token)
+		_ = s.Store.Cancel(ctx, request)
+		_, _ = s.Store.Acquire(ctx, request)
 	}
 	return s.Store.Release(ctx, r)
 }
@@ -252,31 +252,31 @@ type movedBack struct{ *bug }
 
 // Acquire lets a new waiter overtake the first one: it moves that one to the end of the
 // queue while the new one is queued.
-func (s movedBack) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if !c.Queue || len(c.With) > 0 {
-		return s.Store.Acquire(ctx, c)
+func (s movedBack) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !r.Queue || len(r.With) > 0 {
+		return s.Store.Acquire(ctx, r)
 	}
-	state, err := s.Inspect(ctx, c.Name)
+	state, err := s.Inspect(ctx, r.Name)
 	if err != nil || state.Waiting == 0 || !s.every(20) {
-		return lifo(s).Acquire(ctx, c)
+		return lifo(s).Acquire(ctx, r)
 	}
-	first := s.last(c.Name, state.Waiters[0].Token)
-	if first.Token == "" || first.Token == c.Token {
-		return lifo(s).Acquire(ctx, c)
+	first := s.last(r.Name, state.Waiters[0].Token)
+	if first.Token == "" || first.Token == r.Token {
+		return lifo(s).Acquire(ctx, r)
 	}
 	_ = s.Store.Cancel(ctx, first)
-	a, err := lifo(s).Acquire(ctx, c)
+	a, err := lifo(s).Acquire(ctx, r)
 	_, _ = s.Store.Acquire(ctx, first)
 	return a, err
 }
 
 type falseRefusal struct{ *bug }
 
-func (s falseRefusal) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if !c.Queue && s.every(50) {
-		return driver.AcquireReply{Name: c.Name, Remaining: time.Second}, nil
+func (s falseRefusal) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !r.Queue && s.every(50) {
+		return driver.AcquireReply{Name: r.Name, Remaining: time.Second}, nil
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 type noCancel struct{ *bug }

@@ -73,11 +73,11 @@ type acquiresAgain struct {
 	last driver.AcquireRequest
 }
 
-func (s *acquiresAgain) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s *acquiresAgain) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	s.mu.Lock()
-	s.last = c
+	s.last = r
 	s.mu.Unlock()
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 func (s *acquiresAgain) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -111,9 +111,9 @@ func (s shortExtension) Extend(ctx context.Context, requests []driver.ExtendRequ
 
 type noUpgrade struct{ *driver.Full }
 
-func (s noUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	c.Weight, c.Limit = 1, driver.Unlimited
-	return s.Full.Resize(ctx, c)
+func (s noUpgrade) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	r.Weight, r.Limit = 1, driver.Unlimited
+	return s.Full.Resize(ctx, r)
 }
 
 // The rules of queues find planted bugs within 20 seeds: a waiter that is moved to the end
@@ -150,13 +150,13 @@ type neverDead struct {
 	first driver.AcquireRequest
 }
 
-func (s *neverDead) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if c.Queue && len(c.With) > 0 && s.first.Token == "" {
-		s.first = c
+func (s *neverDead) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if r.Queue && len(r.With) > 0 && s.first.Token == "" {
+		s.first = r
 		s.first.Until = time.Time{}
 	}
-	a, err := s.Store.Acquire(ctx, c)
-	if s.first.Token != "" && c.Token != s.first.Token {
+	a, err := s.Store.Acquire(ctx, r)
+	if s.first.Token != "" && r.Token != s.first.Token {
 		if _, err := s.Store.Acquire(ctx, s.first); err != nil {
 			return a, err
 		}

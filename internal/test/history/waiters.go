@@ -46,37 +46,37 @@ func (w *Waiters) MayPassOver(token string) bool {
 }
 
 // Acquire implements driver.Store.
-func (w *Waiters) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	w.requested(c)
+func (w *Waiters) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	w.requested(r)
 	sent := time.Now()
-	reply, err := w.Store.Acquire(ctx, c)
+	reply, err := w.Store.Acquire(ctx, r)
 	if err == nil {
-		w.answered(c, sent)
+		w.answered(r, sent)
 	}
 	return reply, err
 }
 
 // requested records a request before it is sent.
-func (w *Waiters) requested(c driver.AcquireRequest) {
+func (w *Waiters) requested(r driver.AcquireRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.waiters[c.Token]
+	f := w.waiters[r.Token]
 	if f == nil {
-		f = &waiterFacts{client: w.subscription(c.Client)}
-		w.waiters[c.Token] = f
+		f = &waiterFacts{client: w.subscription(r.Client)}
+		w.waiters[r.Token] = f
 	}
-	if c.Late || c.Queue && !f.client.connected {
+	if r.Late || r.Queue && !f.client.connected {
 		f.exception = true
 	}
 }
 
 // answered records that a request was answered. The waiter was silent at most since the request
 // before it was sent.
-func (w *Waiters) answered(c driver.AcquireRequest, sent time.Time) {
+func (w *Waiters) answered(r driver.AcquireRequest, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.waiters[c.Token]
-	if c.Ticket != 0 && time.Since(f.sent) >= driver.WaiterTTL {
+	f := w.waiters[r.Token]
+	if r.Ticket != 0 && time.Since(f.sent) >= driver.WaiterTTL {
 		f.exception = true
 	}
 	f.sent = sent

@@ -117,7 +117,7 @@ func step(s state, q request, r reply) (bool, state) {
 }
 
 // fits reports whether there is room for a request.
-func (s state) fits(c driver.AcquireRequest) bool {
+func (s state) fits(r driver.AcquireRequest) bool {
 	used := 0
 	for _, h := range s.holders {
 		if h.exclusive {
@@ -125,7 +125,7 @@ func (s state) fits(c driver.AcquireRequest) bool {
 		}
 		used += h.weight
 	}
-	return used <= c.Limit-c.Weight
+	return used <= r.Limit-r.Weight
 }
 
 // isRefusal reports whether a reply is a correct refusal: it names a holder.
@@ -237,17 +237,17 @@ func randomWeight(r *rand.Rand) (weight, limit int) {
 
 func send(ctx context.Context, store driver.Store, q request) (reply, error) {
 	until := time.Now().Add(10 * time.Second)
-	c := q.acquire
-	c.Until = until
+	r := q.acquire
+	r.Until = until
 	switch q.verb {
 	case release:
-		held, err := store.Release(ctx, driver.ReleaseRequest{Name: c.Name, Token: c.Token, Until: until})
+		held, err := store.Release(ctx, driver.ReleaseRequest{Name: r.Name, Token: r.Token, Until: until})
 		return reply{held: held}, err
 	case acquire:
-		a, err := store.Acquire(ctx, c)
+		a, err := store.Acquire(ctx, r)
 		return reply{a.Held, a.Fence, a.Holder}, err
 	}
-	a, err := driver.Complete(store).Resize(ctx, c)
+	a, err := driver.Complete(store).Resize(ctx, r)
 	return reply{a.Held, a.Fence, a.Holder}, err
 }
 

@@ -145,22 +145,22 @@ func (b *bug) now() bool { return b.calls.Add(1)%5 == 0 }
 
 type twoHolders struct{ *bug }
 
-func (s twoHolders) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Acquire(ctx, c)
+func (s twoHolders) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := s.Store.Acquire(ctx, r)
 	if err == nil && !a.Held && s.now() {
-		c.Name = "elsewhere"
-		return s.Store.Acquire(ctx, c)
+		r.Name = "elsewhere"
+		return s.Store.Acquire(ctx, r)
 	}
 	return a, err
 }
 
 type oneTooMany struct{ *bug }
 
-func (s oneTooMany) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	if !c.Exclusive() && c.Limit < driver.Unlimited {
-		c.Limit++
+func (s oneTooMany) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	if !r.Exclusive() && r.Limit < driver.Unlimited {
+		r.Limit++
 	}
-	return s.Store.Acquire(ctx, c)
+	return s.Store.Acquire(ctx, r)
 }
 
 type noRelease struct{ *bug }
@@ -175,18 +175,18 @@ func (s noRelease) Release(ctx context.Context, r driver.ReleaseRequest) (bool, 
 
 type impossibleUpgrade struct{ *bug }
 
-func (s impossibleUpgrade) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Full.Resize(ctx, c)
+func (s impossibleUpgrade) Resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := s.Full.Resize(ctx, r)
 	if err == nil && !a.Held && a.Holder != "" && s.now() {
-		return s.Store.Acquire(ctx, c) // it holds, so a repeated acquire returns Held
+		return s.Store.Acquire(ctx, r) // it holds, so a repeated acquire returns Held
 	}
 	return a, err
 }
 
 type oldFence struct{ *bug }
 
-func (s oldFence) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	a, err := s.Store.Acquire(ctx, c)
+func (s oldFence) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	a, err := s.Store.Acquire(ctx, r)
 	if err == nil && a.Held && s.now() {
 		a.Fence -= 1000 // microseconds
 	}

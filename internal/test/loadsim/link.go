@@ -226,16 +226,16 @@ func call[T any](ctx context.Context, l *link, kind kind, op, name string, until
 }
 
 // Acquire implements driver.Store.
-func (l *link) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	return call(ctx, l, acquires, "acquire", c.Name, c.Until, l.server.plan.Costs.Call, func() (driver.AcquireReply, error) {
-		return l.server.data.Acquire(context.Background(), c)
+func (l *link) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	return call(ctx, l, acquires, "acquire", r.Name, r.Until, l.server.plan.Costs.Call, func() (driver.AcquireReply, error) {
+		return l.server.data.Acquire(context.Background(), r)
 	})
 }
 
 // Cancel implements driver.Store.
-func (l *link) Cancel(ctx context.Context, c driver.AcquireRequest) error {
-	_, err := call(ctx, l, others, "cancel", c.Name, c.Until, l.server.plan.Costs.Call, func() (struct{}, error) {
-		return struct{}{}, l.server.data.Cancel(context.Background(), c)
+func (l *link) Cancel(ctx context.Context, r driver.AcquireRequest) error {
+	_, err := call(ctx, l, others, "cancel", r.Name, r.Until, l.server.plan.Costs.Call, func() (struct{}, error) {
+		return struct{}{}, l.server.data.Cancel(context.Background(), r)
 	})
 	return err
 }

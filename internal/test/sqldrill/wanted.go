@@ -62,35 +62,35 @@ func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 	t.Helper()
 	w := watch(t, s)
 	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
-		for way, end := range map[string]func(c driver.AcquireRequest, fence uint64){
-			"release":         func(c driver.AcquireRequest, _ uint64) { w.release(s, driver.ReleaseRequest{}, c) },
-			"release by peer": func(c driver.AcquireRequest, _ uint64) { w.release(peer, driver.ReleaseRequest{}, c) },
-			"cancel":          func(c driver.AcquireRequest, _ uint64) { w.check(s.Cancel(w.ctx, c)) },
-			"revoke":          func(c driver.AcquireRequest, fence uint64) { w.revoke(c, fence) },
-			"expire": func(c driver.AcquireRequest, _ uint64) {
-				for w.holding(c.Name) > 0 {
+		for way, end := range map[string]func(r driver.AcquireRequest, fence uint64){
+			"release":         func(r driver.AcquireRequest, _ uint64) { w.release(s, driver.ReleaseRequest{}, r) },
+			"release by peer": func(r driver.AcquireRequest, _ uint64) { w.release(peer, driver.ReleaseRequest{}, r) },
+			"cancel":          func(r driver.AcquireRequest, _ uint64) { w.check(s.Cancel(w.ctx, r)) },
+			"revoke":          func(r driver.AcquireRequest, fence uint64) { w.revoke(r, fence) },
+			"expire": func(r driver.AcquireRequest, _ uint64) {
+				for w.holding(r.Name) > 0 {
 					pause(w.ctx, 5*time.Millisecond) // between polls
 				}
 			},
-			"reserve": func(c driver.AcquireRequest, _ uint64) {
-				w.release(s, driver.ReleaseRequest{Reserve: time.Minute}, c)
-				w.queue(c.Name, "waiter", 1)
-				w.leave(c.Name, "waiter")
-				w.release(s, driver.ReleaseRequest{Unreserve: true}, c)
+			"reserve": func(r driver.AcquireRequest, _ uint64) {
+				w.release(s, driver.ReleaseRequest{Reserve: time.Minute}, r)
+				w.queue(r.Name, "waiter", 1)
+				w.leave(r.Name, "waiter")
+				w.release(s, driver.ReleaseRequest{Unreserve: true}, r)
 			},
 		} {
-			c := driver.AcquireRequest{Name: kind + " " + way, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
+			r := driver.AcquireRequest{Name: kind + " " + way, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
 			if way == "expire" {
-				c.TTL = 200 * time.Millisecond
+				r.TTL = 200 * time.Millisecond
 			}
-			fence := w.acquire(c)
-			w.register(c, false)
-			end(c, fence)
-			c.TTL, c.Limit = time.Minute, 1
-			fence = w.acquire(c)
-			w.queue(c.Name, "waiter", 1)
-			w.leave(c.Name, "waiter")
-			w.revoke(c, fence) // its event is the next one
+			fence := w.acquire(r)
+			w.register(r, false)
+			end(r, fence)
+			r.TTL, r.Limit = time.Minute, 1
+			fence = w.acquire(r)
+			w.queue(r.Name, "waiter", 1)
+			w.leave(r.Name, "waiter")
+			w.revoke(r, fence) // its event is the next one
 		}
 	}
 }
@@ -102,29 +102,29 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 	t.Helper()
 	w := watch(t, s)
 	for kind, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
-		c := driver.AcquireRequest{Name: kind, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
-		fence := w.acquire(c)
-		peer := c
+		r := driver.AcquireRequest{Name: kind, Token: "holder", Client: w.client, TTL: time.Minute, Weight: 1, Limit: limit}
+		fence := w.acquire(r)
+		peer := r
 		peer.Token, peer.Client = "peer", "other"
 		if limit > 1 {
 			w.acquire(peer)
 		}
-		w.register(c, false)
-		w.register(c, false)
-		w.queue(c.Name, "first", 1)
-		if e := w.next(); e.Kind != driver.EventWanted || e.Token != c.Token {
+		w.register(r, false)
+		w.register(r, false)
+		w.queue(r.Name, "first", 1)
+		if e := w.next(); e.Kind != driver.EventWanted || e.Token != r.Token {
 			t.Errorf("%s: event %+v, want that a request waits", kind, e)
 		}
-		w.queue(c.Name, "second", 2)
-		w.leave(c.Name, "first")
-		w.leave(c.Name, "second")
+		w.queue(r.Name, "second", 2)
+		w.leave(r.Name, "first")
+		w.leave(r.Name, "second")
 		if limit > 1 {
 			w.register(peer, false)
 		}
-		w.queue(c.Name, "third", 1) // the holder has not asked again
-		w.register(c, true)
-		w.queue(c.Name, "fourth", 2)
-		w.revoke(c, fence)
+		w.queue(r.Name, "third", 1) // the holder has not asked again
+		w.register(r, true)
+		w.queue(r.Name, "fourth", 2)
+		w.revoke(r, fence)
 	}
 }
 
@@ -172,40 +172,40 @@ func (w *watched) check(err error) {
 	}
 }
 
-func (w *watched) acquire(c driver.AcquireRequest) (fence uint64) {
+func (w *watched) acquire(r driver.AcquireRequest) (fence uint64) {
 	w.t.Helper()
-	reply, err := w.s.Acquire(w.ctx, c)
+	reply, err := w.s.Acquire(w.ctx, r)
 	if err != nil || !reply.Held {
-		w.t.Fatalf("%s: %+v, %v, want it held", c.Name, reply, err)
+		w.t.Fatalf("%s: %+v, %v, want it held", r.Name, reply, err)
 	}
 	return reply.Fence
 }
 
-func (w *watched) release(s driver.Store, r driver.ReleaseRequest, c driver.AcquireRequest) {
+func (w *watched) release(s driver.Store, r driver.ReleaseRequest, request driver.AcquireRequest) {
 	w.t.Helper()
-	r.Name, r.Token = c.Name, c.Token
+	r.Name, r.Token = request.Name, request.Token
 	if held, err := s.Release(w.ctx, r); err != nil || !held {
-		w.t.Fatalf("release %s: held %t, %v", c.Name, held, err)
+		w.t.Fatalf("release %s: held %t, %v", request.Name, held, err)
 	}
 }
 
 // revoke ends a lease, and fails unless that is the next event.
-func (w *watched) revoke(c driver.AcquireRequest, fence uint64) {
+func (w *watched) revoke(r driver.AcquireRequest, fence uint64) {
 	w.t.Helper()
-	if revoked, err := w.s.Revoke(w.ctx, driver.RevokeRequest{Name: c.Name, Fence: fence, Reason: "test"}); err != nil || !revoked {
-		w.t.Fatalf("revoke %s: %t, %v", c.Name, revoked, err)
+	if revoked, err := w.s.Revoke(w.ctx, driver.RevokeRequest{Name: r.Name, Fence: fence, Reason: "test"}); err != nil || !revoked {
+		w.t.Fatalf("revoke %s: %t, %v", r.Name, revoked, err)
 	}
 	if e := w.next(); e.Kind != driver.EventRevoked || e.Fence != fence {
-		w.t.Errorf("%s: event %+v, want only that the lease with the fence %d was revoked", c.Name, e, fence)
+		w.t.Errorf("%s: event %+v, want only that the lease with the fence %d was revoked", r.Name, e, fence)
 	}
 }
 
 // register asks for a notification, and fails unless the reply is the one that is wanted.
-func (w *watched) register(c driver.AcquireRequest, want bool) {
+func (w *watched) register(r driver.AcquireRequest, want bool) {
 	w.t.Helper()
-	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: c.Name, Token: c.Token, Client: c.Client})
+	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: r.Name, Token: r.Token, Client: r.Client})
 	if err != nil || have != want {
-		w.t.Fatalf("%s: a request waits: %t, %v, want %t", c.Name, have, err, want)
+		w.t.Fatalf("%s: a request waits: %t, %v, want %t", r.Name, have, err, want)
 	}
 }
 

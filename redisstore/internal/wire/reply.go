@@ -53,7 +53,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 }
 
 // ParseVote reads vote's reply. A server that abstains is an error.
-func ParseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
+func ParseVote(r driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
 		n, ok := list[1].(int64)
@@ -71,7 +71,7 @@ func ParseVote(c driver.AcquireRequest, v any) (answer driver.AcquireReply, void
 	case int64:
 		if a > 0 {
 			return answer, false, &driver.UnavailableError{
-				Op: "acquire", Name: c.Name, Refused: true, Cause: &driver.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
+				Op: "acquire", Name: r.Name, Refused: true, Cause: &driver.RecoveringError{Node: node, Remaining: time.Duration(a) * time.Microsecond},
 			}
 		}
 		in.bad = true
@@ -106,35 +106,35 @@ func (r *reader) waitingReply() (a driver.AcquireReply) {
 
 // BusyName returns which of a request's names another token holds. The answer to a
 // request for several names ends with an index, from 1.
-func BusyName(c driver.AcquireRequest, v any) string {
+func BusyName(r driver.AcquireRequest, v any) string {
 	list, _ := v.([]any)
-	if len(list) == 2 && len(c.With) > 0 {
+	if len(list) == 2 && len(r.With) > 0 {
 		fields, _ := list[1].([]any)
 		if len(fields) == 5 {
-			if n, _ := fields[4].(int64); n > 1 && int(n) <= 1+len(c.With) {
-				return c.With[n-2]
+			if n, _ := fields[4].(int64); n > 1 && int(n) <= 1+len(r.With) {
+				return r.With[n-2]
 			}
 		}
 	}
-	return c.Name
+	return r.Name
 }
 
 // MustPoll reports whether nobody notifies the waiter of this answer, because the holder is
 // a client of another library, or because the name stays free for such clients. guessed means
 // that only the form of the holder's token says so. The reply to the first request for one name
 // does not know whose token it is: the user of dibs may have chosen it.
-func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) (must, guessed bool) {
+func MustPoll(r driver.AcquireRequest, answer driver.AcquireReply, v any) (must, guessed bool) {
 	if answer.Position != 1 {
 		return false, false
 	}
 	list, _ := v.([]any)
 	fields, _ := list[len(list)-1].([]any)
-	if len(c.With) == 0 && len(fields) >= 5 {
+	if len(r.With) == 0 && len(fields) >= 5 {
 		n, _ := fields[4].(int64)
 		return n == 1, false
 	}
 	must = answer.Holder != "" && foreign.ClientOf(answer.Holder) == ""
-	return must, must && len(c.With) == 0
+	return must, must && len(r.With) == 0
 }
 
 // ParseStatuses reads extend's reply: n status characters.

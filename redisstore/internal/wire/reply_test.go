@@ -421,16 +421,16 @@ func wantNoGrantFromWrongReply(t *testing.T, v any) {
 
 // The answer to a request for several names contains the busy one.
 func TestBusyName(t *testing.T) {
-	c := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
+	r := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
 		reply := []any{now, []any{"5", int64(1), int64(30), "tok", n}}
 		answer, _, err := ParseAcquire(reply)
-		if have := BusyName(c, reply); have != want || err != nil || answer.Ticket != 5 {
+		if have := BusyName(r, reply); have != want || err != nil || answer.Ticket != 5 {
 			t.Errorf("%d: %q, %+v, %v; want %q", n, have, answer, err, want)
 		}
 	}
 	for _, reply := range []any{nil, int64(7), []any{now, int64(0)}, []any{now, []any{"5", int64(1), int64(30), "tok", "2"}}} {
-		if have := BusyName(c, reply); have != "a" {
+		if have := BusyName(r, reply); have != "a" {
 			t.Errorf("%v: %q", reply, have)
 		}
 	}

@@ -82,37 +82,37 @@ func (r *Request) SetUntil(text string) {
 //
 // recent means that the last reply is so young that no script has removed the queue entry
 // since: see driver.AcquireRequest.Confirmed.
-func (f Format) Acquire(r *Request, c driver.AcquireRequest, recent bool) {
+func (f Format) Acquire(r *Request, request driver.AcquireRequest, recent bool) {
 	var buf [512]byte
-	k := f.appendKeys(buf[:0], c.Name)
+	k := f.appendKeys(buf[:0], request.Name)
 	b := k.text
 	ttl := len(b)
-	b = strconv.AppendInt(b, Milliseconds(c.TTL), 10)
+	b = strconv.AppendInt(b, Milliseconds(request.TTL), 10)
 	entry := len(b)
-	if c.Queue {
-		b = appendEntry(b, c)
+	if request.Queue {
+		b = appendEntry(b, request)
 	}
 	ticket := len(b)
-	b = appendTicket(b, c, recent)
+	b = appendTicket(b, request, recent)
 	text := string(b)
 	keys := k.split(text)
 	r.reset(f.scripts().Acquire, keys)
 	r.add(f.check())
 	r.MergeKey, r.MergeFrom = keys.Lock, len(r.Args)
-	r.add(c.Token, text[ttl:entry])
+	r.add(request.Token, text[ttl:entry])
 	r.addUntil()
-	r.add(text[entry:ticket], kindArgument(c), text[ticket:])
-	if c.Exclusive() && isMadeBy(c.Token, c.Client) && ticket == len(text) && f.joins() {
-		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
+	r.add(text[entry:ticket], kindArgument(request), text[ticket:])
+	if request.Exclusive() && isMadeBy(request.Token, request.Client) && ticket == len(text) && f.joins() {
+		r.Joins, r.Token, r.TTL = JoinsAcquire, request.Token, text[ttl:entry]
 	}
 }
 
 // appendTicket writes the ticket of the last reply, if there is one.
-func appendTicket(b []byte, c driver.AcquireRequest, recent bool) []byte {
-	if c.Ticket == 0 || !c.Queue {
+func appendTicket(b []byte, r driver.AcquireRequest, recent bool) []byte {
+	if r.Ticket == 0 || !r.Queue {
 		return b
 	}
-	b = strconv.AppendUint(b, c.Ticket, 10)
+	b = strconv.AppendUint(b, r.Ticket, 10)
 	if recent {
 		b = append(b, '+')
 	}
@@ -120,48 +120,48 @@ func appendTicket(b []byte, c driver.AcquireRequest, recent bool) []byte {
 }
 
 // AcquireAll encodes an acquire of several names in one step. recent is as in Acquire.
-func (f Format) AcquireAll(r *Request, c driver.AcquireRequest, recent bool) {
-	r.reset(f.scripts().AcquireAll, f.Keys(c.Name))
-	for _, name := range c.With {
+func (f Format) AcquireAll(r *Request, request driver.AcquireRequest, recent bool) {
+	r.reset(f.scripts().AcquireAll, f.Keys(request.Name))
+	for _, name := range request.With {
 		r.Keys = append(r.Keys, f.Keys(name).list()...)
 	}
 	entry := ""
-	if c.Queue {
-		entry = string(appendEntry(nil, c))
+	if request.Queue {
+		entry = string(appendEntry(nil, request))
 	}
-	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+	r.add(f.check(), request.Token, number(Milliseconds(request.TTL)))
 	r.addUntil()
 	client := ""
-	if !isMadeBy(c.Token, c.Client) {
-		client = c.Client
+	if !isMadeBy(request.Token, request.Client) {
+		client = request.Client
 	}
-	r.add(entry, client, string(appendTicket(nil, c, recent)))
+	r.add(entry, client, string(appendTicket(nil, request, recent)))
 }
 
 // Vote encodes an acquire by a quorum.
-func (f Format) Vote(r *Request, c driver.AcquireRequest) {
-	r.reset(f.scripts().Vote, f.Keys(c.Name))
+func (f Format) Vote(r *Request, request driver.AcquireRequest) {
+	r.reset(f.scripts().Vote, f.Keys(request.Name))
 	r.Keys = append(r.Keys, NodeKey)
 	entry, relinquish := "", "0"
-	if c.Queue {
-		entry = string(appendEntry(nil, c))
+	if request.Queue {
+		entry = string(appendEntry(nil, request))
 	}
-	if c.Vote.Relinquish {
+	if request.Vote.Relinquish {
 		relinquish = "1"
 	}
-	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+	r.add(f.check(), request.Token, number(Milliseconds(request.TTL)))
 	r.addUntil()
-	r.add(entry, kindArgument(c))
-	r.add(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), relinquish, rand.Text())
+	r.add(entry, kindArgument(request))
+	r.add(strconv.FormatUint(request.Vote.Ticket, 10), leastFence(request.Vote), recoveryArgument(request.Vote), relinquish, rand.Text())
 }
 
 // Resize encodes a change of weight.
-func (f Format) Resize(r *Request, c driver.AcquireRequest) {
-	r.reset(f.scripts().Resize, f.Keys(c.Name))
-	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
+func (f Format) Resize(r *Request, request driver.AcquireRequest) {
+	r.reset(f.scripts().Resize, f.Keys(request.Name))
+	r.add(f.check(), request.Token, number(Milliseconds(request.TTL)))
 	r.addUntil()
-	r.add(weightArgument(c))
-	r.addVote(c.Vote)
+	r.add(weightArgument(request))
+	r.addVote(request.Vote)
 }
 
 // Release encodes a release. With an entry, as Entry returns it, it also leaves the queue.
@@ -323,34 +323,34 @@ func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 }
 
 // Entry returns the queue entry of a request, with its token.
-func Entry(c driver.AcquireRequest) string {
-	return string(appendEntry(nil, c)) + " " + c.Token
+func Entry(r driver.AcquireRequest) string {
+	return string(appendEntry(nil, r)) + " " + r.Token
 }
 
 // appendEntry writes a queue entry without its token.
-func appendEntry(b []byte, c driver.AcquireRequest) []byte {
+func appendEntry(b []byte, r driver.AcquireRequest) []byte {
 	const digits = 16
 	var hex [digits]byte
-	seq := strconv.AppendUint(hex[:0], c.Seq, 16)
+	seq := strconv.AppendUint(hex[:0], r.Seq, 16)
 	b = append(b, "0000000000000000"[:digits-len(seq)]...)
 	b = append(b, seq...)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, Milliseconds(c.HandoffTTL()), 10)
+	b = strconv.AppendInt(b, Milliseconds(r.HandoffTTL()), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(c.Weight), 10)
+	b = strconv.AppendInt(b, int64(r.Weight), 10)
 	b = append(b, '/')
-	if c.Late && c.Vote == nil {
+	if r.Late && r.Vote == nil {
 		b = append(b, '0') // scripts that do not know late waiters read the same number
 	}
-	b = strconv.AppendInt(b, int64(c.Limit), 10)
+	b = strconv.AppendInt(b, int64(r.Limit), 10)
 	switch {
-	case len(c.With) > 0:
+	case len(r.With) > 0:
 		b = append(b, '+')
-	case c.Vote != nil:
+	case r.Vote != nil:
 		b = append(b, '*')
 	}
 	b = append(b, ' ')
-	return append(b, c.Client...)
+	return append(b, r.Client...)
 }
 
 // check is "1" if PUBSUB NUMSUB sees all subscribers, else "0".
@@ -363,18 +363,18 @@ func (f Format) check() string {
 
 // kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
 // with the client for an exclusive one with a token of the user's.
-func kindArgument(c driver.AcquireRequest) string {
+func kindArgument(r driver.AcquireRequest) string {
 	switch {
-	case !c.Exclusive():
-		return weightArgument(c)
-	case isMadeBy(c.Token, c.Client):
+	case !r.Exclusive():
+		return weightArgument(r)
+	case isMadeBy(r.Token, r.Client):
 		return ""
 	}
-	return "- " + c.Client
+	return "- " + r.Client
 }
 
-func weightArgument(c driver.AcquireRequest) string {
-	return fmt.Sprintf("%d/%d %s", c.Weight, c.Limit, c.Client)
+func weightArgument(r driver.AcquireRequest) string {
+	return fmt.Sprintf("%d/%d %s", r.Weight, r.Limit, r.Client)
 }
 
 // leastFence is the least fence that is granted. It is never zero, which means unknown.

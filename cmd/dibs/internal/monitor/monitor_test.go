@@ -52,13 +52,13 @@ func (o *outage) fail(ctx context.Context, op string) error {
 	return &dibs.UnavailableError{Op: op, Cause: cause}
 }
 
-func (o *outage) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-	ctx, cancel := context.WithDeadline(ctx, c.Until)
+func (o *outage) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	ctx, cancel := context.WithDeadline(ctx, r.Until)
 	defer cancel()
 	if err := o.fail(ctx, "acquire"); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	return o.Store.Acquire(ctx, c)
+	return o.Store.Acquire(ctx, r)
 }
 
 func (o *outage) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {

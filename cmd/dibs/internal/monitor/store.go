@@ -18,18 +18,18 @@ type store struct {
 // Acquire implements driver.Store. It retries until the store has answered once, as long
 // as no connection can be opened. Such a failure has sent no request: so Acquire returns
 // it as refused, and the client does not cancel, which would take as long again.
-func (s *store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+func (s *store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
 		sent := time.Now()
-		answer, err := s.Store.Acquire(ctx, c)
+		answer, err := s.Store.Acquire(ctx, r)
 		s.health.record(ctx, sent, err)
 		if err == nil || !unsent(err) || s.health.everAnswered() {
 			return answer, err
 		}
 		// Stop early: a dial that ends at the deadline is not recognized as unsent.
-		if time.Until(c.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
-			return answer, &driver.UnavailableError{Op: "acquire", Name: c.Name, Cause: noConnection{causeOf(err)}, Refused: true}
+		if time.Until(r.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
+			return answer, &driver.UnavailableError{Op: "acquire", Name: r.Name, Cause: noConnection{causeOf(err)}, Refused: true}
 		}
 	}
 }
