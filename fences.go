@@ -79,7 +79,7 @@ func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
 	if err := checkExclusive(s); err != nil {
 		return driver.FenceRequest{}, err
 	}
-	return driver.FenceRequest{Name: s.Name, Token: s.Token, Fence: s.Fence(), Count: n, Least: s.LastFence() + uint64(n)}, nil
+	return driver.FenceRequest{Name: s.Name, Token: s.Token, Count: n, Least: s.LastFence() + uint64(n)}, nil
 }
 
 // checkExclusive returns ErrInvalid unless a lease certainly holds one name exclusively.

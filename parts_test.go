@@ -74,7 +74,7 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 		if err := first.merge(second); err != nil {
 			t.Fatal(err)
 		}
-		second.Lock().RecordRenewal(c.clock.Now(), c.clock.Now(), time.Minute, 2, false, nil, 0)
+		second.Lock().RecordRenewal(c.clock.Now(), c.clock.Now(), time.Minute, 2, nil, 0)
 		if second.Commit() {
 			t.Error("the merged lease is held")
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A mark says which lease a form is about: by its fence, or, if the store has not recorded
-// that, by the keyed hash of its token. That of a foreign lock is also a hash.
+// A mark says which lease a form is about: by its fence, or, if the store does not have that, by
+// the keyed hash of its token. That of a foreign lock is also a hash.
 const (
 	fenceMark   = "f"
 	tokenMark   = "t"

@@ -16,7 +16,7 @@ const (
 	// fence is at most Event.Fence, and a later lease with this token has a larger one.
 	EventRevoked
 	// EventWanted: a request waits for the name that Event.Token holds: see
-	// Store.NotifyWanted.
+	// WantedNotifier.
 	EventWanted
 	// EventConnected: events flow from now on; earlier ones may be lost.
 	EventConnected

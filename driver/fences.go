@@ -26,7 +26,6 @@ const MaxFences = 1_000_000
 type FenceRequest struct {
 	Name  string
 	Token string // of the lease
-	Fence uint64 // of the lease; zero if unknown
 	Count int    // at most MaxFences
 	Least uint64 // the last fence is at least this; at most 2^53
 }

@@ -19,7 +19,7 @@ type Revoker interface {
 }
 
 // A RevokeRequest says which lease to end: that with this fence, or if the fence is zero,
-// that with this token. The token is for a lease whose fence the store has not recorded.
+// that with this token. The token is for a lease whose fence the store does not have.
 type RevokeRequest struct {
 	Name   string
 	Fence  uint64

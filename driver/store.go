@@ -40,10 +40,18 @@ func DeadlineOf(ctx context.Context) time.Time {
 }
 
 // A Store is where locks live: what a mutex with a wait queue needs. What a store can do beyond it is
-// in optional interfaces, each with its requests in a file of its own: [Grouper], [Resizer],
-// [Revoker], [WantedNotifier], [Inspector], [Lister], [FenceReserver], [Announcer] and [ForeignRevoker]. [Complete] finds those of a store, and says what stands in for a missing one.
-// Every store passes the conformance suite, package storetest, which checks the interfaces that it
-// finds.
+// in optional interfaces, each with its requests in a file of its own:
+//
+//   - [Grouper]: several names in one step
+//   - [Resizer]: another weight for a lease
+//   - [Revoker], [ForeignRevoker]: the end of a lease, or of a foreign lock, by an operator
+//   - [Inspector], [Lister]: states
+//   - [WantedNotifier]: a holder learns of waiters
+//   - [FenceReserver]: further fences of a lease
+//   - [Announcer]: requests that follow later
+//
+// [Complete] finds those of a store, and says what stands in for a missing one. Every store passes
+// the conformance suite, package storetest, which checks the interfaces that it finds.
 //
 // One clock decides for all clients when a lease, a reservation or a queue entry ends: that
 // of the server or, for a file, that of the machine. The clocks of the processes that use a
@@ -55,8 +63,9 @@ func DeadlineOf(ctx context.Context) time.Time {
 //
 // Contention is a reply; an error is a failure of the store. A store returns
 // ErrUnavailable (outcome unknown, or rejected: see [UnavailableError]), ErrWrongType or
-// ErrInvalid, and never ErrBusy. All methods are safe for concurrent use, and return soon
-// after their ctx ends, whatever the server does.
+// ErrInvalid, Extend also ErrLost, and never ErrBusy. All methods are safe for concurrent use, and
+// return soon after their ctx ends, whatever the server does. If it has ended before the call, they
+// return ErrUnavailable at once.
 //
 // A store starts no renewals and keeps no record of the holders in this process: the
 // Client does both.
@@ -70,7 +79,7 @@ type Store interface {
 	// already, it keeps its queue entry, and the request is its heartbeat. Acquire
 	// neither grants nor queues after c.Until, even if the request is delivered later,
 	// and it has returned by then. The fence in a reply is larger than each fence granted
-	// before on that name.
+	// before on that name. That of a repeated request is not smaller than the one before.
 	//
 	// A request for several names is sent to a [Grouper] only. It acquires all of them or none, in one step, and waits in
 	// all their queues with one ticket. If the token held all of them and has lost one,
@@ -87,7 +96,8 @@ type Store interface {
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
 	// name. It has no effect if it is delivered after r.Until: the token may be in use
-	// again by then, except with r.TokenEnds.
+	// again by then, except with r.TokenEnds. With r.Reserve it grants nothing. It sends
+	// EventRetry to the first waiter, whose next request learns when the name is free.
 	Release(ctx context.Context, r ReleaseRequest) (bool, error)
 
 	// Extend raises the remaining time of each lease to its TTL, in as few round trips as
@@ -217,16 +227,4 @@ type ExtendRequest struct {
 	TTL    time.Duration
 	Weight int // of Limit; zero if unknown, as for an attached lease
 	Limit  int
-
-	// Recorded means that the store has extended this lease with this fence, weight and
-	// client, at most RecordInterval ago. It need not record them again.
-	Recorded bool
-}
-
-// RecordInterval returns for how long a store keeps what it recorded when it extended a lease
-// by ttl: nine TTLs, at most 5 minutes. After that, the client sends a request without
-// Recorded.
-func RecordInterval(ttl time.Duration) time.Duration {
-	const most = 5 * time.Minute
-	return min(9*min(ttl, most), most)
 }

@@ -121,7 +121,7 @@ func (r *row) wantBusy(t *testing.T, name string) {
 // wantHeldByDibs checks that a lease is held, in the store too.
 func (r *row) wantHeldByDibs(t *testing.T, lease *dibs.Lease) {
 	t.Helper()
-	r.wantValue(t, lease.Name(), lease.Token())
+	r.wantValue(t, lease.Name(), valueOf(lease))
 	if err := lease.Extend(t.Context(), longTTL); err != nil {
 		t.Errorf("dibs: extend: %v", err)
 	}

@@ -176,7 +176,7 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 			if took := time.Since(released); took >= recheck {
 				t.Errorf("acquired %v after the release: the waiter has not polled", took)
 			}
-			s.wantValue(t, lease.Token())
+			s.wantValue(t, valueOf(lease))
 			if err := lease.Unlock(); err != nil {
 				t.Error(err)
 			}
@@ -224,7 +224,7 @@ func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 		if ok, err := l.unlock(t.Context()); ok || err != nil {
 			t.Errorf("%s: unlock of an expired lock: %v, %v", name, ok, err)
 		}
-		s.wantValue(t, lease.Token())
+		s.wantValue(t, valueOf(lease))
 		if err := lease.Unlock(); err != nil {
 			t.Error(err)
 		}
@@ -322,7 +322,7 @@ func TestPollersCannotAcquireDuringAHandOff(t *testing.T) {
 	polls.Wait()
 }
 
-// A plain script can release a lease with its token.
+// A plain script can release a lease with the value of its key.
 func TestScriptsReleaseALease(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -348,13 +348,13 @@ func TestScriptsReleaseALease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, other := range []string{"somebody", lease.Token()[1:], lease.Token() + "1"} {
+			for _, other := range []string{"somebody", lease.Token(), valueOf(lease)[1:], valueOf(lease) + "1"} {
 				if reply := eval(t, other); reply != "0" {
 					t.Errorf("unlock by %q: %s", other, reply)
 				}
 			}
-			s.wantValue(t, lease.Token())
-			if reply := eval(t, lease.Token()); reply != "1" {
+			s.wantValue(t, valueOf(lease))
+			if reply := eval(t, valueOf(lease)); reply != "1" {
 				t.Errorf("unlock: %s", reply)
 			}
 			s.wantValue(t, nil)
@@ -374,7 +374,7 @@ func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.MustCmd(t, "EVAL", unlockLua, "1", key, lease.Token())
+	s.MustCmd(t, "EVAL", unlockLua, "1", key, valueOf(lease))
 	select {
 	case <-lease.Context().Done():
 		lost, ok := errors.AsType[*dibs.LostError](context.Cause(lease.Context()))

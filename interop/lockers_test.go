@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -111,7 +112,10 @@ func (k dibsLocker) try(ctx context.Context, key string, ttl time.Duration) (loc
 	return dibsLock{l}, err
 }
 
-func (l dibsLock) value() string { return l.Token() }
+func (l dibsLock) value() string { return valueOf(l.Lease) }
+
+// valueOf returns what the key of a lease contains.
+func valueOf(l *dibs.Lease) string { return fmt.Sprintf("%d %s", l.Fence(), l.Token()) }
 
 func (l dibsLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
 	return ignoreNotHeld(l.Extend(ctx, ttl), dibs.ErrLost)

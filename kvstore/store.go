@@ -17,8 +17,14 @@ type Store struct {
 }
 
 var (
-	_ driver.Store         = (*Store)(nil)
-	_ driver.FenceReserver = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Grouper        = (*Store)(nil)
+	_ driver.Resizer        = (*Store)(nil)
+	_ driver.Revoker        = (*Store)(nil)
+	_ driver.WantedNotifier = (*Store)(nil)
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.FenceReserver  = (*Store)(nil)
 )
 
 // Over returns a store on lock tables that run an operation on any names in one step.
@@ -26,7 +32,7 @@ func Over(t Tables) *Store {
 	return &Store{tables: t, groups: func(names []string) [][]string { return [][]string{names} }}
 }
 
-// Groups implements driver.Store.
+// Groups implements driver.Grouper.
 func (s *Store) Groups(names []string) [][]string { return s.groups(names) }
 
 // Acquire implements driver.Store.
@@ -34,7 +40,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Ac
 	return s.grant(ctx, acquire, c)
 }
 
-// Resize implements driver.Store.
+// Resize implements driver.Resizer.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return s.grant(ctx, resize, c)
 }
@@ -74,7 +80,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return s.do(ctx, o)
 }
 
-// Revoke implements driver.Store.
+// Revoke implements driver.Revoker.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
@@ -106,7 +112,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return o.errs
 }
 
-// NotifyWanted implements driver.Store.
+// NotifyWanted implements driver.WantedNotifier.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
 	if err := driver.CheckWanted(r); err != nil {
 		return false, err
@@ -118,7 +124,7 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	return o.done && err == nil, err
 }
 
-// Inspect implements driver.Store.
+// Inspect implements driver.Inspector.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	states, err := s.InspectAll(ctx, []string{name})
 	if err != nil {
@@ -127,7 +133,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return states[0], nil
 }
 
-// InspectAll implements driver.Store.
+// InspectAll implements driver.Lister.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {
@@ -146,7 +152,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 	return o.states, nil
 }
 
-// List implements driver.Store.
+// List implements driver.Lister.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	o := newOperation(list, time.Time{})
 	defer o.free()

@@ -84,3 +84,21 @@ func TestGuard(t *testing.T) {
 		_ = l.Unlock() // it was lost
 	})
 }
+
+// A decorated is a decorator of a store.
+type decorated struct{ *driver.Full }
+
+// A guard accepts the leases of a client whose store is a decorator.
+func TestGuardOfADecorator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		locks := dibs.New(decorated{driver.Complete(store)})
+		defer locks.Close()
+		if err := locks.Mutex("n").Do(t.Context(), store.Guard); err != nil {
+			t.Error(err)
+		}
+		if err := locks.Mutex("n").Do(t.Context(), memstore.New().Guard); !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("guard of another store: %v", err)
+		}
+	})
+}

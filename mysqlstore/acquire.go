@@ -23,7 +23,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (reply dri
 	return reply, err
 }
 
-// Resize implements driver.Store.
+// Resize implements driver.Resizer.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	if err := check(c); err != nil {
 		return reply, err

@@ -2,10 +2,8 @@ package mysqlstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
@@ -79,28 +78,17 @@ func TestManyCallers(t *testing.T) {
 		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")
 	}
 	t.Parallel()
-	const callers = 200
 	server, err := mysqltest.Start("--max-connections=151")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	for limit := range map[int]bool{0: true, 10: true} {
-		db := newDB(t, server.DSN("mysql"))
-		db.SetMaxOpenConns(limit)
-		locks := dibs.New(newStoreOn(t, db))
-		t.Cleanup(func() { locks.Close() })
-		var all sync.WaitGroup
-		begin := time.Now()
-		for range callers {
-			all.Go(func() {
-				if err := locks.Mutex("n").Do(t.Context(), nothing); err != nil {
-					t.Errorf("limit %d: %v", limit, err)
-				}
-			})
-		}
-		all.Wait()
-		t.Logf("FIGURE %d callers with a limit of %d connections in %v", callers, limit, time.Since(begin))
+	for _, limit := range []int{0, 10} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			db := newDB(t, server.DSN("mysql"))
+			db.SetMaxOpenConns(limit)
+			sqldrill.ServesCallers(t, newStoreOn(t, db), 200)
+		})
 	}
 }
 
@@ -117,55 +105,18 @@ func TestLongWay(t *testing.T) {
 	}
 	proxy.Delay(400 * time.Millisecond)
 	t.Cleanup(func() { proxy.Delay(0) })
-	locks := dibs.New(mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), prefix))
-	t.Cleanup(func() { locks.Close() })
-	entries, failures := 0, 0
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
-		if err := locks.Mutex("n").Do(t.Context(), nothing); err == nil {
-			entries++
-		} else {
-			failures++
-			t.Log(err)
-		}
-	}
-	t.Logf("FIGURE %d entries and %d failures in 15 s", entries, failures)
-	if entries < 4 {
-		t.Errorf("%d entries in 15 s, want at least 4", entries)
-	}
+	sqldrill.LocksOnALongWay(t, mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), prefix))
 }
 
 // A waiter whose database is closed ends soon, with the reason.
 func TestClosedDatabaseEndsWaits(t *testing.T) {
 	t.Parallel()
+	direct := newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	s := newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
-	held, err := dibs.New(s).Mutex("n").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks := dibs.New(mysqlstore.New(db, mysqlstore.Prefix(s.Target().Prefix)))
-	t.Cleanup(func() { locks.Close() })
-	waits, queued := make(chan error, 1), make(chan struct{})
-	go func() {
-		_, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
-		waits <- err
-	}()
-	<-queued
-	begin := time.Now()
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
-	err = <-waits
-	if took := time.Since(begin); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "database is closed") || took > 10*time.Second {
-		t.Errorf("got %v after %v", err, took)
-	} else {
-		t.Logf("FIGURE a wait ends %v after the database is closed", took)
-	}
-	begin = time.Now()
-	if _, err := locks.Mutex("m").Lock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || time.Since(begin) > time.Second {
-		t.Errorf("a new lock: %v after %v", err, time.Since(begin))
-	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
+	s := mysqlstore.New(db, mysqlstore.Prefix(direct.Target().Prefix))
+	sqldrill.EndsWaitsWhenClosed(t, direct, s, func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}, "database is closed")
 }

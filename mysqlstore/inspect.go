@@ -6,18 +6,18 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Inspect implements driver.Store.
+// Inspect implements driver.Inspector.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	return s.db.Inspect(ctx, name)
 }
 
-// InspectAll implements driver.Store. A query is for 500 names at most. If ctx has no deadline,
+// InspectAll implements driver.Lister. A query is for 500 names at most. If ctx has no deadline,
 // driver.OperationTimeout bounds each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	return s.db.InspectAll(ctx, names)
 }
 
-// List implements driver.Store.
+// List implements driver.Lister.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	return s.db.List(ctx, pattern)
 }

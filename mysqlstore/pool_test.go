@@ -1,20 +1,15 @@
 package mysqlstore_test
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
-	"io"
-	"net"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
@@ -45,21 +40,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 
 	proxy.Freeze()
 	t.Cleanup(proxy.Thaw)
-	const calls = 3 // one has the connection, and the others wait for it
-	errs := make(chan error, calls)
-	for range calls {
-		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			_, err := s.Inspect(ctx, "m")
-			errs <- err
-		}()
-	}
-	for range calls {
-		if err := <-errs; !errors.Is(err, dibs.ErrUnavailable) || strings.Contains(err.Error(), "pool") {
-			t.Errorf("got %v, want ErrUnavailable without the pool", err)
-		}
-	}
+	sqldrill.NamesNoPoolWhileItHangs(t, s)
 }
 
 // greeting is that of a server with TLS.
@@ -70,26 +51,8 @@ const greeting = "\x0a8.0.36\x00" + "\x01\x00\x00\x00" + "12345678\x00" + "\x00\
 // trusts.
 func startsTLS(t *testing.T, packet string) (addr string) {
 	t.Helper()
-	web := httptest.NewTLSServer(nil) // for its certificate
-	t.Cleanup(web.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			go func() {
-				defer conn.Close()
-				_, _ = conn.Write(append([]byte{byte(len(packet)), 0, 0, 0}, packet...))
-				const request = 4 + 32
-				if _, err := io.ReadFull(conn, make([]byte, request)); err == nil {
-					_ = tls.Server(conn, &tls.Config{Certificates: web.TLS.Certificates}).Handshake() // the client ends it
-				}
-			}()
-		}
-	}()
-	return listener.Addr().String()
+	const request = 4 + 32
+	return sqldrill.StartsTLS(t, append([]byte{byte(len(packet)), 0, 0, 0}, packet...), request, "")
 }
 
 // A mistake about TLS ends a call at its first attempt, with what to do.
@@ -101,14 +64,6 @@ func TestMistakesAboutTLS(t *testing.T) {
 		"root@tcp(" + sharedServer(t).Addr() + ")/mysql?tls=true": "the server does not use TLS: leave out tls",
 		"root@tcp(" + startsTLS(t, insecure) + ")/mysql":          "the server wants TLS: use tls=true",
 	} {
-		locks := dibs.New(mysqlstore.New(newDB(t, dsn)), dibs.Timeout(time.Minute))
-		t.Cleanup(func() { locks.Close() })
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // ends before the repetitions do
-		defer cancel()
-		_, err := locks.Mutex("m").TryLock(ctx)
-		var u *driver.UnavailableError
-		if !errors.As(err, &u) || !u.Refused || !u.Unsent || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want a refusal with %q", dsn, err, want)
-		}
+		sqldrill.RefusesAtOnce(t, dsn, mysqlstore.New(newDB(t, dsn)), want)
 	}
 }

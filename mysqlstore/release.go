@@ -25,7 +25,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return s.db.Cancel(ctx, c)
 }
 
-// Revoke implements driver.Store.
+// Revoke implements driver.Revoker.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
 	defer s.fetches.changed()
 	return s.db.Revoke(ctx, r)

@@ -53,7 +53,7 @@ func (s *Store) acquireQuiet(ctx context.Context, name string, c driver.AcquireR
 	return reply, err
 }
 
-// Resize implements driver.Store.
+// Resize implements driver.Resizer.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	if err := driver.CheckAcquire(c); err != nil {
 		return reply, err

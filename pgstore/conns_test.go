@@ -2,10 +2,8 @@ package pgstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -269,83 +268,17 @@ func TestLongWay(t *testing.T) {
 	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
 	proxy.Delay(400 * time.Millisecond)
 	t.Cleanup(func() { proxy.Delay(0) })
-	locks := dibs.New(pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema)))
-	t.Cleanup(func() { locks.Close() })
-	entries, failures := 0, 0
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
-		if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err == nil {
-			entries++
-		} else {
-			failures++
-			t.Log(err)
-		}
-	}
-	t.Logf("FIGURE %d entries and %d failures in 15 s", entries, failures)
-	if entries < 4 {
-		t.Errorf("%d entries in 15 s, want at least 4", entries)
-	}
-}
-
-// Many callers at once are all served.
-func TestManyCallers(t *testing.T) {
-	if os.Getenv("DIBS_LONG") != "1" {
-		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")
-	}
-	t.Parallel()
-	const callers = 200
-	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
-	locks := dibs.New(s)
-	t.Cleanup(func() { locks.Close() })
-	var all sync.WaitGroup
-	begin := time.Now()
-	for range callers {
-		all.Go(func() {
-			if err := locks.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	t.Logf("FIGURE %d callers in %v", callers, time.Since(begin))
+	sqldrill.LocksOnALongWay(t, pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema)))
 }
 
 // A waiter whose pool is closed ends soon, with the reason.
 func TestClosedPoolEndsWaits(t *testing.T) {
 	t.Parallel()
 	direct := newStoreOn(t, newPool(t, sharedServer(t).URL()))
-	held, err := dibs.New(direct).Mutex("n").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.New(t.Context(), sharedServer(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := newPool(t, sharedServer(t).URL())
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.Target().Schema)))
-	t.Cleanup(func() { locks.Close() })
-	waits := make(chan error, 1)
-	queued := make(chan struct{})
-	go func() {
-		_, err := locks.Mutex("n").Lock(t.Context(), dibs.Wait(time.Minute), dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
-		waits <- err
-	}()
-	<-queued
-	begin := time.Now()
-	pool.Close()
-	err = <-waits
-	if took := time.Since(begin); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "closed pool") || took > 10*time.Second {
-		t.Errorf("got %v after %v", err, took)
-	} else {
-		t.Logf("FIGURE a wait ends %v after the pool is closed: %v", took, err)
-	}
-	begin = time.Now()
-	if _, err := locks.Mutex("m").Lock(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || time.Since(begin) > time.Second {
-		t.Errorf("a new lock: %v after %v", err, time.Since(begin))
-	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
+	s := pgstore.New(pool, pgstore.Schema(direct.Target().Schema))
+	sqldrill.EndsWaitsWhenClosed(t, direct, s, pool.Close, "closed pool")
 }

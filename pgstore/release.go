@@ -69,7 +69,7 @@ func (s *Store) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	return err
 }
 
-// Revoke implements driver.Store.
+// Revoke implements driver.Revoker.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked bool, err error) {
 	return s.db.Revoke(ctx, r)
 }

@@ -24,8 +24,14 @@ type Store struct {
 }
 
 var (
-	_ driver.Store         = (*Store)(nil)
-	_ driver.FenceReserver = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Grouper        = (*Store)(nil)
+	_ driver.Resizer        = (*Store)(nil)
+	_ driver.Revoker        = (*Store)(nil)
+	_ driver.WantedNotifier = (*Store)(nil)
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.FenceReserver  = (*Store)(nil)
 )
 
 // An Option configures a Store that New makes. The zero value changes nothing.
@@ -66,5 +72,5 @@ func New(pool *pgxpool.Pool, options ...Option) *Store {
 
 func (s *Store) useVersion(version int) { s.text, s.db.SQL = statementsOf(s.schema, version) }
 
-// Groups implements driver.Store: a transaction can acquire any names.
+// Groups implements driver.Grouper: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }

@@ -8,7 +8,7 @@ import (
 
 const wantedSQL = `SELECT * FROM dibs.wanted($1, $2, $3, $4)`
 
-// NotifyWanted implements driver.Store. With the option Poll no event arrives.
+// NotifyWanted implements driver.WantedNotifier. With the option Poll no event arrives.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
 	if err := driver.CheckWanted(r); err != nil {
 		return false, err

@@ -3,9 +3,7 @@ package pgstore_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/sqldrill"
 	"github.com/dibslock/dibs/pgstore"
 )
@@ -36,23 +34,5 @@ func TestHolderThatDidNotAsk(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), "DROP FUNCTION "+schema+".notify_wanted_v1"); err != nil {
 		t.Fatal(err)
 	}
-	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
-		holder := driver.AcquireRequest{Name: name, Token: "h", Client: "c", TTL: time.Minute, Weight: 1, Limit: limit}
-		waiter := driver.AcquireRequest{Name: name, Token: "w", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
-		if reply, err := s.Acquire(t.Context(), holder); err != nil || !reply.Held {
-			t.Fatalf("%+v, %v", reply, err)
-		}
-		if reply, err := s.Acquire(t.Context(), waiter); err != nil || reply.Position != 1 {
-			t.Errorf("%s, not asked: %+v, %v", name, reply, err)
-		}
-		if err := s.Cancel(t.Context(), waiter); err != nil {
-			t.Fatal(err)
-		}
-		if wanted, err := s.NotifyWanted(t.Context(), driver.WantedRequest{Name: name, Token: "h", Client: "c"}); err != nil || wanted {
-			t.Fatalf("wanted %t, %v", wanted, err)
-		}
-		if reply, err := s.Acquire(t.Context(), waiter); err == nil {
-			t.Errorf("%s, asked: %+v, want the error of a function that does not exist", name, reply)
-		}
-	}
+	sqldrill.CostsNothingUnasked(t, s)
 }

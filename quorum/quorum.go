@@ -36,8 +36,13 @@ type Store struct {
 }
 
 var (
-	_ driver.Store         = (*Store)(nil)
-	_ driver.FenceReserver = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Resizer        = (*Store)(nil)
+	_ driver.Revoker        = (*Store)(nil)
+	_ driver.WantedNotifier = (*Store)(nil)
+	_ driver.Inspector      = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.FenceReserver  = (*Store)(nil)
 )
 
 // Longest is the default of Config.Longest.
@@ -112,14 +117,3 @@ func checkNodes(nodes []driver.Voter, longest time.Duration) error {
 	}
 	return nil
 }
-
-// Groups implements driver.Store. Each name is a group of its own, in sorted order.
-func (s *Store) Groups(names []string) [][]string {
-	groups := make([][]string, len(names))
-	for i, name := range sortedNames(names) {
-		groups[i] = []string{name}
-	}
-	return groups
-}
-
-func sortedNames(names []string) []string { return slices.Sorted(slices.Values(names)) }

@@ -51,7 +51,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return c.OK, c.Err
 }
 
-// Resize implements driver.Store. If a majority refuses to upgrade a reader to a writer,
+// Resize implements driver.Resizer. If a majority refuses to upgrade a reader to a writer,
 // the nodes that have upgraded it downgrade it again.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
@@ -64,7 +64,7 @@ func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.Acq
 	return c.Reply, c.Err
 }
 
-// Revoke implements driver.Store.
+// Revoke implements driver.Revoker.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	until := driver.DeadlineOf(ctx)
 	if err := cmp.Or(driver.CheckRevoke(r), s.checkStart(ctx, "revoke", r.Name, until)); err != nil {
@@ -91,7 +91,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return c.Errs
 }
 
-// NotifyWanted implements driver.Store. It asks all nodes, and needs the answers of a
+// NotifyWanted implements driver.WantedNotifier. It asks all nodes, and needs the answers of a
 // majority. A request waits if a majority says so, by reply or by event: a cancelled request
 // may still wait on a few nodes.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
@@ -159,7 +159,7 @@ func largestFence(replies []driver.FenceReply) (largest driver.FenceReply, known
 	return largest, known, refused
 }
 
-// Inspect implements driver.Store. A token with the votes of a majority is a holder. The
+// Inspect implements driver.Inspector. A token with the votes of a majority is a holder. The
 // state has those of the nodes in State.Nodes, in the order of New.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {
@@ -170,7 +170,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
-// InspectAll implements driver.Store. It asks each node once for all names. If ctx has no
+// InspectAll implements driver.Lister. It asks each node once for all names. If ctx has no
 // deadline, driver.OperationTimeout bounds the call.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
@@ -190,7 +190,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 	return states, err
 }
 
-// List implements driver.Store. It returns the names that are held on a majority of the
+// List implements driver.Lister. It returns the names that are held on a majority of the
 // nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if err := s.checkStart(ctx, "list", "", driver.DeadlineOf(ctx)); err != nil {

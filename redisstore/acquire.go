@@ -20,7 +20,7 @@ func (s *Store) Acquire(ctx context.Context, c driver.AcquireRequest) (driver.Ac
 	return s.acquire(ctx, acquire, c)
 }
 
-// Resize implements driver.Store.
+// Resize implements driver.Resizer.
 func (s *Store) Resize(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
 	return s.acquire(ctx, resize, c)
 }

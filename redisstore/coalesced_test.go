@@ -51,8 +51,11 @@ func TestCoalesced(t *testing.T) {
 	server := redistest.Start(t)
 	set := func(args ...string) { server.MustCmd(t, args...) }
 	set("SET", "lock:taken", "other", "PX", "60000")
-	set("SET", "lock:mine", "me", "PX", "60000")
+	set("SET", "lock:mine", "1700000000000017 me", "PX", "60000")
 	set("HSET", "{lock:mine}"+meta, "=", "1 client me")
+	for name, value := range map[string]string{"longer": "xme", "small": "5 me", "behind": "me 1700000000000017", "within": "1700000000000017 mex"} {
+		set("SET", "lock:"+name, value, "PX", "60000")
+	}
 	set("SET", "lock:wanted", "me", "PX", "60000")
 	set("ZADD", "{lock:wanted}"+queue, "1", "entry")
 	set("ZADD", "{lock:queued}"+queue, "1", "entry")
@@ -64,17 +67,18 @@ func TestCoalesced(t *testing.T) {
 	set("LPUSH", "{lock:odd}"+meta, "not metadata")
 	now, statuses := coalescedCall(t, server, until,
 		"a me"+ttl, "plain me 0", "b me"+ttl, "again me"+ttl, "taken me"+ttl, "queued me"+ttl, "signed me"+ttl, "shared me"+ttl,
-		"mine me 0", "taken me 0", "wanted me 0", "parts me 0", "nobodys me 0", "odd me 0",
+		"mine me 0", "taken me 0", "wanted me 0", "parts me 0", "nobodys me 0", "odd me 0", "longer me 0", "small me 0", "behind me 0", "within me 0",
 	)
-	if want := "11120000120020"; statuses != want {
+	if want := "111200001200200000"; statuses != want {
 		t.Errorf("statuses %s, want %s", statuses, want)
 	}
 	if now < time.Now().Add(-time.Minute).UnixMicro() {
 		t.Errorf("the time is %d", now)
 	}
 	for key, want := range map[string]any{
-		"lock:a": "me", "lock:b": "me", "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:plain": nil,
-		"lock:queued": nil, "lock:signed": nil, "lock:again": "me", "lock:odd": "me",
+		"lock:a": fmt.Sprintf("%d me", now), "lock:b": fmt.Sprintf("%d me", now), "lock:taken": "other", "lock:mine": nil, "lock:wanted": "me", "lock:plain": nil,
+		"lock:queued": nil, "lock:signed": nil, "lock:again": fmt.Sprintf("%d me", now+1), "lock:odd": "me",
+		"lock:longer": "xme", "lock:small": "5 me", "lock:behind": "me 1700000000000017", "lock:within": "1700000000000017 mex",
 		highwaters + "{a}": strconv.FormatInt(now+1, 10), // also again's; {b} is not checked
 	} {
 		if have := server.MustCmd(t, "GET", key); have != want {

@@ -14,9 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Extend implements driver.Store. It makes a script call for each hundred locks, and others
-// for those whose fence must be recorded. On a cluster each slot has its own, behind a proxy
-// each hash tag. All run concurrently.
+// Extend implements driver.Store. It makes a script call for each hundred locks. On a cluster
+// each slot has its own, behind a proxy each hash tag. All run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
@@ -41,20 +40,16 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 // group divides requests into those that one script call extends, as indices. It sets
 // errs of invalid requests.
 func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
-	type call struct {
-		at     wire.Route
-		renews bool
-	}
-	byCall := make(map[call][]int)
-	for i, h := range requests {
-		if errs[i] = errors.Join(s.check(h.Name), s.checkToken(h.Name, h.Token)); errs[i] != nil {
+	byRoute := make(map[wire.Route][]int)
+	for i, r := range requests {
+		if errs[i] = errors.Join(s.check(r.Name), s.checkToken(r.Name, r.Token)); errs[i] != nil {
 			continue
 		}
-		c := call{s.format.Route(h.Name), s.format.Renews(h)}
-		byCall[c] = append(byCall[c], i)
+		at := s.format.Route(r.Name)
+		byRoute[at] = append(byRoute[at], i)
 	}
 	var groups [][]int
-	for _, all := range byCall {
+	for _, all := range byRoute {
 		groups = slices.AppendSeq(groups, slices.Chunk(all, wire.MaxNames))
 	}
 	return groups
@@ -87,11 +82,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, gro
 // extendBatch does one script call.
 func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	r := s.requests.Get()
-	if s.format.Renews(requests[group[0]]) {
-		s.format.Renew(&r.Request, requests, group)
-	} else {
-		s.format.Extend(&r.Request, requests, group)
-	}
+	s.format.Extend(&r.Request, requests, group)
 	r.Extends = true
 	reply, replicaErr := s.call(ctx, r, until, anyReply)
 	errs := make([]error, len(group))
@@ -115,7 +106,7 @@ func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest
 // extendShared extends a lease that is exclusive for its client, and shared on the server: a
 // change of its weight had no answer, or it is lost.
 func (s *Store) extendShared(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
-	h.Recorded = false
+	h.Weight, h.Limit = 0, 0 // so that the script gets the keys of a shared lease, too
 	return s.extend(ctx, []driver.ExtendRequest{h}, []int{0}, until)[0]
 }
 
@@ -143,7 +134,7 @@ func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until t
 		return b
 	}
 	inLock := extendOne("lock")
-	if wire.ExtendWeight(h) == "0" && h.Weight > 0 {
+	if wire.IsExclusive(h) {
 		pending.Wait()
 		return inLock.result(ctx, until, s, h)
 	}

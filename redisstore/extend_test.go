@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// A renewal of a lease whose fence is recorded writes the TTL of the lock only.
+// A renewal writes the TTL of the lock only. There are no metadata.
 func TestCommandsOfARenewal(t *testing.T) {
 	t.Parallel()
 	const leases, most = 50, 3 // before Redis 7; 2 since
@@ -27,36 +27,21 @@ func TestCommandsOfARenewal(t *testing.T) {
 		held[i] = p.request("n" + strconv.Itoa(i))
 		p.mustAcquire(held[i])
 	}
-	p.mustExtend(held) // records the fences
-	p.mustRenew(held)  // loads the script
-	for i := range held {
-		held[i].TTL += time.Second
+	renewals := p.renewals(held...)
+	p.mustRenew(renewals) // loads the script
+	for i := range renewals {
+		renewals[i].TTL += time.Second
 	}
 	dirty := changes(t, server)
-	each, runs := countCommands(t, server, func() { p.mustRenew(held) })
+	each, runs := countCommands(t, server, func() { p.mustRenew(renewals) })
 	if runs != 1 || each > most*leases+1 {
 		t.Errorf("%d calls of %d commands for %d leases", runs, each, leases)
 	}
 	if n := changes(t, server) - dirty; n != leases {
 		t.Errorf("%d changes for %d leases", n, leases)
 	}
-}
-
-// The record of the fence lives for as long as driver.RecordInterval says, beside a lease that
-// is renewed without it.
-func TestRecordOutlivesItsInterval(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	p := newClient(t, open(t, server, redisstore.Prefix("")))
-	for _, ttl := range []time.Duration{time.Second, 30 * time.Second, time.Hour} {
-		c := p.request("n" + ttl.String())
-		c.TTL = ttl
-		p.mustAcquire(c)
-		p.mustExtend([]driver.AcquireRequest{c})
-		want := (ttl + driver.RecordInterval(ttl)).Milliseconds()
-		if ms, _ := server.MustCmd(t, "PTTL", "{"+c.Name+"}"+meta).(int64); ms > want || ms < want-generous.Milliseconds() {
-			t.Errorf("TTL %v: the record expires in %d ms, want %d", ttl, ms, want)
-		}
+	if n := server.MustCmd(t, "EXISTS", "{n0}"+meta, "{n1}"+meta); n != int64(0) {
+		t.Error("a renewal writes metadata")
 	}
 }
 
@@ -75,7 +60,7 @@ func TestRenewalFindsAnotherLease(t *testing.T) {
 	p.mustAcquire(p.sharedRequest("lost", 1, 7, time.Minute))
 	server.MustCmd(t, "SADD", "foreign", "x")
 	reader.TTL = time.Hour
-	errs := p.renew(mine, reader, other, lost, foreign)
+	errs := p.s.Extend(t.Context(), p.renewals(mine, reader, other, lost, foreign))
 	for i, want := range []error{nil, nil, driver.ErrLost, driver.ErrLost, dibs.ErrWrongType} {
 		if !errors.Is(errs[i], want) {
 			t.Errorf("lease %d: %v, want %v", i, errs[i], want)
@@ -86,20 +71,23 @@ func TestRenewalFindsAnotherLease(t *testing.T) {
 	}
 }
 
-func (p *testClient) mustRenew(held []driver.AcquireRequest) {
+func (p *testClient) mustRenew(renewals []driver.ExtendRequest) {
 	p.t.Helper()
-	if err := errors.Join(p.renew(held...)...); err != nil {
+	if err := errors.Join(p.s.Extend(p.t.Context(), renewals)...); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// renew extends leases whose fence is recorded.
-func (p *testClient) renew(held ...driver.AcquireRequest) []error {
+// renewals are extensions with the fences that the store has.
+func (p *testClient) renewals(held ...driver.AcquireRequest) []driver.ExtendRequest {
+	p.t.Helper()
 	requests := extensions(held)
 	for i := range requests {
-		requests[i].Recorded = true
+		if state, err := p.s.Inspect(p.t.Context(), requests[i].Name); err == nil && len(state.Holders) == 1 {
+			requests[i].Fence = max(state.Holders[0].Fence, 1)
+		}
 	}
-	return p.s.Extend(p.t.Context(), requests)
+	return requests
 }
 
 func (p *testClient) mustExtend(held []driver.AcquireRequest) {
@@ -126,8 +114,8 @@ func changes(t *testing.T, server *redistest.Server) int {
 //go:embed testdata/before_7_0.lua
 var before7 string
 
-// The TTL of a lock is raised and never lowered, and the record lives as long, on servers
-// with and without the option GT.
+// The TTL of a lock is raised and never lowered, and the record of a user's token lives as long,
+// on servers with and without the option GT.
 func TestExtendRaisesTheTTL(t *testing.T) {
 	t.Parallel()
 	for server, script := range map[string]string{"since 7.0": "", "before 7.0": before7} {
@@ -136,26 +124,30 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 			server := redistest.Start(t)
 			extend := func(seconds int) {
 				t.Helper()
-				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain().Extend.Text, "3", "n", "{n}"+meta, "{n}"+shared,
-					"host:1:c:x", fmt.Sprint(seconds*1000), "7", "host:1:c", "0").([]any)
-				if len(reply) != 2 || reply[1] != "1" {
+				ttl := fmt.Sprint(seconds * 1000)
+				reply, _ := server.MustCmd(t, "EVAL", script+wire.Plain().Extend.Text, "4", "made", "own", "{own}"+meta, "{own}"+shared,
+					"1", "7 host:1:c:x", ttl, "worker", ttl, "0 7 host:1:c").([]any)
+				if len(reply) != 2 || reply[1] != "11" {
 					t.Fatalf("%v", reply)
 				}
 			}
 			want := func(seconds int64) {
 				t.Helper()
-				lock, _ := server.MustCmd(t, "PTTL", "n").(int64)
-				if lock > seconds*1000 || lock < seconds*1000-500_000 {
-					t.Errorf("the lock expires in %d ms, want %d s", lock, seconds)
+				for _, key := range []string{"made", "own"} {
+					if lock, _ := server.MustCmd(t, "PTTL", key).(int64); lock > seconds*1000 || lock < seconds*1000-500_000 {
+						t.Errorf("%s expires in %d ms, want %d s", key, lock, seconds)
+					}
 				}
-				if ms, _ := server.MustCmd(t, "PTTL", "{n}"+meta).(int64); ms < lock {
+				lock, _ := server.MustCmd(t, "PTTL", "own").(int64)
+				if ms, _ := server.MustCmd(t, "PTTL", "{own}"+meta).(int64); ms < lock-1000 {
 					t.Errorf("the lock expires in %d ms, its metadata in %d ms", lock, ms)
 				}
-				if record := server.MustCmd(t, "HGET", "{n}"+meta, "="); record != "7 :x" {
+				if record := server.MustCmd(t, "HGET", "{own}"+meta, "="); record != "7 host:1:c worker" {
 					t.Errorf("the record is %q", record)
 				}
 			}
-			server.MustCmd(t, "SET", "n", "host:1:c:x", "PX", "1000000")
+			server.MustCmd(t, "SET", "made", "7 host:1:c:x", "PX", "1000000")
+			server.MustCmd(t, "SET", "own", "worker", "PX", "1000000")
 			extend(2000)
 			want(2000)
 			extend(1000)
@@ -164,40 +156,96 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 			want(2000)
 			extend(9000)
 			want(9000)
-			server.MustCmd(t, "PERSIST", "n")
+			server.MustCmd(t, "PERSIST", "made")
+			server.MustCmd(t, "PERSIST", "own")
 			extend(3000)
 			want(3000)
-			server.MustCmd(t, "DEL", "{n}"+meta)
+			server.MustCmd(t, "DEL", "{own}"+meta)
 			extend(3001)
 			want(3001)
 		})
 	}
 }
 
-// An extension that was sent before the last fence was issued does not overwrite its record.
-func TestLateExtensionKeepsTheRecord(t *testing.T) {
+// An extension writes the larger fence to the value of a lock. One that was sent before the last
+// fence was issued changes nothing of it, nor does one that does not have the fence.
+func TestExtensionWritesTheLargerFence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	c := p.request("n")
-	p.mustAcquire(c)
-	rest, isOwn := strings.CutPrefix(c.Token, p.client)
-	if !isOwn {
-		t.Fatalf("the token %q does not begin with its client %q", c.Token, p.client)
-	}
-	for _, test := range []struct{ recorded, want string }{
-		{"9 " + rest, "9 " + rest},                         // a later fence
-		{"9 host:1:d " + c.Token, "9 host:1:d " + c.Token}, // of another client
-		{"1 host:1:d " + c.Token, "1 " + rest},             // attached by another client
-		{"9 host:1:d other", "1 " + rest},
-		{"9 " + rest + "x", "1 " + rest},
-		{"9 :" + rest, "1 " + rest},
-		{"?", "1 " + rest},
+	for _, test := range []struct {
+		stored string
+		fence  uint64
+		want   string // or none, if the token does not hold
+	}{
+		{"5 TOKEN", 5, "5 TOKEN"},
+		{"5 TOKEN", 4, "5 TOKEN"},
+		{"5 TOKEN", 0, "5 TOKEN"},
+		{"5 TOKEN", 10, "10 TOKEN"},
+		{"1700000000000009 TOKEN", 1700000000000010, "1700000000000010 TOKEN"},
+		{"TOKEN", 5, "TOKEN"}, // a user's token may have this form
+		{"5 TOKEN reserved", 5, ""},
+		{"TOKEN reserved", 5, ""},
+		{"5 TOKENx", 5, ""},
+		{"5 xTOKEN", 5, ""},
+		{"5TOKEN", 5, ""},
+		{"5x TOKEN", 5, ""},
 	} {
-		server.MustCmd(t, "HSET", "{n}"+meta, "=", test.recorded)
-		p.mustExtend([]driver.AcquireRequest{c})
-		if record := server.MustCmd(t, "HGET", "{n}"+meta, "="); record != test.want {
-			t.Errorf("the record %q becomes %q, want %q", test.recorded, record, test.want)
+		stored, want := strings.Replace(test.stored, "TOKEN", c.Token, 1), strings.Replace(test.want, "TOKEN", c.Token, 1)
+		server.MustCmd(t, "SET", "n", stored, "PX", "1000")
+		r := extensions([]driver.AcquireRequest{c})
+		r[0].Fence = test.fence
+		switch err := p.s.Extend(t.Context(), r)[0]; {
+		case want == "":
+			wantIs(t, test.stored, err, driver.ErrLost)
+			want = stored
+		case err != nil:
+			t.Errorf("%q, fence %d: %v", test.stored, test.fence, err)
+		default:
+			if ms, _ := server.MustCmd(t, "PTTL", "n").(int64); ms < 50_000 {
+				t.Errorf("%q, fence %d: the lock expires in %d ms", test.stored, test.fence, ms)
+			}
+		}
+		if value := server.MustCmd(t, "GET", "n"); value != want {
+			t.Errorf("%q, fence %d: the value is %q, want %q", test.stored, test.fence, value, want)
+		}
+	}
+}
+
+// The record of a user's token, or of a lease that another client extends, is written by each
+// extension, unless it has a larger fence: then the extension is late.
+func TestExtensionWritesTheRecord(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newClient(t, open(t, server, redisstore.Prefix("")))
+	own, attached := p.request("own"), p.request("attached")
+	own.Token, attached.Client = "worker", "host:9:another"
+	p.mustAcquire(own)
+	made := attached
+	made.Client = p.client
+	p.mustAcquire(made)
+	for _, c := range []driver.AcquireRequest{own, attached} {
+		value := server.MustCmd(t, "GET", c.Name)
+		for recorded, want := range map[string]string{
+			"9 " + c.Client + " " + c.Token: "9 " + c.Client + " " + c.Token,
+			"9 host:1:d " + c.Token:         "9 host:1:d " + c.Token,
+			"1 host:1:d " + c.Token:         "2 " + c.Client + " " + c.Token,
+			"9 host:1:d other":              "2 " + c.Client + " " + c.Token,
+			"?":                             "2 " + c.Client + " " + c.Token,
+		} {
+			server.MustCmd(t, "HSET", "{"+c.Name+"}"+meta, "=", recorded)
+			r := extensions([]driver.AcquireRequest{c})
+			r[0].Fence = 2
+			if err := p.s.Extend(t.Context(), r)[0]; err != nil {
+				t.Fatal(err)
+			}
+			if record := server.MustCmd(t, "HGET", "{"+c.Name+"}"+meta, "="); record != want {
+				t.Errorf("%s: the record %q becomes %q, want %q", c.Name, recorded, record, want)
+			}
+		}
+		if have := server.MustCmd(t, "GET", c.Name); have != value {
+			t.Errorf("the value %q becomes %q", value, have)
 		}
 	}
 }

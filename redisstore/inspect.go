@@ -16,7 +16,7 @@ import (
 // maxListed is how many holders, and how many waiters, a State has at most.
 const maxListed = 100
 
-// Inspect implements driver.Store. If a value of another type is gone before it could be
+// Inspect implements driver.Inspector. If a value of another type is gone before it could be
 // described, as a lock of another library that was released, it inspects the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	state, err := s.inspect(ctx, name)
@@ -62,7 +62,7 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 	return state
 }
 
-// List implements driver.Store. It scans the whole keyspace. It lists each key that may be a
+// List implements driver.Lister. It scans the whole keyspace. It lists each key that may be a
 // lock, and none that other libraries have beside their locks.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if s.format.Proxy {

@@ -20,7 +20,7 @@ const (
 	inspectsAtOnceSharded = 64
 )
 
-// InspectAll implements driver.Store. It reads exclusive holders without waiters by plain
+// InspectAll implements driver.Lister. It reads exclusive holders without waiters by plain
 // commands, a hundred names in a round trip. One call of the script inspects up to a hundred
 // of the others, on a cluster those of one slot. In Redisson mode it inspects one name. So do
 // the calls for names whose keys hold values of other types. If ctx has no deadline, each call

@@ -71,12 +71,12 @@ func instant(d, unit time.Duration) string {
 
 func (w *stateWriter) exclusive() {
 	token := w.token()
-	w.cmd("SET", w.key, token, "PX", awayMS)
-	switch w.r.IntN(5) {
-	case 3:
-		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 "+strings.TrimPrefix(token, "web-7:211:q3ZkAbCdEfGhIjKl"))
-	case 4:
-		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 :m-another")
+	fence := ""
+	if w.r.IntN(2) == 0 {
+		fence = strconv.Itoa(1+w.r.IntN(99)) + " "
+	}
+	w.cmd("SET", w.key, fence+token, "PX", awayMS)
+	switch w.r.IntN(3) {
 	case 0:
 		w.cmd("HSET", "{"+w.key+"}"+meta, "=", "17 web-7:211:q3ZkAbCdEfGhIjKl "+token)
 	case 1:
@@ -85,7 +85,7 @@ func (w *stateWriter) exclusive() {
 }
 
 func (w *stateWriter) reserved() {
-	w.cmd("SET", w.key, w.token()+" reserved", "PX", awayMS)
+	w.cmd("SET", w.key, []string{"", "17 "}[w.r.IntN(2)]+w.token()+" reserved", "PX", awayMS)
 }
 
 func (w *stateWriter) shared() {
@@ -288,7 +288,7 @@ func (p *testClient) wantHeld(names []string) {
 	}
 }
 
-// A mutex without waiters costs four commands, and no script. The script inspects the others.
+// A mutex without waiters costs three commands, and no script. The script inspects the others.
 func TestCommandsOfInspectAll(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -297,8 +297,8 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	names := p.holdMany(count)
 	inspect := func() { p.wantHeld(names) }
 	p.inspect("n") // loads the script
-	if all, runs := countCommands(t, server, inspect); all != 4*count || runs != 0 {
-		t.Errorf("%d commands and %d scripts, want %d and none", all, runs, 4*count)
+	if all, runs := countCommands(t, server, inspect); all != 3*count || runs != 0 {
+		t.Errorf("%d commands and %d scripts, want %d and none", all, runs, 3*count)
 	}
 	p.mustWait(p.request("n7"))
 	reader := p.request("shared")
@@ -306,13 +306,13 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	p.mustAcquire(reader)
 	names = append(names, "shared")
 	// TIME, EXISTS, and for each name: the high-water mark and the lock; then the queue.
-	const inner = 2 + 2*2 + (3 + 1) + (1 + 3 + 1)
-	if all, runs := countCommands(t, server, inspect); all != 4*(count+1)+inner || runs != 1 {
-		t.Errorf("with a queue and a reader: %d commands and %d scripts, want %d and one", all, runs, 4*(count+1)+inner)
+	const inner = 2 + 2*2 + (2 + 1) + (1 + 3 + 1)
+	if all, runs := countCommands(t, server, inspect); all != 3*(count+1)+inner || runs != 1 {
+		t.Errorf("with a queue and a reader: %d commands and %d scripts, want %d and one", all, runs, 3*(count+1)+inner)
 	}
 }
 
-// Where names may be those of data, a mutex without waiters costs four commands of the script,
+// Where names may be those of data, a mutex without waiters costs three commands of the script,
 // and a tenth of one that looks for queues.
 func TestCommandsOfInspectAllByScript(t *testing.T) {
 	t.Parallel()
@@ -322,7 +322,7 @@ func TestCommandsOfInspectAllByScript(t *testing.T) {
 	names := p.holdMany(count)
 	inspect := func() { p.wantHeld(names) }
 	inspect() // loads the script
-	const perCall = 1 + 100*4 + 10
+	const perCall = 1 + 100*3 + 10
 	if each, runs := countCommands(t, server, inspect); each != perCall || runs != 2 {
 		t.Errorf("%d commands in each of %d calls, want %d in 2", each, runs, perCall)
 	}
@@ -356,7 +356,7 @@ func TestInspectAllReadsNoDataAgain(t *testing.T) {
 	server.MustCmd(t, "SET", "lock:data", strings.Repeat("x", size), "PX", "3600000")
 	names = append(names, "data")
 	inspect()
-	const perCall = 1 + 4*4 + 1
+	const perCall = 1 + 3*3 + 4 + 1
 	if all, runs := countCommands(t, server, inspect); all != perCall || runs != 1 {
 		t.Errorf("%d commands and %d scripts, want the %d of one script", all, runs, perCall)
 	}

@@ -107,7 +107,7 @@ func requestMuch(t *testing.T, s *redisstore.Store) {
 	for i := range leases {
 		leases[i] = driver.ExtendRequest{
 			Name: fmt.Sprintf("n%d", i), Token: fmt.Sprintf("host:1:AAAAAAAAAAAAAAAA:%d", i), Client: "host:1:AAAAAAAAAAAAAAAA",
-			TTL: time.Minute, Weight: 1, Limit: 1 + i%2, Recorded: i%3 == 0,
+			TTL: time.Minute, Weight: 1, Limit: 1 + i%2,
 		}
 	}
 	atOnce := func(do func(h driver.ExtendRequest) error) {

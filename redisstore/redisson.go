@@ -46,7 +46,7 @@ func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) drive
 	if len(state.Holders) != 1 {
 		return state
 	}
-	if h := state.Holders[0]; h.Fence != 0 || h.Reserved || foreign.HasTokenForm(h.Token) {
+	if h := state.Holders[0]; h.Fence != 0 || h.Reserved || foreign.ClientOf(h.Token) != "" {
 		return state
 	}
 	if described, ok := s.describe(ctx, driver.DeadlineOf(ctx), []string{state.Name}); ok && described.Foreign.Lock {

@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// Revoke implements driver.Store.
+// Revoke implements driver.Revoker.
 func (s *Store) Revoke(ctx context.Context, q driver.RevokeRequest) (bool, error) {
 	if err := s.check(q.Name); err != nil {
 		return false, err

@@ -40,7 +40,7 @@ func wantRevoked(t *testing.T, l *dibs.Lease, message string) {
 	}
 }
 
-// A young lease has no recorded fence, but its token revokes it. The reason arrives at its
+// The token of a lease revokes it. The reason arrives at its
 // holder, and the next waiter holds the lock.
 func TestRevokeByToken(t *testing.T) {
 	t.Parallel()
@@ -49,22 +49,21 @@ func TestRevokeByToken(t *testing.T) {
 	const reason = "the host is gone"
 	for what, test := range map[string]struct {
 		hold, wait func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error)
-		hasFence   bool // recorded with the grant
 	}{
-		"mutex": {lockMutex, lockMutex, false},
+		"mutex": {lockMutex, lockMutex},
 		"writer": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.RWMutex(name).Lock(ctx)
-		}, lockReader, false},
-		"reader": {lockReader, lockMutex, true},
+		}, lockReader},
+		"reader": {lockReader, lockMutex},
 		"permit": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.Semaphore(name, 4).Acquire(ctx, 2)
-		}, lockMutex, true},
+		}, lockMutex},
 		"multi-lock": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.All(name, name+" too").Lock(ctx)
-		}, lockMutex, false},
+		}, lockMutex},
 		"chosen token": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.Mutex(name).Lock(ctx, dibs.Token("request-"+name))
-		}, lockMutex, true},
+		}, lockMutex},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +79,7 @@ func TestRevokeByToken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state, err := s.Inspect(t.Context(), name); err != nil || len(state.Holders) != 1 || state.Holders[0].Token != l.Token() || (state.Holders[0].Fence != 0) != test.hasFence {
+			if state, err := s.Inspect(t.Context(), name); err != nil || len(state.Holders) != 1 || state.Holders[0].Token != l.Token() || state.Holders[0].Fence != l.Fence() {
 				t.Fatalf("%+v, %v", state, err)
 			}
 			next := make(chan error, 1)

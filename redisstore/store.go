@@ -34,7 +34,8 @@ type Store struct {
 }
 
 var (
-	_ driver.Voter         = (*Store)(nil)
+	_ driver.Voter         = (*Store)(nil) // with most optional interfaces
+	_ driver.Grouper       = (*Store)(nil)
 	_ driver.Announcer     = (*Store)(nil)
 	_ driver.FenceReserver = (*Store)(nil)
 )
@@ -97,7 +98,7 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 }
 
-// Groups implements driver.Store. A group is what one Acquire can take: on a cluster,
+// Groups implements driver.Grouper. A group is what one Acquire can take: on a cluster,
 // the names of one slot; else all names. Behind a proxy Acquire rejects names with
 // different hash tags.
 func (s *Store) Groups(names []string) [][]string {
@@ -149,6 +150,9 @@ func (s *Store) checkRequest(c driver.AcquireRequest) error {
 func (s *Store) checkToken(name, token string) error {
 	if strings.HasPrefix(token, wire.SharedMark) {
 		return fmt.Errorf("%w: %q: token %q begins with the mark of a shared lock", driver.ErrInvalid, name, token)
+	}
+	if wire.HasFence(token) {
+		return fmt.Errorf("%w: %q: token %q begins with a number and a space, as the value of a lock does, which is fence and token", driver.ErrInvalid, name, token)
 	}
 	return s.checkRedissonToken(name, token)
 }

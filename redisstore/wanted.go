@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// NotifyWanted implements driver.Store. In Redisson mode it also finds the clients of Redisson
+// NotifyWanted implements driver.WantedNotifier. In Redisson mode it also finds the clients of Redisson
 // that wait already. No event follows for those that come later.
 func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool, error) {
 	if err := s.check(w.Name); err != nil {

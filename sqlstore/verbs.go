@@ -100,7 +100,7 @@ func (d *Database) Cancel(ctx context.Context, c driver.AcquireRequest) error {
 	}, scanFlag(&done))
 }
 
-// NotifyWanted executes a NotifyWanted of driver.Store.
+// NotifyWanted executes a NotifyWanted of driver.WantedNotifier.
 func (d *Database) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
 	v := Verb{Op: "notify wanted", Name: r.Name, Text: d.SQL.Wanted}
 	err = d.Call(ctx, v, func(until int64) []any {

@@ -270,26 +270,25 @@ func cancel(t *testing.T, s *driver.Full) {
 	p.wantUnused("n")
 }
 
-func extendRecorded(t *testing.T, s *driver.Full) {
+func extendRepeatedly(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	p.extendRecorded(p.newRequest("mutex"))
+	p.extendRepeatedly(p.newRequest("mutex"))
 	attached := p.newRequest("attached")
 	p.mustAcquire(attached)
 	for range 2 {
-		if err := p.extendAs(attached, 0, time.Minute, true); err != nil {
+		if err := p.extendAs(attached, 0, time.Minute); err != nil {
 			t.Errorf("an attached lease: %v", err)
 		}
 	}
 	p.wantHolder("attached", attached.Token)
 }
 
-// extendRecorded extends a lease, and extends it again when its fence is recorded. A lease with
-// another token is not extended.
-func (p *testClient) extendRecorded(c driver.AcquireRequest) {
+// extendRepeatedly extends a lease several times. A lease with another token is not extended.
+func (p *testClient) extendRepeatedly(c driver.AcquireRequest) {
 	p.t.Helper()
 	fence := p.mustAcquire(c).Fence
 	for i := range 3 {
-		if err := p.extendAs(c, fence, time.Duration(i+1)*10*time.Minute, i > 0); err != nil {
+		if err := p.extendAs(c, fence, time.Duration(i+1)*10*time.Minute); err != nil {
 			p.t.Errorf("%s, extension %d: %v", c.Name, i+1, err)
 		}
 	}
@@ -300,15 +299,15 @@ func (p *testClient) extendRecorded(c driver.AcquireRequest) {
 	}
 	other := c
 	other.Token += "x"
-	if err := p.extendAs(other, fence, time.Minute, true); !errors.Is(err, dibs.ErrLost) {
+	if err := p.extendAs(other, fence, time.Minute); !errors.Is(err, dibs.ErrLost) {
 		p.t.Errorf("%s, another token: %v, want ErrLost", c.Name, err)
 	}
 	p.mustRelease(c, fence)
 }
 
 // extendAs sends an extension of a lease that has this fence.
-func (p *testClient) extendAs(c driver.AcquireRequest, fence uint64, ttl time.Duration, recorded bool) error {
-	r := driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: fence, TTL: ttl, Recorded: recorded}
+func (p *testClient) extendAs(c driver.AcquireRequest, fence uint64, ttl time.Duration) error {
+	r := driver.ExtendRequest{Name: c.Name, Token: c.Token, Client: c.Client, Fence: fence, TTL: ttl}
 	if fence > 0 {
 		r.Weight, r.Limit = c.Weight, c.Limit
 	}

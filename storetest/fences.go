@@ -91,7 +91,7 @@ func reserveChangesNothing(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	c := p.newRequest("n")
 	fence := p.mustAcquire(c).Fence
-	p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1000, Fence: fence})
+	p.reserve(driver.FenceRequest{Name: "n", Token: c.Token, Count: 1000})
 	needs(t, s, "Inspector")
 	state, err := s.Inspect(operationContext(t), "n")
 	if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != c.Token || state.Holders[0].Remaining > c.TTL {

@@ -29,7 +29,7 @@ func sharedCases() []Case {
 		{"resize", "a lease can shrink, which serves the waiters that fit, and grows only if there is room", resize},
 		{"resize needs a lease", "a resize changes nothing if the token does not hold the name, or after its Until", resizeNeedsLease},
 		{"revoke", "the lease with the fence ends, and its client and the next waiter are notified; no other lease ends", revoke},
-		{"extend recorded shared", "shared leases whose fence is recorded are extended without recording it again", extendRecordedShared},
+		{"extend shared repeatedly", "so does a shared lease", extendSharedRepeatedly},
 		{"inspect shared", "Inspect returns each shared lease: token, weight, fence, remaining time", inspectShared},
 		{"shared clients", "many clients read and write a name, and use permits, within the limits", sharedClients},
 	}
@@ -643,10 +643,10 @@ func sharedClients(t *testing.T, s *driver.Full) {
 	group.Wait()
 }
 
-func extendRecordedShared(t *testing.T, s *driver.Full) {
+func extendSharedRepeatedly(t *testing.T, s *driver.Full) {
 	skipWithoutPermits(t, s)
 	p := newSilentClient(t, s)
-	p.extendRecorded(p.newReader("read"))
-	p.extendRecorded(p.newWriter("written"))
-	p.extendRecorded(p.newShared("permits", 2, 3))
+	p.extendRepeatedly(p.newReader("read"))
+	p.extendRepeatedly(p.newWriter("written"))
+	p.extendRepeatedly(p.newShared("permits", 2, 3))
 }

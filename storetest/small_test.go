@@ -35,6 +35,16 @@ func TestMissingInterfacesAreLogged(t *testing.T) {
 	}
 }
 
+// silent has no notifications.
+type silent struct{ small }
+
+func (silent) Watch(context.Context, string, func() bool, func(driver.Event)) error { return nil }
+
+// A store without notifications passes as well: its waiters poll.
+func TestASilentStorePasses(t *testing.T) {
+	storetest.RunInBubble(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
+}
+
 // twoHolders grants each second holder its lease under another name.
 type twoHolders struct{ small }
 

@@ -316,7 +316,7 @@ func eventuallyMatches(ts *testscript.TestScript, neg bool, args []string) {
 type lockSpec struct {
 	name, label, token string
 	slots, permits     int
-	shared, fenceKnown bool
+	shared             bool
 	ttl, minHold       time.Duration
 }
 
@@ -327,7 +327,6 @@ func (w *scriptState) lockFlags(args []string) (l lockSpec) {
 	f.IntVar(&l.slots, "slots", 0, "a semaphore")
 	f.IntVar(&l.permits, "permits", 1, "")
 	f.BoolVar(&l.shared, "shared", false, "a reader")
-	f.BoolVar(&l.fenceKnown, "fence-known", false, "extend the lease once, so that the store knows its fence")
 	f.DurationVar(&l.ttl, "ttl", 30*time.Second, "")
 	f.DurationVar(&l.minHold, "min-hold", 0, "")
 	w.Check(f.Parse(args))
@@ -356,9 +355,6 @@ func (w *scriptState) held(args []string) {
 	lease, err := l.acquire(ctx, locks)
 	for errors.Is(err, dibs.ErrUnavailable) && ctx.Err() == nil {
 		lease, err = l.acquire(ctx, locks)
-	}
-	if err == nil && l.fenceKnown {
-		err = lease.Extend(ctx, l.ttl)
 	}
 	w.Check(err)
 	w.Setenv("FENCE", strconv.FormatUint(lease.Fence(), 10))

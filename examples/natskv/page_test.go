@@ -10,7 +10,7 @@ import (
 func TestPageShowsTheStore(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/kvstore.md")
-	for _, block := range []string{read(t, "natskv.go"), function(t, "TestStore") + "\n" + function(t, "TestClocks")} {
+	for _, block := range []string{read(t, "natskv.go"), function(t, "TestStore") + "\n" + function(t, "TestClocks") + "\n" + function(t, "TestHistory")} {
 		if !strings.Contains(page, "```go\n"+block+"```") {
 			t.Errorf("docs/kvstore.md does not have these lines in a block:\n%s", block)
 		}

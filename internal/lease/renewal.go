@@ -97,7 +97,7 @@ func (t *Times) BeginTerm(now time.Duration) {
 
 // RecordRenewal records the outcome of a renewal of this many names, which was sent at sent. It
 // is not ErrLost. If it failed, the next one is sent at retryAt, unless one is on its way.
-func (s *State) RecordRenewal(now, sent, ttl time.Duration, names int, recorded bool, err error, retryAt time.Duration) {
+func (s *State) RecordRenewal(now, sent, ttl time.Duration, names int, err error, retryAt time.Duration) {
 	t := &s.Times
 	if t.reason.IsEnd() {
 		return
@@ -112,7 +112,7 @@ func (s *State) RecordRenewal(now, sent, ttl time.Duration, names int, recorded 
 		if t.rule == extendOnce {
 			t.rule = fixed
 		}
-		t.recordKept(sent, ttl, recorded)
+		t.wasRenewed = true
 		t.extend(sent, ttl)
 	case sent >= t.deadlineFrom:
 		t.setRenewErr(err)

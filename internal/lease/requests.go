@@ -7,16 +7,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// AppendRenewals appends the requests of a renewal by ttl that is sent now: one for each name.
-func (s *State) AppendRenewals(to []driver.ExtendRequest, client string, now, ttl time.Duration) []driver.ExtendRequest {
-	first, recorded := len(to), s.Times.isRecorded(now, ttl)
-	to = s.AppendExtends(to, client, ttl)
-	for i := range to[first:] {
-		to[first+i].Recorded = recorded
-	}
-	return to
-}
-
 // AppendExtends appends the requests that extend the lease by ttl: one for each name.
 func (s *State) AppendExtends(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
 	request := driver.ExtendRequest{Name: s.Name, Token: s.Token, Client: client, Fence: s.fence, TTL: ttl}

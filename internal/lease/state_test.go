@@ -126,7 +126,7 @@ func TestStateRecordsRenewals(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			s.RecordRenewal(5*second, 4*second, 10*second, test.names, false, test.err, s.Times.RetryAt(5*second).Truncate(time.Millisecond))
+			s.RecordRenewal(5*second, 4*second, 10*second, test.names, test.err, s.Times.RetryAt(5*second).Truncate(time.Millisecond))
 			if s.Times.deadline != test.deadline || s.Times.renewAt != test.renewAt {
 				t.Errorf("deadline %v, next renewal %v; want %v, %v", s.Times.deadline, s.Times.renewAt, test.deadline, test.renewAt)
 			}
@@ -221,60 +221,6 @@ func TestStateMerge(t *testing.T) {
 	}
 }
 
-// The store records the fence again before its record ends, and after all that may have
-// removed or changed it.
-func TestStateRecords(t *testing.T) {
-	ttl := 30 * second
-	s := newState(ttl)
-	renew := func(err error) (recorded bool) {
-		sent := s.Times.renewAt
-		r := s.AppendRenewals(nil, "client", sent, ttl)
-		if len(r) != len(s.Names()) {
-			t.Fatalf("requests %+v", r)
-		}
-		for _, one := range r {
-			if one.Recorded != r[0].Recorded || one.Fence == 0 {
-				t.Errorf("requests %+v", r)
-			}
-		}
-		s.RecordRenewal(sent, sent, ttl, len(r), r[0].Recorded, err, sent+second)
-		return r[0].Recorded
-	}
-	for range 3 {
-		if renew(nil) {
-			t.Fatal("no renewal has recorded the fence")
-		}
-		begin := s.Times.renewAt
-		for range 27 {
-			if !renew(nil) {
-				t.Fatalf("recorded again after %v", s.Times.renewAt-begin)
-			}
-		}
-		if took := s.Times.renewAt - begin; took > driver.RecordInterval(ttl) {
-			t.Errorf("not recorded for %v, want at most %v", took, driver.RecordInterval(ttl))
-		}
-	}
-	for what, change := range map[string]func(){
-		"an extension":  func() { s.Times.Confirm(s.Times.renewAt, s.Times.renewAt, ttl, ttl) },
-		"further names": func() { s.Merge(newState(ttl)) },
-	} {
-		change()
-		if renew(nil) {
-			t.Errorf("after %s the fence is not recorded", what)
-		}
-		if !renew(nil) {
-			t.Errorf("after %s the fence is recorded twice", what)
-		}
-	}
-	ttl = time.Hour // so a record may end before the next renewal
-	s.Times.Confirm(s.Times.renewAt, s.Times.renewAt, ttl, ttl)
-	for range 2 {
-		if renew(nil) {
-			t.Error("with a long TTL the fence is not recorded each time")
-		}
-	}
-}
-
 // A lease of several groups of names counts as acquired when it has all of them.
 func TestStateBeginsWhole(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -323,7 +269,7 @@ func TestStateKeepsTheReason(t *testing.T) {
 		s, want := newState(10*second), error(errSilent)
 		s.Times.Send()
 		if failed {
-			s.RecordRenewal(5*second, 4*second, 10*second, 1, false, refused, 6*second)
+			s.RecordRenewal(5*second, 4*second, 10*second, 1, refused, 6*second)
 			want = refused
 			s.Times.Send()
 		}
@@ -343,14 +289,14 @@ func TestStateRecordsLateAnswers(t *testing.T) {
 	if !s.Times.Awaits(4*second) || !s.Times.Awaits(6*second) {
 		t.Error("it needs no answer")
 	}
-	s.RecordRenewal(7*second, 4*second, 10*second, 1, false, nil, clock.Never)
+	s.RecordRenewal(7*second, 4*second, 10*second, 1, nil, clock.Never)
 	if s.Times.deadline != 13800*time.Millisecond || s.Times.readExtra().renewErr != nil || s.Times.Awaits(6*second) {
 		t.Errorf("deadline %v, error %v after a late answer", s.Times.deadline, s.Times.readExtra().renewErr)
 	}
 	s.Times.Send()
-	s.RecordRenewal(9*second, 8*second, 10*second, 1, false, nil, clock.Never)
+	s.RecordRenewal(9*second, 8*second, 10*second, 1, nil, clock.Never)
 	renewAt := s.Times.renewAt
-	s.RecordRenewal(9*second, 6*second, 10*second, 1, false, driver.ErrUnavailable, 9*second)
+	s.RecordRenewal(9*second, 6*second, 10*second, 1, driver.ErrUnavailable, 9*second)
 	if s.Times.renewAt != renewAt || s.Times.readExtra().renewErr != nil {
 		t.Errorf("renewal at %v, error %v after an old failure", s.Times.renewAt, s.Times.readExtra().renewErr)
 	}
@@ -362,11 +308,11 @@ func TestStateAwaitsTheLastRenewal(t *testing.T) {
 	s.Times.Send()
 	s.Times.Send()
 	renewAt := s.Times.renewAt
-	s.RecordRenewal(7*second, 4*second, 10*second, 1, false, driver.ErrUnavailable, 7*second)
+	s.RecordRenewal(7*second, 4*second, 10*second, 1, driver.ErrUnavailable, 7*second)
 	if s.Times.renewAt != renewAt {
 		t.Errorf("renewal at %v, want %v", s.Times.renewAt, renewAt)
 	}
-	s.RecordRenewal(7*second, 6*second, 10*second, 1, false, driver.ErrUnavailable, 7500*time.Millisecond)
+	s.RecordRenewal(7*second, 6*second, 10*second, 1, driver.ErrUnavailable, 7500*time.Millisecond)
 	if s.Times.renewAt != 7500*time.Millisecond {
 		t.Errorf("renewal at %v after the last failure", s.Times.renewAt)
 	}
@@ -441,12 +387,12 @@ func TestStateWithoutExtra(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.setRenewErr(nil)
 	s.Times.LimitHold(second, 0, second, 0)
-	s.RecordRenewal(5*second, 4*second, 10*second, 1, true, nil, clock.Never)
+	s.RecordRenewal(5*second, 4*second, 10*second, 1, nil, clock.Never)
 	if s.extra != nil || s.Times.extra != nil || s.Times.maxHoldUntil() != clock.Never || len(s.Names()) != 1 {
 		t.Errorf("extra state %+v, %+v", s.extra, s.Times.extra)
 	}
 	s.Times.setRenewErr(driver.ErrUnavailable)
-	s.RecordRenewal(5*second, 4*second, 10*second, 1, true, nil, clock.Never)
+	s.RecordRenewal(5*second, 4*second, 10*second, 1, nil, clock.Never)
 	if s.Times.extra != nil {
 		t.Errorf("extra state %+v after a failure has passed", s.Times.extra)
 	}
@@ -458,19 +404,6 @@ func TestStateWithoutExtra(t *testing.T) {
 		if s.Times.setRenewErr(nil); s.Times.extra == nil {
 			t.Errorf("%s is forgotten with the error of a renewal", name)
 		}
-	}
-}
-
-// The record of the fence lives for as long as the TTL says with which it was made.
-func TestRecordAfterANewTTL(t *testing.T) {
-	s := newState(second)
-	s.Times.recordKept(0, second, false)
-	if !s.Times.isRecorded(second/3, second) {
-		t.Fatal("the fence is not recorded")
-	}
-	s.Times.changeTTL(0, 30*second)
-	if s.Times.isRecorded(second/3, 30*second) {
-		t.Error("with another TTL, the fence is not recorded again")
 	}
 }
 

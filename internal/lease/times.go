@@ -18,7 +18,7 @@ type Times struct {
 	rule           rule
 	attempts       uint8  // renewals without an answer
 	maxHoldReached bool   // MaxHold allows no further renewal
-	recorded       uint8  // for how long the store has the record of the fence, from deadlineFrom on, in parts of the TTL
+	wasRenewed     bool   // the store has answered a renewal
 	reason         Reason // why the lease is not held: then nothing is due
 	endDetected    bool   // DetectEnd has returned true
 }
@@ -130,7 +130,7 @@ func (t *Times) Confirm(now, sent, ttl, next time.Duration) {
 // changeTTL sets the TTL of the renewals after now.
 func (t *Times) changeTTL(now, ttl time.Duration) {
 	before := t.ttl
-	t.ttl, t.recorded = ttl, 0
+	t.ttl = ttl
 	t.MayExtend(now, before) // an earlier renewal
 }
 
@@ -148,7 +148,7 @@ func (t *Times) merge(o *Times) {
 	x.minHoldUntil = max(x.minHoldUntil, other.minHoldUntil)
 	x.storedUntil = max(x.storedUntil, other.storedUntil)
 	t.deadline, t.renewAt = min(t.deadline, o.deadline), min(t.renewAt, o.renewAt)
-	t.recorded = 0
+	t.wasRenewed = t.wasRenewed && o.wasRenewed
 }
 
 // TTL returns the TTL of later renewals.
@@ -241,3 +241,6 @@ func (t *Times) setRenewErr(err error) {
 		t.extra = nil
 	}
 }
+
+// IsNew reports whether the store has not answered a renewal of the lease yet.
+func (t *Times) IsNew() bool { return !t.wasRenewed }

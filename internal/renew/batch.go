@@ -48,7 +48,7 @@ func newBatch[H Holder](leases []H, client string, now time.Duration) *batch[H] 
 	for i, h := range leases {
 		state := h.Lock()
 		b.first[i], b.ttls[i] = len(b.requests), state.Times.RenewalTTL(now)
-		b.requests = state.AppendRenewals(b.requests, client, now, b.ttls[i])
+		b.requests = state.AppendExtends(b.requests, client, b.ttls[i])
 		b.longest = max(b.longest, state.Times.Deadline()-now)
 		h.Unlock()
 	}
@@ -101,7 +101,7 @@ func (s *Scheduler[H]) record(b *batch[H], i int, errs []error, retryAt time.Dur
 	}
 	now := s.clock.Now()
 	headroom = state.Times.Headroom(now)
-	state.RecordRenewal(now, b.sent, b.ttls[i], len(errs), b.requests[b.first[i]].Recorded, err, retryAt)
+	state.RecordRenewal(now, b.sent, b.ttls[i], len(errs), err, retryAt)
 	switch held := h.Commit(); {
 	case held && err != nil:
 		h.RenewFailed()

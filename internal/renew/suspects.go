@@ -37,12 +37,7 @@ func (s *Scheduler[H]) FailedOver() {
 	now := s.clock.Now()
 	s.recovery.begin(now)
 	s.gate.Restart()
-	all := s.All()
-	for _, h := range all {
-		h.Lock().Times.ForgetRecord()
-		h.Unlock()
-	}
-	s.Suspect(all, now)
+	s.Suspect(s.All(), now)
 }
 
 // suspectRest renews all leases at once, because one of the sample is lost.

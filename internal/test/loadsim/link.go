@@ -247,51 +247,30 @@ func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, erro
 	})
 }
 
-// Extend implements driver.Store. As the Redis stores do, it divides the leases into those
-// whose fence is recorded and others, and these into requests of a hundred.
+// Extend implements driver.Store. As the Redis stores do, it sends requests of a hundred leases.
 func (l *link) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
-	var groups [][]int
-	for _, recorded := range []bool{true, false} {
-		var group []int
-		for i, r := range requests {
-			if r.Recorded == recorded {
-				group = append(group, i)
-			}
-		}
-		groups = slices.AppendSeq(groups, slices.Chunk(group, maxExtend))
-	}
+	groups := slices.Collect(slices.Chunk(slices.Clone(requests), maxExtend)) // the caller may change them when it has left
 	sizes, works := make([]int, len(groups)), make([]time.Duration, len(groups))
 	for i, group := range groups {
-		each := l.server.plan.Costs.Record
-		if requests[group[0]].Recorded {
-			each = l.server.plan.Costs.Renewed
-		}
-		sizes[i], works[i] = len(group), l.server.plan.Costs.Call+each*time.Duration(len(group))
+		sizes[i], works[i] = len(group), l.server.plan.Costs.Call+l.server.plan.Costs.Renewed*time.Duration(len(group))
 	}
-	requests = slices.Clone(requests) // the caller may change them when it has left
-	all := post(l, extends, sizes, works, func(i int) []error {
-		part := make([]driver.ExtendRequest, len(groups[i]))
-		for j, at := range groups[i] {
-			part[j] = requests[at]
-		}
-		return l.server.data.Extend(context.Background(), part)
-	})
+	all := post(l, extends, sizes, works, func(i int) []error { return l.server.data.Extend(context.Background(), groups[i]) })
 	until := driver.DeadlineOf(ctx)
 	for i, group := range groups {
 		results, err := all[i].await(ctx, until)
-		for j, at := range group {
+		for j, r := range group {
 			if err != nil {
-				errs[at] = &driver.UnavailableError{Op: "extend", Name: requests[at].Name, Cause: err}
+				errs[i*maxExtend+j] = &driver.UnavailableError{Op: "extend", Name: r.Name, Cause: err}
 			} else {
-				errs[at] = results[j]
+				errs[i*maxExtend+j] = results[j]
 			}
 		}
 	}
 	return errs
 }
 
-// NotifyWanted implements driver.Store.
+// NotifyWanted implements driver.WantedNotifier.
 func (l *link) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
 	return call(ctx, l, others, "notify wanted", r.Name, driver.DeadlineOf(ctx), l.server.plan.Costs.Call, func() (bool, error) {
 		return l.server.data.NotifyWanted(context.Background(), r)

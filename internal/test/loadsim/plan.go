@@ -76,8 +76,7 @@ func (p Plan) leases() (n int) {
 // Costs are how long the server's processor needs.
 type Costs struct {
 	Call    time.Duration // of each request
-	Renewed time.Duration // of each lease in an extension whose fence is recorded
-	Record  time.Duration // of each lease in an extension that records the fence
+	Renewed time.Duration // of each lease in an extension
 	Connect time.Duration // of a new connection, or a subscription
 	Probe   time.Duration // of a check of a subscription
 }
@@ -85,7 +84,7 @@ type Costs struct {
 // DefaultCosts are those of Redis 7.0 on one core of a server.
 func DefaultCosts() Costs {
 	return Costs{
-		Call: 15 * time.Microsecond, Renewed: 2700 * time.Nanosecond, Record: 6300 * time.Nanosecond,
+		Call: 15 * time.Microsecond, Renewed: 2700 * time.Nanosecond,
 		Connect: 50 * time.Microsecond, Probe: 5 * time.Microsecond,
 	}
 }
@@ -94,7 +93,7 @@ func DefaultCosts() Costs {
 // and not to its leases, costs the same.
 func (c Costs) Model(n int) Costs {
 	times := func(d time.Duration) time.Duration { return time.Duration(n * int(d)) }
-	return Costs{Call: times(c.Call), Renewed: times(c.Renewed), Record: times(c.Record), Connect: c.Connect, Probe: c.Probe}
+	return Costs{Call: times(c.Call), Renewed: times(c.Renewed), Connect: c.Connect, Probe: c.Probe}
 }
 
 // renewal is the cost of one renewed lease in a full request.

@@ -234,3 +234,28 @@ func (w *watched) holding(name string) int {
 	w.check(err)
 	return state.Holding
 }
+
+// CostsNothingUnasked checks that a waiter behind a holder that did not ask costs no further
+// statement. The function or procedure that notifies is missing, so each use of it is an error.
+func CostsNothingUnasked(t *testing.T, s driver.Store) {
+	t.Helper()
+	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
+		holder := driver.AcquireRequest{Name: name, Token: "h", Client: "c", TTL: time.Minute, Weight: 1, Limit: limit}
+		waiter := driver.AcquireRequest{Name: name, Token: "w", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
+		if reply, err := s.Acquire(t.Context(), holder); err != nil || !reply.Held {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		if reply, err := s.Acquire(t.Context(), waiter); err != nil || reply.Position != 1 {
+			t.Errorf("%s, not asked: %+v, %v", name, reply, err)
+		}
+		if err := s.Cancel(t.Context(), waiter); err != nil {
+			t.Fatal(err)
+		}
+		if wanted, err := driver.Complete(s).NotifyWanted(t.Context(), driver.WantedRequest{Name: name, Token: "h", Client: "c"}); err != nil || wanted {
+			t.Fatalf("wanted %t, %v", wanted, err)
+		}
+		if reply, err := s.Acquire(t.Context(), waiter); err == nil {
+			t.Errorf("%s, asked: %+v, want the error that something does not exist", name, reply)
+		}
+	}
+}

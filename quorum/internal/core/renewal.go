@@ -32,7 +32,6 @@ type queueKey struct {
 func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now time.Time) Effects {
 	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes, sentAt: now}
 	for i, h := range requests {
-		r.requests[i].Recorded = false // perhaps not on each node
 		if c := m.acquisitions[acquisitionKey{h.Name, h.Token}]; c != nil {
 			m.prepareRenewal(r, i, c, now)
 		}

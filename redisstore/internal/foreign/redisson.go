@@ -57,7 +57,10 @@ func describeHash(v Value) Description {
 			},
 		}
 	case mode == dibsMode && v.Size == 2 && len(owners) == 1 && owners[0].Value == "1":
-		return Description{Kind: ModeKind, Lock: true, Unique: true, Holders: exclusive(owners[0].Name, "", v), Holding: 1}
+		token, fence := SplitValue(owners[0].Name)
+		d := Description{Kind: ModeKind, Lock: true, Unique: true, Holders: exclusive(token, "", v), Holding: 1}
+		d.Holders[0].Fence = fence
+		return d
 	}
 	return data(v)
 }

@@ -75,8 +75,8 @@ func ownerIn(text string) string {
 }
 
 // IsDibs reports whether a string was written by dibs: the mark of shared holders, or a
-// token of the form that dibs makes, also of a reserved name. A token that an application
-// has chosen is not recognised.
+// token of the form that dibs makes, also of a reserved name. The token is without its fence. A
+// token that an application has chosen is not recognised.
 func IsDibs(value string) bool {
 	sum, shared := strings.CutPrefix(value, "dibs:shared ")
 	if shared {
@@ -89,17 +89,7 @@ func IsDibs(value string) bool {
 // isDibsToken reports whether a token is one that dibs makes. It has a client of random
 // text, which the tokens of other programs seldom have.
 func isDibsToken(token string) bool {
-	const client = 16 // characters, at least
-	return HasTokenForm(token) && len(token) <= maxToken && len(strings.Split(token, ":")[2]) >= client
-}
-
-// HasTokenForm reports whether a token is host:pid:client:lease, with a label or without.
-// The scripts of a store test the same.
-func HasTokenForm(token string) bool {
-	parts := strings.SplitN(token, ":", 5)
-	if len(parts) < 4 || parts[0] == "" || parts[2] == "" || parts[3] == "" {
-		return false
-	}
-	pid, err := strconv.Atoi(parts[1])
-	return err == nil && pid > 0
+	const random = 16 // characters, at least
+	client := ClientOf(token)
+	return len(token) <= maxToken && len(client)-strings.LastIndexByte(client, ':') > random
 }

@@ -10,16 +10,17 @@ import (
 )
 
 // Only what coalesced.lua can do in one step is sent to it. A shared acquire needs the
-// holders. A release that reserves, leaves the queue or votes does more than delete.
+// holders. A release that reserves or votes does more than delete. A token of the user's is the
+// whole value of its lock.
 func TestCanCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
-	mutex := driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
+	mutex := driver.AcquireRequest{Name: "a", Token: "h:1:c:1", Client: "h:1:c", TTL: time.Second, Weight: 1, Limit: 1}
 	reader, permit, waiter, own := mutex, mutex, mutex, mutex
 	reader.Limit, permit.Limit, waiter.Queue, own.Token = driver.Unlimited, 3, true, "t"
 	redisson := Format{Redisson: true}
-	end := driver.ReleaseRequest{Name: "a", Token: "t", Fence: 7}
-	reserve, unreserve := end, end
-	reserve.Reserve, unreserve.Unreserve = time.Second, true
+	end := driver.ReleaseRequest{Name: "a", Token: mutex.Token, Fence: 7}
+	reserve, unreserve, ownEnd := end, end, end
+	reserve.Reserve, unreserve.Unreserve, ownEnd.Token = time.Second, true, "t"
 	voting, votingEnd := mutex, end
 	voting.Vote, votingEnd.Vote = &driver.Vote{Ticket: 1}, &driver.Vote{Ticket: 1}
 	for name, c := range map[string]struct {
@@ -35,6 +36,7 @@ func TestCanCoalesce(t *testing.T) {
 		"a permit":             {func(r *Request) { f.Acquire(r, permit, false) }, JoinsNot},
 		"a vote":               {func(r *Request) { f.Vote(r, voting) }, JoinsNot},
 		"a release":            {func(r *Request) { f.Release(r, end, "", false) }, JoinsRelease},
+		"release of own token": {func(r *Request) { f.Release(r, ownEnd, "", false) }, JoinsNot},
 		"an end of a reserve":  {func(r *Request) { f.Release(r, unreserve, "", false) }, JoinsRelease},
 		"a reserve":            {func(r *Request) { f.Release(r, reserve, "", false) }, JoinsNot},
 		"a cancel":             {func(r *Request) { f.Release(r, end, Entry(waiter), false) }, JoinsCancel},
@@ -88,14 +90,14 @@ func TestCanMerge(t *testing.T) {
 func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
-	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "c:1", Client: "c", TTL: 3 * time.Second, Weight: 1, Limit: 1}, false)
-	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "c:2", Fence: 7}, "", false)
+	f.Acquire(&acquire, driver.AcquireRequest{Name: "a", Token: "h:1:c:1", Client: "h:1:c", TTL: 3 * time.Second, Weight: 1, Limit: 1}, false)
+	f.Release(&release, driver.ReleaseRequest{Name: "b", Token: "h:1:c:2", Fence: 7}, "", false)
 	acquire.SetUntil("500")
 	release.SetUntil("600")
 	var call redisconn.Cmd
 	Coalesce(&call, []*Request{&acquire, &release})
 	keys := slices.Concat(acquire.Keys[:4], release.Keys[:3])
-	if args := []string{"500", "ar", "3000", "c:", "1", "2"}; !slices.Equal(call.Keys, keys) || !slices.Equal(call.Args, args) {
+	if args := []string{"500", "ar", "3000", "h:1:c:", "1", "2"}; !slices.Equal(call.Keys, keys) || !slices.Equal(call.Args, args) {
 		t.Errorf("keys %q, args %q, want %q and %q", call.Keys, call.Args, keys, args)
 	}
 	for _, n := range []int{2, 4} {

@@ -1,33 +1,27 @@
 package wire
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/ownertoken"
-	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
 // PlainCommands is how many commands AppendPlain appends.
-const PlainCommands = 4
+const PlainCommands = 3
 
 // AppendPlain appends the commands that read the state of a name without a script. They are
 // among those that locking needs. A server executes them in less than half the time of
 // inspect, which calls the same commands.
 func (f Format) AppendPlain(cmds []redisconn.Cmd, name string) []redisconn.Cmd {
 	k := f.Keys(name)
-	words := []string{"EXISTS", k.Queue, "GET", k.Lock, "HGET", k.Meta, "=", "PTTL", k.Lock}
-	return append(cmds,
-		redisconn.Command(words[:2:2]...), redisconn.Command(words[2:4:4]...),
-		redisconn.Command(words[4:7:7]...), redisconn.Command(words[7:]...),
-	)
+	words := []string{"EXISTS", k.Queue, "GET", k.Lock, "PTTL", k.Lock}
+	return append(cmds, redisconn.Command(words[:2:2]...), redisconn.Command(words[2:4:4]...), redisconn.Command(words[4:]...))
 }
 
 // ParsePlain reads the replies to the commands of AppendPlain. The state has no fence
 // high-water mark. If ok is false, only inspect can return the state. Then the name has a
-// queue, shared holders or a value that dibs did not write, or it changed meanwhile.
+// queue, shared holders, a token of the user's or a value that dibs did not write, or it changed
+// meanwhile.
 func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok bool) {
 	for _, r := range replies {
 		if r.Err != nil {
@@ -41,7 +35,7 @@ func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok 
 	if replies[1].Value == nil {
 		return state, true
 	}
-	h, ok := plainHolder(replies[1].Value, replies[2].Value, replies[3].Value)
+	h, ok := plainHolder(replies[1].Value, replies[2].Value)
 	if !ok {
 		return driver.State{}, false
 	}
@@ -49,38 +43,16 @@ func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok 
 	return state, true
 }
 
-// plainHolder returns an exclusive holder that is certainly of dibs. If another client
-// acquired the name between the commands, the remaining time is that of its lease.
-func plainHolder(lock, record, ttl any) (h driver.Holder, ok bool) {
-	stored, isText := lock.(string)
+// plainHolder returns an exclusive holder that is certainly of dibs: the value has its fence. If
+// another client acquired the name between the commands, the remaining time is that of its lease.
+func plainHolder(lock, ttl any) (h driver.Holder, ok bool) {
+	value, isText := lock.(string)
 	left, isNumber := ttl.(int64)
-	if !isText || !isNumber || left < 0 || strings.HasPrefix(stored, SharedMark) {
+	holder := parseValue(value)
+	if !isText || !isNumber || left < 0 || holder.fence == 0 {
 		return driver.Holder{}, false
 	}
-	fence := recordedFence(record, stored)
-	if fence == 0 && !foreign.IsDibs(stored) {
-		return driver.Holder{}, false
-	}
-	token, reserved := cutReserved(stored)
-	h = ownertoken.NewHolder(token, 0)
-	h.Reserved, h.Remaining, h.Fence = reserved, remaining(left), fence
+	h = ownertoken.NewHolder(holder.token, 0)
+	h.Reserved, h.Remaining, h.Fence = holder.reserved, remaining(left), holder.fence
 	return h, true
-}
-
-// recordedFence returns the fence in a record if it is of this token, or zero: see record.lua.
-func recordedFence(record any, token string) uint64 {
-	text, _ := record.(string)
-	fence, rest, _ := strings.Cut(text, " ")
-	if strings.HasPrefix(rest, ":") {
-		if !strings.HasSuffix(token, rest) {
-			return 0
-		}
-	} else if _, owner, _ := strings.Cut(rest, " "); owner != token {
-		return 0
-	}
-	n, err := strconv.ParseUint(fence, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

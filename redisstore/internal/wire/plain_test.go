@@ -18,7 +18,7 @@ func TestAppendPlain(t *testing.T) {
 	for i := range cmds {
 		have = append(have, strings.Join(cmds[i].Words(), " "))
 	}
-	want := []string{"EXISTS {lock:order:42}:dibs:queue", "GET lock:order:42", "HGET {lock:order:42}:dibs:meta =", "PTTL lock:order:42"}
+	want := []string{"EXISTS {lock:order:42}:dibs:queue", "GET lock:order:42", "PTTL lock:order:42"}
 	if len(cmds) != PlainCommands || !reflect.DeepEqual(have, want) {
 		t.Errorf("%q, want %q", have, want)
 	}
@@ -31,24 +31,16 @@ func TestParsePlain(t *testing.T) {
 		h.Remaining = 1500 * time.Millisecond
 		return driver.State{Name: "n", Holders: []driver.Holder{h}, Holding: 1}
 	}
-	held, reserved, chosen := ownertoken.NewHolder(token, 0), ownertoken.NewHolder(token, 0), ownertoken.NewHolder("chosen 7", 0)
-	reserved.Reserved = true
-	fenced := held
-	fenced.Fence, chosen.Fence = 17, 17
+	held, reserved := ownertoken.NewHolder(token, 0), ownertoken.NewHolder(token, 0)
+	held.Fence, reserved.Fence, reserved.Reserved = 17, 17, true
 	left := int64(1500)
-	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
 	for what, c := range map[string]struct {
-		values []any // of the replies to EXISTS, GET, HGET and PTTL
+		values []any // of the replies to EXISTS, GET and PTTL
 		want   driver.State
 	}{
-		"free":                {[]any{none, nil, nil, int64(-2)}, driver.State{Name: "n"}},
-		"free, with metadata": {[]any{none, nil, "17 " + client + " " + token, int64(-2)}, driver.State{Name: "n"}},
-		"held":                {[]any{none, token, nil, left}, state(held)},
-		"fence":               {[]any{none, token, "17 " + client + " " + token, left}, state(fenced)},
-		"fence of another":    {[]any{none, token, "17 " + client + " another", left}, state(held)},
-		"another record":      {[]any{none, token, "x " + client + " " + token, left}, state(held)},
-		"reserved":            {[]any{none, token + " reserved", "17 " + client + " " + token, left}, state(reserved)},
-		"chosen":              {[]any{none, "chosen 7", "17 " + client + " chosen 7", left}, state(chosen)},
+		"free":     {[]any{none, nil, int64(-2)}, driver.State{Name: "n"}},
+		"held":     {[]any{none, "17 " + token, left}, state(held)},
+		"reserved": {[]any{none, "17 " + token + " reserved", left}, state(reserved)},
 	} {
 		replies := make([]redisconn.Reply, PlainCommands)
 		for i, v := range c.values {
@@ -59,17 +51,19 @@ func TestParsePlain(t *testing.T) {
 		}
 	}
 	for what, values := range map[string][]any{
-		"queue":          {int64(1), token, nil, left},
-		"queue, free":    {int64(1), nil, nil, int64(-2)},
-		"shared":         {none, "dibs:shared 3", nil, left},
-		"unknown token":  {none, "chosen 7", nil, left},
-		"foreign":        {none, "7fb2518c-216e-4694-a8c4-fce4a1114ba0", "17 " + client + " another", left},
-		"never expires":  {none, token, nil, int64(-1)},
-		"has expired":    {none, token, nil, int64(-2)},
-		"no number":      {"0", token, nil, left},
-		"no text":        {none, int64(7), nil, left},
-		"no time":        {none, token, nil, "1500"},
-		"nothing at all": {nil, nil, nil, nil},
+		"queue":            {int64(1), "17 " + token, left},
+		"queue, free":      {int64(1), nil, int64(-2)},
+		"shared":           {none, "dibs:shared 3", left},
+		"no fence":         {none, token, left},
+		"no number before": {none, "17x " + token, left},
+		"unknown token":    {none, "chosen 7", left},
+		"foreign":          {none, "7fb2518c-216e-4694-a8c4-fce4a1114ba0", left},
+		"never expires":    {none, "17 " + token, int64(-1)},
+		"has expired":      {none, "17 " + token, int64(-2)},
+		"no number":        {"0", "17 " + token, left},
+		"no text":          {none, int64(7), left},
+		"no time":          {none, "17 " + token, "1500"},
+		"nothing at all":   {nil, nil, nil},
 	} {
 		replies := make([]redisconn.Reply, PlainCommands)
 		for i, v := range values {
@@ -80,7 +74,7 @@ func TestParsePlain(t *testing.T) {
 		}
 	}
 	for i := range PlainCommands {
-		replies := []redisconn.Reply{{Value: none}, {Value: token}, {}, {Value: left}}
+		replies := []redisconn.Reply{{Value: none}, {Value: "17 " + token}, {Value: left}}
 		replies[i] = redisconn.Reply{Err: errors.New("refused")}
 		if state, ok := ParsePlain("n", replies); ok {
 			t.Errorf("error %d: %+v, want none", i, state)

@@ -98,7 +98,8 @@ func (r *reader) waitingReply() (a driver.AcquireReply) {
 	a.Ticket = r.uint()
 	a.Position = int(r.int())
 	a.Remaining = remaining(r.int())
-	a.Holder, a.Reserved = cutReserved(r.string())
+	holder := parseValue(r.string())
+	a.Holder, a.Reserved = holder.token, holder.reserved
 	r.must(a.Position >= 0)
 	return a
 }
@@ -132,7 +133,7 @@ func MustPoll(c driver.AcquireRequest, answer driver.AcquireReply, v any) (must,
 		n, _ := fields[4].(int64)
 		return n == 1, false
 	}
-	must = answer.Holder != "" && !foreign.HasTokenForm(answer.Holder)
+	must = answer.Holder != "" && foreign.ClientOf(answer.Holder) == ""
 	return must, must && len(c.With) == 0
 }
 
@@ -171,16 +172,6 @@ func remaining(ms int64) time.Duration {
 		return 0
 	}
 	return time.Duration(min(ms, most)) * time.Millisecond
-}
-
-// ReservedSuffix follows the token of a lease that was released while its name stays
-// reserved, so that a renewal in flight cannot extend it: see release.lua.
-const ReservedSuffix = " reserved"
-
-// cutReserved divides a stored token into the owner token and whether it only reserves
-// the name.
-func cutReserved(stored string) (token string, reserved bool) {
-	return strings.CutSuffix(stored, ReservedSuffix)
 }
 
 // An Inspected is what inspect replies about one name.
@@ -226,10 +217,10 @@ func (r *reader) inspected(name string, now int64, most int) Inspected {
 }
 
 func (r *reader) holder() driver.Holder {
-	token, reserved := cutReserved(r.string())
+	holder := parseValue(r.string())
 	left, weight := remaining(r.int()), int(r.uint())
-	h := ownertoken.NewHolder(token, weight)
-	h.Reserved, h.Remaining, h.Fence = reserved, left, r.uint()
+	h := ownertoken.NewHolder(holder.token, weight)
+	h.Reserved, h.Remaining, h.Fence = holder.reserved, left, r.uint()
 	return h
 }
 
@@ -424,6 +415,6 @@ func ParsePairs(v any) map[string]string {
 	return read
 }
 
-// StatusShared is the status in renew.lua and extend_key.lua of a lock that is shared: the
+// StatusShared is the status in extend.lua and extend_key.lua of a lock that is shared: the
 // holders key decides.
 const StatusShared = 's'

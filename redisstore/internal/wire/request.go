@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -102,7 +102,7 @@ func (f Format) Acquire(r *Request, c driver.AcquireRequest, recent bool) {
 	r.add(c.Token, text[ttl:entry])
 	r.addUntil()
 	r.add(text[entry:ticket], kindArgument(c), text[ticket:])
-	if c.Exclusive() && unnamedClient(c) == "" && ticket == len(text) && f.joins() {
+	if c.Exclusive() && isMadeBy(c.Token, c.Client) && ticket == len(text) && f.joins() {
 		r.Joins, r.Token, r.TTL = JoinsAcquire, c.Token, text[ttl:entry]
 	}
 }
@@ -131,16 +131,11 @@ func (f Format) AcquireAll(r *Request, c driver.AcquireRequest, recent bool) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry, unnamedClient(c), string(appendTicket(nil, c, recent)))
-}
-
-// unnamedClient is the client of a token that the user has chosen, or "". All other tokens
-// begin with the client.
-func unnamedClient(c driver.AcquireRequest) string {
-	if rest, ok := strings.CutPrefix(c.Token, c.Client); ok && strings.HasPrefix(rest, ":") {
-		return ""
+	client := ""
+	if !isMadeBy(c.Token, c.Client) {
+		client = c.Client
 	}
-	return c.Client
+	r.add(entry, client, string(appendTicket(nil, c, recent)))
 }
 
 // Vote encodes an acquire by a quorum.
@@ -156,7 +151,7 @@ func (f Format) Vote(r *Request, c driver.AcquireRequest) {
 	}
 	r.add(f.check(), c.Token, number(Milliseconds(c.TTL)))
 	r.addUntil()
-	r.add(entry, sharedArgument(c))
+	r.add(entry, kindArgument(c))
 	r.add(strconv.FormatUint(c.Vote.Ticket, 10), leastFence(c.Vote), recoveryArgument(c.Vote), relinquish, rand.Text())
 }
 
@@ -175,17 +170,21 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mix
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)
 	b := k.text
+	value := len(b)
+	b = appendValue(b, rel.Token, rel.Fence)
+	token := len(b) - len(rel.Token)
+	if rel.Unreserve {
+		b = append(b, ReservedSuffix...)
+	}
 	fence := len(b)
-	b = strconv.AppendUint(b, rel.Fence, 10)
+	if token == value {
+		b = strconv.AppendUint(b, rel.Fence, 10)
+	}
 	reserve := len(b)
 	b = strconv.AppendInt(b, Milliseconds(rel.Reserve), 10)
 	text := string(b)
 	r.reset(f.scripts().Release, k.split(text))
-	token := rel.Token
-	if rel.Unreserve {
-		token += ReservedSuffix
-	}
-	r.add(token, text[fence:reserve])
+	r.add(text[value:fence], text[fence:reserve])
 	if rel.TokenEnds {
 		r.add("")
 	} else {
@@ -200,8 +199,8 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mix
 	default:
 		r.add("0")
 	}
-	if rel.Reserve <= 0 && rel.Vote == nil && f.joins() {
-		r.Joins, r.Token = JoinsRelease, token
+	if rel.Reserve <= 0 && rel.Vote == nil && f.joins() && foreign.ClientOf(rel.Token) != "" {
+		r.Joins, r.Token = JoinsRelease, text[token:fence]
 		if entry != "" {
 			r.Joins = JoinsCancel
 		}
@@ -232,8 +231,8 @@ func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 func (f Format) ReserveFences(r *Request, q driver.FenceRequest) {
 	k := f.Keys(q.Name)
 	r.resetMany(f.scripts().ReserveFences)
-	r.addKeys(k.Route, k.Lock, k.Meta, k.Highwater)
-	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10), strconv.FormatUint(q.Fence, 10))
+	r.addKeys(k.Route, k.Lock, k.Highwater)
+	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10))
 }
 
 // Announce encodes the announcement of a later request for some names, all in one slot.
@@ -256,33 +255,64 @@ func (f Format) Inspect(r *Request, names []string, most int) {
 	r.add(strconv.Itoa(most))
 }
 
-// Extend encodes the extension of some leases of one slot: requests[i] for each i in which.
+// Extend encodes the extension of some leases of one slot: requests[i] for each i in which. It
+// moves those that need no details to the beginning of which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
+	bare := 0
+	for n, i := range which {
+		if !needsDetails(requests[i]) {
+			which[bare], which[n] = which[n], which[bare]
+			bare++
+		}
+	}
 	r.resetMany(f.scripts().Extend)
-	for _, i := range which {
-		h := requests[i]
-		k := f.Keys(h.Name)
-		r.addKeys(k.Route, k.Lock, k.Meta, k.Holders)
-		r.add(h.Token, number(Milliseconds(h.TTL)), strconv.FormatUint(h.Fence, 10), h.Client, ExtendWeight(h))
+	r.add(strconv.Itoa(bare))
+	for n, i := range which {
+		f.addExtend(r, requests[i], n >= bare)
 	}
 }
 
-// Renews reports whether Renew can encode the extension of a lease: an exclusive one that is
-// recorded. In Redisson mode there is no record.
-func (f Format) Renews(h driver.ExtendRequest) bool {
-	return h.Recorded && h.Weight > 0 && h.Weight == h.Limit && !f.Redisson
+// needsDetails reports whether the metadata of a lease contain anything. They do not for an
+// exclusive lease whose value has the fence, and whose token has the client.
+func needsDetails(h driver.ExtendRequest) bool {
+	return h.Fence == 0 || !IsExclusive(h) || !isMadeBy(h.Token, h.Client)
 }
 
-// Renew encodes the extension of some leases of one slot, for which Renews is true.
-func (f Format) Renew(r *Request, requests []driver.ExtendRequest, which []int) {
-	r.resetMany(f.scripts().Renew)
-	for _, i := range which {
-		h := requests[i]
-		k := f.Keys(h.Name)
-		r.addKeys(k.Route, k.Lock)
-		r.add(h.Token, number(Milliseconds(h.TTL)))
+// addExtend writes keys and numbers of one lease into one string, as Acquire does.
+func (f Format) addExtend(r *Request, h driver.ExtendRequest, details bool) {
+	var buf [512]byte
+	k := f.appendKeys(buf[:0], h.Name)
+	b := k.text
+	value := len(b)
+	b = appendValue(b, h.Token, h.Fence)
+	ttl := len(b)
+	b = strconv.AppendInt(b, Milliseconds(h.TTL), 10)
+	end := len(b)
+	if details {
+		b = appendDetails(b, h)
+	}
+	text := string(b)
+	keys := k.split(text)
+	r.addKeys(keys.Route, keys.Lock)
+	r.add(text[value:ttl], text[ttl:end])
+	if details {
+		r.Keys = append(r.Keys, keys.Meta, keys.Holders)
+		r.add(text[end:])
 	}
 }
+
+func appendDetails(b []byte, h driver.ExtendRequest) []byte {
+	weight := h.Weight
+	if IsExclusive(h) {
+		weight = 0
+	}
+	b = strconv.AppendInt(b, int64(weight), 10)
+	b = strconv.AppendUint(append(b, ' '), h.Fence, 10)
+	return append(append(b, ' '), h.Client...)
+}
+
+// IsExclusive reports whether a lease is known to be exclusive.
+func IsExclusive(h driver.ExtendRequest) bool { return h.Weight > 0 && h.Weight == h.Limit }
 
 // ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
 func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
@@ -290,15 +320,6 @@ func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	r.reset(f.scripts().ExtendKey, k)
 	r.Keys = append(r.Keys[:0], map[string]string{"lock": k.Lock, "holders": k.Holders, "meta": k.Meta}[kind])
 	r.add(kind, h.Token, number(Milliseconds(h.TTL)))
-}
-
-// ExtendWeight is the weight of a shared holder, which extend writes to the metadata if it
-// was lost there. It is "0" if the weight is not known, or if the holder is exclusive.
-func ExtendWeight(h driver.ExtendRequest) string {
-	if h.Weight >= h.Limit {
-		return "0"
-	}
-	return strconv.Itoa(h.Weight)
 }
 
 // Entry returns the queue entry of a request, with its token.
@@ -343,18 +364,13 @@ func (f Format) check() string {
 // kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
 // with the client for an exclusive one with a token of the user's.
 func kindArgument(c driver.AcquireRequest) string {
-	if client := unnamedClient(c); c.Exclusive() && client != "" {
-		return "- " + client
-	}
-	return sharedArgument(c)
-}
-
-// sharedArgument is the script argument of a shared request, "" for an exclusive one.
-func sharedArgument(c driver.AcquireRequest) string {
-	if c.Exclusive() {
+	switch {
+	case !c.Exclusive():
+		return weightArgument(c)
+	case isMadeBy(c.Token, c.Client):
 		return ""
 	}
-	return weightArgument(c)
+	return "- " + c.Client
 }
 
 func weightArgument(c driver.AcquireRequest) string {

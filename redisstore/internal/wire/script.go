@@ -21,9 +21,9 @@ var plain embed.FS
 
 // Scripts are the scripts of a store. They never change.
 type Scripts struct {
-	Acquire, AcquireAll, Vote, Release, Extend, Renew, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
-	ReserveFences                                                                                                      *redisconn.Script
-	Describe, RevokeForeign                                                                                            *redisconn.Script // for what dibs did not write
+	Acquire, AcquireAll, Vote, Release, Extend, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
+	ReserveFences                                                                                               *redisconn.Script
+	Describe, RevokeForeign                                                                                     *redisconn.Script // for what dibs did not write
 }
 
 // Plain returns the scripts of a store whose lock keys are strings. To compose them takes
@@ -72,7 +72,7 @@ func scriptsOf(text func(name string) string) *Scripts {
 	script := func(name string) *redisconn.Script { return newScript(text(name)) }
 	return &Scripts{
 		Acquire: script("acquire"), AcquireAll: script("acquire_all"), Vote: script("vote"), Release: script("release"),
-		Extend: script("extend"), Renew: script("renew"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
+		Extend: script("extend"), ExtendKey: script("extend_key"), Inspect: script("inspect"), Coalesced: script("coalesced"),
 		Resize: script("resize"), Revoke: script("revoke"), Wanted: script("wanted"), Announce: script("announce"),
 		ReserveFences: script("fences"),
 		Describe:      script("describe"), RevokeForeign: script("revoke_foreign"),

@@ -9,7 +9,7 @@ import (
 
 func allOf(s *Scripts) []*redisconn.Script {
 	return []*redisconn.Script{
-		s.Acquire, s.Vote, s.Release, s.Extend, s.Renew, s.ExtendKey, s.Inspect, s.AcquireAll, s.Coalesced, s.Resize, s.Revoke, s.Wanted, s.Announce, s.ReserveFences,
+		s.Acquire, s.Vote, s.Release, s.Extend, s.ExtendKey, s.Inspect, s.AcquireAll, s.Coalesced, s.Resize, s.Revoke, s.Wanted, s.Announce, s.ReserveFences,
 		s.Describe, s.RevokeForeign,
 	}
 }

@@ -52,7 +52,16 @@ func vectors() string {
 			f.Release(r, driver.ReleaseRequest{Name: mutex.Name, Token: token}, Entry(mutex), false)
 		}},
 		{"extend, a reader", func(r *Request) { f.Extend(r, []driver.ExtendRequest{lease}, []int{0}) }},
-		{"renew", func(r *Request) { f.Renew(r, []driver.ExtendRequest{lease}, []int{0}) }},
+		{"extend, a mutex", func(r *Request) {
+			exclusive := lease
+			exclusive.Limit = 1
+			f.Extend(r, []driver.ExtendRequest{exclusive}, []int{0})
+		}},
+		{"extend, a mutex with a token of the user's", func(r *Request) {
+			chosen := lease
+			chosen.Token, chosen.Limit = "worker-7", 1
+			f.Extend(r, []driver.ExtendRequest{chosen}, []int{0})
+		}},
 		{"extend_key", func(r *Request) { f.ExtendKey(r, lease, "lock") }},
 		{"resize, to a writer", func(r *Request) {
 			writer := reader
@@ -66,7 +75,7 @@ func vectors() string {
 			f.Wanted(r, driver.WantedRequest{Name: "order:42", Token: token, Client: client})
 		}},
 		{"fences", func(r *Request) {
-			f.ReserveFences(r, driver.FenceRequest{Name: "order:42", Token: token, Fence: lease.Fence, Count: 64, Least: lease.Fence + 64})
+			f.ReserveFences(r, driver.FenceRequest{Name: "order:42", Token: token, Count: 64, Least: lease.Fence + 64})
 		}},
 		{"announce, two names", func(r *Request) { f.Announce(r, []string{"order:42", "order:43"}) }},
 		{"inspect, two names", func(r *Request) { f.Inspect(r, []string{"order:42", "order:43"}, 100) }},
@@ -104,8 +113,9 @@ func vectors() string {
 		int64(1_700_000_000_000_001),
 		[]any{int64(1_700_000_000_000_001), "1700000000000009"},
 		[]any{int64(1_700_000_000_000_001), int64(0)},
+		[]any{int64(1_700_000_000_000_001), []any{"1700000000000007", int64(2), int64(29_500), "1700000000000001 " + token}},
 		[]any{int64(1_700_000_000_000_001), []any{"1700000000000007", int64(2), int64(29_500), token}},
-		[]any{int64(1_700_000_000_000_001), []any{"0", int64(0), int64(900), token + ReservedSuffix}},
+		[]any{int64(1_700_000_000_000_001), []any{"0", int64(0), int64(900), "1700000000000001 " + token + ReservedSuffix}},
 	} {
 		a, void, err := ParseAcquire(reply)
 		fmt.Fprintf(&b, "reply of acquire %v:\n  held %v, fence %d, ticket %d, position %d, remaining %v, holder %q, reserved %v, void %v, error %v\n",

@@ -73,7 +73,7 @@ func (s *store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return done, err
 }
 
-// Inspect implements driver.Store.
+// Inspect implements driver.Inspector.
 func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	sent := time.Now()
 	state, err := s.Full.Inspect(ctx, name)

@@ -10,13 +10,13 @@
 --        +3   until: µs of the server's clock after which the request is void
 --        +4   the queue entry without its token, or "" not to queue
 --        +5   "weight/limit client" for a shared lease, "" for an exclusive one; "- client"
---             for an exclusive one whose token does not begin with its client
+--             for an exclusive one with a token of the user's: see value.lua
 --        +6   the ticket of the last reply to this request, or "". "+" follows if that is so
 --             recent that no script has removed the entry since
 -- Reply  {the server's time in µs, then an answer for each request}. An answer is
 --        "fence"                   held
 --        {ticket, position, ms until the first holder expires, its token, poll, highwater}
---                                  not held; ticket "0" and position 0 if not queued;
+--                                  not held; the fence may be before the token; ticket "0" and position 0 if not queued;
 --                                  poll is 1 for the first waiter if nobody notifies it,
 --                                  else 0; without poll, the form of the token says so;
 --                                  no token if waiters come first, and in how many ms
@@ -29,7 +29,7 @@
 --        For a single request whose fence is the server's time: that, as an integer.
 
 local time = redis.call('TIME')
-local stamp = time[1] .. string.sub('00000' .. time[2], -6)
+local stamp = #time[2] == 6 and time[1] .. time[2] or time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(stamp)
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local existing = ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) or redis.call('EXISTS', lock, queue, meta, holders)
@@ -42,11 +42,13 @@ local own_client = ARGV[6] ~= '' and string.match(ARGV[6], '^%- (.*)$')
 local uncontended = free and not ARGV[8] and ARGV[7] == '' and (ARGV[6] == '' or own_client) and #stamp == #ARGV[4] and stamp <= ARGV[4]
 local previous = uncontended and redis.pcall('SET', highwater, stamp, 'GET')
 if uncontended and (not previous or type(previous) == 'string' and #previous == #stamp and previous < stamp) then
-  redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
-  if own_client then
-    redis.call('HSET', meta, '=', stamp .. ' ' .. own_client .. ' ' .. ARGV[2])
-    redis.call('PEXPIRE', meta, ARGV[3])
+  if not own_client then
+    redis.call('SET', lock, stamp .. ' ' .. ARGV[2], 'PX', ARGV[3])
+    return now
   end
+  redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
+  redis.call('HSET', meta, '=', stamp .. ' ' .. own_client .. ' ' .. ARGV[2])
+  redis.call('PEXPIRE', meta, ARGV[3])
   return now
 end
 
@@ -57,7 +59,7 @@ if free then
 elseif not ARGV[8] and now <= tonumber(ARGV[4]) then
   lock_value = redis.call('GET', lock)
 end
-if lock_value and lock_value ~= ARGV[2] and string.sub(lock_value, 1, 12) ~= 'dibs:shared ' then
+if lock_value and not string.find(lock_value, ARGV[2], 1, true) and string.sub(lock_value, 1, 12) ~= 'dibs:shared ' then
   local shown = string.sub(lock_value, 1, 512) -- see entry.lua
   if ARGV[5] == '' then return { now, { '0', 0, redis.call('PTTL', lock), shown } } end
   local last = existing > 1 and redis.call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]
@@ -109,9 +111,8 @@ end
 
 if uncontended then
   local fence = resolve_fence(previous, now)
-  redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
-  if own_client then record_exclusive(ARGV[2], fence, own_client) end
-  return { now, string.format('%.0f', fence) }
+  set_exclusive(ARGV[2], tonumber(ARGV[3]), fence, own_client)
+  return { now, integer(fence) }
 end
 
 --#include queue.lua

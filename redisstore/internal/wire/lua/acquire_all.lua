@@ -8,7 +8,7 @@
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  the queue entry without its token, or "" not to queue
---        6  the client, if the token does not begin with it, else ""
+--        6  the client if the token is the user's, else "": see value.lua
 --        7  the ticket of the last reply, as in acquire.lua
 -- Reply  {the server's time in µs, answer}. The answer is as in acquire.lua. If not held,
 --        it has a fifth field: the index, from 1, of a name that is held by another token.
@@ -32,7 +32,7 @@ if ARGV[6] == '' and #checked <= 4000 and redis.call('EXISTS', unpack(checked)) 
   fence = string.format('%.0f', fence)
   for i = 1, #KEYS, 5 do
     redis.call('SET', KEYS[i + 3], fence)
-    redis.call('SET', KEYS[i], token, 'PX', ttl)
+    redis.call('SET', KEYS[i], fence .. ' ' .. token, 'PX', ttl)
   end
   return { now, fence }
 end
@@ -75,10 +75,8 @@ if not busy_index then
   for i = 1, #KEYS, 5 do
     select_name(i)
     redis.call('SET', highwater, integer(fence))
-    local already_held = redis.call('GET', lock) == token
-    redis.call('SET', lock, token, 'PX', math.max(ttl, redis.call('PTTL', lock)))
-    local client = ARGV[6] ~= '' and ARGV[6] or already_held and '-'
-    if client then record_exclusive(token, fence, client) else redis.call('HDEL', meta, '=', '!') end
+    redis.call('HDEL', meta, '=', '!')
+    set_exclusive(token, math.max(ttl, redis.call('PTTL', lock)), fence, ARGV[6] ~= '' and ARGV[6])
     if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end
   return { now, integer(fence) }
@@ -88,7 +86,7 @@ end
 -- one, it loses the others, which are handed off.
 for i = 1, #KEYS, 5 do
   select_name(i)
-  if redis.call('GET', lock) == token then
+  if split_value(redis.call('GET', lock) or '') == token then
     redis.call('ZCARD', holders) -- an error if the key is not of dibs: DEL would delete it
     local used = serve_queue(0, now, ARGV[1], true)
     flush_shared(used)

@@ -21,6 +21,8 @@ local function ensure_ttl(ms, keeps_none)
   if left >= 0 or not keeps_none then redis.call('PEXPIRE', key, math.max(ms, left)) end
 end
 
+--#include value.lua
+
 local extend = {}
 
 -- A shared lock is extended for any token, since only the holders key says whether the
@@ -29,7 +31,7 @@ function extend.lock()
   local holder = redis.pcall('GET', key)
   if type(holder) == 'table' then return 'x' end
   local shared = holder and string.sub(holder, 1, 12) == 'dibs:shared '
-  if holder ~= token and not shared then return '0' end
+  if not shared and (not holder or split_value(holder) ~= token) then return '0' end
   ensure_ttl(ttl, shared) -- another holder may have more time left
   return shared and 's' or '1'
 end

@@ -11,8 +11,8 @@ end
 local function refresh(token, ttl, entry, weight, min_fence)
   local fence = next_fence(min_fence)
   if holder then
-    ensure_ttl(lock, ttl)
-    record_exclusive(token, fence, string.match(entry, '^%x+ %d+ %S+ (%S+)') or '-')
+    local client = not holder_fence and (string.match(entry, '^%x+ %d+ %S+ (%S+)') or '-')
+    set_exclusive(token, math.max(ttl, redis.call('PTTL', lock)), fence, client)
     return integer(fence)
   end
   local recorded, client = string.match(redis.call('HGET', meta, '=' .. token) or '', '^(%d+) %d+ (.*)$')
@@ -22,15 +22,14 @@ local function refresh(token, ttl, entry, weight, min_fence)
 end
 
 -- make_holder makes a token a holder: a shared one if weight is given, else the exclusive
--- one. A client is given for an exclusive token that does not begin with it.
+-- one. Without a client, an exclusive token begins with it.
 local function make_holder(token, ttl, weight, client, min_fence)
   local fence = next_fence(min_fence)
   if weight then
     used = add_shared(token, weight, ttl, fence, client, used)
   else
     redis.call('HDEL', meta, '=', '!')
-    redis.call('SET', lock, token, 'PX', ttl)
-    if client then record_exclusive(token, fence, client) end
+    set_exclusive(token, ttl, fence, client)
     used, holder = math.huge, token
   end
   return integer(fence)

@@ -1,13 +1,12 @@
 -- The holders of a lock. Included by scripts that change them; `now` is the server's time
 -- in µs.
 --
--- lock     string, with PX: the token of the exclusive holder; or SHARED and the sum
---          of the weights of the shared holders, until the last of them expires
+-- lock     string, with PX: token and fence of the exclusive holder: see value.lua; or SHARED
+--          and the sum of the weights of the shared holders, until the last of them expires
 -- holders  zset of the shared holders: token → ms at which it expires. It counts only
 --          while the lock says SHARED. Otherwise these tokens do not hold any more
 -- meta     hash: "=" token → "weight fence client" of a shared holder;
---                "=" → the record of the exclusive holder, once it was extended: see
---                record.lua;
+--                "=" → "fence client token" of an exclusive holder: see value.lua;
 --                "!" → the holders to be notified of the next waiter, as a JSON array of
 --                "client token"; only while nobody waits: see wanted.lua;
 --                and the fields of queue.lua
@@ -29,13 +28,22 @@ end
 
 local function integer(n) return string.format('%.0f', n) end
 
---#include record.lua
+--#include value.lua
 
--- record_exclusive records fence and client of the exclusive holder; "-" is an unknown
--- client.
-local function record_exclusive(token, fence, client)
-  redis.call('HSET', meta, '=', make_record(token, integer(fence), client))
-  ensure_ttl(meta, redis.call('PTTL', lock))
+-- The fence in the value of the lock that read_usage has read, or nil.
+local holder_fence
+
+-- set_exclusive makes a token the exclusive holder for this many ms. Without a client the
+-- token begins with it.
+local function set_exclusive(token, ms, fence, client)
+  fence = integer(fence)
+  if not client or string.sub(token, 1, #client + 1) == client .. ':' and split_value(fence .. ' ' .. token) == token then
+    redis.call('SET', lock, fence .. ' ' .. token, 'PX', ms)
+    return
+  end
+  redis.call('SET', lock, token, 'PX', ms)
+  redis.call('HSET', meta, '=', fence .. ' ' .. client .. ' ' .. token)
+  ensure_ttl(meta, ms)
 end
 
 -- remove_shared removes a shared holder and returns the weight still held. A weight that
@@ -62,7 +70,7 @@ local function clear_shared()
 end
 
 -- read_usage returns the weight held: math.huge and the token if held exclusively, else
--- the sum of the unexpired shared holders. If the holders key is lost, the name counts as
+-- the sum of the unexpired shared holders. It sets holder_fence. If the holders key is lost, the name counts as
 -- held exclusively, by the lock's value, until the lock expires. known_value is the value
 -- of the lock if it was read already. free means that no key of shared holders exists.
 local function read_usage(known_value, free)
@@ -72,7 +80,11 @@ local function read_usage(known_value, free)
     if not free then clear_shared() end
     return 0
   end
-  if string.sub(value, 1, #SHARED) ~= SHARED then return math.huge, value end
+  if string.sub(value, 1, #SHARED) ~= SHARED then
+    local token
+    token, holder_fence = split_value(value)
+    return math.huge, token
+  end
   local first = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')
   local used = tonumber(string.sub(value, #SHARED + 1))
   if not first[1] or not used then return math.huge, value end

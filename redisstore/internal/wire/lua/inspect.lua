@@ -42,11 +42,12 @@ local function add_shared(meta, holders)
   return call('ZCOUNT', holders, live, '+inf')
 end
 
---#include read_record.lua
+--#include value.lua
 
 -- add_exclusive adds the exclusive holder and returns 1.
-local function add_exclusive(lock, meta, token)
-  local fence = read_record(call('HGET', meta, '='), token) or '0'
+local function add_exclusive(lock, meta, value)
+  local token, fence = split_value(value)
+  fence = fence or read_record(call('HGET', meta, '='), token) or '0'
   if #token > MAX_TOKEN then token = string.sub(token, 1, MAX_TOKEN) end
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = token, call('PTTL', lock), '0', fence

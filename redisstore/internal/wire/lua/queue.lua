@@ -213,8 +213,7 @@ local function grant_entry(entry, ticket, min_fence, used, ttl, weight, limit, c
   publish(client, integer(fence), integer(ticket), node_id and is_vote(entry) and '@' .. node_id or integer(now), token)
   if weight == limit then
     redis.call('HDEL', meta, '=', '!')
-    redis.call('SET', lock, token, 'PX', ttl)
-    if string.sub(token, 1, #client + 1) ~= client .. ':' then record_exclusive(token, fence, client) end
+    set_exclusive(token, ttl, fence, client)
     return math.huge, token
   end
   return add_shared(token, weight, ttl, fence, client, used)

@@ -1,6 +1,6 @@
 -- Redisson's form of a lock. It is put before each script of a store in Redisson mode, and
 -- gives the scripts their own redis.call: they see the lock key as in the normal form, as a
--- string that is the holder's token.
+-- string: see value.lua.
 --
 -- lock      hash with PX: one field, the holder, whose value counts its acquisitions. A lock
 --           of dibs has a second field, "mode" → "dibs". RLock does not read it. Without it,

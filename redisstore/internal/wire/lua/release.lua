@@ -1,14 +1,14 @@
 -- Releases a lease and hands the lock off to the first waiters that fit, in one step.
--- Compares the whole value before it deletes. With an entry it also leaves the queue.
+-- Compares the whole token before it deletes. With an entry it also leaves the queue.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 --        6 node, or none
--- ARGV   1  token
---        2  the holder's fence, "0" if unknown
+-- ARGV   1  the value of the lock, as the client knows it: see value.lua
+--        2  the holder's fence, "0" if unknown, "" if it is in the value
 --        3  until: µs of the server's clock after which the release is void, or "" if
 --           nobody acquires with this token again: then a late release finds nothing
 --        4  reserve: ms for which the lock stays reserved, "0" to free it. Its holder
---           is then the token with " reserved" after it
+--           is then the token with " reserved" after it; the fence stays
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the queue entry to remove, token included, or ""
 --        7  "1" if clients of other libraries want the name: see leave_free.lua
@@ -22,7 +22,7 @@ if ARGV[3] ~= '' then
   if now > tonumber(ARGV[3]) then return now end
 end
 
-local token, entry = ARGV[1], ARGV[6]
+local entry = ARGV[6]
 local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 if entry ~= '' then
@@ -32,8 +32,12 @@ end
 
 -- Commands that an out-of-memory server refuses never come first: a release needs no
 -- memory. A key that is not of dibs is an error before the first write.
-local holder = redis.call('GET', lock)
+local holder, token = redis.call('GET', lock), ARGV[1]
 local is_held = holder == token
+if not is_held or ARGV[4] ~= '0' then -- see value.lua
+  token = string.match(token, '^%d+ ([^:%s]+:%d+:[^:%s]+:.+)$') or token
+  is_held = is_held or holder and token == (string.match(holder, '^%d+ ([^:%s]+:%d+:[^:%s]+:.+)$') or holder)
+end
 local shared = holder and not is_held and string.sub(holder, 1, 12) == 'dibs:shared '
 local popped_head
 if is_held and ARGV[4] == '0' and ARGV[7] == '1' and not KEYS[6] then
@@ -53,6 +57,7 @@ elseif not holder and redis.call('EXISTS', queue) == 0 then
   return 0
 end
 
+local last_fence = tonumber(ARGV[2] ~= '' and ARGV[2] or string.match(ARGV[1], '^%d+'))
 if not now then -- the fast path above saves this call
   time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -63,16 +68,16 @@ end
 -- no fields of an entry that has joined recently: see may_have_meta.
 local ttl, weight, limit, client, next_token
 if popped_head and not KEYS[6] and now % 32 ~= 0 then
-  ttl, weight, limit, client, next_token = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) (%S+) (.*)$')
+  ttl, weight, limit, client, next_token = string.match(popped_head[1], '^%x+ (%d+) (%d+)/(%d+) ([^:%s]+:%d+:[^:%s]+) (.+)$')
 end
-local usual = ttl and weight == limit and string.sub(next_token, 1, #client + 1) == client .. ':' and tonumber(popped_head[2]) < 4503599627370496
+local usual = ttl and weight == limit and #next_token > #client + 1 and string.sub(next_token, 1, #client + 1) == client .. ':' and tonumber(popped_head[2]) < 4503599627370496
 local is_fresh = usual and math.abs(now - popped_head[2]) < 1250000
 local was_heard = usual and not is_fresh and math.abs(now - (redis.call('HGET', meta, popped_head[1]) or popped_head[2])) < 5000000
 was_heard = was_heard and not string.find(redis.call('HGET', meta, '~heard') or '', 'lost', 1, true)
 if is_fresh or was_heard then
   local reachable = ARGV[5] == '0' or redis.pcall('PUBSUB', 'NUMSUB', 'dibs:c:' .. client)
   if reachable == true or reachable.err or reachable[2] ~= 0 then
-    local fence = math.max(tonumber(ARGV[2]) + 1, now)
+    local fence = math.max(last_fence + 1, now)
     local previous = redis.pcall('SET', highwater, string.format('%.0f', fence), 'GET')
     if type(previous) ~= 'table' then
       if previous and tonumber(previous) >= fence then
@@ -80,11 +85,12 @@ if is_fresh or was_heard then
         redis.call('SET', highwater, string.format('%.0f', fence))
       end
       -- Nobody has the fences after the last one of this slot.
-      local own = ARGV[2] ~= '0' and previous and math.min(fence - math.max(tonumber(ARGV[2]), tonumber(previous)), 1000) or 1
-      local message = string.format('%.0f/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
+      local own = last_fence ~= 0 and previous and math.min(fence - math.max(last_fence, tonumber(previous)), 1000) or 1
+      fence = string.format('%.0f', fence)
+      local message = string.format('%s/%.0f %.0f %.0f ', fence, own, tonumber(popped_head[2]), now) .. next_token
       redis.pcall('PUBLISH', 'dibs:c:' .. client, message)
       if was_heard then redis.call('HDEL', meta, popped_head[1], '?' .. popped_head[1]) end
-      redis.call('SET', lock, next_token, 'PX', ttl)
+      redis.call('SET', lock, fence .. ' ' .. next_token, 'PX', ttl)
       return 1
     end
   end
@@ -145,15 +151,19 @@ if is_held and ARGV[4] ~= '0' then
     flush_shared(used)
   else
     redis.call('PEXPIRE', lock, ms)
-    redis.call('SET', lock, reserved_token, 'PX', ms)
-    if ARGV[2] ~= '0' then record_exclusive(reserved_token, tonumber(ARGV[2]), '-') end
+    local _, fence = split_value(holder)
+    if fence then
+      redis.call('SET', lock, fence .. ' ' .. reserved_token, 'PX', ms)
+    else
+      set_exclusive(reserved_token, ms, last_fence, '-')
+    end
   end
   local waiter = redis.call('ZRANGE', queue, 0, 0)[1]
   if waiter then notify_retry(waiter) end -- it retries, and learns when the lock expires now
   return 1
 end
 if is_held and shared then used = remove_shared(token, used) end
-local min_fence = KEYS[6] and read_vote_args(KEYS[6], 7) or math.max(tonumber(ARGV[2]) + 1, now)
+local min_fence = KEYS[6] and read_vote_args(KEYS[6], 7) or math.max(last_fence + 1, now)
 used = serve_queue(used, min_fence, ARGV[5], true, popped_head)
 flush_shared(used)
 if used == 0 then

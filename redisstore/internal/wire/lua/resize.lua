@@ -56,7 +56,6 @@ if weight < limit then
   used = add_shared(token, weight, ttl, fence, client, others)
   flush_shared((serve_queue(used, fence, ARGV[1], true)))
 else
-  redis.call('SET', lock, token, 'PX', ttl)
-  record_exclusive(token, fence, client)
+  set_exclusive(token, ttl, fence, client)
 end
 return { now, integer(fence) }

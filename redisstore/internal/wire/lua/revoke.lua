@@ -18,21 +18,19 @@ local lock, queue, meta, highwater, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include holders.lua
 --#include queue.lua
 
---#include read_record.lua
-
 -- The token of a reserved name, whose lease has ended: see release.lua.
 local reserved = by_token and ARGV[4] .. ' reserved'
 
 -- exclusive_client returns the client of the exclusive holder if its lease has the fence or
--- the token. The metadata contain the fence once the lease was extended. Before that, the
--- last fence issued in this slot counts as this lease's, and the client is read from the
--- token.
+-- the token, and the client of its token if that is another one.
 local function exclusive_client(token)
   if by_token and token == reserved then return '-' end
   if by_token and token ~= ARGV[4] then return false end
   local recorded, client = read_record(redis.call('HGET', meta, '='), token)
-  if recorded then return (by_token or recorded == fence) and client end
-  return (by_token or redis.call('GET', highwater) == fence) and string.match(token, '^([^:%s]+:%d+:[^:%s]+):%w+')
+  if not by_token and fence ~= (holder_fence or recorded) then return false end
+  if string.sub(token, -9) == ' reserved' then return '-' end
+  local first = string.match(token, '^([^:%s]+:%d+:[^:%s]+):%w')
+  return client or first, client and client ~= first and first
 end
 
 -- find_shared returns token and client of the shared holder with the fence or the token.
@@ -52,9 +50,9 @@ end
 
 redis.call('ZCARD', holders) -- an error if the key is not of dibs: DEL would delete it
 local used, token = read_usage()
-local client
+local client, first_client
 if token then
-  client = exclusive_client(token)
+  client, first_client = exclusive_client(token)
 elseif used > 0 then
   token, client = find_shared()
 end
@@ -66,7 +64,9 @@ end
 if used == math.huge then used = 0 else used = remove_shared(token, used) end
 -- The fence of a lease with this token is at most the last one that was issued.
 if by_token then fence = redis.call('GET', highwater) or '1' end
-if client ~= '-' then publish(client, '0', fence, '0', ARGV[3] == '' and token or token .. '\n' .. ARGV[3]) end
+local message = ARGV[3] == '' and token or token .. '\n' .. ARGV[3]
+if client ~= '-' then publish(client, '0', fence, '0', message) end
+if first_client then publish(first_client, '0', fence, '0', message) end -- it may have the lease again
 used = serve_queue(used, now, ARGV[1], true)
 flush_shared(used)
 if used == 0 then

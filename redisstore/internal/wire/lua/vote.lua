@@ -9,7 +9,8 @@
 --        3  TTL in ms
 --        4  until: µs of the server's clock after which the request is void
 --        5  the queue entry without its token, or "" not to queue
---        6  "weight/limit client" for a shared lease, "" for an exclusive one
+--        6  "weight/limit client" for a shared lease, "" for an exclusive one; "- client" for
+--           an exclusive one with a token of the user's: see value.lua
 --        7  ticket
 --        8  the least fence
 --        9  recovery window: uptime in µs that the server needs to vote
@@ -38,7 +39,7 @@ if ARGV[6] == '' and redis.call('EXISTS', lock, queue, meta) == 0 then
     local previous = redis.call('GET', highwater)
     if not previous or tonumber(previous) < tonumber(ARGV[8]) then
       redis.call('SET', highwater, ARGV[8])
-      redis.call('SET', lock, ARGV[2], 'PX', ARGV[3])
+      redis.call('SET', lock, ARGV[8] .. ' ' .. ARGV[2], 'PX', ARGV[3])
       return { now, id, ARGV[8] }
     end
   end
@@ -47,6 +48,7 @@ end
 local token, ttl, entry, ticket, min_fence = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[7], tonumber(ARGV[8])
 local weight, limit, client = string.match(ARGV[6], '^(%d+)/(%d+) (.*)$')
 weight, limit = tonumber(weight), tonumber(limit)
+if not weight then client = string.match(ARGV[6], '^%- (.*)$') end
 if entry ~= '' then entry = entry .. ' ' .. token end
 
 --#include fence.lua

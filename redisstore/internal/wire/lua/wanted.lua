@@ -23,7 +23,7 @@ local holder = redis.call('GET', lock)
 local shared = holder and string.sub(holder, 1, #SHARED) == SHARED
 
 local function holds(token)
-  if not shared then return holder == token end
+  if not shared then return holder and split_value(holder) == token end
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   return expires > math.floor(now / 1000)
 end

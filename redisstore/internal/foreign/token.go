@@ -1,0 +1,42 @@
+package foreign
+
+import (
+	"strconv"
+	"strings"
+)
+
+// ClientOf returns the client in a token of the form host:pid:client:lease, with a label or
+// without, as dibs makes them. It returns "" for another token. The scripts of a store test the
+// same.
+func ClientOf(token string) string {
+	host := strings.IndexByte(token, ':')
+	if host < 1 {
+		return ""
+	}
+	pid := host + 1
+	for pid < len(token) && token[pid] >= '0' && token[pid] <= '9' {
+		pid++
+	}
+	if pid == host+1 || pid == len(token) || token[pid] != ':' {
+		return ""
+	}
+	end := pid + 1 + strings.IndexByte(token[pid+1:], ':')
+	if end <= pid+1 || end == len(token)-1 || strings.ContainsAny(token[:end], " \t\r\n\v\f") {
+		return ""
+	}
+	return token[:end]
+}
+
+// SplitValue returns the token in the value of a lock, and its fence if that is before it. A
+// value is divided only before a token that dibs made.
+func SplitValue(value string) (token string, fence uint64) {
+	number, token, _ := strings.Cut(value, " ")
+	if ClientOf(token) == "" {
+		return value, 0
+	}
+	fence, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return value, 0
+	}
+	return token, fence
+}

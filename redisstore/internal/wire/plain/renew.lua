@@ -1,3 +1,0 @@
-local q=redis.call('TIME')
-local eb=redis.REDIS_VERSION_NUM~=nil local function cp(j,m,n)if eb and redis.call('PEXPIRE',j,m,'GT')==1 then return tonumber(m)end local ak=redis.call('PTTL',j)if ak<0 and n then ak=redis.call('ZRANGE',n,-1,-1,'WITHSCORES')[2]-math.floor(b/1000)end local s=math.max(tonumber(m),ak)redis.call('PEXPIRE',j,s)return s end
-local r={}for e=1,#KEYS do local h,aq=redis.pcall('GET',KEYS[e]),'0'if h==ARGV[2*e-1]then cp(KEYS[e],ARGV[2*e])aq='1'elseif type(h)=='table'then aq='x'elseif h and string.sub(h,1,12)=='dibs:shared 'then aq='s'end r[e]=aq end return{q[1]*1000000+q[2],table.concat(r)}

@@ -1,0 +1,45 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/dibslock/dibs/redisstore/internal/foreign"
+)
+
+// The value of a lock that is held exclusively is "fence token" if the token begins with its
+// client: see value.lua. A token of the user's is the whole value.
+
+// isMadeBy reports whether a client has made a token. The value of its lock then has the fence.
+func isMadeBy(token, client string) bool { return client != "" && foreign.ClientOf(token) == client }
+
+// appendValue writes the value of a lock whose holder has this fence. Zero is an unknown fence.
+func appendValue(b []byte, token string, fence uint64) []byte {
+	if fence > 0 && foreign.ClientOf(token) != "" {
+		b = append(strconv.AppendUint(b, fence, 10), ' ')
+	}
+	return append(b, token...)
+}
+
+// HasFence reports whether a text is a token after a fence.
+func HasFence(text string) bool {
+	_, fence := foreign.SplitValue(text)
+	return fence > 0
+}
+
+// ReservedSuffix follows the token of a lease that was released while its name stays
+// reserved, so that a renewal in flight cannot extend it: see release.lua.
+const ReservedSuffix = " reserved"
+
+// A storedHolder is what the value of a lock says about its exclusive holder.
+type storedHolder struct {
+	token    string
+	fence    uint64 // zero if the value does not have it
+	reserved bool   // the token only reserves the name
+}
+
+func parseValue(value string) (h storedHolder) {
+	h.token, h.fence = foreign.SplitValue(value)
+	h.token, h.reserved = strings.CutSuffix(h.token, ReservedSuffix)
+	return h
+}
