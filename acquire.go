@@ -213,7 +213,8 @@ func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
 	if a.hooks != nil {
 		a.hooks.heldSince = now
 	}
-	return l, l.update(func(*leasestate.State) {})
+	err := l.update(func(*leasestate.State) {})
+	return l, err
 }
 
 // callQueued calls the Queued hooks, once for each call of a user.

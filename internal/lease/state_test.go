@@ -266,7 +266,7 @@ func TestStateSendsAgain(t *testing.T) {
 func TestStateKeepsTheReason(t *testing.T) {
 	refused := &driver.UnavailableError{Op: "extend", Cause: errors.New("connection refused")}
 	for _, failed := range []bool{false, true} {
-		s, want := newState(10*second), error(errSilent)
+		s, want := newState(10*second), errSilent
 		s.Times.Send()
 		if failed {
 			s.RecordRenewal(5*second, 4*second, 10*second, 1, refused, 6*second)
