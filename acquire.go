@@ -88,14 +88,22 @@ func (a *acquisition) run() (*Lease, error) {
 	return &a.lease.first, nil
 }
 
-// repeat acquires all parts, as often as Attempts says. If a part is lost while the call waits for
+// repeat acquires all parts, as often as Attempts says. If a part is lost while the call still waits for
 // another one, it starts again, and that is no attempt.
 func (a *acquisition) repeat() error {
 	for attempt := 1; ; attempt++ {
 		outcome, err := a.acquireParts()
+		if errors.Is(err, ErrLost) {
+			switch {
+			case a.c.work.IsClosed():
+				return ErrClosed
+			case a.mayWait():
+				attempt--
+				continue
+			}
+			outcome, err = acquire.Outcome{Why: acquire.Failed, Err: &UnavailableError{Op: "acquire", Name: a.spec.name, Cause: errPartLost}}, nil
+		}
 		switch {
-		case errors.Is(err, ErrLost):
-			attempt--
 		case err != nil:
 			return err
 		case outcome.Why == acquire.Granted:
@@ -106,6 +114,14 @@ func (a *acquisition) repeat() error {
 			return acquireError(a.call.Name(), outcome.Ended(a.ctx, a.call.Name()))
 		}
 	}
+}
+
+var errPartLost = errors.New("one of the names was lost before the last one was acquired: use a longer TTL on this network")
+
+// mayWait reports whether the call may wait, and its wait is not over.
+func (a *acquisition) mayWait() bool {
+	limits := a.limits()
+	return limits.Queue && (limits.End == 0 || a.c.clock.Now() < limits.End)
 }
 
 // acquireParts acquires all parts in their order. If it fails, the call holds none. The error is that of a
@@ -210,8 +226,8 @@ func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
 	now, times := c.clock.Now(), &l.state.Times
 	times.LimitHold(now, set.minHold, g.Sent, maxHold)
 	times.Begin(noRenew, now, g.Sent, g.TTL, g.TTL < r.TTL, clock.Jitter(r.Name, now))
-	if a.hooks != nil {
-		a.hooks.heldSince = now
+	if l.hooks != nil {
+		l.hooks.heldSince = now
 	}
 	err := l.update(func(*leasestate.State) {})
 	return l, err

@@ -122,7 +122,7 @@ func (c *Client) Close() error {
 
 // endAll ends all leases, and returns those that must be released.
 func (c *Client) endAll() []*lease {
-	release := c.partlyLost.removeAll()
+	var release []*lease
 	for _, l := range c.renewals.Close() {
 		mustRelease := false
 		_ = l.update(func(s *leasestate.State) {
@@ -133,7 +133,7 @@ func (c *Client) endAll() []*lease {
 			release = append(release, l)
 		}
 	}
-	return release
+	return append(release, c.partlyLost.removeAll()...)
 }
 
 // releaseAll releases leases concurrently, until closeBy. It uses many workers, because

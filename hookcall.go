@@ -17,10 +17,6 @@ type hookCall struct {
 	info   LockInfo        // without the token
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
-	// When the caller received the lease: TTLs begin earlier, with the request. It is set
-	// before anything can end the lease.
-	heldSince time.Duration
-
 	first leaseHooks // of the first lease, so that it costs no allocation
 }
 
@@ -31,6 +27,10 @@ type leaseHooks struct {
 	failureQueued  atomic.Bool // the RenewFailed hook is queued
 	acquireEndDone bool        // the AcquireEnd hooks have returned; guarded by the lock of the lease
 	pending        []func()    // hooks that must run after AcquireEnd; guarded likewise
+
+	// When the caller received the lease: TTLs begin earlier, with the request. It is set
+	// before anything can end the lease.
+	heldSince time.Duration
 }
 
 // forLease returns the hooks of a lease, or nil if there are no hooks.

@@ -210,13 +210,13 @@ func (l *lease) endLocked() {
 	if end.Reason.IsLoss() {
 		l.extraLocked().lost = lostError(end, l.state.Token)
 	}
-	l.c.renewals.Remove(l)
 	if signal := l.readExtraLocked().wanted; signal != nil {
 		l.c.wanted.remove(signal)
 	}
 	if end.Reason.IsLoss() && end.Reason != leasestate.Closed && l.state.More() > 0 {
 		l.c.partlyLost.add(l) // until the work has ended
 	}
+	l.c.renewals.Remove(l) // last: Close looks here first
 }
 
 // end ends the contexts of a lease that has just ended, and queues its Lost hooks.

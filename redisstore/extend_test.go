@@ -184,7 +184,7 @@ func TestExtensionWritesTheLargerFence(t *testing.T) {
 		{"5 TOKEN", 0, "5 TOKEN"},
 		{"5 TOKEN", 10, "10 TOKEN"},
 		{"1700000000000009 TOKEN", 1700000000000010, "1700000000000010 TOKEN"},
-		{"TOKEN", 5, "TOKEN"}, // a user's token may have this form
+		{"TOKEN", 5, "5 TOKEN"},
 		{"5 TOKEN reserved", 5, ""},
 		{"TOKEN reserved", 5, ""},
 		{"5 TOKENx", 5, ""},

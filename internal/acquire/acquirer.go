@@ -50,6 +50,9 @@ func (a *Acquirer) GrantsLost() { a.lateness.begin(a.Clock.Now()) }
 
 // Pause waits for d between two attempts, or returns false if ctx or the client ends.
 func (a *Acquirer) Pause(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

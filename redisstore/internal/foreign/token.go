@@ -27,16 +27,17 @@ func ClientOf(token string) string {
 	return token[:end]
 }
 
-// SplitValue returns the token in the value of a lock, and its fence if that is before it. A
-// value is divided only before a token that dibs made.
+// SplitValue returns the token in the value of a lock, and its fence if that is before it. A value
+// is divided only between a number and a token that dibs made, as in value.lua. A fence of more
+// than 64 bits is zero.
 func SplitValue(value string) (token string, fence uint64) {
 	number, token, _ := strings.Cut(value, " ")
-	if ClientOf(token) == "" {
+	if number == "" || strings.Trim(number, "0123456789") != "" || ClientOf(token) == "" {
 		return value, 0
 	}
 	fence, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
-		return value, 0
+		fence = 0
 	}
 	return token, fence
 }

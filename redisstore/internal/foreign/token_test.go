@@ -29,7 +29,8 @@ func TestSplitValue(t *testing.T) {
 		"5 h i:1:c:x":                      {"5 h i:1:c:x", 0},
 		"":                                 {"", 0},
 		"5 ":                               {"5 ", 0},
-		"99999999999999999999999 " + token: {"99999999999999999999999 " + token, 0},
+		"0 " + token:                       {token, 0},
+		"99999999999999999999999 " + token: {token, 0},
 	} {
 		if token, fence := SplitValue(value); token != want.token || fence != want.fence {
 			t.Errorf("%q: %q and %d, want %q and %d", value, token, fence, want.token, want.fence)

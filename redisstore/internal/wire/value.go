@@ -23,8 +23,8 @@ func appendValue(b []byte, token string, fence uint64) []byte {
 
 // HasFence reports whether a text is a token after a fence.
 func HasFence(text string) bool {
-	_, fence := foreign.SplitValue(text)
-	return fence > 0
+	token, _ := foreign.SplitValue(text)
+	return token != text
 }
 
 // ReservedSuffix follows the token of a lease that was released while its name stays

@@ -75,7 +75,7 @@ if not busy_index then
   for i = 1, #KEYS, 5 do
     select_name(i)
     redis.call('SET', highwater, integer(fence))
-    redis.call('HDEL', meta, '=', '!')
+    if split_value(redis.call('GET', lock) or '') ~= token then redis.call('HDEL', meta, '=', '!') end
     set_exclusive(token, math.max(ttl, redis.call('PTTL', lock)), fence, ARGV[6] ~= '' and ARGV[6])
     if entry ~= '' and redis.call('ZREM', queue, entry) == 1 then redis.call('HDEL', meta, entry, '?' .. entry) end
   end

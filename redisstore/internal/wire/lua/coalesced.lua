@@ -40,7 +40,7 @@ for i = 1, #kinds do
     local token = beginning .. text
     -- A fence has 16 digits. Another value with the token, as with a smaller fence, is left to
     -- release.lua.
-    if holder == token or holder and #holder == #token + 17 and find(holder, token, 18, true) then
+    if holder == token or holder and #holder == #token + 17 and string.match(holder, '^%d+ ()') == 18 and find(holder, token, 18, true) then
       if redis.call('EXISTS', queue, meta) == 0 then
         redis.call('DEL', lock)
         result = '1'

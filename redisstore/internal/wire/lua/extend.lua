@@ -51,9 +51,12 @@ local function extend_exclusive(lock, meta, holder, value, ttl, details)
   local ms = raise_ttl(lock, ttl)
   local token, fence = split_value(value)
   local _, stored_fence = split_value(holder)
-  if fence and stored_fence and tonumber(stored_fence) < tonumber(fence) then redis.call('SET', lock, value, 'PX', ms) end
-  local known_fence, client = string.match(details or '', '^%d+ (%d+) (.+)$')
-  if client and known_fence ~= '0' then record(meta, token, known_fence, client, ms) end
+  local raises = stored_fence and fence and tonumber(stored_fence) < tonumber(fence)
+  if raises or not stored_fence and not details then redis.call('SET', lock, value, 'PX', ms) end
+  if not details then return end
+  local known_fence, client = string.match(details, '^%d+ (%d+) (.+)$')
+  if known_fence == '0' then known_fence = stored_fence or read_record(redis.call('HGET', meta, '='), token) end
+  if known_fence then record(meta, token, known_fence, client, ms) end
 end
 
 -- extend_shared extends a shared holder, and reports whether the token is one. It

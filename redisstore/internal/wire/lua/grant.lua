@@ -11,7 +11,6 @@ end
 local function refresh(token, ttl, entry, weight, min_fence)
   local fence = next_fence(min_fence)
   if holder then
-    local client = not holder_fence and (string.match(entry, '^%x+ %d+ %S+ (%S+)') or '-')
     set_exclusive(token, math.max(ttl, redis.call('PTTL', lock)), fence, client)
     return integer(fence)
   end
