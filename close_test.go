@@ -115,6 +115,28 @@ func TestCloseBoundsAnUnlock(t *testing.T) {
 	})
 }
 
+// A lock that the store grants while Close is in progress has no owner, so it is cancelled.
+func TestCloseCancelsALateGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				defer time.Sleep(100 * time.Millisecond)
+				return s.Acquire(ctx, c)
+			}
+		})
+		c := dibs.New(f)
+		acquired := make(chan error)
+		go func() { acquired <- errorOf(c.Mutex("n").TryLock(t.Context())) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- c.Close() }()
+		wantErr(t, <-acquired, dibs.ErrClosed)
+		wantErr(t, <-closed)
+		wantNothing(t, s, "n")
+	})
+}
+
 // Close releases the leases of a client with a time limit longer than any process lives.
 func TestCloseWithLongestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package dibs_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,6 +217,42 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		if n := delivered.Load(); n < 2 {
 			t.Fatalf("%d late upgrades had an effect: the test proves nothing", n)
 		}
+		wantReader(t, good, c, l)
+		wantErr(t, l.Unlock())
+	})
+}
+
+// A change does not overtake an earlier one without an answer. If that may arrive for longer than the
+// operation timeout, nothing is sent.
+func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		f, good := newFaulty()
+		c := open(t, f)
+		m := c.RWMutex("n")
+		f.set(func(f *faulty) {
+			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				defer time.Sleep(timeout * 9 / 10) // a store this slow gets one try
+				return f.Store.Acquire(ctx, c)
+			}
+			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, hang(ctx, c.Until)
+			}
+		})
+		l, err := m.RLock(t.Context(), dibs.Timeout(timeout))
+		wantErr(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		wantErr(t, m.TryUpgrade(ctx, l), dibs.ErrUnavailable)
+		f.heal()
+		begin := time.Now()
+		if err := m.Downgrade(t.Context(), l); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "may still arrive") {
+			t.Errorf("%v, want that the earlier change may still arrive", err)
+		}
+		if took := time.Since(begin); took != timeout {
+			t.Errorf("returned after %v, want %v", took, timeout)
+		}
+		wantErr(t, m.Downgrade(t.Context(), l))
 		wantReader(t, good, c, l)
 		wantErr(t, l.Unlock())
 	})

@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,33 @@ func TestStore(t *testing.T) {
 
 func TestVotes(t *testing.T) {
 	storetest.RunVotesInBubble(t, func(*testing.T) driver.Voter { return memstore.New() })
+}
+
+// A node that may have lost its data votes for nobody but the holder of the name.
+func TestHolderInTheRecoveryWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		s.Restart()
+		vote := func(name, token string, window time.Duration) (driver.AcquireReply, error) {
+			return s.Acquire(t.Context(), driver.AcquireRequest{
+				Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1,
+				Vote: &driver.Vote{Ticket: 16, Fence: 1, RecoveryWindow: window},
+			})
+		}
+		first, err := vote("n", "t", 0)
+		if err != nil || !first.Held {
+			t.Fatal(first, err)
+		}
+		if again, err := vote("n", "t", time.Hour); err != nil || !again.Held || again.Fence <= first.Fence {
+			t.Errorf("holder: %+v, %v; want the lease with a fence after %d", again, err, first.Fence)
+		}
+		for _, of := range []struct{ name, token string }{{"n", "other"}, {"m", "t"}} {
+			var young *driver.RecoveringError
+			if reply, err := vote(of.name, of.token, time.Hour); reply.Held || !errors.As(err, &young) || young.Remaining != time.Hour {
+				t.Errorf("%+v: %+v, %v; want RecoveringError", of, reply, err)
+			}
+		}
+	})
 }
 
 // A lease with the longest TTL does not expire, whichever request has set it.

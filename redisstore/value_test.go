@@ -19,7 +19,7 @@ func wantValue(t *testing.T, server *redistest.Server, what, name, want string) 
 }
 
 // Each script that grants a lock writes the fence that it returns before the token. A token of
-// the user's is the whole value.
+// the user's is the whole value, and its record lives as long.
 func TestValueOfALock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -42,6 +42,10 @@ func TestValueOfALock(t *testing.T) {
 					value = r.Token
 				}
 				wantValue(t, server, what, name, value)
+				lock, _ := server.MustCmd(t, "PTTL", name).(int64)
+				if record, _ := server.MustCmd(t, "PTTL", "{"+name+"}"+meta).(int64); own && record < lock-1000 {
+					t.Errorf("%s: the lock expires in %d ms, its record in %d ms", what, lock, record)
+				}
 				if state := p.inspect(name); len(state.Holders) != 1 || state.Holders[0].Token != r.Token || state.Holders[0].Fence != fence {
 					t.Errorf("%s: %+v, want the token %s with the fence %d", what, state.Holders, r.Token, fence)
 				}

@@ -454,3 +454,93 @@ func TestTakenEnd(t *testing.T) {
 		}
 	}
 }
+
+// A lease that the store may have lost is renewed, unless that was done since then, or is being done.
+func TestStateDoubts(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*State)
+		since  time.Duration
+		due    bool
+	}{
+		"renewed before":           {func(*State) {}, 5 * second, true},
+		"renewed at this time":     {func(*State) {}, 4 * second, true},
+		"renewed since":            {func(*State) {}, 4*second - 1, false},
+		"a renewal is on its way":  {func(s *State) { s.Times.Send() }, 5 * second, false},
+		"a renewal has no success": {func(s *State) { s.RecordRenewal(5*second, 5*second, 10*second, 1, errSilent, 7*second) }, 5 * second, true},
+	} {
+		s := newState(10 * second)
+		s.RecordRenewal(5*second, 4*second, 10*second, 1, nil, clock.Never)
+		test.change(s)
+		if s.Times.Doubt(6*second, test.since); (s.Times.renewAt == 6*second) != test.due {
+			t.Errorf("%s: renewal at %v, want it now: %t", name, s.Times.renewAt, test.due)
+		}
+	}
+}
+
+// A renewal that would be answered too late waits, for half of what is left. But in the first half of its
+// time none waits, however slow the store is.
+func TestStatePostpones(t *testing.T) {
+	for name, test := range map[string]struct {
+		now, needs, renewAt time.Duration // renewAt: zero if it is sent
+	}{
+		"fast store":             {now: 9 * second},
+		"in time":                {now: 7 * second, needs: 2160 * time.Millisecond},
+		"too late":               {now: 7 * second, needs: 2161 * time.Millisecond, renewAt: 8400 * time.Millisecond},
+		"slow store, first half": {now: 4800 * time.Millisecond, needs: time.Minute},
+		"slow store":             {now: 4801 * time.Millisecond, needs: time.Minute, renewAt: 4801*time.Millisecond + 4999*time.Millisecond/2},
+		"near the end":           {now: 9790 * time.Millisecond, needs: second, renewAt: 9800 * time.Millisecond},
+	} {
+		s := newState(10 * second)
+		before := s.Times.renewAt
+		postponed := s.Times.Postpone(test.now, test.needs)
+		if want := max(test.renewAt, before); postponed != (test.renewAt > 0) || s.Times.renewAt != want {
+			t.Errorf("%s: postponed %t, to %v; want %v", name, postponed, s.Times.renewAt, want)
+		}
+	}
+}
+
+// A request without an answer may take effect until its time has come by the clock of the store.
+func TestStateUnanswered(t *testing.T) {
+	at := time.Unix(1, 0)
+	s := newState(10 * second)
+	wantUntil := func(what string, until time.Time) {
+		t.Helper()
+		if u := s.UnansweredUntil(); !u.Equal(until) {
+			t.Errorf("%s: unanswered until %v, want %v", what, u, until)
+		}
+	}
+	wantUntil("nothing", time.Time{})
+	s.AddUnanswered(driver.AcquireRequest{Name: "n"}, at.Add(second))
+	s.AddUnanswered(driver.AcquireRequest{Name: "n"}, at)
+	wantUntil("acquires", at.Add(second+clock.Slack))
+	s.AddLate(2, at.Add(3*second))
+	if before := s.AddLate(1, at); before.Weight != 2 || s.Late().Weight != 1 {
+		t.Errorf("late %+v after %+v", s.Late(), before)
+	}
+	wantUntil("a change of the weight after another one", at.Add(3*second+clock.Slack))
+}
+
+// A cancel is repeated for as long as the store may keep the lease. That is longer than its TTL after a
+// request with another TTL, and while a renewal may arrive.
+func TestStateStoredFor(t *testing.T) {
+	longer := func(s *State) { s.Times.MayExtend(2*second, 30*second) }
+	for name, test := range map[string]struct {
+		change func(*State)
+		want   time.Duration // four seconds after its beginning
+	}{
+		"its TTL":                        {func(*State) {}, 10 * second},
+		"MinHold":                        {func(s *State) { s.Times.LimitHold(0, 20*second, 0, 0) }, 16 * second},
+		"a longer extension":             {longer, 28 * second},
+		"a longer extension of a part":   {func(s *State) { part := newState(10 * second); longer(part); s.Merge(part) }, 28 * second},
+		"a shorter TTL from now on":      {func(s *State) { s.Times.Confirm(2*second, 2*second, 4*second, 4*second) }, 8 * second},
+		"a renewal on its way":           {func(s *State) { s.Times.Send() }, 15800 * time.Millisecond},
+		"a renewal on its way, too late": {func(s *State) { s.Times.Send(); s.Times.deadline = 3 * second }, 10 * second},
+		"attached, with an unknown TTL":  {func(s *State) { *s = Attached("n", "token", 0, 10*second, false) }, driver.MaxTTL - 4*second},
+	} {
+		s := newState(10 * second)
+		test.change(s)
+		if d := s.Times.StoredFor(4 * second); d != test.want || s.AcquireRequest("client", 4*second).TTL != d {
+			t.Errorf("%s: %v, and a cancel for %v; want %v", name, d, s.AcquireRequest("client", 4*second).TTL, test.want)
+		}
+	}
+}

@@ -51,3 +51,27 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 		})
 	}
 }
+
+// A flight is broken if a later request is answered and it has taken several times as long: an answer may
+// overtake another one.
+func TestOvertakenFlights(t *testing.T) {
+	const second = time.Second
+	for name, test := range map[string]struct {
+		sent, now time.Duration
+		heard     load.Heard
+		broken    bool
+	}{
+		"overtaken":              {second, 1251 * ms, load.Heard{Sent: second + 1}, true},
+		"overtaken just now":     {second, 1250 * ms, load.Heard{Sent: second + 1}, false},
+		"not overtaken":          {second, 9 * second, load.Heard{Sent: second}, false},
+		"slow store":             {second, 5 * second, load.Heard{Sent: second + 1, Took: second}, false},
+		"slow store, much later": {second, 5*second + 1, load.Heard{Sent: second + 1, Took: second}, true},
+	} {
+		var fs flights[*holder]
+		f := &flight[*holder]{sent: test.sent}
+		fs.add(f)
+		if broken := fs.removeOvertaken(test.now, test.heard); (len(broken) == 1) != test.broken || (len(fs.list) == 0) != test.broken {
+			t.Errorf("%s: %d broken, %d awaited", name, len(broken), len(fs.list))
+		}
+	}
+}

@@ -47,6 +47,7 @@ func TestSleep(t *testing.T) {
 	}
 	q.Remove(h)
 	q.Remove(h)
+	q.MakeReady(h, 500*ms) // it has ended meanwhile
 	if len(q.All()) != 0 || q.Len() > 0 {
 		t.Error("it was not removed")
 	}

@@ -1,6 +1,9 @@
 package renew
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,11 +15,21 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// A held is a lease with a scheduler, as the root makes one.
-type held struct {
-	s     *Scheduler[*held]
-	place Place
+// A bench runs a scheduler. It is also its client: the test answers the renewals.
+type bench struct {
+	*Scheduler[*held]
+	now *clock.Clock
 
+	mu      sync.Mutex
+	answer  func(requests []driver.ExtendRequest) error // of each of them; nil: they are renewed at once
+	sent    [][]string                                  // the names of each request
+	renewed int                                         // leases
+}
+
+// A held is a lease of a bench.
+type held struct {
+	bench *bench
+	place Place
 	mu    sync.Mutex
 	state lease.State
 }
@@ -33,88 +46,212 @@ func (h *held) Unlock() { h.mu.Unlock() }
 func (h *held) Commit() bool {
 	defer h.mu.Unlock()
 	if h.state.DetectEnd() {
-		h.s.Remove(h)
+		h.bench.Remove(h)
 	}
 	if h.state.Reason() != lease.Held {
 		return false
 	}
 	at, early := h.state.Times.NextAction()
-	return h.s.Set(h, h.s.clock.Now(), at, early)
+	return h.bench.Set(h, h.bench.now.Now(), at, early)
 }
 
 func (h *held) IsObserved() bool { return false }
 func (h *held) RenewFailed()     {}
 func (h *held) Renewed()         {}
 
-// A store is a client whose store answers each extension in the same way.
-type store struct {
-	extend func() error
+func (b *bench) Identity() string { return "client" }
 
-	mu      sync.Mutex
-	renewed int
+func (b *bench) Renewed(leases int, _ time.Duration, _ float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renewed += leases
 }
 
-func (s *store) Identity() string { return "client" }
-
-func (s *store) Go(job func()) bool {
+func (b *bench) Go(job func()) bool {
 	go job()
 	return true
 }
 
-func (s *store) Extend(_ time.Time, requests []driver.ExtendRequest) ([]error, load.Outcome) {
+func (b *bench) Extend(_ time.Time, requests []driver.ExtendRequest) ([]error, load.Outcome) {
+	b.mu.Lock()
+	names := make([]string, len(requests))
+	for i, r := range requests {
+		names[i] = r.Name
+	}
+	b.sent = append(b.sent, names)
+	answer := b.answer
+	b.mu.Unlock()
 	errs := make([]error, len(requests))
-	for i := range errs {
-		errs[i] = s.extend()
+	if answer != nil {
+		err := answer(requests)
+		for i := range errs {
+			errs[i] = err
+		}
 	}
 	return errs, load.Answered
 }
 
-func (s *store) Renewed(leases int, _ time.Duration, _ float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.renewed += leases
+// extended returns the names in the requests since the last call.
+func (b *bench) extended() (sent [][]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sent, b.sent = b.sent, nil
+	return sent
+}
+
+func (b *bench) answers(answer func(requests []driver.ExtendRequest) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer = answer
+}
+
+// begin adds leases that begin now, with names that begin with a text.
+func (b *bench) begin(names string, n int, ttl time.Duration) (all []*held) {
+	for i := range n {
+		h := &held{bench: b, state: lease.Granted(driver.AcquireRequest{Name: fmt.Sprint(names, i), Token: "token", Weight: 1, Limit: 1}, 7, ttl)}
+		h.Lock().Times.Begin(false, b.now.Now(), b.now.Now(), ttl, false, 0)
+		h.Commit()
+		all = append(all, h)
+	}
+	return all
+}
+
+// withBench runs a test with a scheduler in a bubble.
+func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{now: clock.New()}
+		b.Scheduler = New[*held](b, b.now, load.NewGate(b.now.Now, func() { b.SendMore() }))
+		done := make(chan struct{})
+		defer synctest.Wait()
+		defer close(done)
+		go b.Run(done)
+		test(t, b)
+	})
 }
 
 // A lease is renewed while the store answers. It ends when the store no longer has it, and at its
 // deadline if no answer comes.
 func TestScheduler(t *testing.T) {
-	end := make(chan struct{})
 	for name, test := range map[string]struct {
-		extend  func() error
+		answer  func(t *testing.T) error
 		renewed int
 		reason  lease.Reason
 	}{
-		"answers": {func() error { return nil }, 10, lease.Held},
-		"lost":    {func() error { return driver.ErrLost }, 0, lease.Taken},
-		"silent":  {func() error { <-end; return nil }, 0, lease.Expired},
+		"answers": {func(*testing.T) error { return nil }, 10, lease.Held},
+		"lost":    {func(*testing.T) error { return driver.ErrLost }, 0, lease.Taken},
+		"silent":  {func(t *testing.T) error { <-t.Context().Done(); return nil }, 0, lease.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				end = make(chan struct{})
-				c, client := clock.New(), &store{extend: test.extend}
-				var s *Scheduler[*held]
-				s = New[*held](client, c, load.NewGate(c.Now, func() { s.SendMore() }))
-				done := make(chan struct{})
-				go s.Run(done)
-				l := &held{s: s, state: lease.Granted(driver.AcquireRequest{Name: "n"}, 7, 3*time.Second)}
-				l.Lock().Times.Begin(false, c.Now(), c.Now(), 3*time.Second, false, 0)
-				if !l.Commit() {
-					t.Fatal("not held")
-				}
+			withBench(t, func(t *testing.T, b *bench) {
+				b.answers(func([]driver.ExtendRequest) error { return test.answer(t) })
+				l := b.begin("n", 1, 3*time.Second)[0]
 				time.Sleep(10*time.Second + time.Millisecond)
 				reason := l.Lock().Reason()
 				l.Unlock()
-				client.mu.Lock()
-				defer client.mu.Unlock()
-				if reason != test.reason || client.renewed != test.renewed {
-					t.Errorf("reason %d after %d renewals, want %d after %d", reason, client.renewed, test.reason, test.renewed)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if reason != test.reason || b.renewed != test.renewed {
+					t.Errorf("reason %d after %d renewals, want %d after %d", reason, b.renewed, test.reason, test.renewed)
 				}
-				if known := s.Len() == 1; known != (test.reason == lease.Held) {
-					t.Errorf("%d leases are scheduled", s.Len())
+				if known := b.Len() == 1; known != (test.reason == lease.Held) {
+					t.Errorf("%d leases are scheduled", b.Len())
 				}
-				close(end)
-				close(done)
 			})
 		})
 	}
+}
+
+// A renewal that was answered is awaited no longer, and nothing is sent before the next one.
+func TestAnsweredRenewalsAreNotAwaited(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		b.begin("n", 100, time.Minute)
+		time.Sleep(59 * time.Second)
+		b.flights.mu.Lock()
+		defer b.flights.mu.Unlock()
+		if n := len(b.flights.list); n > 0 {
+			t.Errorf("%d flights are awaited", n)
+		}
+		renewed := 0
+		for _, names := range b.extended() {
+			renewed += len(names)
+		}
+		if renewed != 200 {
+			t.Errorf("%d renewals of 100 leases in a minute, want 200", renewed)
+		}
+	})
+}
+
+// When one of a sample is lost, all leases are renewed at once.
+func TestLossInASample(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		all := b.begin("n", 10*sampleSize, time.Minute)
+		time.Sleep(10 * time.Second)
+		b.answers(func([]driver.ExtendRequest) error { return driver.ErrLost })
+		if begin := b.now.Now(); !b.Sample() || b.Sample() {
+			t.Errorf("no sample at %v, or two", begin)
+		}
+		synctest.Wait()
+		for _, h := range all {
+			if h.Lock().Reason() != lease.Taken {
+				t.Errorf("%s: the loss is not detected", h.state.Name)
+			}
+			h.Unlock()
+		}
+		if b.Len() > 0 {
+			t.Errorf("%d leases are left", b.Len())
+		}
+	})
+}
+
+// After a reconnect, a sample of the leases is renewed, and those that were never renewed: the last writes
+// may be lost alone.
+func TestReconnectRenewsNewLeases(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		b.begin("old", 10*sampleSize, time.Minute)
+		time.Sleep(25 * time.Second)
+		b.extended()
+		b.begin("new", sampleSize, time.Minute)
+		b.Reconnected()
+		synctest.Wait()
+		before, since := 0, 0
+		for _, names := range b.extended() {
+			for _, name := range names {
+				if strings.HasPrefix(name, "new") {
+					since++
+				} else {
+					before++
+				}
+			}
+		}
+		if since != sampleSize || before > sampleSize {
+			t.Errorf("%d new leases were renewed, and %d others; want all %d, and at most as many", since, before, sampleSize)
+		}
+	})
+}
+
+// If the store does not answer, a few leases of the flight are sent again as a probe: it may only be slow.
+// With a short TTL that is soon.
+func TestProbeIsSmall(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		const leases, ttl = 100, 600 * ms
+		end := make(chan struct{})
+		defer close(end)
+		b.answers(func([]driver.ExtendRequest) error {
+			<-end
+			return &driver.UnavailableError{Op: "extend", Cause: errors.New("no answer")}
+		})
+		b.begin("n", leases, ttl)
+		time.Sleep(ttl/2 + 50*ms)
+		sent := b.extended()
+		if len(sent) != 2 || len(sent[0]) != leases || len(sent[1]) != probeSize {
+			t.Errorf("%d requests, of %d leases; want one of all, and a probe of %d", len(sent), lengths(sent), probeSize)
+		}
+	})
+}
+
+func lengths(all [][]string) (n []int) {
+	for _, one := range all {
+		n = append(n, len(one))
+	}
+	return n
 }

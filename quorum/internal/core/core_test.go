@@ -284,6 +284,41 @@ func TestHandOffIsNoSplitVote(t *testing.T) {
 	}
 }
 
+// If the address of a node resolves to the server of another one, that server has one vote: also if the
+// other node has answered before, and does not answer now.
+func TestVoteOfAMovedNode(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		b := newBench(t, 3)
+		b.acquire(mutex(true))
+		for n, server := range []string{"a", "b", "c"} {
+			reply := rival
+			reply.Acquire.Vote.Node = server
+			b.answer(n, Acquire, reply)
+		}
+		c := b.acquire(mutex(true)) // a heartbeat
+		for n, server := range []string{"a", "a"} {
+			msg := b.message(n, Acquire)
+			reply := vote(msg.Acquire.Vote.Fence)
+			reply.Acquire.Vote.Node = server
+			if n == 0 && !answers {
+				reply = lostReply
+			}
+			b.do(b.m.Answer(msg, reply, b.now))
+		}
+		if c.ended {
+			t.Fatalf("node 0 answers: %t: ended with the vote of one server: %+v, %v", answers, c.Reply, c.Err)
+		}
+		if answers {
+			continue
+		}
+		msg := b.message(2, Acquire)
+		reply := vote(msg.Acquire.Vote.Fence)
+		reply.Acquire.Vote.Node = "c"
+		b.do(b.m.Answer(msg, reply, b.now))
+		b.wantHeld(c)
+	}
+}
+
 // After a cancel or a release, requests that wait for their turn are not sent.
 func TestEndDropsPendingRequests(t *testing.T) {
 	for name, end := range map[string]struct {
