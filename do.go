@@ -205,8 +205,8 @@ func (in *carriedLease) HeldLeases() (held []guard.Lease) {
 
 // describe returns what a store needs to tie a lease to a transaction.
 func describe(l *lease) guard.Lease {
-	s := l.Lock()
-	defer l.Unlock()
+	s := l.LockState()
+	defer l.UnlockState()
 	held := guard.Lease{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
 	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
 	for _, n := range s.Names() {
@@ -231,8 +231,8 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 
 // countHeld returns how many of these names the lease holds.
 func (l *lease) countHeld(name string, more ...string) int {
-	s := l.Lock()
-	defer l.Unlock()
+	s := l.LockState()
+	defer l.UnlockState()
 	n := 0
 	if s.Holds(name) {
 		n++
@@ -249,8 +249,8 @@ func (l *lease) countHeld(name string, more ...string) int {
 // the call requests.
 func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 	all := l.countHeld(w.name, w.with...) == 1+len(w.with)
-	s := l.Lock()
-	defer l.Unlock()
+	s := l.LockState()
+	defer l.UnlockState()
 	held := s.Weight()
 	enough := all && (held.Weight == held.Limit || w.weight < w.limit && w.weight <= held.Weight)
 	err := l.errLocked()

@@ -32,14 +32,14 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	var lost string // the name
 	var sent, ttl time.Duration
 	err := l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
-		s := l.Lock()
+		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
 		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
 		requests := s.AppendExtends(nil, l.c.id, ttl)
-		l.Unlock()
+		l.UnlockState()
 		errs := l.c.store.Extend(ctx, a.Until, requests)
-		defer l.Unlock()
-		lost, err = l.Lock().Result(errs)
+		defer l.UnlockState()
+		lost, err = l.LockState().Result(errs)
 		return err
 	})
 	switch {

@@ -51,8 +51,8 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	if !reply.Held {
 		return 0, endUnfenced(l)
 	}
-	defer l.Unlock()
-	l.Lock().RecordFences(reply.Last)
+	defer l.UnlockState()
+	l.LockState().RecordFences(reply.Last)
 	return reply.Last - uint64(n) + 1, nil
 }
 
@@ -74,8 +74,8 @@ func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
 	if err := l.first.Err(); err != nil {
 		return driver.FenceRequest{}, err
 	}
-	s := l.Lock()
-	defer l.Unlock()
+	s := l.LockState()
+	defer l.UnlockState()
 	if err := checkExclusive(s); err != nil {
 		return driver.FenceRequest{}, err
 	}

@@ -157,10 +157,10 @@ func (h *leaseHooks) renewFailed(l *lease) {
 	}
 	queued := h.queue(l, false, func() {
 		h.failureQueued.Store(false)
-		s := l.Lock()
+		s := l.LockState()
 		ended := s.Reason().IsEnd()
 		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
-		l.Unlock()
+		l.UnlockState()
 		if !ended && e.Err != nil {
 			callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
 		}

@@ -79,8 +79,8 @@ func (handle *Lease) Fence() uint64 {
 		return 0
 	}
 	l := handle.h
-	defer l.Unlock()
-	return l.Lock().Fence()
+	defer l.UnlockState()
+	return l.LockState().Fence()
 }
 
 // FenceOf returns the fence for one of the names that the lease holds. For any other name
@@ -90,8 +90,8 @@ func (handle *Lease) FenceOf(name string) uint64 {
 		return 0
 	}
 	l := handle.h
-	defer l.Unlock()
-	return l.Lock().FenceOf(name)
+	defer l.UnlockState()
+	return l.LockState().FenceOf(name)
 }
 
 // Token returns the owner token, with which another process can Attach.
@@ -110,8 +110,8 @@ func (handle *Lease) Deadline() time.Time {
 		return time.Time{}
 	}
 	l := handle.h
-	defer l.Unlock()
-	deadline := l.Lock().Times.Deadline()
+	defer l.UnlockState()
+	deadline := l.LockState().Times.Deadline()
 	if deadline == 0 {
 		return time.Time{}
 	}
@@ -128,9 +128,9 @@ func (handle *Lease) Err() error {
 	}
 	l := handle.h
 	now := l.c.clock.Check()
-	s := l.Lock()
+	s := l.LockState()
 	if !s.Times.IsOver(now) {
-		defer l.Unlock()
+		defer l.UnlockState()
 		return l.errLocked()
 	}
 	s.Expire()
@@ -140,15 +140,15 @@ func (handle *Lease) Err() error {
 // Place implements renew.Holder.
 func (l *lease) Place() *renew.Place { return &l.place }
 
-// Lock locks the lease and returns its state, which Unlock or Commit unlocks. It is part of
-// renew.Holder.
-func (l *lease) Lock() *leasestate.State {
+// LockState locks the lease and returns its state, which UnlockState or Commit unlocks. It is
+// part of renew.Holder.
+func (l *lease) LockState() *leasestate.State {
 	l.mu.Lock()
 	return &l.state
 }
 
-// Unlock unlocks a lease whose state was only read. It is part of renew.Holder.
-func (l *lease) Unlock() { l.mu.Unlock() }
+// UnlockState unlocks a lease from whose state nothing has to follow. It is part of renew.Holder.
+func (l *lease) UnlockState() { l.mu.Unlock() }
 
 // Commit is commit for the scheduler. It is part of renew.Holder.
 func (l *lease) Commit() bool { return l.commit() == nil }
@@ -173,13 +173,13 @@ func (l *lease) Renewed() {
 
 // reason returns why the lease is not held, or Held.
 func (l *lease) reason() leasestate.Reason {
-	defer l.Unlock()
-	return l.Lock().Reason()
+	defer l.UnlockState()
+	return l.LockState().Reason()
 }
 
 // update runs a transition and does what follows from it. It returns the error of commit.
 func (l *lease) update(transition func(s *leasestate.State)) error {
-	transition(l.Lock())
+	transition(l.LockState())
 	return l.commit()
 }
 

@@ -12,11 +12,11 @@ import (
 // lease, or l, is lost already. The names belong to l even then, so that cancel releases
 // all of them.
 func (l *lease) merge(part *lease) error {
-	s := part.Lock()
+	s := part.LockState()
 	lost, other := part.errLocked(), *s
 	s.GiveAway()
 	l.c.renewals.Remove(part)
-	part.Unlock()
+	part.UnlockState()
 	l.c.partlyLost.remove(part) // l releases its names
 	ended := l.update(func(s *leasestate.State) { s.Merge(&other) })
 	return cmp.Or(ended, lost)

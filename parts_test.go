@@ -67,14 +67,14 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 			leases = append(leases, l.h)
 		}
 		first, second := leases[0], leases[1]
-		second.Lock().Times.Send()
+		second.LockState().Times.Send()
 		if !second.Commit() {
 			t.Fatal("not held")
 		}
 		if err := first.merge(second); err != nil {
 			t.Fatal(err)
 		}
-		second.Lock().RecordRenewal(c.clock.Now(), c.clock.Now(), time.Minute, 2, nil, 0)
+		second.LockState().RecordRenewal(c.clock.Now(), c.clock.Now(), time.Minute, 2, nil, 0)
 		if second.Commit() {
 			t.Error("the merged lease is held")
 		}

@@ -16,9 +16,9 @@ import (
 
 // release releases all names of the lease, concurrently, within the operation timeout.
 func (l *lease) release() error {
-	names := l.Lock().Names()
+	names := l.LockState().Names()
 	cancelling := l.cancellingLocked()
-	l.Unlock()
+	l.UnlockState()
 	defer cancelling.End()
 	defer l.cancelUnanswered()
 	if len(names) == 1 {
@@ -65,9 +65,9 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 	case answer.IsPermanent(o.Err):
 		return o.Err
 	}
-	s := l.Lock()
+	s := l.LockState()
 	life := clock.Add(s.Times.StoredFor(c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
-	l.Unlock()
+	l.UnlockState()
 	c.acquirer.ReleaseLater(r, life)
 	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
 	return &UnavailableError{Op: "unlock", Name: n.Name, Cause: answer.Cause(o.Err), Refused: !unknown, Unknown: unknown}
@@ -75,23 +75,23 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 
 // minHoldUntil returns the end of MinHold, or zero.
 func (l *lease) minHoldUntil() time.Duration {
-	defer l.Unlock()
-	return l.Lock().Times.MinHoldUntil()
+	defer l.UnlockState()
+	return l.LockState().Times.MinHoldUntil()
 }
 
 // releaseLost releases, in the background, what a lost lease may still hold in the store.
 // Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
 // the TTL in the store.
 func (l *lease) releaseLost() {
-	s := l.Lock()
+	s := l.LockState()
 	reserve := s.Times.MinHoldUntil() > l.c.clock.Now() && (s.Reason().IsExpiry() || s.More() > 0) // not a name that was taken
 	if !reserve {
-		l.Unlock()
+		l.UnlockState()
 		l.cancelHeld()
 		return
 	}
 	cancelling := l.cancellingLocked()
-	l.Unlock()
+	l.UnlockState()
 	ran := l.c.work.Run(func(context.Context) {
 		defer cancelling.End()
 		_ = l.release() // the lease is lost, and its caller has that error
@@ -111,8 +111,8 @@ func (l *lease) cancel() {
 
 // cancelHeld cancels, in the background, what a lease that has ended may still hold at the store.
 func (l *lease) cancelHeld() {
-	request := l.Lock().AcquireRequest(l.c.id, l.c.clock.Now())
-	l.Unlock()
+	request := l.LockState().AcquireRequest(l.c.id, l.c.clock.Now())
+	l.UnlockState()
 	l.c.acquirer.Cancel(l.values(), request, l.ownToken, time.Time{})
 	l.cancelUnanswered()
 }
@@ -139,6 +139,6 @@ func mayArrive(u *leasestate.Unanswered) bool {
 
 // unanswered returns the acquires of a lease that had no answer.
 func unanswered(l *lease) *leasestate.Unanswered {
-	defer l.Unlock()
-	return l.Lock().Unanswered()
+	defer l.UnlockState()
+	return l.LockState().Unanswered()
 }

@@ -50,8 +50,8 @@ func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 	}
 	reply, err := r.request(ctx)
 	if !reply.Held {
-		r.l.Lock().EndResize(begun, err == nil)
-		r.l.Unlock()
+		r.l.LockState().EndResize(begun, err == nil)
+		r.l.UnlockState()
 	}
 	if err == nil && !reply.Held {
 		busy = &BusyError{Name: r.to.name, Holder: reply.Holder, Remaining: reply.Remaining}
@@ -95,8 +95,8 @@ func (r *resize) turn() chan struct{} {
 
 // begin begins the change, unless checkLocked rejects it.
 func (r *resize) begin() (leasestate.Resize, error) {
-	s := r.l.Lock()
-	defer r.l.Unlock()
+	s := r.l.LockState()
+	defer r.l.UnlockState()
 	if err := r.checkLocked(); err != nil {
 		return leasestate.Resize{}, err
 	}
@@ -110,13 +110,13 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
 	err := l.c.acquirer.Retry(ctx, r.end, func(a acquire.Attempt) (err error) {
-		s := l.Lock()
+		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.RenewalTTL(a.Sent)
 		request := driver.AcquireRequest{
 			Name: s.Name, Token: s.Token, Client: l.c.id, TTL: ttl, Weight: r.to.weight, Limit: r.to.limit, Until: a.Until,
 		}
 		before := s.AddLate(r.to.weight, a.Until)
-		l.Unlock()
+		l.UnlockState()
 		reply, err = l.c.store.Resize(ctx, request)
 		if answer.IsKnown(err) || answer.IsUnsent(err) {
 			r.setLate(before)
@@ -126,23 +126,23 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 	if err != nil || !reply.Held {
 		return reply, err
 	}
-	s := l.Lock()
+	s := l.LockState()
 	s.Resized(r.to.weight, r.to.limit, reply.Fence)
 	next := s.Times.TTL()
-	l.Unlock()
+	l.UnlockState()
 	return reply, l.recordExtension(sent, ttl, next)
 }
 
 func (r *resize) setLate(late *leasestate.LateResize) {
-	defer r.l.Unlock()
-	r.l.Lock().SetLate(late)
+	defer r.l.UnlockState()
+	r.l.LockState().SetLate(late)
 }
 
 // awaitLate waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
 func (r *resize) awaitLate(ctx context.Context) error {
-	late := r.l.Lock().Late()
-	r.l.Unlock()
+	late := r.l.LockState().Late()
+	r.l.UnlockState()
 	if late == nil || late.Weight == r.to.weight {
 		return nil
 	}

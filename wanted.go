@@ -158,9 +158,9 @@ func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 // notifyWanted asks the store once for a notification of the next waiter of each name.
 func (w *wantedSignal) notifyWanted(ctx context.Context) error {
 	l := w.l
-	s := l.Lock()
+	s := l.LockState()
 	names := s.Names()
-	l.Unlock()
+	l.UnlockState()
 	var errs []error
 	for _, n := range names {
 		request := driver.WantedRequest{Name: n.Name, Token: s.Token, Client: l.c.id}

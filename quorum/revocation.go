@@ -7,8 +7,8 @@ import (
 )
 
 // revocations counts the nodes that have reported the revocation of a lease, by token. The
-// fences of the nodes differ: a node that revokes a lease by its token may not have recorded
-// the fence, and reports a larger one. It is not safe for concurrent use.
+// fences of the nodes differ: a node that revokes a lease by its token reports the last fence
+// that it has issued. It is not safe for concurrent use.
 type revocations map[string][]uint64 // by node: the fence of its event, or zero
 
 // reported records the event of a node. If it completes a majority, the event for the client

@@ -102,14 +102,14 @@ func TestRepeatedMultiLockIsWanted(t *testing.T) {
 	wantEvent(t, p, driver.EventWanted)
 }
 
-func wantEvent(t *testing.T, p *testClient, kind driver.EventKind) {
+func wantEvent(t *testing.T, p *testClient, kind driver.EventKind) (e driver.Event) {
 	t.Helper()
 	deadline := time.After(generous)
 	for {
 		select {
-		case e := <-p.events:
+		case e = <-p.events:
 			if e.Kind == kind {
-				return
+				return e
 			}
 		case <-deadline:
 			t.Fatalf("no event of kind %d", kind)
@@ -178,5 +178,25 @@ func TestTokenThatLooksLikeAValue(t *testing.T) {
 		if _, err := p.s.Acquire(t.Context(), r); err == nil {
 			t.Errorf("token %q was accepted", r.Token)
 		}
+	}
+}
+
+// The event of a revocation by token has at least the fence of the lease: otherwise its holder
+// would take it for that of an earlier lease.
+func TestRevocationOfARaisedFence(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := watchingClient(t, open(t, server, redisstore.Prefix("")))
+	r := p.request("n")
+	raised := p.mustAcquire(r) + 1_000_000_000_000
+	extension := driver.ExtendRequest{Name: "n", Token: r.Token, Client: p.client, Fence: raised, TTL: time.Minute, Weight: 1, Limit: 1}
+	if err := p.s.Extend(t.Context(), []driver.ExtendRequest{extension})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := p.s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: r.Token}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if e := wantEvent(t, p, driver.EventRevoked); e.Fence < raised {
+		t.Errorf("%+v, want a fence of at least %d", e, raised)
 	}
 }

@@ -37,7 +37,7 @@ type Limits struct {
 	Timeout time.Duration // of one operation
 }
 
-// Begin begins a call that was not begun, or has ended. Of the request it sets Seq, Queue and Late, and
+// Begin begins a call that was not begun, or has ended. Of the request it sets Seq and Late, and
 // what is known with each reply only. own means that the caller has chosen the token and may use it again.
 func (c *Call) Begin(a *Acquirer, request driver.AcquireRequest, limits Limits, own bool) {
 	*c = Call{a: a, request: request, limits: limits, own: own}

@@ -31,6 +31,7 @@ const (
 	Busy        // the waiting is over
 	Failed      // the store has failed, or rejected the request
 	Closed      // the client was closed
+	again       // the next request is due; no caller sees it
 )
 
 // An Outcome is how a call has ended. The zero Outcome is that of a grant.

@@ -9,8 +9,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A cancel is repeated for as long as the store may keep what the request has left there: a lease, or a
-// queue entry that becomes a lease at the last moment, or what a try without an answer acquires.
+// A cancel is repeated for as long as the store may keep what the request has left there. That is a
+// lease, a queue entry that becomes a lease at the last moment, or what a try without an answer
+// acquires.
 func TestCancelLastsAsLongAsTheStoreKeepsIt(t *testing.T) {
 	for what, test := range map[string]struct {
 		ttl, unanswered, want time.Duration

@@ -9,9 +9,6 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// again is the end of a wait after which the next request is due.
-const again = Closed + 1
-
 // wait sends requests and waits in the queue until the lock is granted. A call that does not queue sends
 // one request.
 func (c *Call) wait(ctx context.Context, queued func(driver.AcquireReply)) (Grant, Outcome) {

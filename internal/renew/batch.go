@@ -46,11 +46,11 @@ func newBatch[H Holder](leases []H, client string, now time.Duration) *batch[H] 
 		first: make([]int, len(leases)), ttls: make([]time.Duration, len(leases)), longest: lease.LeastRetry,
 	}
 	for i, h := range leases {
-		state := h.Lock()
+		state := h.LockState()
 		b.first[i], b.ttls[i] = len(b.requests), state.Times.RenewalTTL(now)
 		b.requests = state.AppendExtends(b.requests, client, b.ttls[i])
 		b.longest = max(b.longest, state.Times.Deadline()-now)
-		h.Unlock()
+		h.UnlockState()
 	}
 	return b
 }
@@ -72,14 +72,14 @@ func (b *batch[H]) retryAt(errs []error, now time.Duration) time.Duration {
 	}
 	name := ""
 	for i, h := range b.leases {
-		state := h.Lock()
+		state := h.LockState()
 		if i == 0 {
 			name = state.Name
 		}
 		if _, err := state.Result(b.of(i, errs)); err != nil {
 			at = min(at, state.Times.RetryAt(now))
 		}
-		h.Unlock()
+		h.UnlockState()
 	}
 	if at == clock.Never {
 		return at
@@ -91,7 +91,7 @@ func (b *batch[H]) retryAt(errs []error, now time.Duration) time.Duration {
 // with which headroom. errs are the results of its names. The lease itself reports its loss.
 func (s *Scheduler[H]) record(b *batch[H], i int, errs []error, retryAt time.Duration) (headroom float64, ok bool) {
 	h := b.leases[i]
-	state := h.Lock()
+	state := h.LockState()
 	name, err := state.Result(errs)
 	if errors.Is(err, driver.ErrLost) {
 		state.Lose(lease.TakenEnd(name, err))

@@ -9,18 +9,18 @@ import (
 )
 
 // A Holder is a lease of a Scheduler: a State with its lock, and what follows from its transitions.
-// Lock locks it, and Unlock or Commit unlocks it.
+// LockState locks it, and UnlockState or Commit unlocks it.
 type Holder interface {
 	comparable
 
 	// Place returns the place in the queue of the scheduler.
 	Place() *Place
 
-	// Lock locks the lease and returns its state.
-	Lock() *lease.State
+	// LockState locks the lease and returns its state.
+	LockState() *lease.State
 
-	// Unlock unlocks a lease whose state was only read.
-	Unlock()
+	// UnlockState unlocks a lease from whose state nothing has to follow.
+	UnlockState()
 
 	// Commit does what follows from a transition, and unlocks the lease. It sets the next action of a
 	// lease that is held, and removes one that has ended. It reports whether the lease is held.

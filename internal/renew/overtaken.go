@@ -38,7 +38,7 @@ func (s *Scheduler[H]) checkFlights(now time.Duration) bool {
 // sendAgain makes the renewal due again that was sent at sent.
 func (s *Scheduler[H]) sendAgain(h H, now, sent time.Duration) {
 	s.reportNoAnswer(h, sent)
-	h.Lock().Times.SendAgain(now, sent)
+	h.LockState().Times.SendAgain(now, sent)
 	h.Commit()
 }
 
@@ -48,12 +48,12 @@ func (s *Scheduler[H]) reportNoAnswer(h H, sent time.Duration) {
 	if !h.IsObserved() {
 		return
 	}
-	times := &h.Lock().Times
+	times := &h.LockState().Times
 	awaits := times.Awaits(sent)
 	if awaits {
 		times.RecordNoAnswer(s.flights.whyUnanswered())
 	}
-	h.Unlock()
+	h.UnlockState()
 	if awaits {
 		h.RenewFailed()
 	}

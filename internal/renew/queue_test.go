@@ -14,13 +14,13 @@ type holder struct {
 	lease.State
 }
 
-func (h *holder) Place() *Place      { return &h.place }
-func (h *holder) Lock() *lease.State { return &h.State }
-func (h *holder) Unlock()            {}
-func (h *holder) Commit() bool       { return h.Reason() == lease.Held }
-func (h *holder) IsObserved() bool   { return false }
-func (h *holder) RenewFailed()       {}
-func (h *holder) Renewed()           {}
+func (h *holder) Place() *Place           { return &h.place }
+func (h *holder) LockState() *lease.State { return &h.State }
+func (h *holder) UnlockState()            {}
+func (h *holder) Commit() bool            { return h.Reason() == lease.Held }
+func (h *holder) IsObserved() bool        { return false }
+func (h *holder) RenewFailed()            {}
+func (h *holder) Renewed()                {}
 
 const ms = time.Millisecond
 

@@ -58,9 +58,9 @@ func (s *Scheduler[H]) checkDue(now, late time.Duration) bool {
 	}
 	unanswered := s.flights.whyUnanswered()
 	for _, h := range due {
-		if state := h.Lock(); state.Times.IsDue(now, ahead) {
+		if state := h.LockState(); state.Times.IsDue(now, ahead) {
 			s.MakeReady(h, state.Times.Deadline())
-			h.Unlock()
+			h.UnlockState()
 		} else {
 			state.ExpireAt(now, late, unanswered)
 			h.Commit()
@@ -77,7 +77,7 @@ func (s *Scheduler[H]) checkSuspects(now time.Duration) bool {
 	}
 	some, since := s.PopSuspects(now, slice)
 	for _, h := range some {
-		h.Lock().Times.Doubt(now, since)
+		h.LockState().Times.Doubt(now, since)
 		h.Commit()
 	}
 	return len(some) > 0
@@ -116,7 +116,7 @@ func (s *Scheduler[H]) newFlight(ready []H, now time.Duration, on load.Sent) *fl
 	needs := s.gate.Needs()
 	f := &flight[H]{sent: now, on: on, leases: ready[:0], deadline: clock.Never}
 	for i, h := range ready {
-		times := &h.Lock().Times
+		times := &h.LockState().Times
 		sent := (i == len(ready)-1 || !times.Postpone(now, needs)) && times.Send()
 		if sent {
 			f.deadline = min(f.deadline, times.Deadline())

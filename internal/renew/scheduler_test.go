@@ -36,12 +36,12 @@ type held struct {
 
 func (h *held) Place() *Place { return &h.place }
 
-func (h *held) Lock() *lease.State {
+func (h *held) LockState() *lease.State {
 	h.mu.Lock()
 	return &h.state
 }
 
-func (h *held) Unlock() { h.mu.Unlock() }
+func (h *held) UnlockState() { h.mu.Unlock() }
 
 func (h *held) Commit() bool {
 	defer h.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *bench) answers(answer func(requests []driver.ExtendRequest) error) {
 func (b *bench) begin(names string, n int, ttl time.Duration) (all []*held) {
 	for i := range n {
 		h := &held{bench: b, state: lease.Granted(driver.AcquireRequest{Name: fmt.Sprint(names, i), Token: "token", Weight: 1, Limit: 1}, 7, ttl)}
-		h.Lock().Times.Begin(false, b.now.Now(), b.now.Now(), ttl, false, 0)
+		h.LockState().Times.Begin(false, b.now.Now(), b.now.Now(), ttl, false, 0)
 		h.Commit()
 		all = append(all, h)
 	}
@@ -146,8 +146,8 @@ func TestScheduler(t *testing.T) {
 				b.answers(func([]driver.ExtendRequest) error { return test.answer(t) })
 				l := b.begin("n", 1, 3*time.Second)[0]
 				time.Sleep(10*time.Second + time.Millisecond)
-				reason := l.Lock().Reason()
-				l.Unlock()
+				reason := l.LockState().Reason()
+				l.UnlockState()
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				if reason != test.reason || b.renewed != test.renewed {
@@ -192,10 +192,10 @@ func TestLossInASample(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, h := range all {
-			if h.Lock().Reason() != lease.Taken {
+			if h.LockState().Reason() != lease.Taken {
 				t.Errorf("%s: the loss is not detected", h.state.Name)
 			}
-			h.Unlock()
+			h.UnlockState()
 		}
 		if b.Len() > 0 {
 			t.Errorf("%d leases are left", b.Len())

@@ -23,10 +23,10 @@ func (s *Scheduler[H]) Reconnected() {
 	all := s.All()
 	some := sample(all)
 	for _, h := range all[len(some):] {
-		if h.Lock().Times.IsNew() {
+		if h.LockState().Times.IsNew() {
 			some = append(some, h)
 		}
-		h.Unlock()
+		h.UnlockState()
 	}
 	s.Suspect(some, now)
 }

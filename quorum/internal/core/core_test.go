@@ -284,8 +284,8 @@ func TestHandOffIsNoSplitVote(t *testing.T) {
 	}
 }
 
-// If the address of a node resolves to the server of another one, that server has one vote: also if the
-// other node has answered before, and does not answer now.
+// If the address of a node resolves to the server of another one, that server has one vote. This is
+// so also if the other node has answered before, and does not answer now.
 func TestVoteOfAMovedNode(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		b := newBench(t, 3)

@@ -1,5 +1,6 @@
 -- Ends the lease that has a fence or a token, for any caller, and hands the lock off.
--- Notifies the holder's client, unless the name is only reserved. Atomic; changes nothing if no lease is known to have it.
+-- Notifies the holder's client, unless the name is only reserved. Atomic; changes nothing if no
+-- lease is known to have it.
 --
 -- KEYS   1 lock, 2 queue, 3 meta, 4 highwater, 5 holders: see holders.lua and queue.lua
 -- ARGV   1  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
@@ -62,8 +63,12 @@ if not client then
 end
 
 if used == math.huge then used = 0 else used = remove_shared(token, used) end
--- The fence of a lease with this token is at most the last one that was issued.
-if by_token then fence = redis.call('GET', highwater) or '1' end
+-- The fence of a lease with this token is at most the last one that was issued, or the one in
+-- its value, which an extension may have raised.
+if by_token then
+  fence = redis.call('GET', highwater) or '1'
+  if holder_fence and tonumber(holder_fence) > tonumber(fence) then fence = holder_fence end
+end
 local message = ARGV[3] == '' and token or token .. '\n' .. ARGV[3]
 if client ~= '-' then publish(client, '0', fence, '0', message) end
 if first_client then publish(first_client, '0', fence, '0', message) end -- it may have the lease again

@@ -1,2 +1,2 @@
-local function T(B)local h,a=string.match(B,'^(%d+) ([^:%s]+:%d+:[^:%s]+:.+)$')if h then return a,h end return B end local function bL(cv,a)local h,j,eH=string.match(cv or'','^(%d+) (%S+) (.*)$')if eH==a then return h,j end end
+local function T(B)local g,a=string.match(B,'^(%d+) ([^:%s]+:%d+:[^:%s]+:.+)$')if g then return a,g end return B end local function bM(cw,a)local g,j,eH=string.match(cw or'','^(%d+) (%S+) (.*)$')if eH==a then return g,j end end
 local i,w=KEYS[1],KEYS[2]if T(redis.call('GET',i)or'')~=ARGV[1]then return 0 end local F=math.max((tonumber(redis.call('GET',w))or 0)+tonumber(ARGV[2]),tonumber(ARGV[3]))redis.call('SET',w,string.format('%.0f',F))return F
