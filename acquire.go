@@ -124,66 +124,6 @@ func (a *acquisition) mayWait() bool {
 	return limits.Queue && (limits.End == 0 || a.c.clock.Now() < limits.End)
 }
 
-// acquireParts acquires all parts in their order. If it fails, the call holds none. The error is that of a
-// lease that has ended.
-func (a *acquisition) acquireParts() (outcome acquire.Outcome, err error) {
-	for i := range a.spec.parts() {
-		if a.later != nil {
-			a.later.Set(a.spec.groups[i+1:])
-		}
-		if outcome, err = a.acquirePart(i); outcome.Why != acquire.Granted || err != nil {
-			a.drop()
-			return outcome, err
-		}
-	}
-	if a.spec.parts() > 1 {
-		if err = beginWhole(a.lease, &a.settings); err != nil {
-			a.drop()
-		}
-	}
-	return outcome, err
-}
-
-// acquirePart acquires one part, and adds it to the lease. After a failure, the next attempt at the first
-// part repeats the same request.
-func (a *acquisition) acquirePart(i int) (acquire.Outcome, error) {
-	if !a.call.HasBegun() {
-		a.call.Begin(a.c.acquirer, a.c.newRequest(&a.spec, i, a.token(i), &a.settings), a.limits(), a.ownToken())
-	}
-	var queued func(driver.AcquireReply)
-	if a.hooks != nil {
-		queued = a.callQueued
-	}
-	grant, outcome := a.call.Run(a.ctx, queued)
-	if outcome.Why != acquire.Granted {
-		return outcome, nil
-	}
-	l, err := a.newLease(&grant)
-	a.call.End(a.ctx, err == nil)
-	switch {
-	case err != nil:
-		return outcome, err
-	case a.lease == nil:
-		a.lease, a.grant = l, grant
-		return outcome, nil
-	}
-	if grant.Notified {
-		a.grant.Notified, a.grant.Handoff = true, grant.Handoff
-	}
-	return outcome, a.lease.merge(l)
-}
-
-// drop cancels the parts that the call holds, and with them the request for the next one. Another attempt
-// has another token: a late cancel must not end what it acquires.
-func (a *acquisition) drop() {
-	if a.lease == nil {
-		return
-	}
-	a.call.End(a.ctx, false)
-	a.lease.cancel()
-	a.lease = nil
-}
-
 // ownToken reports whether the caller has chosen the token and may use it again.
 func (a *acquisition) ownToken() bool { return a.settings.token != "" }
 

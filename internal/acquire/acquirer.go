@@ -14,13 +14,6 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-const (
-	heartbeat   = 2400 * time.Millisecond // the longest time between two heartbeats; less than half of driver.WaiterTTL
-	heartbeatAt = 50 * time.Millisecond   // waiters far back send theirs at multiples of this time
-	farBack     = 64                      // the position in the queue after which a waiter is far back
-	cancelGrace = time.Second             // how long after a TTL a cancel continues, for requests that arrive late
-)
-
 // An Acquirer has what the acquires and releases of one client share. The exported fields are set before
 // its first use. It is safe for concurrent use.
 type Acquirer struct {
