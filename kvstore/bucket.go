@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Bucket is a key-value service, as a store of locks needs it. All clients that use one bucket
@@ -52,8 +54,14 @@ type Value struct {
 // ErrConflict means that a key has another revision than the caller of Swap expects.
 var ErrConflict = errors.New("the key has changed")
 
-// New returns a store in a bucket. The bucket stays the caller's.
-func New(b Bucket) *Store { return &Store{tables: &service{bucket: b}, groups: eachAlone} }
+// New returns a store in a bucket. The bucket stays the caller's. With nil, or a nil pointer, each
+// call of the store returns driver.ErrInvalid.
+func New(b Bucket) *Store {
+	if driver.IsNil(b) {
+		return &Store{tables: noTables{"the kvstore.Bucket is nil"}, groups: eachAlone}
+	}
+	return &Store{tables: &service{bucket: b}, groups: eachAlone}
+}
 
 // eachAlone divides names into groups of one, in one order for all clients: a Swap changes one key.
 func eachAlone(names []string) (groups [][]string) {
