@@ -154,7 +154,7 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 	}
 }
 
-var errWatchReturned = errors.New("Watch of the kvstore.Bucket returned nil before its context ended")
+var errWatchReturned = errors.New("the Watch of the kvstore.Bucket returned nil before its context ended")
 
 const (
 	firstPause = 10 * time.Millisecond // the longest before a watch that has failed once is started again

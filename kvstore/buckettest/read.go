@@ -72,11 +72,11 @@ func list(ctx context.Context, a, b kvstore.Bucket) error {
 	}
 	var listed []string
 	if err := b.List(ctx, prefix+".", func(key string) { listed = append(listed, key) }); err != nil {
-		return fmt.Errorf("List of prefix %q: %w", prefix+".", err)
+		return fmt.Errorf("the List of prefix %q: %w", prefix+".", err)
 	}
 	slices.Sort(listed)
 	if listed = slices.Compact(listed); !slices.Equal(listed, want) { // a key may come twice
-		return fmt.Errorf("List of prefix %q: keys %q, want %q", prefix+".", listed, want)
+		return fmt.Errorf("the List of prefix %q: keys %q, want %q", prefix+".", listed, want)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func clock(ctx context.Context, a, b kvstore.Bucket) error {
 		ended = time.Now()
 		now, err := []kvstore.Bucket{a, b}[i%2].Now(ctx)
 		if err != nil {
-			return fmt.Errorf("Now: %w", err)
+			return fmt.Errorf("the clock: %w", err)
 		}
 		times = append(times, now)
 		if i == 0 {

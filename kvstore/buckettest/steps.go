@@ -17,7 +17,7 @@ func newKey() string { return "buckettest." + rand.Text() }
 func get(ctx context.Context, b kvstore.Bucket, key string) (kvstore.Value, error) {
 	v, err := b.Get(ctx, key)
 	if err != nil {
-		return v, fmt.Errorf("Get of key %q: %w", key, err)
+		return v, fmt.Errorf("the Get of key %q: %w", key, err)
 	}
 	return v, nil
 }
@@ -25,7 +25,7 @@ func get(ctx context.Context, b kvstore.Bucket, key string) (kvstore.Value, erro
 // write writes a value, and returns it with its revision.
 func write(ctx context.Context, b kvstore.Bucket, key string, text []byte, revision uint64) (kvstore.Value, error) {
 	if err := b.Swap(ctx, key, text, revision); err != nil {
-		return kvstore.Value{}, fmt.Errorf("Swap of key %q, which has revision %d: %w", key, revision, err)
+		return kvstore.Value{}, fmt.Errorf("the Swap of key %q, which has revision %d: %w", key, revision, err)
 	}
 	v, err := get(ctx, b, key)
 	switch {
@@ -42,7 +42,7 @@ func write(ctx context.Context, b kvstore.Bucket, key string, text []byte, revis
 // remove deletes a key that has this revision.
 func remove(ctx context.Context, b kvstore.Bucket, key string, revision uint64) error {
 	if err := b.Swap(ctx, key, nil, revision); err != nil {
-		return fmt.Errorf("Swap that deletes key %q, which has revision %d: %w", key, revision, err)
+		return fmt.Errorf("the Swap that deletes key %q, which has revision %d: %w", key, revision, err)
 	}
 	return has(ctx, b, key, kvstore.Value{})
 }
@@ -63,7 +63,7 @@ func conflicts(ctx context.Context, a, b kvstore.Bucket, key string, text []byte
 		return err
 	}
 	if err := a.Swap(ctx, key, text, revision); !errors.Is(err, kvstore.ErrConflict) {
-		return fmt.Errorf("Swap of revision %d of key %q, which has revision %d: %w, want ErrConflict", revision, key, before.Revision, orNil(err))
+		return fmt.Errorf("the Swap of revision %d of key %q, which has revision %d: %w, want ErrConflict", revision, key, before.Revision, orNil(err))
 	}
 	return has(ctx, b, key, before)
 }

@@ -1,6 +1,7 @@
 package buckettest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func race(ctx context.Context, handles []kvstore.Bucket, key string, revision ui
 		if v, err = get(ctx, handle, key); err != nil {
 			return v, err
 		}
-		if string(v.Bytes) != string(text(winner)) || v.Revision == 0 || v.Revision == revision {
+		if !bytes.Equal(v.Bytes, text(winner)) || v.Revision == 0 || v.Revision == revision {
 			return v, fmt.Errorf("the key has revision %d, value %.100q; want a new revision and %q, which has won", v.Revision, v.Bytes, text(winner))
 		}
 	}

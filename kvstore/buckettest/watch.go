@@ -23,10 +23,11 @@ func watch(ctx context.Context, a, b kvstore.Bucket) error {
 	}
 	cancel()
 	select {
-	case <-w.ended:
+	case err := <-w.ended:
+		_ = err // with any error or none
 		return nil
 	case <-time.After(soon):
-		return fmt.Errorf("Watch has not returned %v after its context ended", soon)
+		return fmt.Errorf("the Watch has not returned %v after its context ended", soon)
 	}
 }
 
@@ -74,8 +75,8 @@ func (w watched) await(what string) error {
 	case <-w.calls:
 		return nil
 	case err := <-w.ended:
-		return fmt.Errorf("Watch returned %w before its context ended", orNil(err))
+		return fmt.Errorf("the Watch returned %w before its context ended", orNil(err))
 	case <-time.After(soon):
-		return fmt.Errorf("Watch has not called %v after %s", soon, what)
+		return fmt.Errorf("the Watch has not called %v after %s", soon, what)
 	}
 }
