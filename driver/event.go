@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // An EventKind is the kind of an Event.
 type EventKind int
@@ -26,6 +29,15 @@ const (
 	// as before.
 	EventFailover
 )
+
+// String returns the name of the kind, without "Event".
+func (k EventKind) String() string {
+	names := [...]string{"Granted", "Retry", "Revoked", "Wanted", "Connected", "Disconnected", "Failover"}
+	if k < EventGranted || int(k) > len(names) {
+		return fmt.Sprintf("EventKind(%d)", int(k))
+	}
+	return names[k-EventGranted]
+}
 
 // An Event is a notification that Watch delivers to a client.
 type Event struct {

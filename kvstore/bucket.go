@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/driver"
 )
 
 // A Bucket is a key-value service, as a store of locks needs it. All clients that use one bucket
 // exclude each other, and nothing else uses it. Each method returns soon after its ctx ends. All are
-// safe for concurrent use.
+// safe for concurrent use. Package buckettest checks all this.
 //
 // Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. A name of
 // 512 bytes of ASCII letters has a key of 517 bytes; each other byte takes three.
@@ -28,17 +30,18 @@ type Bucket interface {
 	// that arrives late could erase a valid lease.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
-	// Watch calls on soon after it began to watch the key, and soon after each change of the key
+	// Watch calls on once when it begins to watch the key, and soon after each change of the key
 	// from then on. Several changes may be one call. Watch returns when ctx ends, or with an
 	// error when it has lost its connection; the store calls it again then. A call is a hint: a
-	// lost one costs latency only.
+	// lost one costs latency only. Without the first one, each hand-off waits for a poll.
 	Watch(ctx context.Context, key string, on func()) error
 
 	// List calls on with each key that begins with a prefix, from one goroutine.
 	List(ctx context.Context, prefix string, on func(key string)) error
 
 	// Now returns the time by the one clock that judges expiry: that of the service. It is read
-	// between the call and the return. The clocks of two clients are never compared.
+	// between the call and the return, and has milliseconds. The clocks of two clients are never
+	// compared.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -51,8 +54,14 @@ type Value struct {
 // ErrConflict means that a key has another revision than the caller of Swap expects.
 var ErrConflict = errors.New("the key has changed")
 
-// New returns a store in a bucket. The bucket stays the caller's.
-func New(b Bucket) *Store { return &Store{tables: &service{bucket: b}, groups: eachAlone} }
+// New returns a store in a bucket. The bucket stays the caller's. With nil, or a nil pointer, each
+// call of the store returns driver.ErrInvalid.
+func New(b Bucket) *Store {
+	if driver.IsNil(b) {
+		return &Store{tables: noTables{"the kvstore.Bucket is nil"}, groups: eachAlone}
+	}
+	return &Store{tables: &service{bucket: b}, groups: eachAlone}
+}
 
 // eachAlone divides names into groups of one, in one order for all clients: a Swap changes one key.
 func eachAlone(names []string) (groups [][]string) {

@@ -141,6 +141,9 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err == nil {
+			err = errWatchReturned
+		}
 		w.disconnected(err)
 		if time.Since(began) >= goodWatch {
 			failures = 0
@@ -150,6 +153,8 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 		}
 	}
 }
+
+var errWatchReturned = errors.New("the Watch of the kvstore.Bucket returned nil before its context ended")
 
 const (
 	firstPause = 10 * time.Millisecond // the longest before a watch that has failed once is started again

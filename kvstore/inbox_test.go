@@ -122,3 +122,14 @@ func TestShortWatches(t *testing.T) {
 		}
 	})
 }
+
+// A Watch that returns nil too soon is an error that says so.
+func TestWatchReturnsNil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		received := events(t, kvstore.New(&broken{memory: newMemory(), watch: returnAtOnce}))
+		e := <-received
+		if e.Kind != driver.EventDisconnected || e.Err == nil || !strings.Contains(e.Err.Error(), "returned nil before its context ended") {
+			t.Errorf("%+v, want an error that says what Watch did", e)
+		}
+	})
+}

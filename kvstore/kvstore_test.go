@@ -202,9 +202,20 @@ func TestValuesOfAnotherProgram(t *testing.T) {
 			t.Error(err)
 		}
 		for _, name := range []string{"door", "n", "text"} {
-			_, err := s.Acquire(t.Context(), request(name, "a"))
-			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "lock.`+name+`" is not a lock`) {
-				t.Errorf("%s: %v", name, err)
+			began := time.Now()
+			_, err := locks.Mutex(name).Lock(t.Context())
+			wantWrongType(t, name, err)
+			if took := time.Since(began); took > 0 {
+				t.Errorf("%s: the error came after %v", name, took)
+			}
+			_, err = s.Inspect(t.Context(), name)
+			wantWrongType(t, name, err)
+			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: "a"})
+			wantWrongType(t, name, err)
+			errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Token: "a", TTL: time.Minute}, {Name: "free", Token: "a", TTL: time.Minute}})
+			wantWrongType(t, name, errs[0])
+			if !errors.Is(errs[1], driver.ErrLost) {
+				t.Errorf("extend of another name: %v, want ErrLost", errs[1])
 			}
 		}
 		handOff(t, s, "m") // to client c
@@ -216,14 +227,56 @@ func TestValuesOfAnotherProgram(t *testing.T) {
 	})
 }
 
-// A fence mark of another program is reported with its key.
+// wantWrongType checks the error of a name whose key holds a value of another program.
+func wantWrongType(t *testing.T, name string, err error) {
+	t.Helper()
+	var wrong *driver.WrongTypeError
+	if !errors.As(err, &wrong) || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%s: %v, want a WrongTypeError", name, err)
+		return
+	}
+	want := fmt.Sprintf("%q: key %q holds a value that is not a lock of dibs; nothing was changed; ", name, "lock."+name)
+	if !strings.Contains(err.Error(), want) || wrong.Name != name {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A list leaves out the values of other programs. Their states have a description.
+func TestListBesideValuesOfAnotherProgram(t *testing.T) {
+	b := newMemory()
+	s := kvstore.New(b)
+	locks := dibs.New(s)
+	defer locks.Close()
+	b.mustSwap(t, "lock.data", []byte("open"))
+	mustAcquire(t, s, request("held", "a"))
+	var listed []string
+	for state, err := range locks.List(t.Context(), "*") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, state.Name)
+	}
+	if !slices.Equal(listed, []string{"held"}) {
+		t.Errorf("listed %q, want the lock", listed)
+	}
+	if names, err := s.List(t.Context(), "*"); err != nil || !slices.Equal(names, listed) {
+		t.Errorf("listed %q, %v; want the lock", names, err)
+	}
+	states, err := s.InspectAll(t.Context(), []string{"data", "held"})
+	if err != nil || states[0].Foreign == nil || states[0].Foreign.Key != "lock.data" || states[1].Holding != 1 {
+		t.Errorf("%+v, %v; want a value of a wrong type and a lock", states, err)
+	}
+}
+
+// A fence mark of another program is reported with its key, at once.
 func TestFenceOfAnotherProgram(t *testing.T) {
 	for _, value := range []string{"7", `{"fences":7}`} {
 		b := newMemory()
 		b.mustSwap(t, "fence", []byte(value))
 		_, err := kvstore.New(b).Acquire(t.Context(), request("n", "a"))
-		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), `the value of key "fence" is not a fence mark`) {
-			t.Errorf("%s: %v", value, err)
+		var refused *driver.UnavailableError
+		if !errors.As(err, &refused) || !refused.Refused || !strings.Contains(err.Error(), `the value of key "fence" is not a fence mark`) {
+			t.Errorf("%s: %v, want a refusal", value, err)
 		}
 	}
 }

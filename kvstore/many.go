@@ -54,7 +54,7 @@ func (s *service) extend(ctx context.Context, o *Operation) error {
 	return nil
 }
 
-// inspect reads the state of each name.
+// inspect reads the state of each name. A value of another program is a state, too.
 func (s *service) inspect(ctx context.Context, o *Operation) error {
 	at, err := s.bucket.Now(ctx)
 	if err != nil {
@@ -64,14 +64,20 @@ func (s *service) inspect(ctx context.Context, o *Operation) error {
 	errs := make([]error, len(o.names))
 	each(len(o.names), func(i int) {
 		last, err := s.read(ctx, o.names[i])
-		if errs[i] = err; err == nil {
+		state, wrong := wrongTypeState(o.names[i], err)
+		switch {
+		case wrong:
+			o.states[i] = state
+		case err != nil:
+			errs[i] = err
+		default:
 			o.states[i] = last.table(o.names[i]).Inspect(o.names[i], last.now(at))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// list reads all names that match.
+// list reads all names that match. It leaves out values of other programs.
 func (s *service) list(ctx context.Context, o *Operation) error {
 	pattern, err := glob.Parse(o.pattern)
 	if err != nil {
@@ -89,7 +95,12 @@ func (s *service) list(ctx context.Context, o *Operation) error {
 	errs := make([]error, len(names))
 	each(len(names), func(i int) {
 		last, err := s.read(ctx, names[i])
-		if errs[i] = err; err == nil {
+		_, wrong := wrongTypeState(names[i], err)
+		switch {
+		case wrong:
+		case err != nil:
+			errs[i] = err
+		default:
 			held[i], errs[i] = last.table(names[i]).List("*", last.now(at))
 		}
 	})

@@ -27,8 +27,12 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// Over returns a store on lock tables that run an operation on any names in one step.
+// Over returns a store on lock tables that run an operation on any names in one step. With nil, or a
+// nil pointer, each call of the store returns driver.ErrInvalid.
 func Over(t Tables) *Store {
+	if driver.IsNil(t) {
+		t = noTables{"the kvstore.Tables are nil"}
+	}
 	return &Store{tables: t, groups: func(names []string) [][]string { return [][]string{names} }}
 }
 
@@ -130,6 +134,9 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	if err != nil {
 		return driver.State{}, err
 	}
+	if states[0].Foreign != nil {
+		return driver.State{}, &driver.WrongTypeError{Op: string(inspect), Name: name, State: states[0]}
+	}
 	return states[0], nil
 }
 
@@ -184,5 +191,9 @@ func (o *Operation) wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) {
 		return err
 	}
-	return &driver.UnavailableError{Op: o.Verb(), Name: o.Name(), Cause: err}
+	if state, ok := wrongTypeState(o.Name(), err); ok {
+		return &driver.WrongTypeError{Op: o.Verb(), Name: o.Name(), State: state, Cause: err}
+	}
+	var wrong *wrongType
+	return &driver.UnavailableError{Op: o.Verb(), Name: o.Name(), Cause: err, Refused: errors.As(err, &wrong)}
 }

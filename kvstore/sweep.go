@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -37,7 +36,7 @@ func (s *service) mark(ctx context.Context) (m fenceMark, revision uint64, err e
 		err = errNoWriter
 	}
 	if err != nil {
-		return fenceMark{}, 0, fmt.Errorf("the value of key %q is not a fence mark: %w", fenceKey, err)
+		return fenceMark{}, 0, &wrongType{fenceKey, isNoMark, err}
 	}
 	return m, v.Revision, nil
 }

@@ -2,6 +2,7 @@ package kvstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/locktable"
@@ -18,6 +19,19 @@ type Tables interface {
 
 	// Watch is that of driver.Store. busy is not nil.
 	Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
+}
+
+// noTables take the place of missing ones.
+type noTables struct{ reason string }
+
+// Do implements Tables.
+func (t noTables) Do(_ context.Context, o *Operation) error {
+	return fmt.Errorf("%w: %s: %s", driver.ErrInvalid, o.Verb(), t.reason)
+}
+
+// Watch implements Tables.
+func (t noTables) Watch(context.Context, string, func() bool, func(driver.Event)) error {
+	return fmt.Errorf("%w: watch: %s", driver.ErrInvalid, t.reason)
 }
 
 // These types are the lock table: plain data, with the rules of locking.

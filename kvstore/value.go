@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -35,7 +34,7 @@ func decodeStored(key string, v Value) (s stored, err error) {
 		err = errNoWriter
 	}
 	if err != nil {
-		return stored{}, fmt.Errorf("the value of key %q is not a lock: %w", key, err)
+		return stored{}, &wrongType{key, isNoLock, err}
 	}
 	s.text, s.revision = v.Bytes, v.Revision
 	return s, nil

@@ -9,6 +9,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// NewBucket returns the bucket that New makes a store of.
+func NewBucket(ctx context.Context, js jetstream.JetStream, name string) (kvstore.Bucket, error) {
+	return newBucket(ctx, js, name)
+}
+
 // NewCounting is New, and counts the swaps and the conflicts.
 func NewCounting(ctx context.Context, js jetstream.JetStream, name string, swaps, conflicts *atomic.Int64) (*kvstore.Store, error) {
 	b, err := newBucket(ctx, js, name)

@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/natskv"
 	"github.com/dibslock/dibs/kvstore"
+	"github.com/dibslock/dibs/kvstore/buckettest"
 	"github.com/dibslock/dibs/storetest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -61,7 +62,18 @@ func open(t testing.TB, url, bucket string) *kvstore.Store {
 	return s
 }
 
-// bucketOf returns a bucket for a test.
+func openBucket(t testing.TB, url, name string) kvstore.Bucket {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := natskv.NewBucket(ctx, connect(t, url), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// bucketOf returns the name of a bucket for a test.
 func bucketOf(t testing.TB) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" ,/#", r) {
@@ -69,6 +81,11 @@ func bucketOf(t testing.TB) string {
 		}
 		return r
 	}, t.Name())
+}
+
+func TestBucket(t *testing.T) {
+	url := startServer(t)
+	buckettest.Run(t, func(t *testing.T) kvstore.Bucket { return openBucket(t, url, bucketOf(t)) })
 }
 
 func TestStore(t *testing.T) {

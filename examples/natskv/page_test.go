@@ -10,7 +10,8 @@ import (
 func TestPageShowsTheStore(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/kvstore.md")
-	for _, block := range []string{read(t, "natskv.go"), function(t, "TestStore") + "\n" + function(t, "TestClocks") + "\n" + function(t, "TestHistory")} {
+	tests := function(t, "TestBucket") + "\n" + function(t, "TestStore") + "\n" + function(t, "TestClocks") + "\n" + function(t, "TestHistory")
+	for _, block := range []string{read(t, "natskv.go"), tests} {
 		if !strings.Contains(page, "```go\n"+block+"```") {
 			t.Errorf("docs/kvstore.md does not have these lines in a block:\n%s", block)
 		}

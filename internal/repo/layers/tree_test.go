@@ -146,6 +146,9 @@ func layerOf(dir string) layer {
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "kvstore":
+		if len(parts) > 1 && parts[1] == "buckettest" {
+			return layer{dir: "kvstore/buckettest", imports: []string{"kvstore"}, library: true}
+		}
 		return layer{dir: parts[0], imports: []string{"driver", "internal/locktable"}, library: true}
 	case "memstore":
 		return layer{dir: parts[0], imports: []string{"driver", "kvstore", "internal/locktable"}, library: true}

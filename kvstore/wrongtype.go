@@ -1,0 +1,41 @@
+package kvstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A wrongType is the error of a key whose value dibs has not written. No repetition of the
+// request changes it.
+type wrongType struct {
+	key string
+	is  string
+	err error
+}
+
+const (
+	isNoLock = "not a lock"
+	isNoMark = "not a fence mark"
+)
+
+func (e *wrongType) Error() string {
+	return fmt.Sprintf("the value of key %q is %s: %v", e.key, e.is, e.err)
+}
+
+func (e *wrongType) Unwrap() error { return e.err }
+
+// wrongTypeState returns the state of a name whose key holds a value of another program, or false if
+// err has another reason.
+func wrongTypeState(name string, err error) (state driver.State, ok bool) {
+	var wrong *wrongType
+	if !errors.As(err, &wrong) || wrong.is != isNoLock {
+		return driver.State{}, false
+	}
+	const what = "value" // a bucket has no types
+	return driver.State{Name: name, Foreign: &driver.Foreign{
+		Key: wrong.key, Type: what, Kind: what, Remaining: -1,
+		Advice: "delete it if nobody needs it, or use a bucket for dibs alone",
+	}}, true
+}
