@@ -155,7 +155,7 @@ func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
 		c: c, parent: a.parent, hooks: a.hooks.forLease(), ownToken: a.ownToken(), handles: 1,
 		state: leasestate.Granted(*r, g.Fence, min(r.TTL, set.ttl)), extra: extraOf(set, c),
 	}
-	l.first.h = l
+	l.first.l = l
 	if !g.Unanswered.IsZero() {
 		l.state.AddUnanswered(*r, g.Unanswered)
 	}
@@ -231,11 +231,11 @@ func (a *acquisition) callAcquireEnd(e AcquireEnd, lease *Lease) {
 		if lease == nil {
 			return
 		}
-		lease.h.hooks.acquireEnded(lease.h)
+		lease.l.hooks.acquireEnded(lease.l)
 		if !returned {
 			_ = lease.Unlock()
 		}
 	}()
-	callHooks(a.hooks, e, func(h *Hooks) func(context.Context, AcquireEnd) { return h.AcquireEnd })
+	callHooks(a.hooks, e, func(hooks *Hooks) func(context.Context, AcquireEnd) { return hooks.AcquireEnd })
 	returned = true
 }

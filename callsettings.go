@@ -34,8 +34,8 @@ func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettin
 	if err := cmp.Or(m.c.check(), set.check(m.name)); err != nil {
 		return CallSettings{}, err
 	}
-	if h := leaseIn(ctx, m.c, w); h != nil && !set.reentrant {
-		_, err := h.reenter(w, false)
+	if l := leaseIn(ctx, m.c, w); l != nil && !set.reentrant {
+		_, err := l.reenter(w, false)
 		return CallSettings{}, err
 	}
 	switch {

@@ -136,7 +136,7 @@ func (c *Client) endAll() []*lease {
 	return append(release, c.partlyLost.removeAll()...)
 }
 
-// releaseAll releases leases concurrently, until closeBy. It uses many workers, because
+// releaseAll releases leases concurrently, until the limit of Close. It uses many workers, because
 // each lease on an unresponsive server occupies one of them until then.
 func (c *Client) releaseAll(held []*lease) error {
 	const workers = 512 // with more, a busy machine could not send its requests in time

@@ -107,12 +107,12 @@ func (handle *Lease) run(ctx context.Context, fn func(ctx context.Context) error
 // runUnder calls fn with a context that carries a lease and ends with ctx or the lease. Then
 // it unlocks the lease that the context carries by then: see Yield. The context also ends
 // when fn returns. Otherwise a lease with other handles would keep it alive.
-func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context) error) (err error) {
-	b := in.derive(ctx)
+func runUnder(ctx context.Context, carried *carriedLease, fn func(ctx context.Context) error) (err error) {
+	derived := carried.derive(ctx)
 	defer func() {
-		l := in.endWork()
-		defer b.end(l.h) // also if a hook panics
-		unlocked := cmp.Or(in.yieldFailure(), l.Unlock())
+		handle := carried.endWork()
+		defer derived.end(handle.l) // also if a hook panics
+		unlocked := cmp.Or(carried.yieldFailure(), handle.Unlock())
 		switch {
 		case err == nil:
 			err = unlocked
@@ -120,7 +120,7 @@ func runUnder(ctx context.Context, in *carriedLease, fn func(ctx context.Context
 			err = errors.Join(err, unlocked)
 		}
 	}()
-	return fn(b.Context)
+	return fn(derived.Context)
 }
 
 // A carriedLease is a context that carries a lease. It is safe for concurrent use. It is
@@ -142,21 +142,21 @@ type carriedLease struct {
 }
 
 // Value implements context.Context.
-func (in *carriedLease) Value(key any) any {
+func (carried *carriedLease) Value(key any) any {
 	if key == (guard.Key{}) {
-		return in
+		return carried
 	}
-	return in.Context.Value(key)
+	return carried.Context.Value(key)
 }
 
 // derive returns a child of ctx that carries the lease and ends with it.
-func (in *carriedLease) derive(ctx context.Context) *derivedContext {
-	in.Context, in.outer = ctx, carriedIn(ctx)
-	in.derived.Context, in.derived.cancel = context.WithCancelCause(in)
-	if ended := in.derived.endWith(in.current().h); ended != nil {
-		in.derived.cancel(ended)
+func (carried *carriedLease) derive(ctx context.Context) *derivedContext {
+	carried.Context, carried.outer = ctx, carriedIn(ctx)
+	carried.derived.Context, carried.derived.cancel = context.WithCancelCause(carried)
+	if ended := carried.derived.endWith(carried.current().l); ended != nil {
+		carried.derived.cancel(ended)
 	}
-	return &in.derived
+	return &carried.derived
 }
 
 // carriedIn returns the innermost lease that ctx carries, or nil.
@@ -174,31 +174,31 @@ func carriedIn(ctx context.Context) *carriedLease {
 }
 
 // current returns the lease.
-func (in *carriedLease) current() *Lease {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.lease
+func (carried *carriedLease) current() *Lease {
+	carried.mu.Lock()
+	defer carried.mu.Unlock()
+	return carried.lease
 }
 
 // endWork returns the lease when the work has ended. It stays that of the context.
-func (in *carriedLease) endWork() *Lease {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.ended = true
-	return in.lease
+func (carried *carriedLease) endWork() *Lease {
+	carried.mu.Lock()
+	defer carried.mu.Unlock()
+	carried.ended = true
+	return carried.lease
 }
 
 // yieldFailure returns the error of a Yield after which the lock is not held, or nil.
-func (in *carriedLease) yieldFailure() error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.failed
+func (carried *carriedLease) yieldFailure() error {
+	carried.mu.Lock()
+	defer carried.mu.Unlock()
+	return carried.failed
 }
 
 // HeldLeases implements guard.Carrier.
-func (in *carriedLease) HeldLeases() (held []guard.Lease) {
-	for ; in != nil; in = in.outer {
-		held = append(held, describe(in.current().h))
+func (carried *carriedLease) HeldLeases() (held []guard.Lease) {
+	for ; carried != nil; carried = carried.outer {
+		held = append(held, describe(carried.current().l))
 	}
 	return held
 }
@@ -220,10 +220,10 @@ func describe(l *lease) guard.Lease {
 
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
-	for in := carriedIn(ctx); in != nil; in = in.outer {
-		h := in.current().h
-		if h.c == c && h.countHeld(w.name, w.with...) > 0 && h.first.Err() == nil {
-			return h
+	for carried := carriedIn(ctx); carried != nil; carried = carried.outer {
+		l := carried.current().l
+		if l.c == c && l.countHeld(w.name, w.with...) > 0 && l.first.Err() == nil {
+			return l
 		}
 	}
 	return nil
@@ -263,5 +263,5 @@ func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 		return nil, fmt.Errorf("%w: %q; use Reentrant() to enter it again", ErrReentrant, s.Name)
 	}
 	l.handles++
-	return &Lease{h: l}, nil
+	return &Lease{l: l}, nil
 }

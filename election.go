@@ -42,7 +42,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
-		beginTerm(lease.h) // so that the store has the number of the term
+		beginTerm(lease.l) // so that the store has the number of the term
 	}
 	return lease, err
 }
@@ -128,7 +128,7 @@ func onlyContextEnded(err error) bool {
 
 // endedEarly returns why the lease was lost or its work was asked to end, or nil.
 func (handle *Lease) endedEarly() error {
-	l := handle.h
+	l := handle.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x := l.readExtraLocked()
@@ -143,9 +143,9 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 		return
 	}
 	failed := TermFailed{Name: e.name, RetryIn: retryIn, Err: err}
-	e.settings.with(atCall, options).hooks.each(func(h *Hooks) {
-		if h.TermFailed != nil {
-			h.TermFailed(context.WithoutCancel(ctx), failed)
+	e.settings.with(atCall, options).hooks.each(func(hooks *Hooks) {
+		if hooks.TermFailed != nil {
+			hooks.TermFailed(context.WithoutCancel(ctx), failed)
 		}
 	})
 }

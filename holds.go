@@ -18,12 +18,12 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 		return err
 	}
 	var ended error
-	for in := carriedIn(ctx); in != nil; in = in.outer {
-		lease := in.current()
-		if lease.h.countHeld(name) == 0 || !sameStore(c, lease.h.c) {
+	for carried := carriedIn(ctx); carried != nil; carried = carried.outer {
+		handle := carried.current()
+		if handle.l.countHeld(name) == 0 || !sameStore(c, handle.l.c) {
 			continue
 		}
-		err := lease.Err()
+		err := handle.Err()
 		if err == nil {
 			return nil
 		}

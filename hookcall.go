@@ -73,11 +73,11 @@ func startHooks(ctx context.Context, w lockSpec, set *settings) *hookCall {
 		return nil
 	}
 	start := AcquireStart{LockInfo: hc.info, Try: set.limit.attempts == 0 && set.limit.wait == 0}
-	hc.chain.each(func(h *Hooks) {
-		if h.AcquireStart == nil {
+	hc.chain.each(func(hooks *Hooks) {
+		if hooks.AcquireStart == nil {
 			return
 		}
-		if ctx := h.AcquireStart(hc.context(), start); ctx != nil {
+		if ctx := hooks.AcquireStart(hc.context(), start); ctx != nil {
 			hc.values.Of = ctx
 		}
 	})
@@ -91,15 +91,15 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		callHooks(hc, e, func(h *Hooks) func(context.Context, Queued) { return h.Queued })
+		callHooks(hc, e, func(hooks *Hooks) func(context.Context, Queued) { return hooks.Queued })
 	}()
 	return returned
 }
 
 // callHooks calls one hook of each level with an event.
 func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context, E)) {
-	hc.chain.each(func(h *Hooks) {
-		if f := hook(h); f != nil {
+	hc.chain.each(func(hooks *Hooks) {
+		if f := hook(hooks); f != nil {
 			f(&hc.values, e)
 		}
 	})
@@ -136,7 +136,7 @@ func (h *leaseHooks) released(l *lease, err error) {
 		return
 	}
 	e := Released{LockInfo: h.lockInfo(l.state.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Err: err}
-	callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Released) { return h.Released })
+	callHooks(h.hookCall, e, func(hooks *Hooks) func(context.Context, Released) { return hooks.Released })
 }
 
 // lost queues the Lost hooks.
@@ -146,7 +146,7 @@ func (h *leaseHooks) lost(l *lease, lost *LostError) {
 	}
 	e := Lost{LockInfo: h.lockInfo(lost.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Reason: lost.Reason, Err: lost}
 	h.queue(l, true, func() {
-		callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, Lost) { return h.Lost })
+		callHooks(h.hookCall, e, func(hooks *Hooks) func(context.Context, Lost) { return hooks.Lost })
 	})
 }
 
@@ -162,7 +162,7 @@ func (h *leaseHooks) renewFailed(l *lease) {
 		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
 		l.UnlockState()
 		if !ended && e.Err != nil {
-			callHooks(h.hookCall, e, func(h *Hooks) func(context.Context, RenewFailed) { return h.RenewFailed })
+			callHooks(h.hookCall, e, func(hooks *Hooks) func(context.Context, RenewFailed) { return hooks.RenewFailed })
 		}
 	})
 	if !queued {

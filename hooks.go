@@ -173,7 +173,7 @@ type hookChain struct {
 }
 
 // each calls f with the hooks of each level, the outermost first.
-func (c *hookChain) each(f func(h *Hooks)) {
+func (c *hookChain) each(f func(hooks *Hooks)) {
 	if c == nil {
 		return
 	}

@@ -48,7 +48,7 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if l.hooks != nil {
 		l.hooks.heldSince, l.hooks.acquireEndDone = now, true
 	}
-	l.first.h = l
+	l.first.l = l
 	return &l.first, nil
 }
 

@@ -20,13 +20,13 @@ import (
 // A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its
 // Context has ended.
 type Lease struct {
-	h    *lease
+	l    *lease
 	done bool // guarded by h.mu: this handle was unlocked
 }
 
 var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like return a held one")
 
-func (handle *Lease) isZero() bool { return handle == nil || handle.h == nil }
+func (handle *Lease) isZero() bool { return handle == nil || handle.l == nil }
 
 // A lease is what the handles of one held lock share: a reentrant call gets a second
 // handle. Its State has the transitions, and the lease does what follows from them.
@@ -64,7 +64,7 @@ func (handle *Lease) Name() string {
 	if handle.isZero() {
 		return ""
 	}
-	return handle.h.state.Name
+	return handle.l.state.Name
 }
 
 // Fence returns the fence of the lease, its fencing token. It is larger than the fence of
@@ -78,7 +78,7 @@ func (handle *Lease) Fence() uint64 {
 	if handle.isZero() {
 		return 0
 	}
-	l := handle.h
+	l := handle.l
 	defer l.UnlockState()
 	return l.LockState().Fence()
 }
@@ -89,7 +89,7 @@ func (handle *Lease) FenceOf(name string) uint64 {
 	if handle.isZero() {
 		return 0
 	}
-	l := handle.h
+	l := handle.l
 	defer l.UnlockState()
 	return l.LockState().FenceOf(name)
 }
@@ -99,7 +99,7 @@ func (handle *Lease) Token() string {
 	if handle.isZero() {
 		return ""
 	}
-	return handle.h.state.Token
+	return handle.l.state.Token
 }
 
 // Deadline returns the time at which the lease is lost if it is not renewed. That is a
@@ -109,7 +109,7 @@ func (handle *Lease) Deadline() time.Time {
 	if handle.isZero() {
 		return time.Time{}
 	}
-	l := handle.h
+	l := handle.l
 	defer l.UnlockState()
 	deadline := l.LockState().Times.Deadline()
 	if deadline == 0 {
@@ -126,7 +126,7 @@ func (handle *Lease) Err() error {
 	if handle.isZero() {
 		return errNoLease
 	}
-	l := handle.h
+	l := handle.l
 	now := l.c.clock.Check()
 	s := l.LockState()
 	if !s.Times.IsOver(now) {

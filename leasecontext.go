@@ -14,7 +14,7 @@ func (handle *Lease) Context() context.Context {
 		cancel(errNoLease)
 		return ended
 	}
-	l := handle.h
+	l := handle.l
 	l.mu.Lock()
 	own := l.own
 	l.mu.Unlock()
@@ -88,28 +88,28 @@ type derivedContexts struct {
 	first *derivedContext
 }
 
-func (d *derivedContexts) add(b *derivedContext) {
-	b.next, b.listed = d.first, true
+func (d *derivedContexts) add(derived *derivedContext) {
+	derived.next, derived.listed = d.first, true
 	if d.first != nil {
-		d.first.previous = b
+		d.first.previous = derived
 	}
-	d.first = b
+	d.first = derived
 }
 
 // remove removes a context, if it is in the list.
-func (d *derivedContexts) remove(b *derivedContext) {
-	if !b.listed {
+func (d *derivedContexts) remove(derived *derivedContext) {
+	if !derived.listed {
 		return
 	}
-	if b.previous != nil {
-		b.previous.next = b.next
+	if derived.previous != nil {
+		derived.previous.next = derived.next
 	} else {
-		d.first = b.next
+		d.first = derived.next
 	}
-	if b.next != nil {
-		b.next.previous = b.previous
+	if derived.next != nil {
+		derived.next.previous = derived.previous
 	}
-	b.previous, b.next, b.listed = nil, nil, false
+	derived.previous, derived.next, derived.listed = nil, nil, false
 }
 
 // removeAll removes all contexts and returns them.

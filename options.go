@@ -195,8 +195,8 @@ func Token(token string) Option {
 }
 
 // Observe adds hooks. Those of outer levels run too, before these.
-func Observe(h Hooks) Option {
-	return func(s *settings) { s.hooks = &hookChain{hooks: h, outer: s.hooks}; s.now.add(observeOption) }
+func Observe(hooks Hooks) Option {
+	return func(s *settings) { s.hooks = &hookChain{hooks: hooks, outer: s.hooks}; s.now.add(observeOption) }
 }
 
 const maxLabel = 64

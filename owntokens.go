@@ -35,9 +35,9 @@ func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (leas
 			c.acquirer.Drop(names, set.token)
 			return
 		}
-		lease.h.mu.Lock()
-		defer lease.h.mu.Unlock()
-		lease.h.hasToken = true
+		lease.l.mu.Lock()
+		defer lease.l.mu.Unlock()
+		lease.l.hasToken = true
 	}()
 	return c.acquireNew(ctx, w, set)
 }

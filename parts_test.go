@@ -22,7 +22,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return l.h
+					return l.l
 				}
 				first, second := acquire("a", "b"), acquire("c", "d")
 				if lost != "second" {
@@ -64,7 +64,7 @@ func TestMergedLeaseIsNotScheduled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			leases = append(leases, l.h)
+			leases = append(leases, l.l)
 		}
 		first, second := leases[0], leases[1]
 		second.LockState().Times.Send()

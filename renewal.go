@@ -38,9 +38,9 @@ func (r renewer) Extend(until time.Time, requests []driver.ExtendRequest) (errs 
 // Renewed queues the Renewed hooks for a batch.
 func (r renewer) Renewed(leases int, took time.Duration, headroom float64) {
 	e := Renewed{Leases: leases, Took: took, Headroom: headroom}
-	r.c.defaults.hooks.each(func(h *Hooks) {
-		if h.Renewed != nil {
-			r.c.hooks.Add(false, func() { h.Renewed(e) })
+	r.c.defaults.hooks.each(func(hooks *Hooks) {
+		if hooks.Renewed != nil {
+			r.c.hooks.Add(false, func() { hooks.Renewed(e) })
 		}
 	})
 }

@@ -95,7 +95,7 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.changeTo(ctx, lease, m.read())
 	if err == nil && busy != nil {
-		return lease.h.lose(leasestate.End{Reason: leasestate.Taken})
+		return lease.l.lose(leasestate.End{Reason: leasestate.Taken})
 	}
 	return err
 }
@@ -120,6 +120,6 @@ func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy 
 	if lease.isZero() {
 		return nil, invalid("no lease on %q", m.name)
 	}
-	r := resize{c: m.c, l: lease.h, to: w, end: time.Now().Add(lease.h.timeout())}
+	r := resize{c: m.c, l: lease.l, to: w, end: time.Now().Add(lease.l.timeout())}
 	return r.run(ctx)
 }

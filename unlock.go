@@ -21,7 +21,7 @@ func (handle *Lease) Unlock() error {
 	if handle.isZero() {
 		return errNoLease
 	}
-	l := handle.h
+	l := handle.l
 	c := l.c
 	now := c.clock.Check()
 	again, last, lost, remains, counted := false, false, false, false, false
@@ -84,7 +84,7 @@ func (handle *Lease) Detach() error {
 	if handle.isZero() {
 		return errNoLease
 	}
-	l := handle.h
+	l := handle.l
 	for {
 		if err := l.checkNotEnded(); err != nil && !errors.Is(err, ErrReleased) {
 			return err

@@ -64,9 +64,9 @@ func (c *Client) handleEvent(e driver.Event) {
 
 // queueDegraded queues the Degraded hooks when events stop (err says why) or resume.
 func (c *Client) queueDegraded(err error) {
-	c.defaults.hooks.each(func(h *Hooks) {
-		if h.Degraded != nil {
-			c.hooks.Add(false, func() { h.Degraded(Degraded{Err: err}) })
+	c.defaults.hooks.each(func(hooks *Hooks) {
+		if hooks.Degraded != nil {
+			c.hooks.Add(false, func() { hooks.Degraded(Degraded{Err: err}) })
 		}
 	})
 }

@@ -27,110 +27,110 @@ import (
 // election has Resign instead. Once and MinHold keep the name reserved after a release, so
 // nobody could go first. All three are ErrInvalid.
 func Yield(ctx context.Context, options ...Option) error {
-	in, _ := ctx.Value(guard.Key{}).(*carriedLease)
-	if in == nil || in.lock == nil {
+	carried, _ := ctx.Value(guard.Key{}).(*carriedLease)
+	if carried == nil || carried.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
 	}
-	set := in.base.with(atCall, in.options).with(atCall, options)
-	if err := set.check(in.current().Name()); err != nil {
+	set := carried.base.with(atCall, carried.options).with(atCall, options)
+	if err := set.check(carried.current().Name()); err != nil {
 		return err
 	}
-	if err := in.beginYield(); err != nil {
+	if err := carried.beginYield(); err != nil {
 		return err
 	}
-	defer in.endYield()
-	lease := in.current()
+	defer carried.endYield()
+	lease := carried.current()
 	if err := lease.Err(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if lease.h.minHoldUntil() != 0 {
+	if lease.l.minHoldUntil() != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release, too", lease.Name())
 	}
 	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
 		return nil
 	}
-	if err := in.derived.keep(lease.h); err != nil {
+	if err := carried.derived.keep(lease.l); err != nil {
 		return err
 	}
-	return in.replaceLease(ctx, set)
+	return carried.replaceLease(ctx, set)
 }
 
 // beginYield returns an error if another Yield is in progress, or if the work has ended.
-func (in *carriedLease) beginYield() error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+func (carried *carriedLease) beginYield() error {
+	carried.mu.Lock()
+	defer carried.mu.Unlock()
 	switch {
-	case in.ended:
-		return releasedError{in.lease.Name()}
-	case in.yielding:
-		return invalid("yield: %q: another Yield with this context is in progress", in.lease.Name())
+	case carried.ended:
+		return releasedError{carried.lease.Name()}
+	case carried.yielding:
+		return invalid("yield: %q: another Yield with this context is in progress", carried.lease.Name())
 	}
-	in.yielding = true
+	carried.yielding = true
 	return nil
 }
 
-func (in *carriedLease) endYield() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.yielding = false
+func (carried *carriedLease) endYield() {
+	carried.mu.Lock()
+	defer carried.mu.Unlock()
+	carried.yielding = false
 }
 
 // replaceLease releases the lease and acquires the lock again, with settings. If it fails,
 // the context ends.
-func (in *carriedLease) replaceLease(ctx context.Context, set settings) error {
-	old := in.current()
+func (carried *carriedLease) replaceLease(ctx context.Context, set settings) error {
+	old := carried.current()
 	returns := false
 	defer func() {
 		if !returns { // a hook has panicked: neither lease is held
-			_ = in.fail(releasedError{old.Name()})
+			_ = carried.fail(releasedError{old.Name()})
 		}
 	}()
 	unlocked := old.Unlock()
 	if errors.Is(unlocked, ErrLost) {
 		returns = true
-		return in.fail(unlocked)
+		return carried.fail(unlocked)
 	}
-	within, cancel := context.WithCancelCause(in.Context)
+	within, cancel := context.WithCancelCause(carried.Context)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	work := in.derived.Context // ends when the work has ended
+	work := carried.derived.Context // ends when the work has ended
 	defer context.AfterFunc(work, func() { cancel(context.Cause(work)) })()
-	lease, err := in.lock(within, set)
+	lease, err := carried.lock(within, set)
 	returns = true
 	if err != nil {
-		return in.fail(errors.Join(err, unlocked)) // if the lock is held again, it was released
+		return carried.fail(errors.Join(err, unlocked)) // if the lock is held again, it was released
 	}
-	return in.carry(lease)
+	return carried.carry(lease)
 }
 
 // carry makes a lease that of the context, or unlocks it if the work has ended.
-func (in *carriedLease) carry(lease *Lease) error {
-	in.mu.Lock()
-	if in.ended {
-		in.mu.Unlock()
+func (carried *carriedLease) carry(lease *Lease) error {
+	carried.mu.Lock()
+	if carried.ended {
+		carried.mu.Unlock()
 		return errors.Join(releasedError{lease.Name()}, lease.Unlock())
 	}
-	in.lease = lease
-	ended := in.derived.endWith(lease.h)
-	in.mu.Unlock()
+	carried.lease = lease
+	ended := carried.derived.endWith(lease.l)
+	carried.mu.Unlock()
 	if ended != nil {
-		in.derived.cancel(ended)
+		carried.derived.cancel(ended)
 	}
 	return lease.Err()
 }
 
 // fail ends the context, because the lock is not held any more. Do returns the error, too,
 // unless the work has ended before.
-func (in *carriedLease) fail(err error) error {
-	in.mu.Lock()
-	if in.ended {
-		err = errors.Join(releasedError{in.lease.Name()}, err)
+func (carried *carriedLease) fail(err error) error {
+	carried.mu.Lock()
+	if carried.ended {
+		err = errors.Join(releasedError{carried.lease.Name()}, err)
 	}
-	in.failed = err
-	in.mu.Unlock()
-	in.derived.cancel(err)
+	carried.failed = err
+	carried.mu.Unlock()
+	carried.derived.cancel(err)
 	return err
 }
