@@ -94,7 +94,7 @@ func (c *Client) begin() bool {
 // start starts the scheduler and the watch, once.
 func (c *Client) start() {
 	if c.started.CompareAndSwap(false, true) {
-		c.work.Loop(func() { c.renewals.Run(c.work.Life().Done()) })
+		c.work.Loop(func() { c.renewals.Run(c.work.UntilEnd().Done()) })
 		c.work.Loop(c.watch)
 	}
 }

@@ -208,7 +208,7 @@ func describe(l *lease) guard.Lease {
 	s := l.LockState()
 	defer l.UnlockState()
 	held := guard.Lease{Store: l.c.store.Store, Token: s.Token, Reentered: l.handles > 1, Reserve: max(s.Times.MinHoldUntil()-l.c.clock.Now(), 0)}
-	unsure := s.Unanswered() != nil || s.Late() != nil // a late request issues another fence
+	unsure := s.Unanswered() != nil || s.LateResize() != nil // a late request issues another fence
 	for _, n := range s.Names() {
 		if unsure {
 			n.Fence = 0

@@ -245,11 +245,11 @@ func (s *settings) checkValues(name string) error {
 		return invalid("Attempts(%d, %v) of %q: negative", s.limit.attempts, s.limit.every, name)
 	case lacksUnit(s.limit.every):
 		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.limit.attempts, s.limit.every, name)
-	case s.label != "" && !plain(s.label, maxLabel):
+	case s.label != "" && !isPlain(s.label, maxLabel):
 		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
 	case s.token == "" && s.given[atCall].has(tokenOption):
 		return invalid("Token of %q: empty", name)
-	case s.token != "" && !plain(s.token, maxToken):
+	case s.token != "" && !isPlain(s.token, maxToken):
 		return invalid("Token of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxToken)
 	}
 	return nil

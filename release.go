@@ -44,7 +44,7 @@ func (l *lease) cancellingLocked() *acquire.Cancellation {
 		return nil
 	}
 	cancelling := l.c.acquirer.Cancelling(l.namesLocked(), l.state.Token, true)
-	if late := l.state.Late(); late != nil {
+	if late := l.state.LateResize(); late != nil {
 		cancelling.Unanswered(late.Until) // it would change the next lease with this token
 	}
 	return cancelling

@@ -21,7 +21,7 @@ func (r renewer) Go(job func()) bool { return r.c.work.Run(func(context.Context)
 // Extend sends a batch of renewals, which must be answered until then. It returns the results, and
 // what they say of the store: one answer shows that the store answers.
 func (r renewer) Extend(until time.Time, requests []driver.ExtendRequest) (errs []error, what load.Outcome) {
-	ctx := r.c.work.Open()
+	ctx := r.c.work.UntilClose()
 	errs, what = r.c.store.Extend(ctx, until, requests), load.Dropped
 	for _, err := range errs {
 		switch one := answer.ForBudget(ctx, err, until); one {

@@ -135,13 +135,13 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 
 func (r *resize) setLate(late *leasestate.LateResize) {
 	defer r.l.UnlockState()
-	r.l.LockState().SetLate(late)
+	r.l.LockState().SetLateResize(late)
 }
 
 // awaitLate waits until no earlier change to another weight, with an unknown
 // outcome, can arrive after this one.
 func (r *resize) awaitLate(ctx context.Context) error {
-	late := r.l.LockState().Late()
+	late := r.l.LockState().LateResize()
 	r.l.UnlockState()
 	if late == nil || late.Weight == r.to.weight {
 		return nil

@@ -65,7 +65,7 @@ var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").Wi
 // becomes its quoted beginning.
 func shortToken(token string) string {
 	parts := strings.SplitN(token, ":", 5)
-	if len(parts) >= 4 && plain(token, maxToken) && len(parts[2]) >= 16 {
+	if len(parts) >= 4 && isPlain(token, maxToken) && len(parts[2]) >= 16 {
 		if _, err := strconv.Atoi(parts[1]); err == nil {
 			return strings.Join(append(parts[:2:2], parts[4:]...), ":")
 		}
@@ -77,8 +77,8 @@ func shortToken(token string) string {
 	return fmt.Sprintf("%q…", string(runes[:min(len(runes)/2, 8)]))
 }
 
-// plain reports whether s is at most limit bytes of printable UTF-8 without spaces.
-func plain(s string, limit int) bool {
+// isPlain reports whether s is at most limit bytes of printable UTF-8 without spaces.
+func isPlain(s string, limit int) bool {
 	if len(s) > limit || !utf8.ValidString(s) {
 		return false
 	}

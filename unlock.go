@@ -103,7 +103,7 @@ func (handle *Lease) Detach() error {
 			return nil
 		case nested:
 			return fmt.Errorf("%w: %q is used by a nested call", ErrReentrant, l.state.Name)
-		case wait > 0 && !work.Pause(l.c.work.Life(), wait):
+		case wait > 0 && !work.Pause(l.c.work.UntilEnd(), wait):
 			return ErrClosed
 		}
 		if wait <= 0 {

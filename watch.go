@@ -12,7 +12,7 @@ import (
 // watch receives the store's events for as long as the client lives.
 func (c *Client) watch() {
 	defer c.acquirer.Inbox.SetFlow(acquire.Unsubscribed, func() { c.queueDegraded(nil) })
-	life := c.work.Life()
+	life := c.work.UntilEnd()
 	for {
 		err := c.store.Watch(life, c.id, c.busy, c.handleEvent)
 		if life.Err() != nil {

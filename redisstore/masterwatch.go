@@ -43,15 +43,15 @@ type masterState struct {
 const pauseThreshold = 500 * time.Millisecond
 
 // watch returns when a new subscription has to be made, and the reason: the present one
-// may be on the wrong server. It returns nil if it cannot find out.
-func (l *masterWatch) watch(ctx context.Context) error {
-	const every, often, most, first = time.Second, 100 * time.Millisecond, 2, 10
-	seen := make(chan masterState, most)
-	under, paused := 0, false
-	l.subscriptions++
+// may be on the wrong server. It returns nil if it cannot find out, or when ctx ends.
+func (w *masterWatch) watch(ctx context.Context) error {
+	const every, often, mostAsking, quickReplies = time.Second, 100 * time.Millisecond, 2, 10
+	seen := make(chan masterState, mostAsking)
+	asking, paused := 0, false
+	w.subscriptions++
 	for n := 0; ; n++ {
 		wait := every
-		if paused || l.subscriptions > 1 && n < first {
+		if paused || w.subscriptions > 1 && n < quickReplies {
 			wait = often
 		}
 		select {
@@ -59,27 +59,28 @@ func (l *masterWatch) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if !l.busy() {
+		if !w.busy() {
+			paused = false
 			continue
 		}
-		if under < most {
-			under++
+		if asking < mostAsking {
+			asking++
 			go func() {
 				start := time.Now()
-				c := l.inspect(ctx)
-				c.took = time.Since(start)
-				seen <- c
+				state := w.inspect(ctx)
+				state.took = time.Since(start)
+				seen <- state
 			}()
 		}
 		select {
-		case c := <-seen:
-			under--
-			switch reason := l.compare(c, paused || c.took >= pauseThreshold); {
-			case forbidden(c.err):
+		case state := <-seen:
+			asking--
+			switch reason := w.compare(state, paused || state.took >= pauseThreshold); {
+			case forbidden(state.err):
 				return nil
 			case reason != nil:
 				return reason
-			case c.err != nil:
+			case state.err != nil:
 				paused = true
 			default:
 				paused = false
@@ -94,12 +95,12 @@ func (l *masterWatch) watch(ctx context.Context) error {
 
 // inspect asks over a connection that requests use, and with them: while a thousand clients come
 // back after an outage, each of them would open one more.
-func (l *masterWatch) inspect(ctx context.Context) masterState {
+func (w *masterWatch) inspect(ctx context.Context) masterState {
 	const patience = time.Second
-	r := l.store.requests.Get()
-	r.Request = wire.Request{Cmd: redisconn.Command("PUBSUB", "NUMSUB", l.channel)}
+	r := w.store.requests.Get()
+	r.Request = wire.Request{Cmd: redisconn.Command("PUBSUB", "NUMSUB", w.channel)}
 	r.Extends = true // a batch has the trace of another request
-	reply, _ := l.store.do(context.WithoutCancel(ctx), r, time.Now().Add(patience))
+	reply, _ := w.store.do(context.WithoutCancel(ctx), r, time.Now().Add(patience))
 	if reply.Err != nil {
 		return masterState{err: reply.Err}
 	}
@@ -111,25 +112,25 @@ func (l *masterWatch) inspect(ctx context.Context) masterState {
 // have been replaced meanwhile; a new connection leads to the current master. This is
 // done once more a little later, when all Sentinels agree. A server that repeatedly
 // counts no subscriber cannot count them.
-func (l *masterWatch) compare(c masterState, paused bool) error {
+func (w *masterWatch) compare(state masterState, paused bool) error {
 	const minInterval, delay, maxZeroCounts = 10 * time.Second, 2 * time.Second, 3
 	now := time.Now()
 	switch {
-	case c.err != nil:
+	case state.err != nil:
 		return nil
-	case c.subscribers == 0:
-		if l.zeroCounts++; l.zeroCounts <= maxZeroCounts {
+	case state.subscribers == 0:
+		if w.zeroCounts++; w.zeroCounts <= maxZeroCounts {
 			return errWrongServer
 		}
 	default:
-		l.zeroCounts = 0
+		w.zeroCounts = 0
 	}
 	switch {
-	case paused && now.Sub(l.lastPause) >= minInterval:
-		l.lastPause, l.resubscribeAt = now, now.Add(delay)
+	case paused && now.Sub(w.lastPause) >= minInterval:
+		w.lastPause, w.resubscribeAt = now, now.Add(delay)
 		return errServerPaused
-	case !l.resubscribeAt.IsZero() && !now.Before(l.resubscribeAt):
-		l.resubscribeAt = time.Time{}
+	case !w.resubscribeAt.IsZero() && !now.Before(w.resubscribeAt):
+		w.resubscribeAt = time.Time{}
 		return errServerPaused
 	}
 	return nil

@@ -52,7 +52,7 @@ func (a *Acquirer) Pause(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-	case <-a.Work.Open().Done():
+	case <-a.Work.UntilClose().Done():
 	}
 	return false
 }

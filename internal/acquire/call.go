@@ -145,7 +145,7 @@ func (c *Call) send(ctx context.Context) error {
 	}
 	end := time.Now().Add(timeout)
 	if c.replied {
-		return c.a.repeat(ctx, end, do)
+		return c.a.sendHeartbeat(ctx, end, do)
 	}
 	err := c.a.Retry(ctx, end, do) // not through a variable, which would allocate
 	for n := 1; n < crowded && c.isCrowdedOut(ctx, err); n++ {

@@ -35,7 +35,7 @@ type ReleaseOutcome struct {
 
 // Release releases a name, with retries until by.
 func (a *Acquirer) Release(r Release, by time.Time, cancelling *Cancellation) (o ReleaseOutcome) {
-	ctx := work.Detach(a.Work.Life(), r.Values)
+	ctx := work.Detach(a.Work.UntilEnd(), r.Values)
 	o.Err = a.Retry(ctx, by, func(t Attempt) (err error) {
 		o.Released, err = a.Store.Release(ctx, r.at(a.Clock.Now(), t.Until))
 		if answer.MayArrive(err) {

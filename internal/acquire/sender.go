@@ -48,9 +48,9 @@ func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) erro
 	}
 }
 
-// repeat sends an answered request once more, when the budget has room: the heartbeat of a waiter.
+// sendHeartbeat sends an answered request once more, when the budget has room: the heartbeat of a waiter.
 // It makes one attempt, because a waiter repeats it in any case.
-func (s *Sender) repeat(ctx context.Context, end time.Time, do func(Attempt) error) error {
+func (s *Sender) sendHeartbeat(ctx context.Context, end time.Time, do func(Attempt) error) error {
 	return s.tryInTurn(ctx, end, load.Waiter, do)
 }
 

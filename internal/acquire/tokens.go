@@ -167,7 +167,7 @@ func (c *Call) awaitCancelled(ctx context.Context) Outcome {
 			return c.stillCancelling(nil)
 		case <-ctx.Done():
 			return c.stillCancelling(context.Cause(ctx))
-		case <-c.a.Work.Open().Done():
+		case <-c.a.Work.UntilClose().Done():
 			return Outcome{Why: Closed}
 		}
 	}

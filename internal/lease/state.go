@@ -12,7 +12,8 @@ import (
 )
 
 // A State is one lease: its names, its weight, its times, and what may have to be removed at the
-// store. Its methods are the transitions. It is not safe for concurrent use.
+// store. Its methods are the transitions: times.go has the deadline, loss.go ends the lease,
+// renewal.go renews it. It is not safe for concurrent use.
 type State struct {
 	Name  string // of several names the one that was acquired first; it never changes
 	Token string // it never changes

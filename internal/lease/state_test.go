@@ -425,8 +425,8 @@ func TestStateResizes(t *testing.T) {
 	} {
 		s := Granted(driver.AcquireRequest{Name: "n", Weight: test.from, Limit: 2}, 7, second)
 		test.change(&s, s.BeginResize(test.to, 2))
-		if s.Weight() != test.want || (s.Late() != nil) != test.late {
-			t.Errorf("%s: %+v, late %+v; want %+v, late %t", name, s.Weight(), s.Late(), test.want, test.late)
+		if s.Weight() != test.want || (s.LateResize() != nil) != test.late {
+			t.Errorf("%s: %+v, late %+v; want %+v, late %t", name, s.Weight(), s.LateResize(), test.want, test.late)
 		}
 		if until := s.UnansweredUntil(); until.IsZero() == test.late {
 			t.Errorf("%s: unanswered until %v", name, until)
@@ -514,8 +514,8 @@ func TestStateUnanswered(t *testing.T) {
 	s.AddUnanswered(driver.AcquireRequest{Name: "n"}, at)
 	wantUntil("acquires", at.Add(second+clock.Slack))
 	s.AddLate(2, at.Add(3*second))
-	if before := s.AddLate(1, at); before.Weight != 2 || s.Late().Weight != 1 {
-		t.Errorf("late %+v after %+v", s.Late(), before)
+	if before := s.AddLate(1, at); before.Weight != 2 || s.LateResize().Weight != 1 {
+		t.Errorf("late %+v after %+v", s.LateResize(), before)
 	}
 	wantUntil("a change of the weight after another one", at.Add(3*second+clock.Slack))
 }

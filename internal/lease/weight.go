@@ -41,13 +41,13 @@ func (s *State) BeginResize(weight, limit int) Resize {
 	}
 	during.Unsure = true
 	s.setWeight(during)
-	return Resize{before: before, late: s.Late()}
+	return Resize{before: before, late: s.LateResize()}
 }
 
 // EndResize ends a change of the weight that was not made, for all that is known. Without an
 // answer, the lease has the smaller of the two weights: another change or a release follows.
 func (s *State) EndResize(r Resize, answered bool) {
-	mayFollow := s.Late() != r.late // an attempt of this change had no answer
+	mayFollow := s.LateResize() != r.late // an attempt of this change had no answer
 	if !answered && mayFollow {
 		return
 	}
@@ -65,21 +65,21 @@ func (s *State) Resized(weight, limit int, fence uint64) {
 // AddLate records that a change to a weight may arrive at the store until then. It returns what was
 // recorded before.
 func (s *State) AddLate(weight int, until time.Time) (before *LateResize) {
-	before = s.Late()
+	before = s.LateResize()
 	until = until.Add(clock.Slack)
 	if before != nil && before.Until.After(until) {
 		until = before.Until
 	}
-	s.SetLate(&LateResize{until, weight})
+	s.SetLateResize(&LateResize{until, weight})
 	return before
 }
 
-// Late returns the change of the weight that may still arrive at the store, or nil.
-func (s *State) Late() *LateResize { return s.readExtra().late }
+// LateResize returns the change of the weight that may still arrive at the store, or nil.
+func (s *State) LateResize() *LateResize { return s.readExtra().late }
 
-// SetLate sets which change of the weight may still arrive.
-func (s *State) SetLate(late *LateResize) {
-	if s.Late() != late {
+// SetLateResize sets which change of the weight may still arrive.
+func (s *State) SetLateResize(late *LateResize) {
+	if s.LateResize() != late {
 		s.changeExtra().late = late
 	}
 }

@@ -29,11 +29,11 @@ func NewBackground() *Background {
 	return &Background{life: life, end: end, open: open, endOpen: endOpen, idle: make(chan struct{}, 1)}
 }
 
-// Life returns the context of all background work. It ends with End.
-func (b *Background) Life() context.Context { return b.life }
+// UntilEnd returns the context of all background work. It ends with End.
+func (b *Background) UntilEnd() context.Context { return b.life }
 
-// Open returns a context that ends with Close.
-func (b *Background) Open() context.Context { return b.open }
+// UntilClose returns a context that ends with Close.
+func (b *Background) UntilClose() context.Context { return b.open }
 
 // Begin counts the caller as a job. It must call Done soon after Open has ended. Begin
 // returns false after Close.

@@ -13,7 +13,7 @@ func TestBackgroundWaits(t *testing.T) {
 		b := NewBackground()
 		start := time.Now()
 		b.Run(func(context.Context) { time.Sleep(time.Second) })
-		b.Loop(func() { <-b.Life().Done(); time.Sleep(time.Second) })
+		b.Loop(func() { <-b.UntilEnd().Done(); time.Sleep(time.Second) })
 		if !b.Begin() {
 			t.Fatal("Begin fails before Close")
 		}
@@ -21,7 +21,7 @@ func TestBackgroundWaits(t *testing.T) {
 		if !b.Close() || b.Close() || b.Begin() || !b.IsClosed() {
 			t.Fatal("Close takes effect once, and Begin fails after it")
 		}
-		<-b.Open().Done()
+		<-b.UntilClose().Done()
 		wait := func(wait func(context.Context), want time.Duration) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
