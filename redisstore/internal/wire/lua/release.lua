@@ -11,7 +11,8 @@
 --           is then the token with " reserved" after it; the fence stays
 --        5  check: "1" if PUBSUB NUMSUB sees all subscribers, else "0"
 --        6  the queue entry to remove, token included, or ""
---        7  "1" if clients of other libraries want the name: see leave_free.lua
+--        7  without the sixth key: "1" if clients of other libraries want the name, see
+--           leave_free.lua
 --        7… with the sixth key, a vote request: see read_vote_args in node.lua
 -- Reply  1 the token held, 0 it did not; else the server's time in µs: void, too late
 
