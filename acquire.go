@@ -77,7 +77,7 @@ func (a *acquisition) run() (*Lease, error) {
 	defer a.c.work.Done() // after call.End, whose background work begins before Close ends
 	defer a.call.End(a.ctx, false)
 	if limits := a.limits(); limits.Queue && a.spec.parts() > 1 {
-		a.later = a.c.acquirer.Announce()
+		a.later = a.c.acquirer.Announce(a.ctx)
 		defer a.later.End()
 	}
 	err := a.repeat()

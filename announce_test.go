@@ -19,11 +19,16 @@ type announcedStore struct {
 	mu    sync.Mutex
 	begin time.Time
 	log   []string // time and names
+	trace any      // of the last announcement
 }
 
-func (s *announcedStore) Announce(_ context.Context, names []string) {
+// traceKey is the key of a trace in a context.
+type traceKey struct{}
+
+func (s *announcedStore) Announce(ctx context.Context, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.trace = ctx.Value(traceKey{})
 	s.log = append(s.log, fmt.Sprint(time.Since(s.begin), names))
 }
 
@@ -113,5 +118,26 @@ func TestShortWaitsAnnounceNothing(t *testing.T) {
 		wantHeld(t, l)
 		unlock(t, l)
 		announced.want(t)
+	})
+}
+
+// An announcement has the trace of a call, as the other requests in the background have.
+func TestAnnouncementHasTheTraceOfItsCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, announced := newAnnouncedStore()
+		holder := mutex(t, s, "a")
+		starts := dibs.Observe(dibs.Hooks{AcquireStart: func(ctx context.Context, _ dibs.AcquireStart) context.Context {
+			return context.WithValue(ctx, traceKey{}, "trace")
+		}})
+		l := multiMutex(t, announced, []string{"a", "b"}, starts)
+		time.Sleep(time.Second)
+		unlock(t, holder)
+		wantHeld(t, l)
+		unlock(t, l)
+		announced.mu.Lock()
+		defer announced.mu.Unlock()
+		if announced.trace != "trace" {
+			t.Errorf("trace %v", announced.trace)
+		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A call that acquires its names group by group announces those of later groups while it
@@ -12,7 +14,7 @@ import (
 // wait for them in each.
 const (
 	announceAfter = 250 * time.Millisecond // how long a call takes before: most calls are shorter
-	announceEvery = heartbeat / 2          // so that one lost announcement does not matter
+	announceEvery = heartbeat / 2        // so that one lost announcement does not matter
 )
 
 // An announcer has the calls of a client that acquire their names group by group. All share one
@@ -27,14 +29,16 @@ type announcer struct {
 // An Announcement is what one call requests later. A nil Announcement announces nothing. It is safe
 // for concurrent use.
 type Announcement struct {
-	of    *Acquirer
-	begin time.Duration // of the call
-	later [][]string    // the groups of names; guarded by the lock of the announcer
+	of     *Acquirer
+	values context.Context // the store's client sees its values, such as a trace
+	begin  time.Duration   // of the call
+	later  [][]string      // the groups of names; guarded by the lock of the announcer
 }
 
-// Announce begins the announcement of a call that begins now. Its caller ends it.
-func (a *Acquirer) Announce() *Announcement {
-	return &Announcement{of: a, begin: a.Clock.Now()}
+// Announce begins the announcement of a call that begins now. Its caller ends it. values is the
+// context of the call.
+func (a *Acquirer) Announce(values context.Context) *Announcement {
+	return &Announcement{of: a, values: values, begin: a.Clock.Now()}
 }
 
 // Set sets which groups of names the call requests later.
@@ -66,32 +70,32 @@ func (n *Announcement) End() {
 	delete(a.calls, n)
 }
 
-// due returns the names that are to be announced now, and sets the timer again if there are
-// calls.
-func (a *announcer) due(now time.Duration) (names []string) {
+// due returns the names that are to be announced now, with the values of one of their calls: an
+// announcement has the trace of that one. It sets the timer again if there are calls.
+func (a *announcer) due(now time.Duration) (names []string, values context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.calls) == 0 {
 		a.timer = nil
-		return nil
+		return nil, nil
 	}
 	a.timer.Reset(announceEvery)
 	for n := range a.calls {
 		if now-n.begin >= announceAfter {
-			names = append(names, slices.Concat(n.later...)...)
+			names, values = append(names, slices.Concat(n.later...)...), n.values
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(names), values
 }
 
 func (a *Acquirer) announce() {
-	names := a.announcer.due(a.Clock.Now())
+	names, values := a.announcer.due(a.Clock.Now())
 	if len(names) == 0 {
 		return
 	}
 	a.Work.Run(func(ctx context.Context) {
-		within, cancel := context.WithTimeout(ctx, min(a.Timeout, announceEvery))
+		within, cancel := context.WithTimeout(work.Detach(ctx, values), min(a.Timeout, announceEvery))
 		defer cancel()
 		a.Store.Announce(within, names)
 	})
