@@ -14,7 +14,7 @@ import (
 // wait for them in each.
 const (
 	announceAfter = 250 * time.Millisecond // how long a call takes before: most calls are shorter
-	announceEvery = heartbeat / 2        // so that one lost announcement does not matter
+	announceEvery = heartbeat / 2          // so that one lost announcement does not matter
 )
 
 // An announcer has the calls of a client that acquire their names group by group. All share one
