@@ -110,7 +110,7 @@ func (a *acquisition) repeat() error {
 			return nil
 		case attempt >= a.settings.limit.attempts || !outcome.MayRetry():
 			return acquireError(a.call.Name(), outcome)
-		case !a.c.acquirer.Pause(a.ctx, a.settings.limit.every):
+		case !a.c.work.Pause(a.ctx, a.settings.limit.every):
 			return acquireError(a.call.Name(), outcome.Ended(a.ctx, a.call.Name()))
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // Context has ended.
 type Lease struct {
 	l    *lease
-	done bool // guarded by h.mu: this handle was unlocked
+	done bool // guarded by l.mu: this handle was unlocked
 }
 
 var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like return a held one")

@@ -43,7 +43,7 @@ func (l *lease) cancellingLocked() *acquire.Cancellation {
 	if !l.ownToken {
 		return nil
 	}
-	cancelling := l.c.acquirer.Cancelling(l.namesLocked(), l.state.Token, true)
+	cancelling := l.c.acquirer.Cancelling(l.namesLocked(), l.state.Token)
 	if late := l.state.LateResize(); late != nil {
 		cancelling.Unanswered(late.Until) // it would change the next lease with this token
 	}

@@ -1,8 +1,6 @@
 package driver
 
-import (
-	"slices"
-)
+import "slices"
 
 // A Full is a store with all optional interfaces: its own ones, and a substitute for each one that it
 // lacks. A substitute does less where that is of use: see the comment of each interface. Otherwise it

@@ -163,7 +163,7 @@ type AcquireRequest struct {
 	// first turn. It keeps its place. A store may ignore Late.
 	Late bool
 
-	// Vote is what a quorum adds: see Voter. Other clients leave it nil.
+	// Vote is set by a quorum only: see Voter.
 	Vote *Vote
 }
 
@@ -213,7 +213,7 @@ type ReleaseRequest struct {
 	// finds nothing to release, so the store need not check Until where it is executed.
 	TokenEnds bool
 
-	// Vote is what a quorum adds: see Voter. Other clients leave it nil.
+	// Vote is set by a quorum only: see Voter.
 	Vote *Vote
 }
 

@@ -9,8 +9,8 @@ import (
 // Nothing was sent. errors.Is finds ErrInvalid in it, because the request can never succeed, and
 // errors.ErrUnsupported.
 //
-// A store that has the method, and finds out at a call that it cannot do it, returns an
-// UnsupportedError, too.
+// A store that has the method, but cannot do it in its configuration, also returns an
+// UnsupportedError.
 type UnsupportedError struct {
 	Op        string // revoke, inspect, …
 	Name      string // empty if the operation concerns several names

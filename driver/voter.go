@@ -19,7 +19,7 @@ type Voter interface {
 	CanVote() error
 }
 
-// A Vote is what a quorum adds to a request to its nodes. A request with a Vote has one name.
+// A Vote is the part of a request that a quorum adds for its nodes. A request with a Vote has one name.
 // Nobody changes a Vote after it was sent.
 type Vote struct {
 	Ticket uint64 // of the queue entry: smaller ones are served first, on all nodes

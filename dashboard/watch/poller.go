@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// States are what a Poller needs of a store.
+// States are the methods of a store that a Poller calls.
 type States interface {
 	driver.Inspector
 	driver.Lister

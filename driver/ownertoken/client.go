@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Client is what a token says of the client that made it: host:pid:client.
+// A Client identifies the client that made a token: host:pid:client.
 type Client struct {
 	ID   string // the part of the token that all its leases share
 	Host string

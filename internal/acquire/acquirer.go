@@ -6,7 +6,6 @@
 package acquire
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -40,19 +39,3 @@ func (a *Acquirer) Granted(e driver.Event) {
 
 // GrantsLost records that events of grants are lost.
 func (a *Acquirer) GrantsLost() { a.lateness.begin(a.Clock.Now()) }
-
-// Pause waits for d between two attempts, or returns false if ctx or the client ends.
-func (a *Acquirer) Pause(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-a.Work.UntilClose().Done():
-	}
-	return false
-}

@@ -22,7 +22,7 @@ const cancelGrace = time.Second
 func (a *Acquirer) Cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	var cancelling *Cancellation
 	if own {
-		cancelling = a.Cancelling(request.Names(), request.Token, true)
+		cancelling = a.Cancelling(request.Names(), request.Token)
 	}
 	stored := max(request.TTL, driver.WaiterTTL+request.HandoffTTL())
 	life := clock.Add(stored, max(time.Until(unanswered), 0))

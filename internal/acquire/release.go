@@ -49,7 +49,10 @@ func (a *Acquirer) Release(r Release, by time.Time, cancelling *Cancellation) (o
 
 // ReleaseLater releases a name in the background, with retries for as long as the store may keep it: life.
 func (a *Acquirer) ReleaseLater(r Release, life time.Duration) {
-	cancelling := a.Cancelling([]string{r.Request.Name}, r.Request.Token, !r.Request.TokenEnds)
+	var cancelling *Cancellation
+	if !r.Request.TokenEnds {
+		cancelling = a.Cancelling([]string{r.Request.Name}, r.Request.Token)
+	}
 	a.retryUntilDone(r.Values, cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {
 		_, err := a.Store.Release(ctx, r.at(a.Clock.Now(), until))
 		return err == nil, err

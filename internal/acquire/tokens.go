@@ -108,12 +108,9 @@ type Cancellation struct {
 	lateUntil time.Time // a request without an answer may arrive until then
 }
 
-// Cancelling lists the end of what a token holds on names. Unless the token is the caller's own, it
-// returns nil. Until the result has ended, no call with this token begins.
-func (a *Acquirer) Cancelling(names []string, token string, own bool) *Cancellation {
-	if !own {
-		return nil
-	}
+// Cancelling lists the end of what a token of the caller's choice holds on names. Until the result has
+// ended, no call with this token begins.
+func (a *Acquirer) Cancelling(names []string, token string) *Cancellation {
 	a.tokens.add(names, token, 0, 1)
 	return &Cancellation{tokens: &a.tokens, names: names, token: token}
 }

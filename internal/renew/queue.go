@@ -235,8 +235,8 @@ func (q *Queue[H]) Suspect(some []H, now time.Duration) {
 	}
 }
 
-// Lose is Suspect for all leases without a limit: the store has lost one of them.
-func (q *Queue[H]) Lose(now time.Duration) {
+// SuspectAll is Suspect for all leases without a limit: the store has lost one of them.
+func (q *Queue[H]) SuspectAll(now time.Duration) {
 	all := q.All()
 	q.Suspect(all, now)
 	q.mu.Lock()

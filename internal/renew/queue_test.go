@@ -185,7 +185,7 @@ func TestLossesHaveNoPace(t *testing.T) {
 		q.Set(new(holder), 0, time.Hour, 0)
 	}
 	for range 10 {
-		q.Lose(time.Second)
+		q.SuspectAll(time.Second)
 		if some, _ := q.PopSuspects(time.Second, 1000); len(some) != 1000 {
 			t.Errorf("%d leases, want 1000", len(some))
 		}

@@ -17,10 +17,7 @@ func (s *Scheduler[H]) Sample() bool {
 // data. A sample tells whether it has lost all. The last writes may be lost alone: so leases that
 // were never renewed are suspects, too.
 func (s *Scheduler[H]) Reconnected() {
-	now := s.clock.Now()
-	s.recovery.begin(now)
-	s.gate.Restart()
-	all := s.All()
+	now, all := s.restart(), s.All()
 	some := sample(all)
 	for _, h := range all[len(some):] {
 		if h.LockState().Times.IsNew() {
@@ -34,15 +31,21 @@ func (s *Scheduler[H]) Reconnected() {
 // FailedOver renews all leases, because another server may have become the master, which has not
 // received all writes.
 func (s *Scheduler[H]) FailedOver() {
-	now := s.clock.Now()
+	now := s.restart()
+	s.Suspect(s.All(), now)
+}
+
+// restart forgets how the store has answered, because another one may answer from now on.
+func (s *Scheduler[H]) restart() (now time.Duration) {
+	now = s.clock.Now()
 	s.recovery.begin(now)
 	s.gate.Restart()
-	s.Suspect(s.All(), now)
+	return now
 }
 
 // suspectRest renews all leases at once, because one of the sample is lost.
 func (s *Scheduler[H]) suspectRest(sent time.Duration) {
 	if s.recovery.finds(sent) {
-		s.Lose(sent)
+		s.SuspectAll(sent)
 	}
 }

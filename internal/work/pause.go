@@ -6,13 +6,24 @@ import (
 )
 
 // Pause sleeps for d, or returns false if ctx ends first.
-func Pause(ctx context.Context, d time.Duration) bool {
+func Pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d, nil) }
+
+// Pause sleeps for d, or returns false if ctx ends or Close begins first.
+func (b *Background) Pause(ctx context.Context, d time.Duration) bool {
+	return pause(ctx, d, b.UntilClose().Done())
+}
+
+func pause(ctx context.Context, d time.Duration, end <-chan struct{}) bool {
+	if ctx.Err() != nil { // without a pause, both could be ready
+		return false
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-		return false
+	case <-end:
 	}
+	return false
 }

@@ -35,7 +35,7 @@ end
 -- memory. A key that is not of dibs is an error before the first write.
 local holder, token = redis.call('GET', lock), ARGV[1]
 local is_held = holder == token
-if not is_held or ARGV[4] ~= '0' then -- see value.lua
+if not is_held or ARGV[4] ~= '0' then -- as split_value, without making a function on the fast path
   token = string.match(token, '^%d+ ([^:%s]+:%d+:[^:%s]+:.+)$') or token
   is_held = is_held or holder and token == (string.match(holder, '^%d+ ([^:%s]+:%d+:[^:%s]+:.+)$') or holder)
 end
