@@ -52,7 +52,7 @@ type acquisition struct {
 // acquireNew acquires a lease that is not part of another one.
 func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
 	a := acquisition{c: c, ctx: ctx, parent: ctx, spec: w, settings: set, begin: c.clock.Now()}
-	if a.hooks = startHooks(ctx, w, &set); a.hooks != nil {
+	if a.hooks = startHooks(ctx, c.id, w, &set); a.hooks != nil {
 		a.ctx = a.hooks.context()
 	}
 	lease, err := a.run()
@@ -101,7 +101,7 @@ func (a *acquisition) repeat() error {
 				attempt--
 				continue
 			}
-			outcome, err = acquire.Outcome{Why: acquire.Failed, Err: &UnavailableError{Op: "acquire", Name: a.spec.name, Cause: errPartLost}}, nil
+			outcome, err = acquire.Outcome{Why: acquire.Failed, Err: &driver.UnavailableError{Op: "acquire", Name: a.spec.name, Cause: errPartLost}}, nil
 		}
 		switch {
 		case err != nil:
@@ -180,8 +180,8 @@ func (a *acquisition) callQueued(reply driver.AcquireReply) {
 	}
 	a.hooks.queued = true
 	a.queuedHook = a.hooks.callQueued(Queued{
-		LockInfo: a.hooks.lockInfo(a.call.Token()), Holder: reply.Holder, Position: reply.Position, Ticket: reply.Ticket,
-		Reserved: reply.Reserved, Remaining: reply.Remaining,
+		LockInfo: a.hooks.lockInfo(a.call.Token()), Holder: Token(reply.Holder), Position: reply.Position, Ticket: reply.Ticket,
+		Reserved: reply.Reserved, NeverExpires: reply.NeverExpires(), Remaining: max(reply.Remaining, 0),
 	})
 }
 
@@ -203,11 +203,11 @@ func acquireError(name string, o acquire.Outcome) error {
 		return ErrClosed
 	case acquire.Busy:
 		return &BusyError{
-			Name: cmp.Or(o.Reply.Name, name), Holder: o.Reply.Holder, Reserved: o.Reply.Reserved, Remaining: o.Reply.Remaining,
-			Ahead: max(o.Reply.Position-1, 0), Cause: o.Cause,
+			Name: cmp.Or(o.Reply.Name, name), Holder: Token(o.Reply.Holder), Reserved: o.Reply.Reserved,
+			NeverExpires: o.Reply.NeverExpires(), Remaining: max(o.Reply.Remaining, 0), Ahead: max(o.Reply.Position-1, 0), Cause: o.Cause,
 		}
 	}
-	return o.Err
+	return publicRepeated(o.Err, o.Unknown)
 }
 
 // newRequest returns the request for one part, with a token.

@@ -236,7 +236,7 @@ func TestPolling(t *testing.T) {
 		f.set(func(f *faulty) { f.watch = func(context.Context) error { return denied } })
 		var reports atomic.Int32
 		holder := open(t, good)
-		deaf := open(t, f, dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
+		deaf := open(t, f, dibs.Observe(dibs.Hooks{Degraded: func(_ context.Context, d dibs.Degraded) {
 			if reports.Add(1) == 1 && !errors.Is(d.Err, denied) {
 				t.Errorf("degraded: %v", d.Err)
 			}
@@ -267,7 +267,7 @@ func TestCloseEndsDegraded(t *testing.T) {
 		denied := errors.New("no permission")
 		f.set(func(f *faulty) { f.watch = func(context.Context) error { return denied } })
 		reports := make(chan error, 9)
-		observe := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { reports <- d.Err }})
+		observe := dibs.Observe(dibs.Hooks{Degraded: func(_ context.Context, d dibs.Degraded) { reports <- d.Err }})
 		deaf := dibs.New(f, observe)
 		lock(t, deaf, "n")
 		synctest.Wait()
@@ -604,7 +604,7 @@ func TestClosedConnectionsEndWaits(t *testing.T) {
 func rejectAll(f *faulty, why error) {
 	f.set(func(f *faulty) {
 		f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-			return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+			return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 		}
 	})
 }
@@ -615,7 +615,7 @@ func TestRejectionIsReturnedAtOnce(t *testing.T) {
 		why := errors.New("READONLY")
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+				return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		})
 		c := open(t, f)
@@ -796,7 +796,7 @@ func TestHooks(t *testing.T) {
 			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) {
 				note(map[bool]string{true: "pushed", false: "acquired"}[a.Notified])
 			},
-			Renewed:  func(dibs.Renewed) { note("renewed") },
+			Renewed:  func(context.Context, dibs.Renewed) { note("renewed") },
 			Released: func(context.Context, dibs.Released) { note("released") },
 		}))
 		l := lock(t, c, "n", dibs.TTL(3*time.Second))

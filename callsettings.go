@@ -18,7 +18,7 @@ type CallSettings struct {
 	MinHold   time.Duration // zero: none
 	Attempts  int           // zero: the call queues
 	Label     string
-	Token     string // empty: dibs makes one
+	Token     Token // empty: dibs makes one
 	NoRenew   bool
 	Reentrant bool
 	Observed  bool // Observe was given to the call
@@ -46,6 +46,6 @@ func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettin
 	}
 	return CallSettings{
 		Name: m.name, TTL: set.ttl, Wait: max(set.limit.wait, -1), Timeout: set.timeout, MaxHold: set.maxHold, MinHold: set.minHold, Attempts: set.limit.attempts,
-		Label: set.label, Token: set.token, NoRenew: set.noRenew, Reentrant: set.reentrant, Observed: set.given[atCall].has(observeOption),
+		Label: set.label, Token: Token(set.token), NoRenew: set.noRenew, Reentrant: set.reentrant, Observed: set.given[atCall].has(observeOption),
 	}, nil
 }

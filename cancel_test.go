@@ -125,11 +125,11 @@ func TestLateAcquireAfterALoss(t *testing.T) {
 		f, good := newFaulty()
 		net := &lateStore{faulty: f, tries: 1, delay: 400 * time.Millisecond}
 		l := lock(t, open(t, net), "n", dibs.TTL(20*time.Second))
-		if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+		if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}); !released || err != nil {
 			t.Fatal(released, err)
 		}
 		_ = l.Extend(t.Context(), 20*time.Second)
-		wantLost(t, l.Unlock(), dibs.ReasonTaken)
+		wantLost(t, l.Unlock(), dibs.ReasonMissing)
 		net.wantDelivered(t, 1)
 		wantNothing(t, good, "n")
 	})
@@ -210,7 +210,7 @@ func TestLateAcquireAfterBusy(t *testing.T) {
 // The first try is executed and its reply lost; the retry is rejected. The call fails,
 // and the lock of the first try must be released.
 func TestRejectedRetryLeavesNothing(t *testing.T) {
-	refusal := &dibs.UnavailableError{Op: "test", Cause: errors.New("ERR max number of clients reached"), Refused: true}
+	refusal := &driver.UnavailableError{Op: "test", Cause: errors.New("ERR max number of clients reached"), Refused: true}
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestRejectionCancelsNothing(t *testing.T) {
 		f, _ := newFaulty()
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+				return driver.AcquireReply{}, &driver.UnavailableError{Op: "test", Refused: true}
 			}
 			f.cancel = func(context.Context, driver.AcquireRequest) error {
 				t.Error("a cancel was sent")
@@ -266,10 +266,10 @@ func TestTokenReuseAfterTimeout(t *testing.T) {
 				f, good := newFaulty()
 				c := open(t, f, dibs.TTL(20*time.Second))
 				f.hangAll()
-				_, err := call(t.Context(), c, dibs.Token("request-1"))
+				_, err := call(t.Context(), c, dibs.OwnerToken("request-1"))
 				wantErr(t, err, dibs.ErrUnavailable)
 				f.heal()
-				l, err := call(t.Context(), c, dibs.Token("request-1"))
+				l, err := call(t.Context(), c, dibs.OwnerToken("request-1"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -302,17 +302,17 @@ func TestTokenReuseWhileCancelling(t *testing.T) {
 				c, rival := open(t, f), open(t, good)
 				for range 50 {
 					other := lock(t, rival, "n")
-					_, err := c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"), dibs.Wait(3*time.Millisecond))
+					_, err := c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"), dibs.Wait(3*time.Millisecond))
 					wantErr(t, err, dibs.ErrBusy)
 					if err := other.Unlock(); err != nil {
 						t.Fatal(err)
 					}
-					l := lock(t, c, "n", dibs.Token("request-1"))
+					l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 					time.Sleep(2 * time.Second)
-					if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+					if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}); !released || err != nil {
 						t.Fatalf("%v, %v: the earlier call ended the lease", released, err)
 					}
-					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonTaken)
+					wantLost(t, l.Extend(t.Context(), time.Minute), dibs.ReasonMissing)
 					_ = l.Unlock()
 				}
 			})
@@ -338,10 +338,10 @@ func TestTokenReuseAfterLateRelease(t *testing.T) {
 			}
 		})
 		c := open(t, f)
-		if err := lock(t, c, "n", dibs.Token("request-1")).Unlock(); err != nil {
+		if err := lock(t, c, "n", dibs.OwnerToken("request-1")).Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		l := lock(t, c, "n", dibs.Token("request-1"))
+		l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		time.Sleep(2 * time.Second)
 		if state, err := driver.Complete(good).Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 1 {
 			t.Errorf("held by %v, %v: the earlier release ended the lease", state.Holders, err)
@@ -358,19 +358,19 @@ func TestTokenReuseWhileStoreHangs(t *testing.T) {
 		f, _ := newFaulty()
 		c := open(t, f)
 		f.hangAll()
-		_, err := c.Mutex("n").TryLock(t.Context(), dibs.Token("request-1"))
+		_, err := c.Mutex("n").TryLock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable)
 		begin := time.Now()
-		_, err = c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable)
 		if d := time.Since(begin); d > 2200*time.Millisecond {
 			t.Errorf("returned after %v, want two operation timeouts at most", d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err = c.Mutex("n").Lock(ctx, dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(ctx, dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable, context.DeadlineExceeded)
-		if _, err := c.Mutex("other").TryLock(ctx, dibs.Token("request-2")); err == nil {
+		if _, err := c.Mutex("other").TryLock(ctx, dibs.OwnerToken("request-2")); err == nil {
 			t.Error("a store that hangs granted the lock")
 		}
 		f.heal()
@@ -393,7 +393,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		})
 		c := open(t, f)
 		m := c.RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.Token("request-1"))
+		l, err := m.RLock(t.Context(), dibs.OwnerToken("request-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}
-		if l, err = m.RLock(t.Context(), dibs.Token("request-1")); err != nil {
+		if l, err = m.RLock(t.Context(), dibs.OwnerToken("request-1")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -428,7 +428,7 @@ func TestTokensAreUnguessable(t *testing.T) {
 			l := lock(t, c, "n", dibs.Label("job"))
 			var host, client, own, label string
 			var pid int
-			if _, err := fmt.Sscanf(spaced(l.Token()), "%s %d %s %s %s", &host, &pid, &client, &own, &label); err != nil {
+			if _, err := fmt.Sscanf(spaced(string(l.Token())), "%s %d %s %s %s", &host, &pid, &client, &own, &label); err != nil {
 				t.Fatalf("token %q: %v", l.Token(), err)
 			}
 			own, isMutex := strings.CutPrefix(own, "m-")

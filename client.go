@@ -170,7 +170,7 @@ func (c *Client) releaseInTime(l *lease) error {
 	if c.releaseBy(l).After(time.Now()) {
 		return l.release()
 	}
-	return &UnavailableError{Op: "unlock", Name: l.state.Name, Cause: context.DeadlineExceeded, Refused: true}
+	return &UnavailableError{Op: opUnlock, Name: l.state.Name, Cause: context.DeadlineExceeded}
 }
 
 // releaseBy returns the time limit of a release that begins now.

@@ -39,7 +39,7 @@ func TestCloseIsBounded(t *testing.T) {
 		"slow":     {func(f *faulty) { f.release = slow(f, 450*time.Millisecond) }, 2 * time.Second, true},
 		"refusing": {func(f *faulty) {
 			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) {
-				return false, &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded, Refused: true}
+				return false, &driver.UnavailableError{Op: "test", Cause: context.DeadlineExceeded, Refused: true}
 			}
 		}, 2 * time.Second, false},
 		"unreachable": {func(f *faulty) {

@@ -94,10 +94,10 @@ func TestOptionsOfTry(t *testing.T) {
 
 func TestTokenGivenToNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := open(t, memstore.New(), dibs.Token("one for all"))
+		c := open(t, memstore.New(), dibs.OwnerToken("one for all"))
 		_, err := c.Mutex("a").Lock(t.Context())
 		wantErr(t, err, dibs.ErrInvalid)
-		l, err := open(t, memstore.New()).Mutex("a").Lock(t.Context(), dibs.Token(strings.Repeat("t", 256)))
+		l, err := open(t, memstore.New()).Mutex("a").Lock(t.Context(), dibs.OwnerToken(strings.Repeat("t", 256)))
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
 	})

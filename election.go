@@ -22,10 +22,12 @@ type Election struct {
 
 // A Leader is the current leader according to the store.
 type Leader struct {
-	Token     string // empty if there is no leader
+	Token     Token // empty if there is no leader
 	Label     string
 	Term      uint64        // the fence; zero if the store does not have it
-	Remaining time.Duration // time until the term ends, unless the leader renews
+	Remaining time.Duration // until the term ends, unless the leader renews; zero if it never expires
+
+	NeverExpires bool // the leader is a lock of another library that lasts until it is released
 }
 
 // Election returns the election of a name. It does no I/O. A bad name or option makes the
@@ -142,7 +144,7 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 	if err == nil {
 		return
 	}
-	failed := TermFailed{Name: e.name, RetryIn: retryIn, Err: err}
+	failed := TermFailed{Client: e.c.id, Name: e.name, RetryIn: retryIn, Err: err}
 	e.settings.with(atCall, options).hooks.each(func(hooks *Hooks) {
 		if hooks.TermFailed != nil {
 			hooks.TermFailed(context.WithoutCancel(ctx), failed)
@@ -174,7 +176,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		return Leader{}, err
 	}
 	h := state.Holders[0]
-	return Leader{Token: h.Token, Label: h.Label, Term: h.Fence, Remaining: h.Remaining}, nil
+	return Leader{Token: h.Token, Label: h.Label, Term: h.Fence, Remaining: h.Remaining, NeverExpires: h.NeverExpires}, nil
 }
 
 // Observe yields the current leader, and each change of it, until ctx ends or the loop

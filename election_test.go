@@ -357,7 +357,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		waits := run(t, open(t, s).Election("n"), never)
 		f.set(func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+				return driver.AcquireReply{}, &driver.UnavailableError{Op: "test", Refused: true}
 			}
 		})
 		pauses := run(t, open(t, f).Election("n"), never)
@@ -399,7 +399,7 @@ func TestRunSurvivesStoreFailures(t *testing.T) {
 		why := errors.New("READONLY")
 		refuse := func(f *faulty) {
 			f.acquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-				return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
+				return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: "n", Cause: why, Refused: true}
 			}
 		}
 		f.set(refuse)
@@ -615,7 +615,7 @@ func TestObserveYieldsNewTermOfSameLeader(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, done := observe(t, ctx, e)
 		for range 2 {
-			l, err := e.Campaign(t.Context(), dibs.Token("always-me"))
+			l, err := e.Campaign(t.Context(), dibs.OwnerToken("always-me"))
 			wantErr(t, err)
 			time.Sleep(time.Minute)
 			wantErr(t, l.Unlock())
@@ -634,7 +634,7 @@ func TestObserveEndsWithTheLoop(t *testing.T) {
 		f, _ := newFaulty()
 		requests := 0
 		f.set(func(f *faulty) {
-			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
+			f.inspect = func(ctx context.Context, name string) (driver.State, error) {
 				requests++
 				return f.Full.Inspect(ctx, name)
 			}

@@ -36,11 +36,13 @@ var ErrResigned = errors.New("dibs: resigned")
 // and messages end in logs.
 type BusyError struct {
 	Name      string
-	Holder    string        // the whole token of the last known holder; may be empty
+	Holder    Token         // of the last known holder; may be empty
 	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // at the store's last reply: until the lease expires, unless it is renewed; negative: it never expires
+	Remaining time.Duration // at the store's last reply: until the lease expires, unless it is renewed
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
+
+	NeverExpires bool // the holder is a lock of another library that lasts until it is released; Remaining is zero
 }
 
 func (e *BusyError) Error() string {
@@ -62,12 +64,12 @@ func (e *BusyError) Error() string {
 
 // heldBy formats the holder and the remaining time of its lease.
 func (e *BusyError) heldBy() string {
-	verb, holder := "held", shortToken(e.Holder)
+	verb, holder := "held", e.Holder.String()
 	if e.Reserved {
 		verb = "reserved"
 	}
 	switch left := e.Remaining; {
-	case left < 0:
+	case e.NeverExpires:
 		return fmt.Sprintf("%s by %s, never expires", verb, holder)
 	case left >= 10*time.Second:
 		return fmt.Sprintf("%s by %s for another %v", verb, holder, left.Round(time.Second))
@@ -79,24 +81,25 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
-// A Reason is the cause for which a lease ended before its Unlock.
+// A Reason is the cause for which a lease ended before its Unlock. It is one word, for labels of
+// metrics and fields of logs.
 type Reason string
 
 // Reasons of a LostError.
 const (
-	ReasonExpired     Reason = "expired"         // not renewed in time
-	ReasonTaken       Reason = "taken"           // the store no longer has it: deleted or lost
-	ReasonRevoked     Reason = "revoked"         // an operator released it
-	ReasonMaxHold     Reason = "held too long"   // MaxHold has passed
-	ReasonClosed      Reason = "client closed"   // Client.Close released it
-	ReasonUnconfirmed Reason = "never confirmed" // attached, and not extended so far
+	ReasonExpired     Reason = "expired"     // not renewed in time
+	ReasonMissing     Reason = "missing"     // the store no longer has it: released elsewhere, deleted, or lost
+	ReasonRevoked     Reason = "revoked"     // an operator released it
+	ReasonMaxHold     Reason = "max_hold"    // MaxHold has passed
+	ReasonClosed      Reason = "closed"      // Client.Close released it
+	ReasonUnconfirmed Reason = "unconfirmed" // attached, and not extended so far
 )
 
 // A LostError is the error of a lease that ended before its Unlock. errors.Is finds
 // ErrLost in it, and the cause.
 type LostError struct {
 	Name    string // of several names, one that is lost, or the first
-	Token   string
+	Token   Token
 	Reason  Reason
 	Message string // what the operator gave to Revoke; may be empty
 	Cause   error  // the last error of a renewal, if it explains the loss
@@ -106,10 +109,7 @@ func (e *LostError) Error() string {
 	if e.Reason == ReasonUnconfirmed {
 		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
 	}
-	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
-	if e.Reason == ReasonTaken {
-		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store", e.Name)
-	}
+	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason.text())
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
@@ -119,13 +119,26 @@ func (e *LostError) Error() string {
 	return s
 }
 
+// text returns the reason for the message of an error.
+func (r Reason) text() string {
+	switch r {
+	case ReasonMissing:
+		return "the store no longer has it: released elsewhere, expired, deleted, or lost by the store"
+	case ReasonMaxHold:
+		return "held too long"
+	case ReasonClosed:
+		return "client closed"
+	}
+	return string(r)
+}
+
 // lostError returns the error of a lease that has ended in this way, or is not confirmed.
 func lostError(e leasestate.End, token string) *LostError {
 	reasons := [...]Reason{
 		leasestate.Unconfirmed: ReasonUnconfirmed, leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
-		leasestate.Taken: ReasonTaken, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
+		leasestate.Missing: ReasonMissing, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
 	}
-	return &LostError{Name: e.Name, Token: token, Reason: reasons[e.Reason], Message: e.Message, Cause: e.Cause}
+	return &LostError{Name: e.Name, Token: Token(token), Reason: reasons[e.Reason], Message: e.Message, Cause: public(e.Cause)}
 }
 
 // Unwrap makes errors.Is find ErrLost and the cause.

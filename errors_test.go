@@ -22,11 +22,11 @@ func TestMessagesShowNoToken(t *testing.T) {
 		}{
 			"plain":      {},
 			"label":      {options: []dibs.Option{dibs.Label("payroll")}},
-			"a token":    {options: []dibs.Option{dibs.Token("request-4711")}},
-			"short":      {options: []dibs.Option{dibs.Token("x")}},
-			"like ours":  {options: []dibs.Option{dibs.Token("web-7:1:secretsecretsecret:more")}},
-			"nearly so":  {options: []dibs.Option{dibs.Token("web-7:1:secret:more")}},
-			"emoji":      {options: []dibs.Option{dibs.Token(strings.Repeat("🔒", 20))}},
+			"a token":    {options: []dibs.Option{dibs.OwnerToken("request-4711")}},
+			"short":      {options: []dibs.Option{dibs.OwnerToken("x")}},
+			"like ours":  {options: []dibs.Option{dibs.OwnerToken("web-7:1:secretsecretsecret:more")}},
+			"nearly so":  {options: []dibs.Option{dibs.OwnerToken("web-7:1:secret:more")}},
+			"emoji":      {options: []dibs.Option{dibs.OwnerToken(strings.Repeat("🔒", 20))}},
 			"reserved":   {options: []dibs.Option{dibs.MinHold(time.Hour)}, unlock: true},
 			"long since": {options: []dibs.Option{dibs.TTL(time.Hour)}},
 		} {
@@ -41,10 +41,10 @@ func TestMessagesShowNoToken(t *testing.T) {
 			wantErr(t, second, dibs.ErrBusy)
 			wantErr(t, c.Close())
 			for _, text := range []string{busy.Error(), second.Error(), fmt.Sprintf("%v", busy), fmt.Sprint(l.Err())} {
-				if strings.Contains(text, l.Token()) {
+				if strings.Contains(text, string(l.Token())) {
 					t.Errorf("%s: the message %q has the token", what, text)
 				}
-				for _, secret := range strings.FieldsFunc(l.Token(), func(r rune) bool { return r == ':' }) {
+				for _, secret := range strings.FieldsFunc(string(l.Token()), func(r rune) bool { return r == ':' }) {
 					if len(secret) >= 12 && strings.Contains(text, secret) {
 						t.Errorf("%s: the message %q has %q", what, text, secret)
 					}
@@ -64,11 +64,11 @@ func TestBusyMessage(t *testing.T) {
 		`dibs: acquire "order:42": held by web-7:211 for another 28s, 3 ahead in the queue`: {Holder: token, Remaining: 28*time.Second + 7, Ahead: 3},
 		`dibs: acquire "order:42": held by web-7:211:backup:db for another 1.5s`:            {Holder: token + ":backup:db", Remaining: 1500 * time.Millisecond},
 		`dibs: acquire "order:42": reserved by web-7:211 for another 1m0s`:                  {Holder: token, Reserved: true, Remaining: time.Minute},
-		`dibs: acquire "order:42": held by web-7:211, never expires`:                        {Holder: token, Remaining: -1},
+		`dibs: acquire "order:42": held by web-7:211, never expires`:                        {Holder: token, NeverExpires: true},
 		`dibs: acquire "order:42": held by "\x1b[2J\n\u202e"… for another 1s`:               {Holder: "\x1b[2J\n\u202e" + "0123456", Remaining: time.Second},
 		`dibs: acquire "order:42": held by "��"… for another 1s`:                            {Holder: "\xff\xfeab", Remaining: time.Second},
 		`dibs: acquire "order:42": held by a value with a single character for another 1s`:  {Holder: "1", Remaining: time.Second},
-		`dibs: acquire "order:42": held by "00000000"… for another 1s`:                      {Holder: strings.Repeat("0", 1<<20), Remaining: time.Second},
+		`dibs: acquire "order:42": held by "00000000"… for another 1s`:                      {Holder: dibs.Token(strings.Repeat("0", 1<<20)), Remaining: time.Second},
 		`dibs: acquire "order:42": held by "web-7:21"… for another 1s`:                      {Holder: "web-7:21\x07:AAAABBBBCCCCDDDD:1", Remaining: time.Second},
 		`dibs: acquire "order:42": busy`:                                                    {},
 		`dibs: acquire "order:42": context canceled`:                                        {Cause: context.Canceled},
@@ -86,7 +86,7 @@ func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
 		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},
 		`dibs: lease on "n" lost: revoked`:    {Reason: dibs.ReasonRevoked},
-		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store`: {Reason: dibs.ReasonTaken},
+		`dibs: lease on "n" lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store`: {Reason: dibs.ReasonMissing},
 	} {
 		e.Name = "n"
 		if have := e.Error(); have != want {

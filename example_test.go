@@ -70,7 +70,7 @@ func ExampleMutex_TryLock() {
 	_, err = locks.Mutex("report").TryLock(ctx)
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) {
-		fmt.Println("held by", ownertoken.Label(busy.Holder))
+		fmt.Println("held by", ownertoken.Label(string(busy.Holder)))
 	}
 	// Output:
 	// held by nightly
@@ -98,7 +98,7 @@ func ExampleClient_Attach() {
 	// One process acquires the lock with a token that it can pass to another one.
 	here := dibs.New(store)
 	defer here.Close()
-	lease, err := here.Mutex("import").Lock(ctx, dibs.Token("req-5f0c9b72e1"))
+	lease, err := here.Mutex("import").Lock(ctx, dibs.OwnerToken("req-5f0c9b72e1"))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -185,9 +185,9 @@ func ExampleObserve() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{
 		AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) {
-			fmt.Println("acquired", a.Name, "after", a.Waited.Round(time.Second))
+			fmt.Println("acquired", a.Name(), "after", a.Waited.Round(time.Second))
 		},
-		Released: func(_ context.Context, f dibs.Released) { fmt.Println("released", f.Name, f.Err) },
+		Released: func(_ context.Context, f dibs.Released) { fmt.Println("released", f.Name(), f.Err) },
 	}))
 	defer locks.Close()
 

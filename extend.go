@@ -31,7 +31,7 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	var lost string // the name
 	var sent, ttl time.Duration
-	err := l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+	err := l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
 		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
@@ -46,7 +46,7 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	case err == nil:
 		return l.recordExtension(sent, ttl, d)
 	case errors.Is(err, ErrLost):
-		return l.lose(leasestate.TakenEnd(lost, err))
+		return l.lose(leasestate.MissingEnd(lost, err))
 	default:
 		return err
 	}

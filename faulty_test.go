@@ -23,7 +23,7 @@ type faulty struct {
 	cancel  func(ctx context.Context, r driver.AcquireRequest) error
 	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
 	resize  func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
-	inspect func(ctx context.Context, name string) (dibs.State, error) // of one name or many
+	inspect func(ctx context.Context, name string) (driver.State, error) // of one name or many
 	notify  func(ctx context.Context, r driver.WantedRequest) (bool, error)
 	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
@@ -77,8 +77,8 @@ func (f *faulty) hangAll() {
 		f.resize = func(ctx context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
 			return driver.AcquireReply{}, hang(ctx, request.Until)
 		}
-		f.inspect = func(ctx context.Context, _ string) (dibs.State, error) {
-			return dibs.State{}, hang(ctx, time.Time{})
+		f.inspect = func(ctx context.Context, _ string) (driver.State, error) {
+			return driver.State{}, hang(ctx, time.Time{})
 		}
 		f.notify = func(ctx context.Context, _ driver.WantedRequest) (bool, error) { return false, hang(ctx, time.Time{}) }
 	})
@@ -91,10 +91,10 @@ func hang(ctx context.Context, until time.Time) error {
 		defer cancel()
 	}
 	<-ctx.Done()
-	return &dibs.UnavailableError{Op: "test", Cause: ctx.Err()}
+	return &driver.UnavailableError{Op: "test", Cause: ctx.Err()}
 }
 
-var errReset = &dibs.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
+var errReset = &driver.UnavailableError{Op: "test", Cause: context.DeadlineExceeded}
 
 func (f *faulty) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	f.mu.Lock()
@@ -149,7 +149,7 @@ func (f *faulty) Resize(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 	return f.Full.Resize(ctx, r)
 }
 
-func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
+func (f *faulty) Inspect(ctx context.Context, name string) (driver.State, error) {
 	f.mu.Lock()
 	fault := f.inspect
 	f.mu.Unlock()
@@ -160,7 +160,7 @@ func (f *faulty) Inspect(ctx context.Context, name string) (dibs.State, error) {
 }
 
 // InspectAll inspects the names one by one if there is a fault.
-func (f *faulty) InspectAll(ctx context.Context, names []string) ([]dibs.State, error) {
+func (f *faulty) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	f.mu.Lock()
 	f.inspects++
 	fault := f.inspect
@@ -168,7 +168,7 @@ func (f *faulty) InspectAll(ctx context.Context, names []string) ([]dibs.State, 
 	if fault == nil {
 		return f.Full.InspectAll(ctx, names)
 	}
-	states := make([]dibs.State, len(names))
+	states := make([]driver.State, len(names))
 	for i, name := range names {
 		var err error
 		if states[i], err = fault(ctx, name); err != nil {

@@ -41,7 +41,7 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	defer l.c.work.Done()
 	var reply driver.FenceReply
 	ctx = work.Detach(ctx, l.values())
-	err = l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+	err = l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		reply, err = l.c.store.ReserveFences(ctx, a.Until, request)
 		return err
 	})
@@ -62,7 +62,7 @@ func endUnfenced(l *lease) error {
 	var shared error
 	err := l.update(func(s *leasestate.State) {
 		if shared = checkExclusive(s); shared == nil {
-			s.Lose(leasestate.End{Reason: leasestate.Taken})
+			s.Lose(leasestate.End{Reason: leasestate.Missing})
 		}
 	})
 	return cmp.Or(shared, err)

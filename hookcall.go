@@ -15,6 +15,7 @@ type hookCall struct {
 	parent context.Context // of the caller
 	values work.Values     // of the result of AcquireStart, without its end: for the hooks
 	info   LockInfo        // without the token
+	name   [1]string       // memory of info.Names, if there is one name
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
 	first leaseHooks // of the first lease, so that it costs no allocation
@@ -46,14 +47,20 @@ func (hc *hookCall) forLease() *leaseHooks {
 	return h
 }
 
-func newHookCall(ctx context.Context, w lockSpec, set *settings) *hookCall {
+func newHookCall(ctx context.Context, client string, w lockSpec, set *settings) *hookCall {
 	if set.hooks == nil {
 		return nil
 	}
-	return &hookCall{
-		chain: set.hooks, parent: ctx, values: work.Values{Of: ctx},
-		info: LockInfo{Name: w.name, More: w.with, Kind: w.kind, Label: set.label, Weight: w.weight, Limit: w.limit},
+	hc := &hookCall{
+		chain: set.hooks, parent: ctx, values: work.Values{Of: ctx}, name: [1]string{w.name},
+		info: LockInfo{
+			Client: client, Kind: w.kind, Label: set.label, Exclusive: w.limit > 0 && w.weight == w.limit, Weight: w.weight, Limit: w.limit,
+		},
 	}
+	if hc.info.Names = hc.name[:]; len(w.with) > 0 {
+		hc.info.Names = w.names()
+	}
+	return hc
 }
 
 // context returns the context of the call: the result of AcquireStart.
@@ -62,13 +69,13 @@ func (hc *hookCall) context() context.Context { return hc.values.Of }
 // lockInfo returns the common part of the events, for an owner token.
 func (hc *hookCall) lockInfo(token string) LockInfo {
 	info := hc.info
-	info.Token = token
+	info.Token = Token(token)
 	return info
 }
 
 // startHooks calls the AcquireStart hooks of a call, if there are hooks.
-func startHooks(ctx context.Context, w lockSpec, set *settings) *hookCall {
-	hc := newHookCall(ctx, w, set)
+func startHooks(ctx context.Context, client string, w lockSpec, set *settings) *hookCall {
+	hc := newHookCall(ctx, client, w, set)
 	if hc == nil {
 		return nil
 	}
@@ -144,7 +151,7 @@ func (h *leaseHooks) lost(l *lease, lost *LostError) {
 	if h == nil {
 		return
 	}
-	e := Lost{LockInfo: h.lockInfo(lost.Token), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Reason: lost.Reason, Err: lost}
+	e := Lost{LockInfo: h.lockInfo(string(lost.Token)), Fence: l.first.Fence(), Held: l.c.clock.Now() - h.heldSince, Reason: lost.Reason, Err: lost}
 	h.queue(l, true, func() {
 		callHooks(h.hookCall, e, func(hooks *Hooks) func(context.Context, Lost) { return hooks.Lost })
 	})
@@ -159,7 +166,7 @@ func (h *leaseHooks) renewFailed(l *lease) {
 		h.failureQueued.Store(false)
 		s := l.LockState()
 		ended := s.Reason().IsEnd()
-		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: s.Times.RenewErr()}
+		e := RenewFailed{LockInfo: h.lockInfo(s.Token), Left: s.Times.Deadline() - l.c.clock.Now(), Err: public(s.Times.RenewErr())}
 		l.UnlockState()
 		if !ended && e.Err != nil {
 			callHooks(h.hookCall, e, func(hooks *Hooks) func(context.Context, RenewFailed) { return hooks.RenewFailed })

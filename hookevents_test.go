@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ func resultOf(err error) string {
 // record returns hooks that record each event of a call or lease in one line.
 func (j *journal) all() dibs.Hooks {
 	lock := func(e dibs.LockInfo) string {
-		return fmt.Sprintf("%s(%s %d/%d)", e.Kind, strings.Join(append([]string{e.Name}, e.More...), "+"), e.Weight, e.Limit)
+		return fmt.Sprintf("%s(%s %d/%d)", e.Kind, strings.Join(e.Names, "+"), e.Weight, e.Limit)
 	}
 	add := func(format string, args ...any) { j.record(fmt.Sprintf(format, args...)) }
 	return dibs.Hooks{
@@ -156,11 +157,11 @@ func TestHooksSeeEachCall(t *testing.T) {
 				}
 				return hold(l, l.Extend(ctx, time.Minute))
 			},
-			"lost attached(n 0/0) held=0s reason=taken",
+			"lost attached(n 0/0) held=0s reason=missing",
 		},
 		"lost": {
 			func(c *dibs.Client) error { return hold(c.Mutex("n").Lock(ctx, dibs.MaxHold(500*time.Millisecond))) },
-			"start mutex(n 1/1) try=false, end mutex(n 1/1) held waited=0s queued=false notified=false, lost mutex(n 1/1) held=490ms reason=held too long",
+			"start mutex(n 1/1) try=false, end mutex(n 1/1) held waited=0s queued=false notified=false, lost mutex(n 1/1) held=490ms reason=max_hold",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestHooksOfAllLevelsRun(t *testing.T) {
 				},
 				AcquireEnd: func(context.Context, dibs.AcquireEnd) { j.record("end:" + name) },
 				Released:   func(context.Context, dibs.Released) { j.record("released:" + name) },
-				Renewed:    func(dibs.Renewed) { j.record("renewed:" + name) },
+				Renewed:    func(context.Context, dibs.Renewed) { j.record("renewed:" + name) },
 			})
 		}
 		c := open(t, memstore.New(), level("client"), dibs.Observe(dibs.Hooks{}))
@@ -412,7 +413,7 @@ func TestRenewedHeadroom(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, _ := newFaulty()
 				var renewals []dibs.Renewed
-				c2 := open(t, f, dibs.Observe(dibs.Hooks{Renewed: func(e dibs.Renewed) { renewals = append(renewals, e) }}))
+				c2 := open(t, f, dibs.Observe(dibs.Hooks{Renewed: func(_ context.Context, e dibs.Renewed) { renewals = append(renewals, e) }}))
 				l := lock(t, c2, "n", dibs.TTL(30*time.Second))
 				lock(t, c2, "fixed", dibs.TTL(30*time.Second), dibs.NoRenew()) // does not count
 				first := l.Deadline()
@@ -438,4 +439,54 @@ func TestRenewedHeadroom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each event names its client, so that hooks can serve several clients.
+func TestEventsNameTheirClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFailing()
+		var mu sync.Mutex
+		events := make(map[string]string) // the client, by the name of the event
+		see := func(event string, ctx context.Context, client string) {
+			mu.Lock()
+			defer mu.Unlock()
+			events[event] = client
+			if event != "AcquireStart" && (ctx == nil || ctx.Done() != nil) {
+				t.Errorf("%s: the context can end", event)
+			}
+		}
+		c := open(t, f, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{
+			AcquireStart: func(ctx context.Context, e dibs.AcquireStart) context.Context {
+				see("AcquireStart", ctx, e.Client)
+				return ctx
+			},
+			Queued:      func(ctx context.Context, e dibs.Queued) { see("Queued", ctx, e.Client) },
+			AcquireEnd:  func(ctx context.Context, e dibs.AcquireEnd) { see("AcquireEnd", ctx, e.Client) },
+			Released:    func(ctx context.Context, e dibs.Released) { see("Released", ctx, e.Client) },
+			Renewed:     func(ctx context.Context, e dibs.Renewed) { see("Renewed", ctx, e.Client) },
+			RenewFailed: func(ctx context.Context, e dibs.RenewFailed) { see("RenewFailed", ctx, e.Client) },
+			Lost:        func(ctx context.Context, e dibs.Lost) { see("Lost", ctx, e.Client) },
+			Degraded:    func(ctx context.Context, e dibs.Degraded) { see("Degraded", ctx, e.Client) },
+			TermFailed:  func(ctx context.Context, e dibs.TermFailed) { see("TermFailed", ctx, e.Client) },
+		}))
+		first := lock(t, c, "n")
+		_, err := c.Mutex("n").Lock(t.Context(), dibs.Wait(2*time.Second))
+		wantErr(t, err, dibs.ErrBusy)
+		wantErr(t, first.Unlock())
+		last := lock(t, c, "m")
+		ctx, cancel := context.WithCancel(t.Context())
+		f.failWith(&driver.UnavailableError{Op: "test", Cause: context.DeadlineExceeded})
+		go func() { _ = c.Election("e").Run(ctx, func(context.Context) error { return nil }) }()
+		time.Sleep(10 * time.Second)
+		cancel()
+		f.failWith(nil)
+		if len(events) != 9 {
+			t.Errorf("events %v, want all nine", events)
+		}
+		for event, client := range events {
+			if client == "" || !strings.HasPrefix(string(last.Token()), client+":") {
+				t.Errorf("%s has the client %q, want that of the token %s", event, client, string(last.Token()))
+			}
+		}
+	})
 }

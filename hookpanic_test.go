@@ -50,9 +50,9 @@ func (h *trap) hooks(kind string) (hooks dibs.Hooks) {
 	case "TermFailed":
 		hooks.TermFailed = func(context.Context, dibs.TermFailed) { h.spring() }
 	case "Renewed":
-		hooks.Renewed = func(dibs.Renewed) { h.spring() }
+		hooks.Renewed = func(context.Context, dibs.Renewed) { h.spring() }
 	case "Degraded":
-		hooks.Degraded = func(dibs.Degraded) { h.spring() }
+		hooks.Degraded = func(context.Context, dibs.Degraded) { h.spring() }
 	}
 	return hooks
 }

@@ -3,8 +3,6 @@ package dibs
 import (
 	"context"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // Hooks are functions that the Client calls on events, for logs, metrics and traces. Each
@@ -51,35 +49,30 @@ type Hooks struct {
 	Released     func(ctx context.Context, e Released)
 	TermFailed   func(ctx context.Context, e TermFailed)
 
-	// These concern many leases. They are called only if they were given to New.
-	Renewed  func(e Renewed)
-	Degraded func(e Degraded)
+	// These concern many leases. They are called only if they were given to New. Their context has
+	// no values.
+	Renewed  func(ctx context.Context, e Renewed)
+	Degraded func(ctx context.Context, e Degraded)
 }
-
-// A Kind is the primitive that a call or a lease belongs to.
-type Kind = driver.Kind
-
-// Kinds of locks.
-const (
-	KindMutex     = driver.KindMutex
-	KindReader    = driver.KindReader
-	KindWriter    = driver.KindWriter
-	KindSemaphore = driver.KindSemaphore
-	KindMulti     = driver.KindMulti
-	KindElection  = driver.KindElection
-	KindOnce      = driver.KindOnce
-	KindAttached  = driver.KindAttached // a lease of Client.Attach, whose primitive is unknown
-)
 
 // A LockInfo describes the call or the lease of an event.
 type LockInfo struct {
-	Name   string
-	More   []string // the further names of a multi-lock
-	Kind   Kind
-	Token  string // the owner token; empty in AcquireStart, and if the call sent nothing
-	Label  string
-	Weight int // permits of a semaphore; 1 of 1 for a mutex; zero for KindAttached
-	Limit  int // permits of the whole semaphore; for readers and writers a very large number
+	Client    string   // the identity of the Client: host:pid:random, with which its tokens begin
+	Names     []string // several of a multi-lock, otherwise one; hooks must not change the slice
+	Kind      Kind
+	Token     Token // the owner token; empty in AcquireStart, and if the call sent nothing
+	Label     string
+	Exclusive bool // no other holder is possible; false for KindAttached, where it is not known
+	Weight    int  // permits of a semaphore; 1 of 1 for a mutex; zero for KindAttached
+	Limit     int  // permits of the whole semaphore; for readers and writers a very large number
+}
+
+// Name returns the first of the names, or "" if there is none.
+func (i LockInfo) Name() string {
+	if len(i.Names) == 0 {
+		return ""
+	}
+	return i.Names[0]
 }
 
 // AcquireStart is the event of a call that begins.
@@ -91,12 +84,13 @@ type AcquireStart struct {
 // Queued is the event of a call that has joined a wait queue.
 type Queued struct {
 	LockInfo
-	Holder   string // the token of a holder; may be empty
+	Holder   Token  // of a holder; may be empty
 	Position int    // 1 is served next; 101 may mean more (MariaDB, MySQL)
 	Ticket   uint64 // waiters with a smaller ticket are served first
 
-	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // until the holder's lease expires, unless it is renewed; negative: it never expires
+	Reserved     bool          // the holder has released its lease; MinHold keeps the name unavailable
+	NeverExpires bool          // the holder is a lock of another library that lasts until it is released
+	Remaining    time.Duration // until the holder's lease expires, unless it is renewed; zero if it never expires
 }
 
 // AcquireEnd is the event of a call that ends, with or without a lease.
@@ -120,6 +114,7 @@ type AcquireEnd struct {
 
 // Renewed is the event of a batch of leases that one store call has renewed.
 type Renewed struct {
+	Client   string // see LockInfo
 	Leases   int
 	Took     time.Duration
 	Headroom float64 // of the lease that was nearest to its loss, the share of its time that was left: normally about 0.66; 0 is a loss
@@ -156,11 +151,13 @@ type Released struct {
 // poll. The hook is called once when that begins, with the reason in Err, and once with a
 // nil Err when it ends, at the latest with the Client.
 type Degraded struct {
-	Err error
+	Client string // see LockInfo
+	Err    error
 }
 
 // TermFailed is the event of a campaign that failed and that Election.Run repeats.
 type TermFailed struct {
+	Client  string // see LockInfo
 	Name    string
 	RetryIn time.Duration // until the next campaign
 	Err     error

@@ -47,10 +47,10 @@ func lost(leases []*dibs.Lease) (n int) {
 func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 	for what, hooks := range map[string]dibs.Hooks{
 		"RenewFailed": {RenewFailed: func(context.Context, dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
-		"Renewed":     {Renewed: func(dibs.Renewed) { time.Sleep(25 * time.Second) }},
+		"Renewed":     {Renewed: func(context.Context, dibs.Renewed) { time.Sleep(25 * time.Second) }},
 		"both": {
 			RenewFailed: func(context.Context, dibs.RenewFailed) { time.Sleep(time.Second) },
-			Renewed:     func(dibs.Renewed) { time.Sleep(time.Minute) },
+			Renewed:     func(context.Context, dibs.Renewed) { time.Sleep(time.Minute) },
 		},
 	} {
 		for _, leases := range []int{1, 100, 512, 1100} {
@@ -82,11 +82,11 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 		var reported journal
 		c := dibs.New(s, dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, l dibs.Lost) {
 			time.Sleep(25 * time.Second)
-			reported.record(l.Name)
+			reported.record(l.Name())
 		}}))
 		held := lockMany(t, c, 100)
 		for _, l := range held[:3] {
-			released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()})
+			released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: string(l.Token())})
 			if !released || err != nil {
 				t.Fatal(released, err)
 			}
@@ -111,7 +111,7 @@ func TestSlowLostHookCostsNoOtherLease(t *testing.T) {
 func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
-		c := dibs.New(f, dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { time.Sleep(time.Minute) }}))
+		c := dibs.New(f, dibs.Observe(dibs.Hooks{Degraded: func(context.Context, dibs.Degraded) { time.Sleep(time.Minute) }}))
 		first := mutex(t, s, "n")
 		subscription := make(chan struct{}, 1) // one event at a time
 		f.set(func(f *faulty) {
@@ -279,11 +279,11 @@ func TestCloseInAHook(t *testing.T) {
 					},
 					AcquireEnd:  func(context.Context, dibs.AcquireEnd) { in("AcquireEnd") },
 					Queued:      func(context.Context, dibs.Queued) { in("Queued") },
-					Renewed:     func(dibs.Renewed) { in("Renewed") },
+					Renewed:     func(context.Context, dibs.Renewed) { in("Renewed") },
 					RenewFailed: func(context.Context, dibs.RenewFailed) { in("RenewFailed") },
 					Lost:        func(context.Context, dibs.Lost) { in("Lost") },
 					Released:    func(context.Context, dibs.Released) { in("Released") },
-					Degraded:    func(dibs.Degraded) { in("Degraded") },
+					Degraded:    func(context.Context, dibs.Degraded) { in("Degraded") },
 					TermFailed:  func(context.Context, dibs.TermFailed) { in("TermFailed") },
 				}))
 				leader := mutex(t, s, "led")

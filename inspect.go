@@ -23,12 +23,12 @@ import (
 // Client.Close of either releases it for both. The other one finds out at its next renewal.
 // To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
 // confirmed it. It has acquired the lease with Lock: the function of Do has no Lease.
-func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
+func (c *Client) Attach(name string, token Token, options ...Option) (*Lease, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	set := c.defaults.with(atCall, options)
-	set.use, set.token, set.minHold = ofAttach, token, 0
+	set.use, set.token, set.minHold = ofAttach, string(token), 0
 	if err := set.check(name); err != nil {
 		return nil, err
 	}
@@ -41,10 +41,10 @@ func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	now := c.clock.Now()
 	l := &lease{
 		c: c, parent: context.Background(), ownToken: true, handles: 1,
-		state: leasestate.Attached(name, token, now, set.ttl, set.noRenew), extra: extraOf(&set, c),
+		state: leasestate.Attached(name, string(token), now, set.ttl, set.noRenew), extra: extraOf(&set, c),
 	}
 	l.state.Times.LimitHold(0, 0, now, set.maxHold)
-	l.hooks = newHookCall(l.parent, lockSpec{kind: KindAttached, name: name}, &set).forLease()
+	l.hooks = newHookCall(l.parent, c.id, lockSpec{kind: KindAttached, name: name}, &set).forLease()
 	if l.hooks != nil {
 		l.hooks.heldSince, l.hooks.acquireEndDone = now, true
 	}
@@ -59,7 +59,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
-	return c.store.Inspect(ctx, name)
+	state, err := c.store.Inspect(ctx, name)
+	return stateOf(state), public(err)
 }
 
 // Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
@@ -77,7 +78,7 @@ func (c *Client) Check(ctx context.Context) error {
 	request := driver.ExtendRequest{Name: name, Token: c.id + ":check", Client: c.id, TTL: driver.MinTTL}
 	until := time.Now().Add(c.defaults.timeout)
 	if err := c.store.Extend(ctx, until, []driver.ExtendRequest{request})[0]; !errors.Is(err, ErrLost) {
-		return err
+		return public(err)
 	}
 	return nil
 }
@@ -103,21 +104,21 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 		}
 		names, err := c.store.List(ctx, pattern)
 		if err != nil {
-			yield(State{}, err)
+			yield(State{}, public(err))
 			return
 		}
 		slices.Sort(names)
 		for batch := range slices.Chunk(names, listBatch) {
 			states, err := c.inspectAll(ctx, batch)
 			if err != nil {
-				yield(State{}, err)
+				yield(State{}, public(err))
 				return
 			}
 			for _, state := range states {
 				if len(state.Holders) == 0 && state.Waiting == 0 && state.Err == nil { // free by now, or data
 					continue
 				}
-				if !yield(state, nil) {
+				if !yield(stateOf(state), nil) {
 					return
 				}
 			}
@@ -125,7 +126,7 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 	}
 }
 
-func (c *Client) inspectAll(ctx context.Context, names []string) ([]State, error) {
+func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	if err := c.defaults.checkTimeout(names[0]); err != nil {
 		return nil, err
 	}
@@ -161,7 +162,8 @@ func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason s
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
 	defer cancel()
-	return c.store.Revoke(ctx, r)
+	done, err := c.store.Revoke(ctx, r)
+	return done, public(err)
 }
 
 // checkInspect validates a name and the settings of Inspect and Revoke.

@@ -143,9 +143,9 @@ func TestListEndsEarly(t *testing.T) {
 			t.Errorf("%d calls of InspectAll, want 1", f.inspects)
 		}
 		f.set(func(f *faulty) {
-			f.inspect = func(ctx context.Context, name string) (dibs.State, error) {
+			f.inspect = func(ctx context.Context, name string) (driver.State, error) {
 				if name == "n99" { // the last of all
-					return dibs.State{}, errReset
+					return driver.State{}, errReset
 				}
 				return f.Full.Inspect(ctx, name)
 			}
@@ -190,15 +190,15 @@ func TestListLeavesOutData(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
 		c := open(t, f)
-		states := map[string]dibs.State{
-			"n0": {Foreign: &dibs.Foreign{Type: "hash", Lock: true}, Holders: []dibs.Holder{{Token: "client:1"}}, Holding: 1},
-			"n1": {Foreign: &dibs.Foreign{Type: "set"}},
+		states := map[string]driver.State{
+			"n0": {Foreign: &driver.Foreign{Type: "hash", Lock: true}, Holders: []driver.Holder{{Token: "client:1"}}, Holding: 1},
+			"n1": {Foreign: &driver.Foreign{Type: "set"}},
 			"n2": {},
-			"n3": {Waiting: 1, Waiters: []dibs.Waiter{{Token: "waits"}}},
+			"n3": {Waiting: 1, Waiters: []driver.Waiter{{Token: "waits"}}},
 		}
 		lockMany(t, c, len(states))
 		f.set(func(f *faulty) {
-			f.inspect = func(_ context.Context, name string) (dibs.State, error) {
+			f.inspect = func(_ context.Context, name string) (driver.State, error) {
 				state := states[name]
 				state.Name = name
 				return state, nil
@@ -341,7 +341,7 @@ func TestRevokeWithLostNotification(t *testing.T) {
 		}
 		<-l.Context().Done()
 		wantWithin(t, time.Since(begin), 0, time.Second)
-		wantLost(t, l.Err(), dibs.ReasonTaken)
+		wantLost(t, l.Err(), dibs.ReasonMissing)
 	})
 }
 
@@ -361,13 +361,13 @@ func TestRevokeWithLateNotification(t *testing.T) {
 			}
 		})
 		c := open(t, f)
-		l := lock(t, c, "n", dibs.Token("request-1"))
+		l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		synctest.Wait()
 		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
 		if !revoked || err != nil || len(late) != 1 {
 			t.Fatalf("%v, %v, %d notifications", revoked, err, len(late))
 		}
-		wantLost(t, l.Unlock(), dibs.ReasonTaken)
+		wantLost(t, l.Unlock(), dibs.ReasonMissing)
 		l = lock(t, c, "n")
 		late[0]()
 		wantErr(t, l.Err())
@@ -379,7 +379,7 @@ func TestRevokeNotifiesLastExtender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := open(t, s), open(t, s)
-		l := lock(t, a, "n", dibs.Token("tok"), dibs.NoRenew())
+		l := lock(t, a, "n", dibs.OwnerToken("tok"), dibs.NoRenew())
 		at, err := b.Attach("n", "tok")
 		wantErr(t, err)
 		wantErr(t, at.Extend(t.Context(), time.Minute))

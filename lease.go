@@ -3,6 +3,7 @@ package dibs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -95,11 +96,19 @@ func (handle *Lease) FenceOf(name string) uint64 {
 }
 
 // Token returns the owner token, with which another process can Attach.
-func (handle *Lease) Token() string {
+func (handle *Lease) Token() Token {
 	if handle.isZero() {
 		return ""
 	}
-	return handle.l.state.Token
+	return Token(handle.l.state.Token)
+}
+
+// String returns the name and the fence of the lease for logs, and not its token.
+func (handle *Lease) String() string {
+	if handle.isZero() {
+		return "no lease"
+	}
+	return fmt.Sprintf("lease on %q with fence %d", handle.Name(), handle.Fence())
 }
 
 // Deadline returns the time at which the lease is lost if it is not renewed. That is a

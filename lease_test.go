@@ -127,16 +127,16 @@ func TestTakenIsDetectedAtTheNextRenewal(t *testing.T) {
 		l := lock(t, c, "n")
 		begin := time.Now()
 		ctx := l.Context()
-		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
+		if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}); !released || err != nil {
 			t.Fatal(released, err)
 		}
 		<-ctx.Done()
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("detected after %v, want a third of the TTL at most", d)
 		}
-		wantLost(t, context.Cause(ctx), dibs.ReasonTaken)
-		wantLost(t, l.Unlock(), dibs.ReasonTaken)
-		wantLost(t, <-losses, dibs.ReasonTaken)
+		wantLost(t, context.Cause(ctx), dibs.ReasonMissing)
+		wantLost(t, l.Unlock(), dibs.ReasonMissing)
+		wantLost(t, <-losses, dibs.ReasonMissing)
 		if err := l.Unlock(); err != nil {
 			t.Errorf("second unlock: %v", err)
 		}
@@ -157,14 +157,14 @@ func TestLossIsDetectedOnReconnect(t *testing.T) {
 		fixed := lock(t, c, "fixed", dibs.NoRenew())
 		synctest.Wait()
 		for _, l := range []*dibs.Lease{l, fixed} {
-			if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: l.Token()}); !released || err != nil {
+			if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: l.Name(), Token: string(l.Token())}); !released || err != nil {
 				t.Fatal(released, err)
 			}
 		}
 		on(driver.Event{Kind: driver.EventConnected})
 		synctest.Wait()
-		wantLost(t, l.Err(), dibs.ReasonTaken)
-		wantLost(t, fixed.Err(), dibs.ReasonTaken)
+		wantLost(t, l.Err(), dibs.ReasonMissing)
+		wantLost(t, fixed.Err(), dibs.ReasonMissing)
 	})
 }
 
@@ -321,7 +321,7 @@ func TestAttach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		first, second, rival := open(t, s, dibs.TTL(2*time.Second)), open(t, s, dibs.TTL(2*time.Second)), open(t, s)
-		l := lock(t, first, "n", dibs.Token("request-7"), dibs.NoRenew())
+		l := lock(t, first, "n", dibs.OwnerToken("request-7"), dibs.NoRenew())
 		taken, err := second.Attach("n", "request-7")
 		if err != nil {
 			t.Fatal(err)
@@ -350,12 +350,12 @@ func TestAttach(t *testing.T) {
 		}
 		lock(t, rival, "n")
 		time.Sleep(time.Second)
-		wantLost(t, taken.Unlock(), dibs.ReasonTaken)
+		wantLost(t, taken.Unlock(), dibs.ReasonMissing)
 		stranger, err := second.Attach("n", "nobody")
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.ReasonTaken)
+		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.ReasonMissing)
 	})
 }
 
@@ -368,7 +368,7 @@ func TestCloseWaitsForUnlock(t *testing.T) {
 				select { // in progress
 				case <-time.After(100 * time.Millisecond):
 				case <-ctx.Done():
-					return false, &dibs.UnavailableError{Op: "release", Cause: ctx.Err()}
+					return false, &driver.UnavailableError{Op: "release", Cause: ctx.Err()}
 				}
 				return f.Store.Release(ctx, r)
 			}

@@ -294,24 +294,24 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 			l, err = c.All("a", "b", "c").Lock(t.Context(), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			begin := time.Now()
-			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: string(l.Token())})
 			wantErr(t, err)
 			<-l.Context().Done()
 			wantWithin(t, time.Since(begin), 0, time.Second)
-			wantLost(t, l.Err(), dibs.ReasonTaken)
+			wantLost(t, l.Err(), dibs.ReasonMissing)
 			var lost *dibs.LostError
 			if errors.As(l.Err(), &lost); lost.Name != name {
 				t.Errorf("%v, want %q", lost, name)
 			}
-			wantLost(t, l.Unlock(), dibs.ReasonTaken)
+			wantLost(t, l.Unlock(), dibs.ReasonMissing)
 			wantAllFree(t, s, "a", "b", "c")
 
 			// Unlock detects the loss, too, if it is first.
 			l, err = c.All("a", "b", "c").Lock(t.Context())
 			wantErr(t, err)
-			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: l.Token()})
+			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: string(l.Token())})
 			wantErr(t, err)
-			wantLost(t, l.Unlock(), dibs.ReasonTaken)
+			wantLost(t, l.Unlock(), dibs.ReasonMissing)
 			wantAllFree(t, s, "a", "b", "c")
 		})
 	}
@@ -573,10 +573,10 @@ func TestMultiMutexHooks(t *testing.T) {
 		var end dibs.AcquireEnd
 		const wait = 61 * time.Second // no multiple of a heartbeat
 		hooks := dibs.Observe(dibs.Hooks{
-			Queued:     func(_ context.Context, w dibs.Queued) { note("waiting", w.Name) },
-			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name); end = a },
-			Released:   func(_ context.Context, f dibs.Released) { note("released", f.Name) },
-			Lost:       func(_ context.Context, l dibs.Lost) { note("lost", l.Name) },
+			Queued:     func(_ context.Context, w dibs.Queued) { note("waiting", w.Name()) },
+			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name()); end = a },
+			Released:   func(_ context.Context, f dibs.Released) { note("released", f.Name()) },
+			Lost:       func(_ context.Context, l dibs.Lost) { note("lost", l.Name()) },
 		})
 		b := mutex(t, s, "b")
 		l := multiMutex(t, wrap(s), []string{"a", "b", "c"}, hooks)
@@ -943,7 +943,7 @@ func TestStepwiseAcquireRetriesWithItsToken(t *testing.T) {
 		for range 20 {
 			b := lock(t, other, "b")
 			time.AfterFunc(5*time.Millisecond, func() { wantErr(t, b.Unlock()) })
-			l, err := c.All("a", "b").Lock(t.Context(), dibs.Token("request-1"), dibs.Attempts(10, time.Millisecond))
+			l, err := c.All("a", "b").Lock(t.Context(), dibs.OwnerToken("request-1"), dibs.Attempts(10, time.Millisecond))
 			wantErr(t, err)
 			time.Sleep(time.Second)
 			for _, name := range []string{"a", "b"} {

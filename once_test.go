@@ -342,7 +342,7 @@ func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 			return c.Mutex("n").Do(ctx, work(long-2*time.Second), dibs.MinHold(long), dibs.NoRenew())
 		},
 		"Mutex with a token": func(c *dibs.Client) error {
-			return c.Mutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew(), dibs.Token("job-1"))
+			return c.Mutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew(), dibs.OwnerToken("job-1"))
 		},
 		"writer": func(c *dibs.Client) error {
 			return c.RWMutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))

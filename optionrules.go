@@ -69,6 +69,6 @@ var optionRules = [optionCount]struct {
 	minHoldOption:   {"MinHold", atClient, locks, "only the call that acquires a lease can set it"},
 	reentrantOption: {"Reentrant", atClient, locks, "an attached lease is acquired already"},
 	labelOption:     {"Label", atClient, locks, "an attached lease has the label of its first owner"},
-	tokenOption:     {"Token", atCall, locks, "it identifies one lease; give it to the call"},
+	tokenOption:     {"OwnerToken", atCall, locks, "it identifies one lease; give it to the call"},
 	observeOption:   {"Observe", atClient, anything, ""},
 }

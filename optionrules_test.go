@@ -131,7 +131,7 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			for name, use := range uses {
-				for _, call := range [][]dibs.Option{nil, {dibs.TTL(200 * time.Millisecond)}, {dibs.Token("request-1")}, {dibs.NoRenew()}, {dibs.MinHold(time.Second)}} {
+				for _, call := range [][]dibs.Option{nil, {dibs.TTL(200 * time.Millisecond)}, {dibs.OwnerToken("request-1")}, {dibs.NoRenew()}, {dibs.MinHold(time.Second)}} {
 					if name == "Attach" {
 						call = nil
 					}

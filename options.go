@@ -174,7 +174,7 @@ func Reentrant() Option {
 	return func(s *settings) { s.reentrant = true; s.now.add(reentrantOption) }
 }
 
-// Token sets the owner token for one call, such as a request id, so that another process
+// OwnerToken sets the owner token for one call, such as a request id, so that another process
 // can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence.
 // All calls with the same token on the same name are the same owner. So a token must be unique
 // to one piece of work and hard to guess. It is 1 to 256 bytes of printable UTF-8 without
@@ -190,7 +190,7 @@ func Reentrant() Option {
 // ErrUnavailable. A different Client or process must not use the token again until the
 // TTL plus one second has passed: a late request of the first one could end its lease.
 // To use a lease whose token dibs made, call Attach; do not give that token here.
-func Token(token string) Option {
+func OwnerToken(token string) Option {
 	return func(s *settings) { s.token = token; s.now.add(tokenOption) }
 }
 

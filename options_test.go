@@ -60,8 +60,8 @@ func (u unusedStore) Watch(_ context.Context, client string, busy func() bool, _
 func (u unusedStore) InspectAll(_ context.Context, names []string) ([]driver.State, error) {
 	return nil, u.unexpected("inspect %q", names)
 }
-func (u unusedStore) Inspect(_ context.Context, name string) (dibs.State, error) {
-	return dibs.State{}, u.unexpected("inspect %q", name)
+func (u unusedStore) Inspect(_ context.Context, name string) (driver.State, error) {
+	return driver.State{}, u.unexpected("inspect %q", name)
 }
 func (u unusedStore) List(_ context.Context, pattern string) ([]string, error) {
 	return nil, u.unexpected("list %q", pattern)
@@ -123,7 +123,7 @@ func TestBadOptions(t *testing.T) {
 		"Wait negative":        dibs.Wait(-1),
 		"Wait the shortest":    dibs.Wait(math.MinInt64),
 		"MaxHold the shortest": dibs.MaxHold(math.MinInt64),
-		"Token empty":          dibs.Token(""),
+		"Token empty":          dibs.OwnerToken(""),
 		"Attempts in the past": dibs.Attempts(1, -time.Second),
 		"Label too long":       dibs.Label(strings.Repeat("l", 65)),
 		"Label too many bytes": dibs.Label(strings.Repeat("路", 22)),
@@ -135,10 +135,10 @@ func TestBadOptions(t *testing.T) {
 		"Label with NUL":       dibs.Label("\x00"),
 		"Label with DEL":       dibs.Label("\x7f"),
 		"Label not UTF-8":      dibs.Label("\xff"),
-		"Token too long":       dibs.Token(strings.Repeat("t", 257)),
-		"Token with space":     dibs.Token("a b"),
-		"Token with newline":   dibs.Token("a\r\nb"),
-		"Token not UTF-8":      dibs.Token("a\xc3"),
+		"Token too long":       dibs.OwnerToken(strings.Repeat("t", 257)),
+		"Token with space":     dibs.OwnerToken("a b"),
+		"Token with newline":   dibs.OwnerToken("a\r\nb"),
+		"Token not UTF-8":      dibs.OwnerToken("a\xc3"),
 		// U+0020 is not the only space, and invisible characters are not printable.
 		"Label with no-break space":    dibs.Label("a\u00a0b"),
 		"Label with ideographic space": dibs.Label("a\u3000b"),
@@ -146,7 +146,7 @@ func TestBadOptions(t *testing.T) {
 		"Label with C1 control":        dibs.Label("a\u0085b"),
 		"Label with bidi override":     dibs.Label("a\u202eb"),
 		"Label with zero-width space":  dibs.Label("a\u200bb"),
-		"Token with C1 control":        dibs.Token("a\u009bb"),
+		"Token with C1 control":        dibs.OwnerToken("a\u009bb"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			wantInvalid(t, "n", option)
@@ -449,7 +449,7 @@ func TestBadNames(t *testing.T) {
 	}
 	c := open(t, unusedStore{t})
 	for _, token := range []string{"", " ", "a b", "a\n", "\xff", strings.Repeat("t", 257)} {
-		if l, err := c.Attach("n", token); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+		if l, err := c.Attach("n", dibs.Token(token)); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("Attach with token %q: %v, %v, want ErrInvalid", token, l, err)
 		}
 	}
@@ -480,7 +480,7 @@ func TestLabelOf(t *testing.T) {
 	c := open(t, memstore.New())
 	for _, label := range []string{"", "a", ":", ":a:b:", "naïve/路/🔒", strings.Repeat("l", 64)} {
 		l := lock(t, c, "n", dibs.Label(label))
-		if have := ownertoken.Label(l.Token()); have != label {
+		if have := ownertoken.Label(string(l.Token())); have != label {
 			t.Errorf("label %q of token %q, want %q", have, l.Token(), label)
 		}
 		state, err := c.Inspect(t.Context(), "n")
@@ -531,7 +531,7 @@ func FuzzNames(f *testing.F) {
 		}
 		c = open(t, s)
 		l := lock(t, c, name, dibs.Label(label))
-		if have := ownertoken.Label(l.Token()); l.Name() != name || have != label || strings.ContainsAny(l.Token(), " \t\r\n\x00") {
+		if have := ownertoken.Label(string(l.Token())); l.Name() != name || have != label || strings.ContainsAny(string(l.Token()), " \t\r\n\x00") {
 			t.Errorf("name %q, token %q: label %q, want %q", l.Name(), l.Token(), have, label)
 		}
 		var busy *dibs.BusyError

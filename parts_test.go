@@ -26,7 +26,7 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 				}
 				first, second := acquire("a", "b"), acquire("c", "d")
 				if lost != "second" {
-					_ = first.lose(leasestate.End{Reason: leasestate.Taken, Name: "b"})
+					_ = first.lose(leasestate.End{Reason: leasestate.Missing, Name: "b"})
 				}
 				if lost != "first" {
 					_ = second.lose(leasestate.End{Reason: leasestate.Revoked, Name: "c"})

@@ -66,7 +66,7 @@ func TestLossIsDetectedOnEachReconnect(t *testing.T) {
 			t.Helper()
 			l := lock(t, c, "n")
 			synctest.Wait()
-			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil {
+			if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()

@@ -61,16 +61,18 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 	case o.Err == nil && (o.Released || o.Unknown):
 		return nil // if it was not held, an earlier attempt has released it
 	case o.Err == nil:
-		return lostError(leasestate.End{Reason: leasestate.Taken, Name: n.Name}, l.state.Token)
+		return lostError(leasestate.End{Reason: leasestate.Missing, Name: n.Name}, l.state.Token)
 	case answer.IsPermanent(o.Err):
-		return o.Err
+		return public(o.Err)
 	}
 	s := l.LockState()
 	life := clock.Add(s.Times.StoredFor(c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
 	l.UnlockState()
 	c.acquirer.ReleaseLater(r, life)
 	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
-	return &UnavailableError{Op: "unlock", Name: n.Name, Cause: answer.Cause(o.Err), Refused: !unknown, Unknown: unknown}
+	failed := &UnavailableError{Op: opUnlock, Name: n.Name, Cause: public(answer.Cause(o.Err)), Unknown: unknown}
+	errors.As(o.Err, &failed.source)
+	return failed
 }
 
 // minHoldUntil returns the end of MinHold, or zero.

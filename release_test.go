@@ -107,7 +107,7 @@ func extended(t *testing.T, l *dibs.Lease, by ...time.Duration) *dibs.Lease {
 func TestCancelContinuesWhileStoreKeepsLateAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
-		refusal := &dibs.UnavailableError{Op: "test", Refused: true}
+		refusal := &driver.UnavailableError{Op: "test", Refused: true}
 		arrived := make(chan struct{})
 		f.set(func(f *faulty) {
 			f.cancel = func(context.Context, driver.AcquireRequest) error { return errReset }
@@ -150,12 +150,12 @@ func TestUnlockSaysUnknownIfUnsent(t *testing.T) {
 		}
 		store.set(func(f *faulty) {
 			f.release = func(context.Context, driver.ReleaseRequest) (bool, error) {
-				return false, &dibs.UnavailableError{Op: "release", Unsent: true, Unreached: true}
+				return false, &driver.UnavailableError{Op: "release", Unsent: true, Unreached: true}
 			}
 		})
 		err = lease.Unlock()
 		var u *dibs.UnavailableError
-		if !errors.As(err, &u) || !u.Unknown || u.Refused {
+		if !errors.As(err, &u) || !u.Unknown {
 			t.Errorf("got %#v, want an unknown outcome", err)
 		}
 		store.heal()

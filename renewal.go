@@ -37,10 +37,10 @@ func (r renewer) Extend(until time.Time, requests []driver.ExtendRequest) (errs 
 
 // Renewed queues the Renewed hooks for a batch.
 func (r renewer) Renewed(leases int, took time.Duration, headroom float64) {
-	e := Renewed{Leases: leases, Took: took, Headroom: headroom}
+	e := Renewed{Client: r.c.id, Leases: leases, Took: took, Headroom: headroom}
 	r.c.defaults.hooks.each(func(hooks *Hooks) {
 		if hooks.Renewed != nil {
-			r.c.hooks.Add(false, func() { hooks.Renewed(e) })
+			r.c.hooks.Add(false, func() { hooks.Renewed(context.Background(), e) })
 		}
 	})
 }

@@ -33,7 +33,7 @@ func TestRenewalsTakeTurns(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				late++
-				return repeated(&dibs.UnavailableError{Op: "extend", Cause: ctx.Err()}, len(requests))
+				return repeated(&driver.UnavailableError{Op: "extend", Cause: ctx.Err()}, len(requests))
 			}
 		})
 		held := lockNames(t, c, leases)

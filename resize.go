@@ -54,7 +54,7 @@ func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 		r.l.UnlockState()
 	}
 	if err == nil && !reply.Held {
-		busy = &BusyError{Name: r.to.name, Holder: reply.Holder, Remaining: reply.Remaining}
+		busy = &BusyError{Name: r.to.name, Holder: Token(reply.Holder), NeverExpires: reply.NeverExpires(), Remaining: max(reply.Remaining, 0)}
 	}
 	return busy, err
 }
@@ -109,7 +109,7 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 	l := r.l
 	var sent, ttl time.Duration
 	var reply driver.AcquireReply
-	err := l.c.acquirer.Retry(ctx, r.end, func(a acquire.Attempt) (err error) {
+	err := l.c.retry(ctx, r.end, func(a acquire.Attempt) (err error) {
 		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.RenewalTTL(a.Sent)
 		request := driver.AcquireRequest{

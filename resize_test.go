@@ -119,7 +119,7 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 		}, dibs.ErrUnavailable, false},
 		"refused": {func(_ *faulty, _ context.Context, _ driver.AcquireRequest) (driver.AcquireReply, error) {
 			time.Sleep(200 * time.Millisecond)
-			return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+			return driver.AcquireReply{}, &driver.UnavailableError{Op: "test", Refused: true}
 		}, dibs.ErrUnavailable, true},
 	} {
 		t.Run(name, func(t *testing.T) {

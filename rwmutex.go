@@ -95,7 +95,7 @@ func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
 	busy, err := m.changeTo(ctx, lease, m.read())
 	if err == nil && busy != nil {
-		return lease.l.lose(leasestate.End{Reason: leasestate.Taken})
+		return lease.l.lose(leasestate.End{Reason: leasestate.Missing})
 	}
 	return err
 }

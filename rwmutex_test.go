@@ -343,14 +343,14 @@ func TestResizeOfALostLease(t *testing.T) {
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
 		l, err := m.Lock(t.Context())
 		wantErr(t, err)
-		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}) // the client has not detected it
+		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}) // the client has not detected it
 		wantErr(t, err)
 		ctx := l.Context()
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
-		wantLost(t, l.Err(), dibs.ReasonTaken)
-		wantLost(t, context.Cause(ctx), dibs.ReasonTaken)
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonTaken)
-		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonTaken)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonMissing)
+		wantLost(t, l.Err(), dibs.ReasonMissing)
+		wantLost(t, context.Cause(ctx), dibs.ReasonMissing)
+		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonMissing)
+		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonMissing)
 
 		l, err = m.Lock(t.Context(), dibs.NoRenew())
 		wantErr(t, err)
@@ -543,7 +543,7 @@ func TestResizeUnavailable(t *testing.T) {
 			}
 			f.set(func(f *faulty) {
 				f.resize = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-					return driver.AcquireReply{}, &dibs.UnavailableError{Op: "test", Refused: true}
+					return driver.AcquireReply{}, &driver.UnavailableError{Op: "test", Refused: true}
 				}
 			})
 			begin = time.Now()

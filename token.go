@@ -5,14 +5,39 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
+
+// A Token is the owner token of a lease. Whoever has it can act as the owner: unlock the lease, or
+// attach to it. So the package fmt, log/slog and encoding/json show its short form only, which is
+// host:pid:label, or the quoted beginning of a token that dibs has not made. string(t) is the whole
+// token.
+type Token string
+
+// String returns the short form.
+func (t Token) String() string {
+	if t == "" {
+		return ""
+	}
+	return shortToken(string(t))
+}
+
+// GoString returns the short form, for the verb %#v.
+func (t Token) GoString() string { return fmt.Sprintf("dibs.Token(%q)", t.String()) }
+
+// LogValue returns the short form, for log/slog.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// MarshalText returns the short form, for encoding/json and the like. No UnmarshalText reads it back.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 const maxToken = 256 // bytes
 
@@ -48,7 +73,7 @@ func newToken(client string, w lockSpec, label string) string {
 	rand.Read(random[:])
 	var buf [192]byte
 	b := append(buf[:0], client...)
-	b = ownertoken.AppendKind(append(b, ':'), w.kind, w.limit)
+	b = ownertoken.AppendKind(append(b, ':'), driver.Kind(w.kind), w.limit)
 	b = lettersAndDigits.AppendEncode(b, random[:])
 	if label != "" {
 		b = append(b, ':')

@@ -164,7 +164,7 @@ func (w *wantedSignal) notifyWanted(ctx context.Context) error {
 	var errs []error
 	for _, n := range names {
 		request := driver.WantedRequest{Name: n.Name, Token: s.Token, Client: l.c.id}
-		errs = append(errs, l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) error {
+		errs = append(errs, l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) error {
 			wanted, err := l.c.store.NotifyWanted(ctx, a.Until, request)
 			if wanted {
 				w.close()

@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"context"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -64,9 +65,10 @@ func (c *Client) handleEvent(e driver.Event) {
 
 // queueDegraded queues the Degraded hooks when events stop (err says why) or resume.
 func (c *Client) queueDegraded(err error) {
+	e := Degraded{Client: c.id, Err: public(err)}
 	c.defaults.hooks.each(func(hooks *Hooks) {
 		if hooks.Degraded != nil {
-			c.hooks.Add(false, func() { hooks.Degraded(Degraded{Err: err}) })
+			c.hooks.Add(false, func() { hooks.Degraded(context.Background(), e) })
 		}
 	})
 }

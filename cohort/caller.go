@@ -186,10 +186,8 @@ func (c *Cohort) busy(q *caller, cause error) *dibs.BusyError {
 	case c.tenure != nil:
 		e.Holder, e.Remaining = c.tenure.store.Token(), max(time.Until(c.tenure.store.Deadline()), 0)
 	case a != nil && a.queued:
-		e.Holder, e.Reserved, e.Remaining = a.busy.Holder, a.busy.Reserved, a.busy.Remaining
-		if e.Remaining > 0 {
-			e.Remaining = max(e.Remaining-time.Since(a.at), 0)
-		}
+		e.Holder, e.Reserved, e.NeverExpires = a.busy.Holder, a.busy.Reserved, a.busy.NeverExpires
+		e.Remaining = max(a.busy.Remaining-time.Since(a.at), 0)
 		e.Ahead += max(a.busy.Ahead, 0)
 	}
 	return e

@@ -355,7 +355,7 @@ func TestCohortOptions(t *testing.T) {
 		c := open(t, s)
 		a := cohort.New(c.Mutex("n"), 8, time.Second)
 		for what, option := range map[string]dibs.Option{
-			"Token": dibs.Token("request-1"), "MinHold": dibs.MinHold(time.Second), "NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant(),
+			"Token": dibs.OwnerToken("request-1"), "MinHold": dibs.MinHold(time.Second), "NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant(),
 			"Attempts": dibs.Attempts(2, time.Second), "TTL": dibs.TTL(time.Minute), "Observe": dibs.Observe(dibs.Hooks{}), "Wait of 3 ns": dibs.Wait(3),
 		} {
 			if _, err := a.Lock(t.Context(), option); !errors.Is(err, dibs.ErrInvalid) {
@@ -393,7 +393,7 @@ func TestCohortBreaksNoOtherLock(t *testing.T) {
 		r, err := c.RWMutex("cfg").RLock(t.Context())
 		wantErr(t, err)
 		wantErr(t, r.Unlock())
-		l, err := c.Mutex("other").Lock(t.Context(), dibs.Token("request-1"))
+		l, err := c.Mutex("other").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
 		if _, err := c.Once("report", time.Second).Do(t.Context(), func(context.Context) error { return nil }); err != nil {

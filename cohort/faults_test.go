@@ -36,7 +36,7 @@ func TestCohortLoss(t *testing.T) {
 				t.Error(revoked, err)
 			}
 		},
-		dibs.ReasonTaken: func(t *testing.T, n *network, h driver.Holder) {
+		dibs.ReasonMissing: func(t *testing.T, n *network, h driver.Holder) {
 			_, err := n.Store.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: h.Token})
 			wantErr(t, err)
 		},
@@ -379,7 +379,7 @@ func TestCohortAfterAClockStep(t *testing.T) {
 func TestCohortUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
-		refusal := error(&dibs.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
+		refusal := error(&driver.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
 		n.set(func(n *network) { n.before = func(context.Context, string) error { return refusal } })
 		a := group(t, n, 8, 0)
 		begin := time.Now()
@@ -400,7 +400,7 @@ func TestCohortWaiterSurvivesOutage(t *testing.T) {
 		a := group(t, n, 8, 0)
 		w := workplace{t: t}
 		w.queueUp("one", w.local(a), 0)
-		refusal := error(&dibs.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
+		refusal := error(&driver.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
 		n.set(func(n *network) { n.before = func(context.Context, string) error { return refusal } })
 		begin := time.Now()
 		_, err := a.Lock(t.Context(), dibs.Wait(time.Minute))
@@ -424,7 +424,7 @@ func TestCohortWaiterSurvivesRefusal(t *testing.T) {
 		first := lock(t, a)
 		w := workplace{t: t}
 		w.queueUp("one", w.local(a), 0)
-		refusal := error(&dibs.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
+		refusal := error(&driver.UnavailableError{Op: "acquire", Cause: errors.New("OOM"), Refused: true})
 		n.set(func(n *network) {
 			n.before = func(_ context.Context, op string) error {
 				if op == "acquire" {

@@ -58,7 +58,7 @@ func (n *network) hang(ops ...string) {
 				return nil
 			}
 			<-ctx.Done()
-			return &dibs.UnavailableError{Op: op, Cause: ctx.Err()}
+			return &driver.UnavailableError{Op: op, Cause: ctx.Err()}
 		}
 	})
 }

@@ -174,8 +174,10 @@ func (a *acquisition) acquire() (*dibs.Lease, error) {
 
 // hookError returns the error of an operation in which a hook calls runtime.Goexit.
 func hookError(op string) error {
-	return &dibs.UnavailableError{Op: op, Refused: true, Cause: errors.New("a hook has ended the goroutine of the Cohort")}
+	return &dibs.UnavailableError{Op: op, Cause: errHook}
 }
+
+var errHook = errors.New("a hook has ended the goroutine of the Cohort")
 
 // options returns the options of the store lease. MaxHold is for the local leases.
 func (a *acquisition) options() []dibs.Option {
@@ -183,7 +185,7 @@ func (a *acquisition) options() []dibs.Option {
 		dibs.MaxHold(0), dibs.Label(a.label),
 		dibs.Observe(dibs.Hooks{
 			Queued: func(_ context.Context, e dibs.Queued) {
-				a.setBusy(dibs.BusyError{Holder: e.Holder, Reserved: e.Reserved, Remaining: e.Remaining, Ahead: e.Position - 1})
+				a.setBusy(dibs.BusyError{Holder: e.Holder, Reserved: e.Reserved, NeverExpires: e.NeverExpires, Remaining: e.Remaining, Ahead: e.Position - 1})
 			},
 			AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) { a.end = e },
 		}),
@@ -225,9 +227,10 @@ func (c *Cohort) acquired(a *acquisition, t *tenure, err error, cancelled bool) 
 // own Timeout, and those that know that others hold the lock continue to wait.
 func (c *Cohort) fail(err error) {
 	c.failure, c.pause = err, 50*time.Millisecond
-	var u *dibs.UnavailableError
-	outage := errors.As(err, &u) && !errors.Is(err, driver.ErrDisconnected)
-	if outage && !u.Refused {
+	var of *driver.UnavailableError
+	outage := errors.Is(err, dibs.ErrUnavailable) && !errors.Is(err, driver.ErrDisconnected)
+	refused := errors.As(err, &of) && of.Refused || errors.Is(err, errHook)
+	if outage && !refused {
 		return
 	}
 	for q := c.callers.first; q != nil; {

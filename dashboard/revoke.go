@@ -31,7 +31,7 @@ func (h *handler) leaseMark(holder driver.Holder) string {
 
 // revocable reports whether a holder is a lease. A value of another program that never
 // expires may be data.
-func revocable(h driver.Holder) bool { return h.Remaining >= 0 || view.OwnerOf(h.Token).Host != "" }
+func revocable(h driver.Holder) bool { return !h.NeverExpires() || view.OwnerOf(h.Token).Host != "" }
 
 func revokeLink(name, mark string) string {
 	return "name?" + url.Values{"n": {name}, "revoke": {mark}}.Encode()

@@ -36,7 +36,6 @@ type UnavailableError struct {
 	Refused   bool // the store answered and did nothing: the outcome is known
 	Unsent    bool // nothing was sent: the outcome is known, and a retry may succeed
 	Unreached bool // with Unsent: the store had no connection for the request, and may be away
-	Unknown   bool // set by Unlock: the name may or may not be free; dibs retries in the background
 }
 
 func (e *UnavailableError) Error() string {
@@ -45,9 +44,6 @@ func (e *UnavailableError) Error() string {
 		s += fmt.Sprintf(" %q", e.Name)
 	}
 	s += ": store unavailable"
-	if e.Unknown {
-		s += " (outcome unknown; the name is free when the TTL has passed, at the latest)"
-	}
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
 	}

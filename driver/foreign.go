@@ -19,6 +19,9 @@ type Foreign struct {
 	Mark      any           // what a ForeignRevoker compares; nil if none ends it
 }
 
+// NeverExpires reports whether the key has no remaining time, but stays.
+func (f Foreign) NeverExpires() bool { return f.Remaining < 0 }
+
 // Removable reports whether a ForeignRevoker ends it.
 func (f Foreign) Removable() bool { return f.Mark != nil }
 
@@ -70,7 +73,7 @@ func describeHolder(h Holder) string {
 	if h.Owner != "" {
 		text = strconv.Quote(h.Owner)
 	}
-	if h.Remaining < 0 {
+	if h.NeverExpires() {
 		return text + ", never expires"
 	}
 	return text + fmt.Sprintf(" for another %v", h.Remaining.Round(time.Millisecond))

@@ -87,6 +87,12 @@ type Holder struct {
 	Reserved  bool          // the lease was released, and the name stays unavailable; no renewal extends it
 }
 
+// Exclusive reports whether the holder tolerates no other one.
+func (h Holder) Exclusive() bool { return h.Weight == 0 }
+
+// NeverExpires reports whether the holder has no remaining time, but stays.
+func (h Holder) NeverExpires() bool { return h.Remaining < 0 }
+
 // A Waiter waits for a name.
 type Waiter struct {
 	Token  string
@@ -96,3 +102,7 @@ type Waiter struct {
 	Limit  int
 	Waited time.Duration
 }
+
+// Exclusive reports whether the waiter tolerates no other holder. It is false if its weight is not
+// known.
+func (w Waiter) Exclusive() bool { return w.Weight > 0 && w.Weight == w.Limit }

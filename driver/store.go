@@ -200,6 +200,9 @@ type AcquireReply struct {
 	Vote VoteReply // to an Acquire with a Vote; zero for others
 }
 
+// NeverExpires reports whether the first holder has no remaining time, but stays.
+func (r AcquireReply) NeverExpires() bool { return r.Remaining < 0 }
+
 // A ReleaseRequest ends a lease.
 type ReleaseRequest struct {
 	Name      string

@@ -122,7 +122,7 @@ func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 func mutexChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{
 		Queued:  func(_ context.Context, w dibs.Queued) { emit("waits %d", w.Position) },
-		Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) },
+		Renewed: func(context.Context, dibs.Renewed) { emit("renewed %d", mono()) },
 	})
 	machine := watchMachine(context.Background(), o.Addr)
 	leases := make(chan *dibs.Lease, 1)

@@ -22,7 +22,7 @@ import (
 // TIME 0 ERR" and "published TIME 0 ERR" for messages between candidates, which use no
 // lock.
 func candidateChild(o childConfig, commands <-chan string) {
-	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
+	locks := openInChild(o, dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) { emit("renewed %d", mono()) }})
 	election := locks.Election(job)
 	emit("ready")
 	go func() {

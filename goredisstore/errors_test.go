@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -82,7 +83,7 @@ func TestRefusals(t *testing.T) {
 				if !errors.As(err, &server) || !strings.Contains(string(server), refusal.word) || !strings.Contains(err.Error(), cmp.Or(refusal.text, refusal.word)) {
 					t.Errorf("%q: want it to contain the server's %s", err, cmp.Or(refusal.text, refusal.word))
 				}
-				var u *dibs.UnavailableError
+				var u *driver.UnavailableError
 				if errors.Is(refusal.kind, dibs.ErrUnavailable) && (!errors.As(err, &u) || u.Refused == refusal.mayPass) {
 					t.Errorf("%#v: want Refused, unless the refusal may pass", err)
 				}
@@ -287,7 +288,7 @@ func TestForeignWithoutExpiry(t *testing.T) {
 	for _, options := range [][]dibs.Option{{dibs.Wait(0)}, {dibs.Wait(300 * time.Millisecond)}} {
 		_, err := locks.Mutex(job).Lock(t.Context(), options...)
 		var busy *dibs.BusyError
-		if !errors.As(err, &busy) || busy.Remaining >= 0 || busy.Holder != "theirs" || !strings.Contains(err.Error(), "never expires") {
+		if !errors.As(err, &busy) || !busy.NeverExpires || busy.Holder != "theirs" || !strings.Contains(err.Error(), "never expires") {
 			t.Errorf("%v, want busy: held by theirs, never expires", err)
 		}
 	}
@@ -300,7 +301,7 @@ func TestNoChannels(t *testing.T) {
 	app := &redis.Options{Addr: b.server.Addr(), Username: "app", Password: "secret"}
 	var degraded atomic.Int64
 	var cause atomic.Pointer[error]
-	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
+	hooks := dibs.Observe(dibs.Hooks{Degraded: func(_ context.Context, d dibs.Degraded) {
 		degraded.Add(1)
 		cause.Store(&d.Err)
 	}})

@@ -115,7 +115,7 @@ func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 	for {
 		var l *dibs.Lease
 		if l, err = c.Mutex("warm").Lock(ctx); err == nil {
-			token, err = l.Token(), l.Unlock()
+			token, err = string(l.Token()), l.Unlock()
 		}
 		if !errors.Is(err, dibs.ErrUnavailable) || ctx.Err() != nil {
 			return token, err
@@ -504,7 +504,7 @@ func TestWaiterReset(t *testing.T) {
 		for range 3 {
 			l := b.lock(holder, job)
 			waiter := b.enqueue(locks, nil)
-			b.awaitSubscription(token) // again, and soon, because it waits
+			b.awaitSubscription(string(token)) // again, and soon, because it waits
 			b.begin()
 			released := round.do(l)
 			e := b.awaitEntry(waiter)
@@ -592,7 +592,7 @@ func TestPartition(t *testing.T) {
 
 // renewals signals each renewed batch.
 func renewals(renewed chan<- struct{}) dibs.Option {
-	return dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
+	return dibs.Observe(dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) {
 		select {
 		case renewed <- struct{}{}:
 		default:
@@ -684,8 +684,8 @@ func TestRestartEmpty(t *testing.T) {
 		back := <-answers
 		b.within("restart empty: notified after it answers", (<-notified).Sub(back), 100*time.Millisecond)
 		var lost *dibs.LostError
-		if err := l.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
-			t.Fatalf("%v, want a LostError with ReasonTaken", err)
+		if err := l.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonMissing {
+			t.Fatalf("%v, want a LostError with ReasonMissing", err)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
 	}
@@ -815,14 +815,14 @@ func TestForeignHolder(t *testing.T) {
 		t.Parallel()
 		b := setUp(t)
 		locks := b.newClient(b.server.Addr())
-		l := b.lock(locks, job, dibs.Token("worker-1")) // its value has nothing else, so other libraries can compare it
+		l := b.lock(locks, job, dibs.OwnerToken("worker-1")) // its value has nothing else, so other libraries can compare it
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != nil {
 			t.Fatalf("SET NX on a held name: %v", v)
 		}
 		if v := b.call("EVAL", unlock, "1", key, "theirs"); v != int64(0) {
 			t.Fatalf("a foreign unlock with a wrong token: %v", v)
 		}
-		if v := b.call("EVAL", unlock, "1", key, l.Token()); v != int64(1) {
+		if v := b.call("EVAL", unlock, "1", key, string(l.Token())); v != int64(1) {
 			t.Fatalf("a foreign unlock with the token: %v", v)
 		}
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != "OK" {

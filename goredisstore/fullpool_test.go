@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/internal/test/redistest"
@@ -59,7 +60,7 @@ func TestPoolTimeoutIsUnsent(t *testing.T) {
 	}
 	t.Cleanup(func() { other.Close() })
 	_, err := locks.Mutex("m").TryLock(t.Context())
-	var u *dibs.UnavailableError
+	var u *driver.UnavailableError
 	if !errors.As(err, &u) || !u.Unsent || u.Unreached || !strings.Contains(err.Error(), "no connection was free in the pool") {
 		t.Errorf("got %#v, want an unsent request, and the pool", err)
 	}

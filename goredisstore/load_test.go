@@ -73,7 +73,7 @@ func acquireOnce(locks *dibs.Client, worker int, work time.Duration) acquisition
 		v.Err = err.Error()
 		return v
 	}
-	v.Fence, v.Token = l.Fence(), l.Token()
+	v.Fence, v.Token = l.Fence(), string(l.Token())
 	time.Sleep(work)
 	v.Exit = mono()
 	if err := l.Unlock(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -36,7 +37,7 @@ func TestOneSideUsesTLS(t *testing.T) {
 			start := time.Now()
 			_, err := locks.Mutex("m").TryLock(ctx)
 			t.Logf("FIGURE %T: %v", rdb, time.Since(start))
-			var u *dibs.UnavailableError
+			var u *driver.UnavailableError
 			if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%T: got %v, want %s", rdb, err, c.want)
 			}

@@ -68,7 +68,7 @@ func lockTriple(m *dibs.MultiMutex, token string, emit func(event)) (held bool, 
 		defer timer.Stop()
 	}
 	called := mono()
-	l, err := m.Lock(ctx, dibs.Token(token))
+	l, err := m.Lock(ctx, dibs.OwnerToken(token))
 	at := mono()
 	if errors.Is(err, context.Canceled) {
 		emit(event{what: "cancelled", token: token, at: at})
@@ -175,7 +175,7 @@ func (b *fixture) snapshot(locks *dibs.Client, names []string) (snapshot, error)
 			return s, err
 		}
 		for _, h := range state.Holders {
-			s.held[h.Token] = append(s.held[h.Token], name)
+			s.held[string(h.Token)] = append(s.held[string(h.Token)], name)
 		}
 	}
 	return s, nil

@@ -23,7 +23,9 @@ func (b *fixture) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 		b.t.Fatalf("the lease: %v", err)
 	}
 	s := b.inspect(observer, l.Name())
-	if s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != weight || s.Holders[0].Remaining <= 0 {
+	exclusive := weight == 0
+	if s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Exclusive != exclusive ||
+		!exclusive && s.Holders[0].Weight != weight || s.Holders[0].Remaining <= 0 {
 		b.t.Errorf("%+v, want the holder %s with weight %d", s, l.Token(), weight)
 	}
 	if have := s.Holders[0].Fence; s.Fence < l.Fence() || have != l.Fence() && (have != 0 || weight != 0) {
@@ -184,7 +186,7 @@ func TestUpgradeUnknown(t *testing.T) {
 		b.await("the reply is dropped", muted)
 		proxy.Drop() // before a retry
 		b.wantErr(<-failed, dibs.ErrUnavailable)
-		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Weight != 0 {
+		if s := b.inspect(observer, job); s.Holding != 1 || !s.Holders[0].Exclusive {
 			t.Fatalf("%+v, want the reader upgraded", s)
 		}
 		if err := l.Err(); err != nil || l.Fence() != fence {

@@ -191,7 +191,7 @@ func (b *fixture) inspect(c *dibs.Client, name string) dibs.State {
 // reports "waits ID", "held ID TIME FENCE LATE", "renewed TIME", "lost ID TIME REASON",
 // "ran ID RAN ERR" and "released ID TIME".
 func leasesChild(o childConfig, commands <-chan string) {
-	locks := openInChild(o, dibs.Hooks{Renewed: func(dibs.Renewed) { emit("renewed %d", mono()) }})
+	locks := openInChild(o, dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) { emit("renewed %d", mono()) }})
 	machine := watchMachine(context.Background(), o.Control)
 	var mu sync.Mutex
 	held := make(map[string]*dibs.Lease)

@@ -191,7 +191,7 @@ func TestReaderIsKilled(t *testing.T) {
 			t.Errorf("upgrade of the remaining reader: %v", err)
 		}
 		b.await("the other lease is renewed", renewed)
-		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Token != l.Token() || s.Holders[0].Weight != 0 {
+		if s := b.inspect(observer, job); s.Holding != 1 || s.Holders[0].Token != l.Token() || !s.Holders[0].Exclusive {
 			t.Errorf("%+v, want the exclusive holder %s", s, l.Token())
 		}
 		b.unlock(l)

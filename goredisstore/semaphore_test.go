@@ -75,7 +75,7 @@ func TestPermitsInOrder(t *testing.T) {
 				}
 				time.Sleep(rand.N(5 * time.Millisecond)) // work
 				held.Add(int64(-p.weight))
-				p.token, p.fence = l.Token(), l.Fence()
+				p.token, p.fence = string(l.Token()), l.Fence()
 				if err := l.Unlock(); err != nil {
 					t.Errorf("unlock: %v", err)
 				}

@@ -62,7 +62,7 @@ func TestMuteSubscription(t *testing.T) {
 	}()
 	once := sync.OnceFunc(func() { close(degraded) })
 	mute := dibs.New(goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr()})), dibs.TTL(ttl),
-		dibs.Observe(dibs.Hooks{Degraded: func(dibs.Degraded) { once() }}))
+		dibs.Observe(dibs.Hooks{Degraded: func(context.Context, dibs.Degraded) { once() }}))
 	t.Cleanup(func() { mute.Close() })
 	warm := b.lock(mute, "warm") // a client that holds nothing does not look at its subscription
 	b.await("the client notices that its subscription is mute", degraded)

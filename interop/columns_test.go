@@ -192,7 +192,7 @@ func theirsFirst(t *testing.T, r *row, name string) string {
 	l := r.acquire(t, name, longTTL)
 	_, err := r.dibs.Mutex(name).TryLock(t.Context())
 	busy, ok := errors.AsType[*dibs.BusyError](err)
-	if !ok || busy.Holder != l.value() {
+	if !ok || string(busy.Holder) != l.value() {
 		t.Fatalf("dibs: %v, want a BusyError with the holder %s", err, l.value())
 	}
 	type outcome struct {
@@ -356,8 +356,8 @@ func wantToldOfLoss(t *testing.T, lease *dibs.Lease, limit time.Duration) {
 		t.Fatalf("dibs: the loss was not detected within %v", limit)
 	}
 	lost, ok := errors.AsType[*dibs.LostError](lease.Err())
-	if !ok || lost.Reason != dibs.ReasonTaken {
-		t.Errorf("dibs: %v, want a LostError with %q", lease.Err(), dibs.ReasonTaken)
+	if !ok || lost.Reason != dibs.ReasonMissing {
+		t.Errorf("dibs: %v, want a LostError with %q", lease.Err(), dibs.ReasonMissing)
 	}
 }
 

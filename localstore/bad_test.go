@@ -119,7 +119,7 @@ func corrupt(t *testing.T, path string) {
 // wantRefused checks that an operation was refused with a reason, and had no effect.
 func wantRefused(t *testing.T, err error, path, want string) {
 	t.Helper()
-	var u *dibs.UnavailableError
+	var u *driver.UnavailableError
 	if final := want == "restart this program" || want == "closed" || want == "corrupt"; errors.Is(err, driver.ErrDisconnected) != final {
 		t.Errorf("%v: want ErrDisconnected: %t", err, final)
 	}

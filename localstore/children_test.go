@@ -619,7 +619,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	} {
 		begin := time.Now()
 		err := ask()
-		var u *dibs.UnavailableError
+		var u *driver.UnavailableError
 		if took := time.Since(begin); !errors.As(err, &u) || u.Refused || took < limit || took > 5*time.Second {
 			t.Errorf("%s: %v after %v, want ErrUnavailable after the deadline", what, err, took)
 		}

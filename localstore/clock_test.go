@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 )
 
@@ -24,7 +23,7 @@ func openWithClock(t *testing.T, path string, c clock) *Store {
 	return s
 }
 
-func state(t *testing.T, s *Store, name string) dibs.State {
+func state(t *testing.T, s *Store, name string) driver.State {
 	t.Helper()
 	state, err := s.Inspect(t.Context(), name)
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/internal/test/sqldrill"
@@ -30,7 +31,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = locks.Mutex("m").TryLock(t.Context())
-	var u *dibs.UnavailableError
+	var u *driver.UnavailableError
 	if !errors.As(err, &u) || !u.Unsent || u.Unreached || !strings.Contains(err.Error(), poolName) {
 		t.Errorf("got %v, want an unsent request, and %q", err, poolName)
 	}

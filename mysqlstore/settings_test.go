@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
@@ -68,7 +69,7 @@ func TestRefusedSettings(t *testing.T) {
 			locks := dibs.New(s)
 			defer locks.Close()
 			_, err := locks.Mutex("n").TryLock(t.Context())
-			var u *dibs.UnavailableError
+			var u *driver.UnavailableError
 			if !errors.As(err, &u) || !u.Refused || !strings.Contains(err.Error(), name+" is ") {
 				t.Errorf("have %v, want a refusal that names %s", err, name)
 			}

@@ -49,7 +49,7 @@ func TestReleaseIn(t *testing.T) {
 				t.Errorf("%+v, %v after the commit, want the waiter to hold it", state, err)
 			}
 			// Not a loss: the holder has released it.
-			extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: sqldrill.TTL}
+			extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 			if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 				t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
 			}
@@ -240,11 +240,11 @@ func TestLossAfterARollback(t *testing.T) {
 	if revoked, err := s.Revoke(t.Context(), reason); err != nil || !revoked {
 		t.Fatalf("%v, %v, want it revoked", revoked, err)
 	}
-	extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: sqldrill.TTL}
+	extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 	if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrLost) {
 		t.Errorf("extend: %v, want ErrLost", errs)
 	}
-	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); err != nil || held {
+	if held, err := s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}); err != nil || held {
 		t.Errorf("release: %v, %v, want it not held", held, err)
 	}
 	_ = l.Unlock() // it was lost

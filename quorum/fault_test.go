@@ -18,8 +18,8 @@ import (
 // Faults of single messages: a message is late, overtaken by a later one, or refused.
 
 var (
-	errReset   = &dibs.UnavailableError{Op: "test", Cause: errors.New("connection reset")}
-	errRefused = &dibs.UnavailableError{Op: "test", Refused: true, Cause: errors.New("OOM")}
+	errReset   = &driver.UnavailableError{Op: "test", Cause: errors.New("connection reset")}
+	errRefused = &driver.UnavailableError{Op: "test", Refused: true, Cause: errors.New("OOM")}
 )
 
 // resetOnce reports the first message of a verb as lost, and delivers it after d; or
@@ -96,7 +96,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 					nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
 					options := []dibs.Option{dibs.NoRenew()}
 					if token != "" {
-						options = append(options, dibs.Token(token))
+						options = append(options, dibs.OwnerToken(token))
 					}
 					l, err := lock(first, t.Context(), options...)
 					if err != nil {
@@ -110,11 +110,11 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(ttl)
-					wantWeights(t, "renewed by another process", stores, "n", l.Token(), 0, 0, 0)
+					wantWeights(t, "renewed by another process", stores, "n", string(l.Token()), 0, 0, 0)
 					for i := range stores {
 						stores[i].Restart()
 						time.Sleep(2 * longest)
-						wantWeights(t, fmt.Sprintf("node %d was restarted", i), stores, "n", l.Token(), 0, 0, 0)
+						wantWeights(t, fmt.Sprintf("node %d was restarted", i), stores, "n", string(l.Token()), 0, 0, 0)
 						if _, err := rival.RWMutex("n").TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 							t.Errorf("concurrent reader: error %v, want ErrBusy", err)
 						}
@@ -149,7 +149,7 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)
-		wantWeights(t, "renewed by another process", stores, "n", l.Token(), 1, 1, 1, 1, -1)
+		wantWeights(t, "renewed by another process", stores, "n", string(l.Token()), 1, 1, 1, 1, -1)
 		attached.Unlock()
 	})
 }
@@ -196,7 +196,7 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 				c.then(t, m, l)
 				close(answer)
 				time.Sleep(500 * time.Millisecond)
-				if got := weightAt(t, stores[2], "n", l.Token()); got != c.want {
+				if got := weightAt(t, stores[2], "n", string(l.Token())); got != c.want {
 					t.Errorf("restarted node: the token has weight %d, want %d (0: exclusive, -1: not held)", got, c.want)
 				}
 				l.Unlock()
@@ -257,7 +257,7 @@ func TestPendingAcquireIsNoLoss(t *testing.T) {
 				if err := l.Err(); err != nil {
 					t.Errorf("error %v, want it held: four nodes know it", err)
 				}
-				wantWeights(t, "repaired", stores, "n", l.Token(), 0, 0, 0, 0, 0)
+				wantWeights(t, "repaired", stores, "n", string(l.Token()), 0, 0, 0, 0, 0)
 				if err := l.Unlock(); err != nil {
 					t.Error(err)
 				}
@@ -328,7 +328,7 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 		"mutex":  func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(context.Background()) },
 		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(context.Background()) },
 		"token": func(c *dibs.Client) (*dibs.Lease, error) {
-			return c.Mutex("n").Lock(context.Background(), dibs.Token("request-42"))
+			return c.Mutex("n").Lock(context.Background(), dibs.OwnerToken("request-42"))
 		},
 	}
 	for kind, lock := range kinds {
@@ -365,7 +365,7 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if weightAt(t, s, "n", l.Token()) >= 0 || state.Waiting > 0 {
+						if weightAt(t, s, "n", string(l.Token())) >= 0 || state.Waiting > 0 {
 							t.Errorf("node %d: %+v, want nothing left of %q", i, state, l.Token())
 						}
 					}
@@ -416,7 +416,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 				if verb == "cancel" { // an unanswered acquire is cancelled, not released
 					nodes[0].fault = resetOnce("acquire", time.Millisecond)
 				}
-				token := dibs.Token("request-42")
+				token := dibs.OwnerToken("request-42")
 				l, err := locks.Mutex("n").Lock(t.Context(), token)
 				if err != nil {
 					t.Fatal(err)
@@ -523,7 +523,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				m := locks.RWMutex("n")
-				token := dibs.Token("request-42")
+				token := dibs.OwnerToken("request-42")
 				l, err := c.first(m, t.Context(), token)
 				if err != nil {
 					t.Fatal(err)
@@ -573,7 +573,7 @@ func TestNodeThatMissedAnUpgrade(t *testing.T) {
 		if err := m.TryUpgrade(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
-		wantWeights(t, "upgraded", stores, "n", l.Token(), 0, 1, 0)
+		wantWeights(t, "upgraded", stores, "n", string(l.Token()), 0, 1, 0)
 
 		nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
 		if err := l.Extend(t.Context(), time.Minute); !errors.Is(err, dibs.ErrUnavailable) {
@@ -590,7 +590,7 @@ func TestNodeThatMissedAnUpgrade(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		wantWeights(t, "reachable again", stores, "n", l.Token(), 0, 0, 0)
+		wantWeights(t, "reachable again", stores, "n", string(l.Token()), 0, 0, 0)
 		nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
 		if err := l.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("extended by two nodes, one of which got the upgrade later: %v", err)

@@ -100,7 +100,7 @@ func (n *node) wait(ctx context.Context) error {
 	dead, hangs, delay := n.dead, n.hangs, n.delay
 	n.mu.Unlock()
 	if dead != nil {
-		return &dibs.UnavailableError{Op: "test", Cause: dead}
+		return &driver.UnavailableError{Op: "test", Cause: dead}
 	}
 	if hangs {
 		delay = time.Hour
@@ -120,7 +120,7 @@ func contextEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &dibs.UnavailableError{Op: "test", Cause: context.Cause(ctx)}
+	return &driver.UnavailableError{Op: "test", Cause: context.Cause(ctx)}
 }
 
 // send transmits a request to the node, and the reply back.
@@ -243,9 +243,9 @@ func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(50 * time.Millisecond)
-		wantWeights(t, "at first", stores, "n", l.Token(), 0, -1, 0)
+		wantWeights(t, "at first", stores, "n", string(l.Token()), 0, -1, 0)
 		time.Sleep(5 * time.Second)
-		wantWeights(t, "after a heartbeat", stores, "n", l.Token(), 0, 0, 0)
+		wantWeights(t, "after a heartbeat", stores, "n", string(l.Token()), 0, 0, 0)
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}
@@ -480,7 +480,7 @@ func TestRepair(t *testing.T) {
 		nodes[0].set(func() { nodes[0].dead = nil })
 		time.Sleep(ttl / 2)
 		for i, s := range stores {
-			if state, _ := s.Inspect(t.Context(), "n"); len(state.Holders) != 1 || state.Holders[0].Token != l.Token() {
+			if state, _ := s.Inspect(t.Context(), "n"); len(state.Holders) != 1 || state.Holders[0].Token != string(l.Token()) {
 				t.Errorf("node %d: %+v, want it held", i, state)
 			}
 		}

@@ -212,9 +212,9 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 		time.Sleep(d)
 		switch {
 		case l.server.isDown():
-			err = &dibs.UnavailableError{Op: "simulated", Cause: errCut}
+			err = &driver.UnavailableError{Op: "simulated", Cause: errCut}
 		case there.refused:
-			err = &dibs.UnavailableError{Op: "simulated", Refused: true, Cause: errFull}
+			err = &driver.UnavailableError{Op: "simulated", Refused: true, Cause: errFull}
 		default:
 			value, err = serve()
 		}
@@ -226,7 +226,7 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 	leave := func(after time.Duration, cause error) (none T, err error) {
 		time.Sleep(l.uniqueArrival(after+offset, token))
 		l.w.logf("link %d: %s %q %s: %v", l.number, what, name, token, cause)
-		return none, &dibs.UnavailableError{Op: "simulated", Cause: cause}
+		return none, &driver.UnavailableError{Op: "simulated", Cause: cause}
 	}
 	timeLeft := max(time.Until(deadline), 0)
 	delay := l.uniqueArrival(there.delay, token)
@@ -283,12 +283,12 @@ func (l *link) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver
 	})
 }
 
-func (l *link) Inspect(ctx context.Context, name string) (dibs.State, error) {
+func (l *link) Inspect(ctx context.Context, name string) (driver.State, error) {
 	l.mu.Lock()
 	cut := l.cut
 	l.mu.Unlock()
 	if cut || l.server.isDown() {
-		return dibs.State{}, &dibs.UnavailableError{Op: "simulated", Cause: errCut}
+		return driver.State{}, &driver.UnavailableError{Op: "simulated", Cause: errCut}
 	}
 	return l.server.Voter.Inspect(ctx, name)
 }
@@ -434,7 +434,7 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 		options = append(options, dibs.NoRenew())
 	}
 	if !u.w.cohorts {
-		options = append(options, dibs.Token(token))
+		options = append(options, dibs.OwnerToken(token))
 	}
 	l, shares, err := lock(u, name, append(options, dibs.Wait(wait))...)
 	if err != nil {
@@ -573,7 +573,7 @@ func (u *user) handOver(name, token string, wait, hold time.Duration) error {
 	delete(u.lastToken, name)   // the token is now the other user's
 	hold = max(hold, u.w.ttl/4) // the other user renews the lease
 	u.w.recordEnd(g)
-	l, err := u.other.locks.Attach(name, token)
+	l, err := u.other.locks.Attach(name, dibs.Token(token))
 	if err != nil {
 		return err
 	}
@@ -644,7 +644,7 @@ type grant struct {
 // token returns the token of the lease; that of a cohort has none.
 func (g *grant) token() string {
 	if l, ok := g.lease.(*dibs.Lease); ok {
-		return l.Token()
+		return string(l.Token())
 	}
 	return ""
 }
@@ -740,13 +740,13 @@ func (w *world) checkMode(g *grant) {
 // checkLoss checks that a lease reported as taken does not have a majority.
 func (w *world) checkLoss(g *grant) {
 	var lost *dibs.LostError
-	if !errors.As(g.lease.Err(), &lost) || lost.Reason != dibs.ReasonTaken {
+	if !errors.As(g.lease.Err(), &lost) || lost.Reason != dibs.ReasonMissing {
 		return
 	}
 	votes := 0
 	for _, s := range w.servers {
 		state, _ := s.memory.Inspect(context.Background(), lost.Name)
-		if slices.ContainsFunc(state.Holders, func(h dibs.Holder) bool { return h.Token == lost.Token }) {
+		if slices.ContainsFunc(state.Holders, func(h driver.Holder) bool { return h.Token == string(lost.Token) }) {
 			votes++
 		}
 	}

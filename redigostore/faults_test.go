@@ -70,7 +70,7 @@ func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
 
 func wantRefused(t *testing.T, err, cause error) {
 	t.Helper()
-	var u *dibs.UnavailableError
+	var u *driver.UnavailableError
 	if !errors.As(err, &u) || !u.Refused || !errors.Is(err, cause) {
 		t.Errorf("have %v, want Refused with the cause %v", err, cause)
 	}
@@ -258,7 +258,7 @@ func TestNoChannels(t *testing.T) {
 	s := redigostore.New(pool(t, server.Addr(), redis.DialUsername("app"), redis.DialPassword("secret")))
 	var degraded atomic.Int64
 	var cause atomic.Pointer[error]
-	hooks := dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) { degraded.Add(1); cause.Store(&d.Err) }})
+	hooks := dibs.Observe(dibs.Hooks{Degraded: func(_ context.Context, d dibs.Degraded) { degraded.Add(1); cause.Store(&d.Err) }})
 	holder, waiter := open(t, s), open(t, s, hooks)
 	for range 5 {
 		handOver(t, holder, waiter)

@@ -34,7 +34,7 @@ func TestWrapError(t *testing.T) {
 		if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
 			t.Errorf("%v becomes %v, want %v", c.err, err, c.kind)
 		}
-		var unavailable *dibs.UnavailableError
+		var unavailable *driver.UnavailableError
 		if is := errors.As(err, &unavailable); is == c.other || is && unavailable.Refused != c.refused {
 			t.Errorf("%v becomes %+v, want refused %v", c.err, unavailable, c.refused)
 		}

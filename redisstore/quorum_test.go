@@ -95,7 +95,7 @@ func (v *voter) voteAgain(name string, seq uint64) (driver.AcquireReply, error) 
 			Weight: 1, Limit: 1, Queue: true, Until: time.Now().Add(generous),
 			Vote: &driver.Vote{Ticket: seq, Fence: seq, RecoveryWindow: recoveryWindow},
 		})
-		var u *dibs.UnavailableError
+		var u *driver.UnavailableError
 		if !errors.As(err, &u) || u.Refused { // otherwise the connection was to the former process
 			return a, err
 		}

@@ -231,7 +231,7 @@ func (p *testClient) mustRelease(r driver.AcquireRequest, fence uint64) {
 	}
 }
 
-func (p *testClient) inspect(name string) dibs.State {
+func (p *testClient) inspect(name string) driver.State {
 	p.t.Helper()
 	state, err := p.s.Inspect(p.t.Context(), name)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -81,7 +80,7 @@ func TestEndOfALeaseIsRetried(t *testing.T) {
 					if c.calls != 2 || ended != test.ended {
 						t.Errorf("%d calls, ended %v; want 2, %v", c.calls, ended, test.ended)
 					}
-					var unavailable *dibs.UnavailableError
+					var unavailable *driver.UnavailableError
 					if test.err == "" && err != nil || test.err != "" && (!errors.As(err, &unavailable) || unavailable.Refused || !strings.Contains(err.Error(), test.err)) {
 						t.Errorf("%v, want %q", err, test.err)
 					}

@@ -57,7 +57,7 @@ func (c *replicatedConn) answer(n int64) { c.acks <- redisconn.Reply{Value: n} }
 func wantReplicasError(t *testing.T, err error, have int, refused bool) {
 	t.Helper()
 	var short *redisstore.ReplicasError
-	var unavailable *dibs.UnavailableError
+	var unavailable *driver.UnavailableError
 	if !errors.As(err, &unavailable) || unavailable.Refused != refused || !errors.As(err, &short) {
 		t.Fatalf("error %v, want a ReplicasError, refused %v", err, refused)
 	}
@@ -385,7 +385,7 @@ func TestFailuresWithReplicasAreUnknown(t *testing.T) {
 		wantReplicasError(t, err, 0, true)
 		conn.refuses.Store(true)
 		_, err = s.Acquire(t.Context(), r)
-		var unavailable *dibs.UnavailableError
+		var unavailable *driver.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Refused {
 			t.Fatalf("error %v, want an unknown outcome", err)
 		}

@@ -62,7 +62,7 @@ func TestRevokeByToken(t *testing.T) {
 			return locks.All(name, name+" too").Lock(ctx)
 		}, lockMutex},
 		"chosen token": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.Mutex(name).Lock(ctx, dibs.Token("request-"+name))
+			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-"+name))
 		}, lockMutex},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -74,12 +74,12 @@ func TestRevokeByToken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			receivesEvents(t, server, probe.Token())
+			receivesEvents(t, server, string(probe.Token()))
 			l, err := test.hold(t.Context(), locks, name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state, err := s.Inspect(t.Context(), name); err != nil || len(state.Holders) != 1 || state.Holders[0].Token != l.Token() || state.Holders[0].Fence != l.Fence() {
+			if state, err := s.Inspect(t.Context(), name); err != nil || len(state.Holders) != 1 || state.Holders[0].Token != string(l.Token()) || state.Holders[0].Fence != l.Fence() {
 				t.Fatalf("%+v, %v", state, err)
 			}
 			next := make(chan error, 1)
@@ -94,7 +94,7 @@ func TestRevokeByToken(t *testing.T) {
 				state, err := s.Inspect(t.Context(), name)
 				return err == nil && state.Waiting == 1
 			})
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Token: l.Token(), Reason: reason}); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Token: string(l.Token()), Reason: reason}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			wantRevoked(t, l, reason)
@@ -104,7 +104,7 @@ func TestRevokeByToken(t *testing.T) {
 			if err := l.Unlock(); !errors.Is(err, dibs.ErrLost) {
 				t.Errorf("unlock: %v, want ErrLost", err)
 			}
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Token: l.Token()}); revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: name, Token: string(l.Token())}); revoked || err != nil {
 				t.Errorf("once more: %v, %v", revoked, err)
 			}
 			if err := probe.Unlock(); err != nil {
@@ -220,10 +220,10 @@ func TestLateRevocationByToken(t *testing.T) {
 	t.Parallel()
 	for what, hold := range map[string]func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error){
 		"mutex": func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.Mutex(name).Lock(ctx, dibs.Token("request-1"))
+			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-1"))
 		},
 		"reader": func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.RWMutex(name).RLock(ctx, dibs.Token("request-1"))
+			return locks.RWMutex(name).RLock(ctx, dibs.OwnerToken("request-1"))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -236,12 +236,12 @@ func TestLateRevocationByToken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			receivesEvents(t, server, probe.Token())
+			receivesEvents(t, server, string(probe.Token()))
 			first, err := hold(t.Context(), locks, "n")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: first.Token(), Reason: "late"}); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: string(first.Token()), Reason: "late"}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			var late []func()
@@ -263,7 +263,7 @@ func TestLateRevocationByToken(t *testing.T) {
 				t.Errorf("extend of the second: %v", err)
 			}
 			// A revocation of the second one has its effect.
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: second.Token(), Reason: "now"}); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Token: string(second.Token()), Reason: "now"}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			(&testClient{t: t}).eventually("the notification", func() bool { late = s.arrived(); return len(late) > 0 })

@@ -40,7 +40,7 @@ func TestAttachedLeaseIsRevoked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			receivesEvents(t, server, other.Token())
+			receivesEvents(t, server, string(other.Token()))
 			lease, err := lockMutex(t.Context(), first, "n")
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestAttachedLeaseIsRevoked(t *testing.T) {
 			if err := lease.Detach(); err != nil {
 				t.Fatal(err)
 			}
-			r := driver.RevokeRequest{Name: "n", Token: lease.Token()}
+			r := driver.RevokeRequest{Name: "n", Token: string(lease.Token())}
 			if by == "fence" {
 				r.Token, r.Fence = "", lease.Fence()
 			}

@@ -47,7 +47,7 @@ func TestCommandsOfWanted(t *testing.T) {
 			<-connected
 			if asks {
 				// The same request as that of Wanted, which is sent in the background.
-				r := driver.WantedRequest{Name: "n", Token: l.Token(), Client: clientOf(l.Token())}
+				r := driver.WantedRequest{Name: "n", Token: string(l.Token()), Client: clientOf(string(l.Token()))}
 				if wanted, err := store.NotifyWanted(t.Context(), r); wanted || err != nil {
 					t.Fatalf("wanted %v, %v", wanted, err)
 				}

@@ -71,7 +71,7 @@ func TestClosedRueidisClient(t *testing.T) {
 				wantErr(t, err, dibs.ErrUnavailable)
 				wantErr(t, err, redisconn.ErrClosed)
 				wantErr(t, err, rueidis.ErrClosing)
-				var u *dibs.UnavailableError
+				var u *driver.UnavailableError
 				if !errors.As(err, &u) || !u.Refused {
 					t.Errorf("%#v: want Refused", err)
 				}
@@ -287,7 +287,7 @@ func TestNoChannels(t *testing.T) {
 	client := dial(t, server.Addr(), func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "secret" })
 	var degraded atomic.Int64
 	var cause atomic.Pointer[error]
-	locks := open(t, client, dibs.Observe(dibs.Hooks{Degraded: func(d dibs.Degraded) {
+	locks := open(t, client, dibs.Observe(dibs.Hooks{Degraded: func(_ context.Context, d dibs.Degraded) {
 		degraded.Add(1)
 		cause.Store(&d.Err)
 	}}))

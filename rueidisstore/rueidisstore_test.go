@@ -106,7 +106,7 @@ func awaitSubscription(t *testing.T, server *redistest.Server, c *dibs.Client) {
 	t.Helper()
 	l := drill.Lock(t, c, "warm")
 	drill.Unlock(t, l)
-	channel := "dibs:c:" + strings.Join(strings.SplitN(l.Token(), ":", 4)[:3], ":")
+	channel := "dibs:c:" + strings.Join(strings.SplitN(string(l.Token()), ":", 4)[:3], ":")
 	drill.Eventually(t, "the client has its subscription", func() bool {
 		list, _ := server.MustCmd(t, "PUBSUB", "NUMSUB", channel).([]any)
 		return len(list) == 2 && list[1] == int64(1)

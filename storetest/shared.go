@@ -101,7 +101,7 @@ func (p *testClient) mustResize(r driver.AcquireRequest, weight, limit int) driv
 	return a
 }
 
-func (p *testClient) state(name string) dibs.State {
+func (p *testClient) state(name string) driver.State {
 	p.t.Helper()
 	needs(p.t, p.s, "Inspector")
 	state, err := p.s.Inspect(operationContext(p.t), name)
@@ -578,7 +578,7 @@ func inspectShared(t *testing.T, s *driver.Full) {
 	if state.Holding != 2 || len(state.Holders) != 2 || state.Waiting != 1 || state.Fence < f2 {
 		t.Fatalf("%+v", state)
 	}
-	for i, want := range []dibs.Holder{{Token: one.Token, Weight: 1, Fence: f1}, {Token: two.Token, Label: "backup", Weight: 3, Fence: f2}} {
+	for i, want := range []driver.Holder{{Token: one.Token, Weight: 1, Fence: f1}, {Token: two.Token, Label: "backup", Weight: 3, Fence: f2}} {
 		have := state.Holders[i]
 		left := have.Remaining
 		have.Remaining = 0

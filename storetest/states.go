@@ -191,7 +191,7 @@ func kindOfUpgrade(t *testing.T, s *driver.Full) {
 }
 
 // steady returns a state without what differs between two readings.
-func steady(s dibs.State) dibs.State {
+func steady(s driver.State) driver.State {
 	s.Holders, s.Waiters, s.Nodes = slices.Clone(s.Holders), slices.Clone(s.Waiters), nil
 	for i := range s.Holders {
 		s.Holders[i].Remaining = 0
@@ -203,13 +203,13 @@ func steady(s dibs.State) dibs.State {
 }
 
 // equal compares states without their fence high-water marks, which InspectAll may omit.
-func equal(a, b dibs.State) bool {
+func equal(a, b driver.State) bool {
 	a, b = steady(a), steady(b)
 	return a.Name == b.Name && slices.Equal(a.Holders, b.Holders) && a.Holding == b.Holding &&
 		slices.Equal(a.Waiters, b.Waiters) && a.Waiting == b.Waiting && (a.Foreign == nil) == (b.Foreign == nil)
 }
 
-func (p *testClient) states(names []string) []dibs.State {
+func (p *testClient) states(names []string) []driver.State {
 	p.t.Helper()
 	needs(p.t, p.s, "Lister")
 	states, err := p.s.InspectAll(operationContext(p.t), names)
@@ -221,11 +221,11 @@ func (p *testClient) states(names []string) []dibs.State {
 
 // wantSameStates compares InspectAll with Inspect, and returns the states. Of a store with
 // several nodes, one may have lagged behind when one of them was called.
-func (p *testClient) wantSameStates(names []string) []dibs.State {
+func (p *testClient) wantSameStates(names []string) []driver.State {
 	p.t.Helper()
 	for end := time.Now().Add(operationTimeout); ; time.Sleep(10 * time.Millisecond) {
 		states := p.states(names)
-		differs := slices.IndexFunc(states, func(s dibs.State) bool { return !equal(s, p.state(s.Name)) })
+		differs := slices.IndexFunc(states, func(s driver.State) bool { return !equal(s, p.state(s.Name)) })
 		if differs < 0 {
 			for i, s := range states {
 				if s.Name != names[i] {

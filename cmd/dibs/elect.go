@@ -154,7 +154,7 @@ func observe(a *app, name string) error {
 }
 
 func (s *session) printLeader(name string, leader dibs.Leader, err error) error {
-	owner := view.OwnerOf(leader.Token)
+	owner := view.OwnerOf(string(leader.Token))
 	switch {
 	case err != nil && errors.Is(err, dibs.ErrUnavailable):
 		s.con.logf("%s; trying again; store: %s", view.ErrorText(err), s.store.location)

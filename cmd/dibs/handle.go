@@ -27,7 +27,7 @@ type handle struct {
 }
 
 func handleOf(lease *dibs.Lease, j *lockRequest) handle {
-	h := handle{Schema: view.Schema, Names: j.names, Token: lease.Token(), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
+	h := handle{Schema: view.Schema, Names: j.names, Token: string(lease.Token()), Fence: lease.FenceOf(j.names[0]), TTL: time.Duration(j.ttl).Milliseconds()}
 	if len(j.names) > 1 {
 		h.Fences = fencesOf(lease, j.names)
 	}
@@ -153,7 +153,7 @@ func (o *attachFlags) leases(env environment, locks *dibs.Client, args []string,
 	}
 	var all []*dibs.Lease
 	for _, name := range names {
-		lease, err := locks.Attach(name, token, options...)
+		lease, err := locks.Attach(name, dibs.Token(token), options...)
 		if err != nil {
 			return nil, err
 		}

@@ -122,15 +122,15 @@ func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	}
 	text := fmt.Sprintf("%q is held", e.Name)
 	if e.Holder != "" {
-		text += " by " + view.OwnerOf(e.Holder).String()
+		text += " by " + view.OwnerOf(string(e.Holder)).String()
 	}
 	switch {
-	case e.Holder != "" && e.Remaining < 0:
+	case e.Holder != "" && e.NeverExpires:
 		text += " and never expires: it is not a lock of dibs; see dibs show"
 	case e.Ahead > 0:
 		text += ", " + view.Plural(e.Ahead, "waiter", "waiters") + " ahead"
 	}
-	if e.Holder != "" && e.Remaining >= 0 && view.OwnerOf(e.Holder).Host == "" {
+	if e.Holder != "" && !e.NeverExpires && view.OwnerOf(string(e.Holder)).Host == "" {
 		text += "; its token was not made by dibs: see dibs show"
 	}
 	if c.wait > 0 && c.wait != noLimit {

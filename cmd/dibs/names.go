@@ -60,7 +60,7 @@ func lockVars(lease *dibs.Lease, names []string) []string {
 	return []string{
 		nameVar + "=" + names[0],
 		namesVar + "=" + asJSON(names),
-		tokenVar + "=" + lease.Token(),
+		tokenVar + "=" + string(lease.Token()),
 		fenceVar + "=" + strconv.FormatUint(lease.FenceOf(names[0]), 10),
 		fencesVar + "=" + asJSON(fencesOf(lease, names)),
 	}

@@ -18,7 +18,7 @@ func outerTokens(env environment) []string { return strings.Fields(env.get(heldV
 
 // heldTokens returns heldVar for the command that runs under lease.
 func (s *session) heldTokens(lease *dibs.Lease) string {
-	return heldVar + "=" + strings.Join(append(slices.Clone(s.outer), lease.Token()), " ")
+	return heldVar + "=" + strings.Join(append(slices.Clone(s.outer), string(lease.Token())), " ")
 }
 
 // refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer
@@ -47,8 +47,8 @@ func (c *lockRequest) blockedBy(holders []dibs.Holder, owners []string) bool {
 	used := 0
 	for _, h := range holders {
 		switch {
-		case !slices.Contains(owners, h.Token):
-		case h.Weight == 0, !c.shared && c.slots == 0:
+		case !slices.Contains(owners, string(h.Token)):
+		case h.Exclusive, !c.shared && c.slots == 0:
 			return true
 		default:
 			used += h.Weight

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/drill"
@@ -185,7 +184,7 @@ func openTestStore(t *testing.T, url string) *testStore {
 func (s *testStore) URL() string { return s.url }
 
 // state returns the state of a name.
-func (s *testStore) state(name string) dibs.State {
+func (s *testStore) state(name string) driver.State {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()

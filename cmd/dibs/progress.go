@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +36,8 @@ func (p *progress) waiting(_ context.Context, w dibs.Queued) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	con, wait := p.session.con, view.Wait{Names: p.names, Holder: w.Holder, Position: w.Position}
-	con.event(view.WaitingEvent{Stamp: stamp("waiting"), Name: w.Name, Holder: view.OwnerOf(w.Holder).Short, Position: w.Position})
+	con, wait := p.session.con, view.Wait{Names: p.names, Holder: string(w.Holder), Position: w.Position}
+	con.event(view.WaitingEvent{Stamp: stamp("waiting"), Name: w.Name(), Holder: view.OwnerOf(string(w.Holder)).Short, Position: w.Position})
 	p.session.logVerbose("%s", wait)
 	if con.showsProgress() {
 		locks := p.session.locks
@@ -50,12 +51,22 @@ func (p *progress) refresh(ctx context.Context, locks *dibs.Client, w dibs.Queue
 	const soon, every = 300 * time.Millisecond, time.Second
 	con := p.session.con
 	for pause := soon; sleep(ctx, pause); pause = every {
-		if state, err := locks.Inspect(ctx, w.Name); err == nil {
-			wait.Update(state, w.Token)
+		if state, err := locks.Inspect(ctx, w.Name()); err == nil {
+			update(&wait, state, w.Token)
 		}
 		con.showProgress(wait.Line(time.Since(p.begun), widthOf(con.err)))
 	}
 	con.clearProgress()
+}
+
+// update records the first holder in a state, and the position of the waiter with this token.
+func update(wait *view.Wait, s dibs.State, token dibs.Token) {
+	holder := dibs.Token("")
+	if len(s.Holders) > 0 {
+		holder = s.Holders[0].Token
+	}
+	at := slices.IndexFunc(s.Waiters, func(w dibs.Waiter) bool { return w.Token == token })
+	wait.Update(string(holder), at+1)
 }
 
 func (p *progress) end() {

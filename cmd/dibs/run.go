@@ -132,7 +132,7 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	r.acquired = time.Now()
 	o.Waited, o.Fence = r.acquired.Sub(r.waiting).Milliseconds(), lease.FenceOf(o.Names[0])
 	r.con.event(view.AcquiredEvent{
-		Stamp: stamp("acquired"), Names: o.Names, Token: view.OwnerOf(lease.Token()).Short, Fence: lease.Fence(), Waited: o.Waited,
+		Stamp: stamp("acquired"), Names: o.Names, Token: view.OwnerOf(string(lease.Token())).Short, Fence: lease.Fence(), Waited: o.Waited,
 	})
 	if err := extendIfShort(lease, r.rules); err != nil {
 		return errors.Join(err, ignoreLost(lease.Unlock()))

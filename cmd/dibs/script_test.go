@@ -337,7 +337,7 @@ func (w *scriptState) lockFlags(args []string) (l lockSpec) {
 func (l lockSpec) acquire(ctx context.Context, locks *dibs.Client, more ...dibs.Option) (*dibs.Lease, error) {
 	options := append(more, dibs.TTL(l.ttl), dibs.Label(l.label), dibs.MinHold(l.minHold))
 	if l.token != "" {
-		options = append(options, dibs.Token(l.token))
+		options = append(options, dibs.OwnerToken(l.token))
 	}
 	switch {
 	case l.shared:
@@ -358,7 +358,7 @@ func (w *scriptState) held(args []string) {
 	}
 	w.Check(err)
 	w.Setenv("FENCE", strconv.FormatUint(lease.Fence(), 10))
-	w.Setenv("TOKEN", lease.Token())
+	w.Setenv("TOKEN", string(lease.Token()))
 	c := &testLock{stop: cancel, done: make(chan struct{}), lease: lease}
 	close(c.done)
 	w.locksHeld[l.name+" "+l.label] = c

@@ -555,9 +555,9 @@ func TestColours(t *testing.T) {
 // panicking is a store whose methods panic.
 type panicking struct{ *driver.Full }
 
-func (panicking) List(context.Context, string) ([]string, error)             { panic("broken") }
-func (panicking) Inspect(context.Context, string) (dibs.State, error)        { panic("broken") }
-func (panicking) InspectAll(context.Context, []string) ([]dibs.State, error) { panic("broken") }
+func (panicking) List(context.Context, string) ([]string, error)               { panic("broken") }
+func (panicking) Inspect(context.Context, string) (driver.State, error)        { panic("broken") }
+func (panicking) InspectAll(context.Context, []string) ([]driver.State, error) { panic("broken") }
 
 func TestTopPanics(t *testing.T) {
 	for _, glob := range []string{"*", "name"} {

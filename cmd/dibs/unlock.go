@@ -183,7 +183,7 @@ func (u unlockRequest) endSeen(ctx context.Context, s *opened, seen driver.State
 }
 
 func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
-	lease, err := locks.Attach(u.name, u.token)
+	lease, err := locks.Attach(u.name, dibs.Token(u.token))
 	if err != nil {
 		return false, err
 	}

@@ -25,7 +25,7 @@ func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
 		return nil
 	}
 	for _, h := range seen.Holders {
-		if h.Remaining < 0 && view.OwnerOf(h.Token).Host == "" {
+		if h.NeverExpires() && view.OwnerOf(h.Token).Host == "" {
 			return fmt.Errorf("unlock %q: its key never expires, and its value is not of dibs: it may be data, which --force does not delete", seen.Name)
 		}
 	}

@@ -43,7 +43,7 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 	ctx, stop := context.WithCancelCause(context.Background())
 	e := &Elector{holds: locks.Holds, name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
 	hooks := dibs.Hooks{
-		Queued:     func(_ context.Context, q dibs.Queued) { e.setReason(leaderError(q.Holder)) },
+		Queued:     func(_ context.Context, q dibs.Queued) { e.setReason(leaderError(string(q.Holder))) },
 		TermFailed: func(_ context.Context, f dibs.TermFailed) { e.setReason(f.Err) },
 	}
 	election := locks.Election(name, append(slices.Clone(options), dibs.Observe(hooks))...)

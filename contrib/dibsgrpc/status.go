@@ -31,7 +31,7 @@ func FromError(err error) error {
 		return nil
 	case errors.Is(err, dibs.ErrLost): // first: the method may have run in part without the lock
 		return newError(codes.Internal, "outcome unknown: the lock was lost during the call", 0, err)
-	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock
+	case errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
 		return newError(codes.Internal, "the call was served, but its lock was not released", 0, err)
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed): // before the context, whose error may be the cause
 		return newError(codes.Unavailable, "locks are unavailable", unavailableRetry, err)
@@ -63,7 +63,7 @@ func internal(err error) error { return newError(codes.Internal, "the lock canno
 // has expired, and one second later for each waiter.
 func retryDelay(busy *dibs.BusyError) time.Duration {
 	remaining := busy.Remaining
-	if remaining < 0 {
+	if busy.NeverExpires {
 		remaining = neverExpiresRetry
 	}
 	return max(remaining, shortestRetry) + time.Duration(min(busy.Ahead, mostAhead))*time.Second

@@ -102,7 +102,7 @@ func TestCodeOfEachError(t *testing.T) {
 	const secret = "web-7:211:secret"
 	held := func(remaining time.Duration, ahead int) func(*dibs.Client) dibs.Doer {
 		return func(*dibs.Client) dibs.Doer {
-			return busyFor{Name: secret, Holder: secret, Remaining: remaining, Ahead: ahead}
+			return busyFor{Name: secret, Holder: secret, Remaining: max(remaining, 0), NeverExpires: remaining < 0, Ahead: ahead}
 		}
 	}
 	outage := &driver.UnavailableError{Op: "acquire", Name: secret, Cause: context.DeadlineExceeded} // of the operation

@@ -77,7 +77,7 @@ func FromError(err error) *Error {
 		return own
 	case errors.As(err, &busy):
 		return &Error{http.StatusConflict, retryAfter(busy), "locked by another request", err}
-	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock
+	case errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
 		return &Error{http.StatusInternalServerError, 0, "the request was served, but its lock was not released", err}
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -102,7 +102,7 @@ func badRequest(err error) *Error {
 // exact for a reserved name.
 func retryAfter(busy *dibs.BusyError) time.Duration {
 	remaining := busy.Remaining
-	if remaining < 0 {
+	if busy.NeverExpires {
 		remaining = neverExpiresRetry
 	}
 	return max(remaining, time.Second) + time.Duration(min(busy.Ahead, mostAhead))*time.Second

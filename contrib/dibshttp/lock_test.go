@@ -135,7 +135,7 @@ func TestStatusOfEachError(t *testing.T) {
 	const secret = "web-7:211:secret"
 	held := func(remaining time.Duration, ahead int) func(*dibs.Client) dibs.Doer {
 		return func(*dibs.Client) dibs.Doer {
-			return busyFor{Name: secret, Holder: secret, Remaining: remaining, Ahead: ahead}
+			return busyFor{Name: secret, Holder: secret, Remaining: max(remaining, 0), NeverExpires: remaining < 0, Ahead: ahead}
 		}
 	}
 	outage := &driver.UnavailableError{Op: "acquire", Name: secret, Cause: errors.New("dial " + secret)}

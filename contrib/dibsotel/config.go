@@ -1,8 +1,6 @@
 package dibsotel
 
 import (
-	"cmp"
-
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/observe/classes"
 	"go.opentelemetry.io/otel"
@@ -48,8 +46,6 @@ type Config struct {
 // If the MeterProvider cannot make an instrument, otel.Handle receives the error, and there
 // are no metrics.
 func Hooks(c Config) dibs.Hooks {
-	c.MaxClasses = max(c.MaxClasses, 0)
-	c.MaxClasses = cmp.Or(c.MaxClasses, classes.DefaultLimit)
 	if c.TracerProvider == nil {
 		c.TracerProvider = otel.GetTracerProvider()
 	}

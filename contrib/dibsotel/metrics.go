@@ -103,11 +103,11 @@ func both[E any](first, second func(context.Context, E)) func(context.Context, E
 }
 
 func (m *meter) onQueued(ctx context.Context, e dibs.Queued) {
-	m.waiting.Add(ctx, 1, m.classes.Of(e.Name).add...)
+	m.waiting.Add(ctx, 1, m.classes.Of(e.Name()).add...)
 }
 
 func (m *meter) onAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
-	class := m.classes.Of(e.Name)
+	class := m.classes.Of(e.Name())
 	m.acquired.Record(ctx, e.Waited.Seconds(), class.acquired(outcome.OfKind(e.Kind), outcome.OfCall(&e))...)
 	if e.Queued {
 		m.waiting.Add(ctx, -1, class.add...)
@@ -121,11 +121,11 @@ func (m *meter) onAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 }
 
 func (m *meter) onRenewFailed(ctx context.Context, e dibs.RenewFailed) {
-	m.renewFailed.Add(ctx, 1, m.classes.Of(e.Name).add...)
+	m.renewFailed.Add(ctx, 1, m.classes.Of(e.Name()).add...)
 }
 
 func (m *meter) onLost(ctx context.Context, e dibs.Lost) {
-	class := m.classes.Of(e.Name)
+	class := m.classes.Of(e.Name())
 	m.addLost(ctx, class, outcome.OfReason(e.Reason))
 	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), outcome.Lost)
 }
@@ -135,7 +135,7 @@ func (m *meter) addLost(ctx context.Context, class *classMeter, reason outcome.R
 }
 
 func (m *meter) onReleased(ctx context.Context, e dibs.Released) {
-	class := m.classes.Of(e.Name)
+	class := m.classes.Of(e.Name())
 	how, why := outcome.OfRelease(e.Err)
 	if how == outcome.Lost { // noticed by Unlock
 		m.addLost(ctx, class, why)
@@ -152,19 +152,19 @@ func (m *meter) onHeld(ctx context.Context, class *classMeter, kind dibs.Kind, s
 	}
 }
 
-func (m *meter) onRenewed(e dibs.Renewed) {
-	m.renewed.Record(context.Background(), e.Took.Seconds())
-	m.headroom.Record(context.Background(), e.Headroom)
+func (m *meter) onRenewed(ctx context.Context, e dibs.Renewed) {
+	m.renewed.Record(ctx, e.Took.Seconds())
+	m.headroom.Record(ctx, e.Headroom)
 }
 
 // onDegraded counts changes only: the event of a beginning or of an end may have been dropped.
-func (m *meter) onDegraded(e dibs.Degraded) {
+func (m *meter) onDegraded(ctx context.Context, e dibs.Degraded) {
 	switch now := e.Err != nil; {
 	case m.isDegraded.Swap(now) == now:
 	case now:
-		m.degraded.Add(context.Background(), 1)
+		m.degraded.Add(ctx, 1)
 	default:
-		m.degraded.Add(context.Background(), -1)
+		m.degraded.Add(ctx, -1)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsotel"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/memstore"
 	"go.opentelemetry.io/otel/attribute"
@@ -114,7 +115,7 @@ dibs.waiting[{call}] dibs.class=order:* = 1`))
 func TestMetricsOfFailedRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		observe, measured := measure(t, dibsotel.Config{})
-		store := failing("extend", &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")})
+		store := failing("extend", &driver.UnavailableError{Op: "extend", Cause: errors.New("down")})
 		locks := newLocks(t, store, observe)
 		must[*dibs.Lease](t)(locks.Mutex("order:1").Lock(t.Context(), dibs.TTL(3*time.Second)))
 		time.Sleep(5 * time.Second)
@@ -147,20 +148,20 @@ func TestMetricsOfAnAttachedLease(t *testing.T) {
 func TestDegraded(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	client := func() func(dibs.Degraded) {
+	client := func() func(context.Context, dibs.Degraded) {
 		return dibsotel.Hooks(dibsotel.Config{TracerProvider: noop.NewTracerProvider(), MeterProvider: provider}).Degraded
 	}
 	first, second := client(), client()
 	begins, ends := dibs.Degraded{Err: errors.New("no subscription")}, dibs.Degraded{}
 	for i, step := range []struct {
-		degraded func(dibs.Degraded)
+		degraded func(context.Context, dibs.Degraded)
 		event    dibs.Degraded
 		want     int
 	}{
 		{first, begins, 1}, {second, begins, 2}, {first, ends, 1},
 		{second, begins, 1}, {second, ends, 0}, {second, ends, 0}, {first, begins, 1},
 	} {
-		step.degraded(step.event)
+		step.degraded(t.Context(), step.event)
 		var all metricdata.ResourceMetrics
 		if err := reader.Collect(t.Context(), &all); err != nil {
 			t.Fatal(err)
@@ -184,7 +185,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		TracerProvider: noop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 	})
 	for i := range calls {
-		info := dibs.LockInfo{Name: strconv.Itoa(i), Kind: dibs.KindMutex}
+		info := dibs.LockInfo{Names: []string{strconv.Itoa(i)}, Kind: dibs.KindMutex}
 		hooks.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: info})
 		hooks.Released(t.Context(), dibs.Released{LockInfo: info})
 	}

@@ -282,7 +282,7 @@ func traceOfSeveralNames(t *testing.T, b bed) {
 // A renewal concerns many leases, and belongs to no call.
 func renewalsAreRoots(t *testing.T, b bed) {
 	renewed := make(chan struct{}, 1)
-	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Renewed: func(dibs.Renewed) {
+	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) {
 		select {
 		case renewed <- struct{}{}:
 		default:

@@ -81,7 +81,7 @@ func (t *tracer) callIn(ctx context.Context) *call {
 }
 
 func (t *tracer) acquireStart(ctx context.Context, e dibs.AcquireStart) context.Context {
-	names := t.names.Of(e.Name)
+	names := t.names.Of(e.Name())
 	ctx, span := t.tracer.Start(ctx, names.lock)
 	if !span.IsRecording() {
 		return ctx
@@ -140,7 +140,7 @@ func (t *tracer) lost(ctx context.Context, e dibs.Lost) {
 	if c := t.callIn(ctx); c != nil && c.held != nil {
 		span = c.held
 	} else {
-		_, span = t.tracer.Start(ctx, t.names.Of(e.Name).lost)
+		_, span = t.tracer.Start(ctx, t.names.Of(e.Name()).lost)
 	}
 	defer span.End()
 	if !span.IsRecording() {
@@ -175,9 +175,9 @@ func (t *tracer) released(ctx context.Context, e dibs.Released) {
 // describe appends the attributes of a lock.
 func (t *tracer) describe(to []attribute.KeyValue, info *dibs.LockInfo) []attribute.KeyValue {
 	if !t.hideNames {
-		to = append(to, keyName.String(info.Name))
-		if len(info.More) > 0 {
-			to = append(to, keyMore.StringSlice(info.More))
+		to = append(to, keyName.String(info.Name()))
+		if len(info.Names) > 1 {
+			to = append(to, keyMore.StringSlice(info.Names[1:]))
 		}
 	}
 	to = append(to, keyKind.String(string(info.Kind)))

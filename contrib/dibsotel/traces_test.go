@@ -105,7 +105,7 @@ type forgetful struct{ *driver.Full }
 func (forgetful) Release(context.Context, driver.ReleaseRequest) (bool, error) { return false, nil }
 
 func TestStatusOfCallsWithoutALease(t *testing.T) {
-	down := &dibs.UnavailableError{Op: "acquire", Name: "order:42", Cause: errors.New("down\xff")}
+	down := &driver.UnavailableError{Op: "acquire", Name: "order:42", Cause: errors.New("down\xff")}
 	for what, c := range map[string]struct {
 		acquire error
 		call    func(ctx context.Context, m *dibs.Mutex) error
@@ -186,7 +186,7 @@ func TestLostLease(t *testing.T) {
 		t.Run(fmt.Sprint("held=", held), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorder(t)
-				store := failing("extend", &dibs.UnavailableError{Op: "extend", Cause: errors.New("down")})
+				store := failing("extend", &driver.UnavailableError{Op: "extend", Cause: errors.New("down")})
 				locks := newLocks(t, store, r.observe(dibsotel.Config{HeldSpans: held}))
 				lease := must[*dibs.Lease](t)(locks.Mutex("order:42").Lock(t.Context(), dibs.TTL(3*time.Second)))
 				time.Sleep(4 * time.Second)
@@ -251,7 +251,7 @@ func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	for result, store := range map[string]func() driver.Store{
 		"lost": func() driver.Store { return forgetful{driver.Complete(memstore.New())} },
 		"unavailable": func() driver.Store {
-			return failing("release", &dibs.UnavailableError{Op: "unlock", Cause: errors.New("down")})
+			return failing("release", &driver.UnavailableError{Op: "unlock", Cause: errors.New("down")})
 		},
 	} {
 		t.Run(result, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestFewNamesAndNoTokens(t *testing.T) {
 		}
 		for _, s := range r.GetSpans() {
 			different[s.Name] = true
-			if strings.Contains(fmt.Sprintf("%+v", s), lease.Token()) {
+			if strings.Contains(fmt.Sprintf("%+v", s), string(lease.Token())) {
 				t.Fatalf("the token is in %+v", s)
 			}
 		}

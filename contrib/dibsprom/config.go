@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/dibslock/dibs/observe/classes"
 )
 
 // A Config has the settings of New. The zero Config has the defaults.
@@ -16,8 +14,7 @@ type Config struct {
 	// the rule in the documentation of the package.
 	Class func(name string) string
 
-	// MaxClasses is the largest number of classes, without "other". Zero means 200; a
-	// negative number is an error.
+	// MaxClasses is the largest number of classes, without "other". Zero or less means 200.
 	MaxClasses int
 
 	// AcquireBuckets and HeldBuckets are the upper limits of the buckets of
@@ -41,12 +38,6 @@ type Config struct {
 
 // withDefaults returns the Config with its defaults, or an error.
 func (c Config) withDefaults() (Config, error) {
-	if c.MaxClasses < 0 {
-		return c, fmt.Errorf("dibsprom: MaxClasses %d: negative", c.MaxClasses)
-	}
-	if c.MaxClasses == 0 {
-		c.MaxClasses = classes.DefaultLimit
-	}
 	if len(c.AcquireBuckets) == 0 {
 		c.AcquireBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120}
 	}

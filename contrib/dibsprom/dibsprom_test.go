@@ -1,6 +1,7 @@
 package dibsprom_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -25,12 +26,12 @@ import (
 
 // use calls each hook, so that each metric has a series.
 func use(hooks dibs.Hooks, name string) {
-	info := dibs.LockInfo{Name: name, Kind: dibs.KindMutex, Token: "secret-token", Label: "secret-label", Weight: 1, Limit: 1}
+	info := dibs.LockInfo{Names: []string{name}, Kind: dibs.KindMutex, Token: "secret-token", Label: "secret-label", Weight: 1, Limit: 1}
 	hooks.Queued(nil, dibs.Queued{LockInfo: info, Holder: "secret-holder", Position: 1})
 	hooks.AcquireEnd(nil, dibs.AcquireEnd{LockInfo: info, Waited: time.Second, Queued: true, Notified: true, Handoff: time.Millisecond})
-	hooks.Renewed(dibs.Renewed{Leases: 1, Took: time.Millisecond, Headroom: 0.66})
+	hooks.Renewed(context.Background(), dibs.Renewed{Leases: 1, Took: time.Millisecond, Headroom: 0.66})
 	hooks.RenewFailed(nil, dibs.RenewFailed{LockInfo: info, Err: errors.New("secret-error")})
-	hooks.Degraded(dibs.Degraded{Err: errors.New("secret-error")})
+	hooks.Degraded(context.Background(), dibs.Degraded{Err: errors.New("secret-error")})
 	hooks.AcquireEnd(nil, dibs.AcquireEnd{LockInfo: info})
 	hooks.Lost(nil, dibs.Lost{LockInfo: info, Reason: dibs.ReasonExpired, Held: time.Second})
 	hooks.Released(nil, dibs.Released{LockInfo: info, Held: time.Second})
@@ -62,7 +63,7 @@ func TestSeriesAreBounded(t *testing.T) {
 			reg := prometheus.NewRegistry()
 			hooks := newMetrics(t, reg, c.config).Hooks()
 			for i := range c.names {
-				info := dibs.LockInfo{Name: c.name(i), Kind: dibs.KindMutex}
+				info := dibs.LockInfo{Names: []string{c.name(i)}, Kind: dibs.KindMutex}
 				hooks.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: info})
 				hooks.Released(t.Context(), dibs.Released{LockInfo: info})
 			}
@@ -93,8 +94,8 @@ func TestSeriesAreBounded(t *testing.T) {
 // The hooks of a lock and an unlock allocate nothing.
 func TestHooksDoNotAllocate(t *testing.T) {
 	hooks := newMetrics(t, prometheus.NewRegistry(), dibsprom.Config{}).Hooks()
+	info := dibs.LockInfo{Names: []string{"order:4711"}, Kind: dibs.KindOnce}
 	pair := func() {
-		info := dibs.LockInfo{Name: "order:4711", Kind: dibs.KindOnce}
 		hooks.Queued(nil, dibs.Queued{LockInfo: info})
 		hooks.AcquireEnd(nil, dibs.AcquireEnd{LockInfo: info, Waited: time.Second, Queued: true, Notified: true, Handoff: time.Second})
 		hooks.Released(nil, dibs.Released{LockInfo: info, Held: time.Second})
@@ -171,7 +172,6 @@ func TestTwoClients(t *testing.T) {
 func TestConfig(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for want, config := range map[string]dibsprom.Config{
-		"MaxClasses -1: negative":                         {MaxClasses: -1},
 		"AcquireBuckets [1 1]: the limits do not grow":    {AcquireBuckets: []float64{1, 1}},
 		"AcquireBuckets [NaN]: the limits do not grow":    {AcquireBuckets: []float64{nan}},
 		"HeldBuckets [1 NaN]: the limits do not grow":     {HeldBuckets: []float64{1, nan}},
@@ -245,7 +245,7 @@ func TestWords(t *testing.T) {
 			dibsprom.EndReleased, dibsprom.EndLost, dibsprom.EndUnavailable,
 		}},
 		{words(int(outcome.Reasons), func(i int) string { return outcome.Reason(i).String() }), []string{
-			dibsprom.ReasonExpired, dibsprom.ReasonTaken, dibsprom.ReasonRevoked, dibsprom.ReasonMaxHold, dibsprom.ReasonClosed, dibsprom.ReasonOther,
+			string(dibs.ReasonExpired), string(dibs.ReasonMissing), string(dibs.ReasonRevoked), string(dibs.ReasonMaxHold), string(dibs.ReasonClosed), dibsprom.ReasonOther,
 		}},
 	} {
 		if !slices.Equal(c.labels, c.words) {

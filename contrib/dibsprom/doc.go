@@ -19,7 +19,8 @@
 //	dibs_handoff_seconds                     histogram  duration of hand-offs, from the request to the lease
 //	dibs_degraded                            gauge      Clients that receive no notifications now
 //
-// The values of result, end and reason are those of the constants of this package.
+// The values of result and end are those of the constants of this package, and the values of reason
+// those of dibs.Reason.
 // docs/observe.md says what each figure means. The files grafana.json and alerts.yml, beside
 // this package, are a dashboard and alert rules.
 //

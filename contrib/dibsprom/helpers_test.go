@@ -111,5 +111,5 @@ func (f *faulty) Watch(ctx context.Context, client string, busy func() bool, on 
 
 // unavailable is the error of a store that does not answer.
 func unavailable() error {
-	return &dibs.UnavailableError{Op: "test", Name: "order:1", Cause: context.DeadlineExceeded}
+	return &driver.UnavailableError{Op: "test", Name: "order:1", Cause: context.DeadlineExceeded}
 }

@@ -21,7 +21,7 @@ func (m *Metrics) Hooks() dibs.Hooks {
 		Lost:        m.observeLost,
 		Released:    m.observeReleased,
 		Renewed:     m.observeRenewed,
-		Degraded: func(e dibs.Degraded) {
+		Degraded: func(_ context.Context, e dibs.Degraded) {
 			// The event of a beginning or of an end may have been dropped.
 			switch now := e.Err != nil; {
 			case degraded.Swap(now) == now:
@@ -34,10 +34,12 @@ func (m *Metrics) Hooks() dibs.Hooks {
 	}
 }
 
-func (m *Metrics) observeQueued(_ context.Context, e dibs.Queued) { m.classes.Of(e.Name).waiting.Inc() }
+func (m *Metrics) observeQueued(_ context.Context, e dibs.Queued) {
+	m.classes.Of(e.Name()).waiting.Inc()
+}
 
 func (m *Metrics) observeAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
-	s := m.classes.Of(e.Name)
+	s := m.classes.Of(e.Name())
 	m.observe(ctx, m.acquireObserver(s, outcome.OfKind(e.Kind), outcome.OfCall(&e)), e.Waited.Seconds())
 	if e.Queued {
 		s.waiting.Dec()
@@ -52,17 +54,17 @@ func (m *Metrics) observeAcquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 }
 
 func (m *Metrics) observeRenewFailed(_ context.Context, e dibs.RenewFailed) {
-	m.classes.Of(e.Name).renewFailed.Inc()
+	m.classes.Of(e.Name()).renewFailed.Inc()
 }
 
 func (m *Metrics) observeLost(_ context.Context, e dibs.Lost) {
-	s := m.classes.Of(e.Name)
+	s := m.classes.Of(e.Name())
 	s.lost[outcome.OfReason(e.Reason)].Inc()
 	m.observeEnd(s, e.Kind, outcome.Lost, e.Held)
 }
 
 func (m *Metrics) observeReleased(_ context.Context, e dibs.Released) {
-	s := m.classes.Of(e.Name)
+	s := m.classes.Of(e.Name())
 	how, why := outcome.OfRelease(e.Err)
 	if how == outcome.Lost {
 		s.lost[why].Inc()
@@ -78,7 +80,7 @@ func (m *Metrics) observeEnd(s *series, k dibs.Kind, how outcome.End, after time
 	}
 }
 
-func (m *Metrics) observeRenewed(e dibs.Renewed) {
+func (m *Metrics) observeRenewed(_ context.Context, e dibs.Renewed) {
 	m.renew.Observe(e.Took.Seconds())
 	m.headroom.Observe(e.Headroom)
 }

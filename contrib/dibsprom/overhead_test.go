@@ -56,7 +56,7 @@ func BenchmarkOverhead(b *testing.B) {
 // class.
 func BenchmarkHooks(b *testing.B) {
 	hooks := newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks()
-	ctx, info := context.Background(), dibs.LockInfo{Name: "order:4711", Kind: dibs.KindMutex}
+	ctx, info := context.Background(), dibs.LockInfo{Names: []string{"order:4711"}, Kind: dibs.KindMutex}
 	pair := func() {
 		hooks.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Waited: 1000})
 		hooks.Released(ctx, dibs.Released{LockInfo: info, Held: 1000})

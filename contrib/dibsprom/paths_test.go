@@ -125,7 +125,7 @@ func TestPaths(t *testing.T) {
 		"closed connections": {
 			func(s *scene) {
 				time.AfterFunc(time.Second, func() {
-					s.store.Fail(&dibs.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: driver.ErrDisconnected}, "acquire")
+					s.store.Fail(&driver.UnavailableError{Op: "acquire", Name: taken, Refused: true, Cause: driver.ErrDisconnected}, "acquire")
 				})
 				hold(s.locks.Mutex(taken).Lock(background))
 			},
@@ -185,20 +185,20 @@ func TestPaths(t *testing.T) {
 		},
 		"taken": {
 			func(s *scene) {
-				s.store.Fail(&dibs.LostError{Name: name, Reason: dibs.ReasonTaken}, "extend")
+				s.store.Fail(&dibs.LostError{Name: name, Reason: dibs.ReasonMissing}, "extend")
 				keep(s.locks.Mutex(name).Lock(background))
 			},
-			lostBy("taken"),
+			lostBy("missing"),
 		},
 		"found lost by Unlock": {
 			func(s *scene) {
-				l, err := s.locks.Mutex(name).Lock(background, dibs.Token("mine"))
+				l, err := s.locks.Mutex(name).Lock(background, dibs.OwnerToken("mine"))
 				if err == nil {
 					hold(s.other.Attach(name, "mine"))
 				}
 				hold(l, err)
 			},
-			lostBy("taken"),
+			lostBy("missing"),
 		},
 		"no answer to Unlock": {
 			func(s *scene) {
@@ -225,11 +225,11 @@ func TestPaths(t *testing.T) {
 				}
 				hold(l, err)
 			},
-			[]string{held(dibs.KindAttached, "lost"), lost("taken")},
+			[]string{held(dibs.KindAttached, "lost"), lost("missing")},
 		},
 		"attached and released": {
 			func(s *scene) {
-				if _, err := s.other.Mutex(name).Lock(background, dibs.Token("theirs")); err != nil {
+				if _, err := s.other.Mutex(name).Lock(background, dibs.OwnerToken("theirs")); err != nil {
 					s.t.Error(err)
 				}
 				hold(s.locks.Attach(name, "theirs"))
@@ -354,7 +354,7 @@ func TestHandoff(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		hooks := newMetrics(t, reg, dibsprom.Config{}).Hooks()
 		for _, age := range []time.Duration{0, time.Millisecond} { // zero is unknown
-			hooks.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: dibs.LockInfo{Name: "n", Kind: dibs.KindMutex}, Notified: true, Handoff: age})
+			hooks.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: dibs.LockInfo{Names: []string{"n"}, Kind: dibs.KindMutex}, Notified: true, Handoff: age})
 		}
 		wantFigures(t, reg, map[string]float64{
 			"dibs_acquire_seconds{n,mutex,notified}": 2, "dibs_holding{n}": 2, "dibs_handoff_seconds": 1,
@@ -436,8 +436,8 @@ func TestDegraded(t *testing.T) {
 		}
 		hooks := m.Hooks()
 		for _, step := range []struct{ err, twice error }{{errors.New("cut off"), errors.New("cut off")}, {nil, nil}} {
-			hooks.Degraded(dibs.Degraded{Err: step.err})
-			hooks.Degraded(dibs.Degraded{Err: step.twice})
+			hooks.Degraded(context.Background(), dibs.Degraded{Err: step.err})
+			hooks.Degraded(context.Background(), dibs.Degraded{Err: step.twice})
 		}
 		if have := figures(t, reg)["dibs_degraded"]; have != 0 {
 			t.Errorf("%v Clients are degraded in the end", have)
@@ -451,7 +451,7 @@ func TestSlowHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		resume := make(chan struct{})
-		slow := dibs.Hooks{Renewed: func(dibs.Renewed) { <-resume }}
+		slow := dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) { <-resume }}
 		locks := dibs.New(memstore.New(), dibs.Observe(slow), dibs.Observe(newMetrics(t, reg, dibsprom.Config{}).Hooks()))
 		defer locks.Close()
 		for i := range leases {

@@ -20,12 +20,6 @@ const (
 	EndUnavailable = "unavailable" // by an Unlock that the store has not confirmed
 )
 
-// Values of the label reason of dibs_lost_total: the reasons of a dibs.LostError.
-const (
-	ReasonExpired = "expired"  // it was not renewed in time
-	ReasonTaken   = "taken"    // the store no longer had it
-	ReasonRevoked = "revoked"  // an operator released it
-	ReasonMaxHold = "max_hold" // dibs.MaxHold has passed
-	ReasonClosed  = "closed"   // the dibs.Client was closed
-	ReasonOther   = "other"    // a reason that this version does not have
-)
+// ReasonOther is the value of the label reason of dibs_lost_total for a reason that this version does
+// not have. The other values are those of dibs.Reason.
+const ReasonOther = "other"

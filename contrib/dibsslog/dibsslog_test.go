@@ -67,7 +67,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		have := inBubble(t, memstore.New(), dibsslog.Config{SlowWait: 3 * time.Second}, func(locks *dibs.Client) {
 			first := lock(t, locks.Mutex("order:42"), dibs.Label("web"))
-			if _, err := locks.Mutex("order:42").TryLock(t.Context(), dibs.Token("t")); !errors.Is(err, dibs.ErrBusy) {
+			if _, err := locks.Mutex("order:42").TryLock(t.Context(), dibs.OwnerToken("t")); !errors.Is(err, dibs.ErrBusy) {
 				t.Fatal(err)
 			}
 			time.AfterFunc(3*time.Second, func() { first.Unlock() })
@@ -111,7 +111,7 @@ func failing(operations ...string) *servicetest.Faulty {
 	return store
 }
 
-var errDown = &dibs.UnavailableError{Op: "test", Cause: errors.New("down")}
+var errDown = &driver.UnavailableError{Op: "test", Cause: errors.New("down")}
 
 func TestStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestSuppressedFailures(t *testing.T) {
 		logger, out := newLogger(slog.LevelDebug)
 		hooks := dibsslog.Hooks(logger, dibsslog.Config{})
 		fail := func(name string, left time.Duration) {
-			hooks.RenewFailed(t.Context(), dibs.RenewFailed{LockInfo: dibs.LockInfo{Name: name, Kind: dibs.KindMutex}, Left: left, Err: dibs.ErrUnavailable})
+			hooks.RenewFailed(t.Context(), dibs.RenewFailed{LockInfo: dibs.LockInfo{Names: []string{name}, Kind: dibs.KindMutex}, Left: left, Err: dibs.ErrUnavailable})
 		}
 		for left := 9 * time.Second; left >= 5*time.Second; left -= time.Second {
 			fail("a", left)
@@ -256,7 +256,7 @@ func TestDefaultLogger(t *testing.T) {
 	hooks := dibsslog.Hooks(nil, dibsslog.Config{})
 	logger, out := newLogger(slog.LevelDebug)
 	slog.SetDefault(logger)
-	hooks.Lost(t.Context(), dibs.Lost{LockInfo: dibs.LockInfo{Name: "a", Kind: dibs.KindMutex}, Reason: dibs.ReasonRevoked})
+	hooks.Lost(t.Context(), dibs.Lost{LockInfo: dibs.LockInfo{Names: []string{"a"}, Kind: dibs.KindMutex}, Reason: dibs.ReasonRevoked})
 	wantLines(t, strings.TrimSpace(out.String()), `level=ERROR msg="lease lost" name=a kind=mutex held=0s reason=`+string(dibs.ReasonRevoked))
 }
 
@@ -268,8 +268,8 @@ func TestLostAndClosed(t *testing.T) {
 			lock(t, locks.Mutex("b"))
 		})
 		wantLines(t, have,
-			`level=ERROR msg="lease lost" name=a kind=mutex held=980ms reason="held too long" err="dibs: lease on \"a\" lost: held too long"`,
-			`level=INFO msg="lease ended by Close" name=b kind=mutex held=0s reason="client closed" err="dibs: lease on \"b\" lost: client closed"`,
+			`level=ERROR msg="lease lost" name=a kind=mutex held=980ms reason=max_hold err="dibs: lease on \"a\" lost: held too long"`,
+			`level=INFO msg="lease ended by Close" name=b kind=mutex held=0s reason=closed err="dibs: lease on \"b\" lost: client closed"`,
 		)
 	})
 }
@@ -278,8 +278,8 @@ func TestEventsWithoutALease(t *testing.T) {
 	logger, out := newLogger(slog.LevelDebug)
 	h := dibsslog.Hooks(logger, dibsslog.Config{})
 	h.TermFailed(t.Context(), dibs.TermFailed{Name: "leader", RetryIn: time.Second, Err: errDown})
-	h.Degraded(dibs.Degraded{Err: errors.New("no subscription")})
-	h.Degraded(dibs.Degraded{})
+	h.Degraded(context.Background(), dibs.Degraded{Err: errors.New("no subscription")})
+	h.Degraded(context.Background(), dibs.Degraded{})
 	wantLines(t, strings.TrimSpace(out.String()),
 		fmt.Sprintf(`level=WARN msg="campaign failed" name=leader retry=1s err=%q`, errDown.Error()),
 		`level=WARN msg="waiters poll: the lock store cannot notify them" err="no subscription"`,
@@ -327,8 +327,8 @@ func callAll(t *testing.T, h dibs.Hooks) {
 	h.Released(ctx, dibs.Released{})
 	h.Released(ctx, dibs.Released{Err: errDown})
 	h.TermFailed(ctx, dibs.TermFailed{Err: errDown})
-	h.Degraded(dibs.Degraded{Err: errDown})
-	h.Degraded(dibs.Degraded{})
+	h.Degraded(context.Background(), dibs.Degraded{Err: errDown})
+	h.Degraded(context.Background(), dibs.Degraded{})
 }
 
 type traceKey struct{}
@@ -381,7 +381,7 @@ func TestNoTokens(t *testing.T) {
 	logger, _ := newLogger(slog.LevelDebug)
 	h := dibsslog.Hooks(slog.New(structs{logger.Handler(), &out}), dibsslog.Config{})
 	const token = "my-own-token-of-the-lease"
-	info := dibs.LockInfo{Name: "n", Token: token}
+	info := dibs.LockInfo{Names: []string{"n"}, Token: token}
 	h.AcquireEnd(t.Context(), dibs.AcquireEnd{LockInfo: info, Err: &dibs.BusyError{Name: "n", Holder: token}})
 	h.Lost(t.Context(), dibs.Lost{LockInfo: info, Err: &dibs.LostError{Name: "n", Token: token, Reason: dibs.ReasonExpired}})
 	h.Released(t.Context(), dibs.Released{LockInfo: info})
@@ -393,7 +393,7 @@ func TestNoTokens(t *testing.T) {
 func TestDisabledLevelsDoNotAllocate(t *testing.T) {
 	logger, _ := newLogger(slog.LevelError + 1)
 	ctx, h := t.Context(), dibsslog.Hooks(logger, dibsslog.Config{SlowWait: time.Second})
-	info := dibs.LockInfo{Name: "n", More: []string{"m"}, Label: "l"}
+	info := dibs.LockInfo{Names: []string{"n", "m"}, Label: "l"}
 	for name, call := range map[string]func(){
 		"AcquireEnd":  func() { h.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Fence: 7}) },
 		"busy":        func() { h.AcquireEnd(ctx, dibs.AcquireEnd{LockInfo: info, Err: dibs.ErrBusy}) },

@@ -29,7 +29,7 @@ func ExampleHooks() {
 	// Output:
 	// level=DEBUG msg="lock acquired" name=order:42
 	// level=DEBUG msg="lock acquired" name=report
-	// level=INFO msg="lease ended by Close" name=report reason="client closed"
+	// level=INFO msg="lease ended by Close" name=report reason=closed
 }
 
 // stable leaves out what differs from run to run, and some more to have short lines.

@@ -124,12 +124,11 @@ func (l *lines) termFailed(ctx context.Context, e dibs.TermFailed) {
 	l.log().LogAttrs(ctx, level, "campaign failed", withError(attributes, e.Err)...)
 }
 
-func (l *lines) degraded(e dibs.Degraded) {
+func (l *lines) degraded(ctx context.Context, e dibs.Degraded) {
 	event, message := l.config.Degraded, "waiters poll: the lock store cannot notify them"
 	if e.Err == nil {
 		event, message = l.config.Recovered, "waiters are notified again"
 	}
-	ctx := context.Background()
 	if level, ok := l.enabled(ctx, event); ok {
 		l.log().LogAttrs(ctx, level, message, withError(nil, e.Err)...)
 	}
@@ -137,9 +136,9 @@ func (l *lines) degraded(e dibs.Degraded) {
 
 // describe returns the attributes of a lock, with room for those of an event.
 func describe(info *dibs.LockInfo) []slog.Attr {
-	attributes := append(make([]slog.Attr, 0, 9), slog.String("name", info.Name))
-	if len(info.More) > 0 {
-		attributes = append(attributes, slog.Any("more", info.More))
+	attributes := append(make([]slog.Attr, 0, 9), slog.String("name", info.Name()))
+	if len(info.Names) > 1 {
+		attributes = append(attributes, slog.Any("more", info.Names[1:]))
 	}
 	attributes = append(attributes, slog.String("kind", string(info.Kind)))
 	if info.Label != "" {
@@ -148,8 +147,8 @@ func describe(info *dibs.LockInfo) []slog.Attr {
 	return attributes
 }
 
-// withError appends the message of an error. It is text, because the fields of a
-// dibs.BusyError and a dibs.LostError are owner tokens, which some handlers would print.
+// withError appends the message of an error. It is text, because some handlers would print the fields
+// of an error.
 func withError(attributes []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attributes

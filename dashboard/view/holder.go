@@ -32,7 +32,7 @@ func holderOf(h driver.Holder, now time.Time) Holder {
 	o := OwnerOf(h.Token)
 	one := Holder{
 		Token: h.Token, Owner: h.Owner, Host: o.Host, PID: o.PID, Label: o.Label, TTL: ttlOf(h.Remaining),
-		Kind: kindOf(h.Kind, h.Weight == 0), Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Limit: limitOf(h.Limit), Reserved: h.Reserved,
+		Kind: kindOf(h.Kind, h.Exclusive()), Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Limit: limitOf(h.Limit), Reserved: h.Reserved,
 	}
 	if !utf8.ValidString(h.Token) {
 		one.Bytes = []byte(h.Token)

@@ -29,7 +29,7 @@ func waiterKind(w driver.Waiter) string {
 	if w.Kind == "" && w.Weight == 0 {
 		return ""
 	}
-	return kindOf(w.Kind, w.Weight == w.Limit)
+	return kindOf(w.Kind, w.Exclusive())
 }
 
 // limitOf returns a limit, or 0 if it is unlimited or not known.
@@ -47,7 +47,7 @@ func (n *State) setKind(holders []driver.Holder) {
 		return
 	}
 	first := firstKnown(holders)
-	n.Kind = kindOf(first.Kind, first.Weight == 0)
+	n.Kind = kindOf(first.Kind, first.Exclusive())
 	if first.Kind == driver.KindSemaphore {
 		n.Limit = limitOf(first.Limit)
 	}

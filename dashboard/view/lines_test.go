@@ -18,11 +18,11 @@ func TestWait(t *testing.T) {
 	if have := w.Line(61*time.Second, 100); have != "dibs: "+text+", 1m1s" {
 		t.Errorf("have %s", have)
 	}
-	w.Update(driver.State{Waiters: []driver.Waiter{{Token: "other"}}}, "mine") // nothing is known
+	w.Update("", 0) // nothing is known
 	if have := w.String(); have != text {
 		t.Errorf("have %s", have)
 	}
-	w.Update(driver.State{Holders: []driver.Holder{{Token: "x"}}, Waiters: []driver.Waiter{{Token: "mine"}, {Token: "other"}}}, "mine")
+	w.Update("x", 1)
 	if have := w.String(); have != `waiting for "job": held by x` {
 		t.Errorf("have %s", have)
 	}

@@ -77,7 +77,7 @@ func StateWithTokens(s driver.State, now time.Time) State {
 		n.State = Held
 		n.Holders = append(n.Holders, holderOf(h, now))
 	}
-	if len(s.Holders) > 0 && s.Holders[0].Weight == 0 {
+	if len(s.Holders) > 0 && s.Holders[0].Exclusive() {
 		n.Fence = s.Holders[0].Fence
 	}
 	if n.Kind != "" && n.Foreign != nil {

@@ -28,22 +28,22 @@ type Summary struct {
 func SummaryOf(s driver.State) Summary {
 	one := Summary{Name: s.Name, Waiting: s.Waiting}
 	if s.Foreign != nil {
-		one.Foreign, one.Never = true, s.Foreign.Remaining < 0
+		one.Foreign, one.Never = true, s.Foreign.NeverExpires()
 		if !s.Foreign.Lock {
 			s.Holders, s.Holding = nil, 0
 		}
 	}
 	one.Held, one.Holding = len(s.Holders) > 0, max(s.Holding, len(s.Holders))
 	for i, h := range s.Holders {
-		one.Never = one.Never || h.Remaining < 0
-		if i == 0 || h.Remaining >= 0 && (one.Left < 0 || h.Remaining < one.Left) {
+		one.Never = one.Never || h.NeverExpires()
+		if i == 0 || !h.NeverExpires() && (one.Left < 0 || h.Remaining < one.Left) {
 			one.Left = max(h.Remaining, -1)
 		}
 	}
 	if one.Held {
 		one.Fence = s.Holders[0].Fence
 		first := firstKnown(s.Holders)
-		one.Kind = kindOf(first.Kind, first.Weight == 0)
+		one.Kind = kindOf(first.Kind, first.Exclusive())
 	}
 	if one.Foreign {
 		one.Kind = KindForeign

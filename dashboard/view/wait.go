@@ -1,10 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A Wait is a wait for names.
@@ -14,17 +13,10 @@ type Wait struct {
 	Position int    // in the queue; 1: the first waiter
 }
 
-// Update records the first holder in a state, and the position of the waiter with this
-// token. What the state lacks stays as it is.
-func (w *Wait) Update(s driver.State, token string) {
-	if len(s.Holders) > 0 {
-		w.Holder = s.Holders[0].Token
-	}
-	for i, other := range s.Waiters {
-		if other.Token == token {
-			w.Position = i + 1
-		}
-	}
+// Update records the token of the first holder and the position. An empty or zero one is not known,
+// and changes nothing.
+func (w *Wait) Update(holder string, position int) {
+	w.Holder, w.Position = cmp.Or(holder, w.Holder), cmp.Or(position, w.Position)
 }
 
 // String formats the names, the holder and the number of waiters ahead.

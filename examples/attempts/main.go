@@ -68,9 +68,9 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token()[:8])
+	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token())
 
-	finished, err := startFinisher(ctx, store, url, first.Token())
+	finished, err := startFinisher(ctx, store, url, string(first.Token()))
 	if err != nil {
 		return err
 	}
@@ -97,14 +97,14 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 	// Whoever has the ID can release the lock, so it must be hard to guess.
 	id := "req-" + rand.Text()
-	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.Token(id))
+	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.OwnerToken(id))
 }
 
 // finish does the rest of the work and releases the lock by its token.
 func finish(ctx context.Context, store driver.Store, token string, ready func()) error {
 	locks := dibs.New(store) // independent of the client that acquired the lock
 	defer locks.Close()
-	lease, err := locks.Attach(name, token)
+	lease, err := locks.Attach(name, dibs.Token(token))
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 			if err != nil {
 				return err
 			}
-			t.turnTimes.Worker, t.turnTimes.Ticket = worker, recorder.ticket(t.token)
+			t.turnTimes.Worker, t.turnTimes.Ticket = worker, recorder.ticket(string(t.token))
 			mu.Lock()
 			r.Turns = append(r.Turns, t.turnTimes)
 			mu.Unlock()
@@ -126,7 +126,7 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 
 type tokenTurn struct {
 	turnTimes
-	token string
+	token dibs.Token
 }
 
 func runTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {

@@ -219,7 +219,7 @@ func (l *faultyStore) reconnect()  { l.disconnected.Store(false) }
 // answer.
 func waitForTimeout(ctx context.Context, op string) error {
 	<-ctx.Done()
-	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+	return &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 }
 
 // Extend implements driver.Store.

@@ -116,7 +116,7 @@ func (c *Call) grant(fence uint64, ttl time.Duration) Grant {
 }
 
 func (c *Call) failure(err error) Outcome {
-	return Outcome{Why: Failed, Err: err, Reply: c.reply, Replied: c.replied}
+	return Outcome{Why: Failed, Err: err, Unknown: !c.unanswered.IsZero(), Reply: c.reply, Replied: c.replied}
 }
 
 func (c *Call) busy(ctx context.Context) Outcome {

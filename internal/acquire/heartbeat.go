@@ -29,7 +29,7 @@ func (c *Call) retryDelay(o Outcome) time.Duration {
 	if polls {
 		d = min(d, c.poll.next(c.reply, now-c.sent))
 	}
-	if left := c.reply.Remaining; left >= 0 {
+	if left := c.reply.Remaining; !c.reply.NeverExpires() {
 		// The store rounds down to 1 ms. The first waiter retries first. Waiters far
 		// behind retry only a little later, because all those before them may be dead.
 		d = min(d, left+min(time.Duration(2*position)*time.Millisecond, lastRetry))

@@ -40,6 +40,7 @@ type Outcome struct {
 	Reply   driver.AcquireReply // the last one
 	Replied bool                // there was one
 	Err     error               // of Failed
+	Unknown bool                // of Failed: a request without an answer may have arrived
 	Cause   error               // why the context ended; nil if it has not
 }
 

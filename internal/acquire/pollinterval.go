@@ -33,7 +33,7 @@ func (p *pollInterval) next(a driver.AcquireReply, took time.Duration) time.Dura
 	}
 	least := min(max(soon, took), pollEvery)
 	// Libraries that always write the same value show a new holder by its TTL only.
-	renewed := a.Poll > 0 && a.Remaining >= 0 && a.Remaining > p.remaining-p.every+time.Millisecond
+	renewed := a.Poll > 0 && !a.NeverExpires() && a.Remaining > p.remaining-p.every+time.Millisecond
 	if a.Holder != p.holder || a.Position != p.position || renewed {
 		p.every = least
 	} else {

@@ -85,5 +85,5 @@ func (s *State) Revoke(fence uint64, message string) {
 // are three cases: a late renewal succeeded, other names are left, or a minority of
 // quorum nodes still has what the majority has lost.
 func (s *State) MayRemain() bool {
-	return s.Times.reason.IsExpiry() || s.Times.reason == Taken || s.More() > 0
+	return s.Times.reason.IsExpiry() || s.Times.reason == Missing || s.More() > 0
 }

@@ -18,7 +18,7 @@ const (
 	Released           // by its owner
 	Expired            // not renewed in time
 	MaxHold            // its longest time has passed
-	Taken              // the store no longer has it
+	Missing            // the store no longer has it
 	Revoked            // an operator released it
 	Closed             // the client released it
 )
@@ -40,11 +40,11 @@ type End struct {
 	Message string // of the operator who revoked it
 }
 
-// TakenEnd returns the end of a lease whose name the store no longer has, according to the error of
+// MissingEnd returns the end of a lease whose name the store no longer has, according to the error of
 // a request. The cause is what the error says of the loss, for instance of the value that the key
 // has now. It is no ErrWrongType: the lease is lost in any case.
-func TakenEnd(name string, err error) End {
-	e := End{Reason: Taken, Name: name}
+func MissingEnd(name string, err error) End {
+	e := End{Reason: Missing, Name: name}
 	var wrong *driver.WrongTypeError
 	if errors.As(err, &wrong) {
 		e.Cause = errors.New(strings.TrimPrefix(wrong.Error(), "dibs: "))

@@ -146,7 +146,7 @@ func TestStateEndsOnce(t *testing.T) {
 		"release": (*State).Release,
 		"expiry":  (*State).Expire,
 		"revoke":  func(s *State) { s.Revoke(7, "a reason") },
-		"taken":   func(s *State) { s.Lose(End{Reason: Taken, Name: "n"}) },
+		"taken":   func(s *State) { s.Lose(End{Reason: Missing, Name: "n"}) },
 	}
 	for first, end := range ends {
 		for second, other := range ends {
@@ -357,7 +357,7 @@ func TestStateRemains(t *testing.T) {
 		want bool
 	}{
 		"expired here":                   {(*State).Expire, true},
-		"taken, by a majority of nodes":  {func(s *State) { s.Lose(End{Reason: Taken, Name: "n"}) }, true},
+		"taken, by a majority of nodes":  {func(s *State) { s.Lose(End{Reason: Missing, Name: "n"}) }, true},
 		"revoked":                        {func(s *State) { s.Revoke(8, "") }, false},
 		"revoked, with further names":    {func(s *State) { s.changeExtra().more = []Named{{"m", 9}}; s.Revoke(8, "") }, true},
 		"released, which does the rest":  {(*State).Release, false},
@@ -435,7 +435,7 @@ func TestStateResizes(t *testing.T) {
 }
 
 // The error of a request says why the store no longer has a lease, without being another error.
-func TestTakenEnd(t *testing.T) {
+func TestMissingEnd(t *testing.T) {
 	wrong := &driver.WrongTypeError{Op: "extend", Name: "n", Cause: errors.New("WRONGTYPE")}
 	for _, test := range []struct {
 		err   error
@@ -445,9 +445,9 @@ func TestTakenEnd(t *testing.T) {
 		{fmt.Errorf("%w: a newer fence", driver.ErrLost), "a newer fence"},
 		{errors.Join(driver.ErrLost, wrong), strings.TrimPrefix(wrong.Error(), "dibs: ")},
 	} {
-		e := TakenEnd("n", test.err)
+		e := MissingEnd("n", test.err)
 		switch {
-		case e.Reason != Taken || e.Name != "n" || (e.Cause == nil) != (test.cause == ""):
+		case e.Reason != Missing || e.Name != "n" || (e.Cause == nil) != (test.cause == ""):
 			t.Errorf("%v: %+v", test.err, e)
 		case e.Cause != nil && (e.Cause.Error() != test.cause || errors.Is(e.Cause, driver.ErrWrongType)):
 			t.Errorf("%v: cause %v, want %q", test.err, e.Cause, test.cause)

@@ -94,7 +94,7 @@ func (s *Scheduler[H]) record(b *batch[H], i int, errs []error, retryAt time.Dur
 	state := h.LockState()
 	name, err := state.Result(errs)
 	if errors.Is(err, driver.ErrLost) {
-		state.Lose(lease.TakenEnd(name, err))
+		state.Lose(lease.MissingEnd(name, err))
 		h.Commit()
 		s.suspectRest(b.sent)
 		return 0, false

@@ -138,7 +138,7 @@ func TestScheduler(t *testing.T) {
 		reason  lease.Reason
 	}{
 		"answers": {func(*testing.T) error { return nil }, 10, lease.Held},
-		"lost":    {func(*testing.T) error { return driver.ErrLost }, 0, lease.Taken},
+		"lost":    {func(*testing.T) error { return driver.ErrLost }, 0, lease.Missing},
 		"silent":  {func(t *testing.T) error { <-t.Context().Done(); return nil }, 0, lease.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestLossInASample(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, h := range all {
-			if h.LockState().Reason() != lease.Taken {
+			if h.LockState().Reason() != lease.Missing {
 				t.Errorf("%s: the loss is not detected", h.state.Name)
 			}
 			h.UnlockState()

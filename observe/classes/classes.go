@@ -127,9 +127,12 @@ type Set[T any] struct {
 	mu     sync.Mutex                   // of those who replace it
 }
 
-// NewSet returns a Set of at most limit classes and Other. The function value is called once
+// NewSet returns a Set of at most limit classes and Other. Zero or less means DefaultLimit. The function value is called once
 // for each. Nil for class means Of. What class returns is cut to 64 bytes of valid UTF-8.
 func NewSet[T any](class func(name string) string, limit int, value func(class string) T) *Set[T] {
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
 	s := &Set[T]{class: class, limit: limit, value: value}
 	s.values.Store(&map[string]T{Other: value(Other)})
 	return s

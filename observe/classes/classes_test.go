@@ -92,6 +92,20 @@ func TestSetIsBounded(t *testing.T) {
 	}
 }
 
+func TestDefaultLimit(t *testing.T) {
+	for _, limit := range []int{0, -1} {
+		set := classes.NewSet(strings.Clone, limit, func(class string) string { return class })
+		for i := range classes.DefaultLimit {
+			if have := set.Of(fmt.Sprint(i)); have != fmt.Sprint(i) {
+				t.Fatalf("limit %d: class %d is %q", limit, i, have)
+			}
+		}
+		if have := set.Of("one more"); have != classes.Other {
+			t.Errorf("limit %d: one more class is %q, want %q", limit, have, classes.Other)
+		}
+	}
+}
+
 func TestSetDoesNotAllocateForAKnownClass(t *testing.T) {
 	set := classes.NewSet(nil, 10, func(class string) string { return class })
 	set.Of("order:1")

@@ -152,7 +152,7 @@ type Reason int
 // Reasons of losses.
 const (
 	Expired      Reason = iota // it was not renewed in time
-	Taken                      // the store no longer had it
+	Missing                    // the store no longer had it
 	Revoked                    // an operator released it
 	MaxHold                    // dibs.MaxHold has passed
 	ClientClosed               // the dibs.Client was closed
@@ -160,23 +160,16 @@ const (
 	Reasons                    // how many there are
 )
 
-func (r Reason) String() string {
-	return [Reasons]string{"expired", "taken", "revoked", "max_hold", "closed", "other"}[r]
-}
+var reasons = [Reasons]dibs.Reason{dibs.ReasonExpired, dibs.ReasonMissing, dibs.ReasonRevoked, dibs.ReasonMaxHold, dibs.ReasonClosed, "other"}
+
+func (r Reason) String() string { return string(reasons[r]) }
 
 // OfReason returns the number of a reason.
 func OfReason(r dibs.Reason) Reason {
-	switch r {
-	case dibs.ReasonExpired:
-		return Expired
-	case dibs.ReasonTaken:
-		return Taken
-	case dibs.ReasonRevoked:
-		return Revoked
-	case dibs.ReasonMaxHold:
-		return MaxHold
-	case dibs.ReasonClosed:
-		return ClientClosed
+	for i, one := range reasons[:OtherReason] {
+		if one == r {
+			return Reason(i)
+		}
 	}
 	return OtherReason
 }

@@ -54,7 +54,7 @@ func TestKindsAndReasonsHaveTheirWords(t *testing.T) {
 		}
 	}
 	for reason, want := range map[dibs.Reason]string{
-		dibs.ReasonExpired: "expired", dibs.ReasonTaken: "taken", dibs.ReasonRevoked: "revoked",
+		dibs.ReasonExpired: "expired", dibs.ReasonMissing: "missing", dibs.ReasonRevoked: "revoked",
 		dibs.ReasonMaxHold: "max_hold", dibs.ReasonClosed: "closed", dibs.ReasonUnconfirmed: "other",
 	} {
 		if have := outcome.OfReason(reason).String(); have != want {

@@ -102,7 +102,7 @@ func (f *finder) checkRevoke(call *ast.CallExpr) {
 func (f *finder) checkAttach(call *ast.CallExpr) {
 	f.checkName(call.Args[0])
 	if token, ok := f.stringOf(call.Args[1]); ok {
-		_, err := dibs.New(memstore.New()).Attach("…", token)
+		_, err := dibs.New(memstore.New()).Attach("…", dibs.Token(token))
 		f.reportInvalid(call.Args[1], err)
 	}
 	f.checkList(call, "Attach", atCall)
@@ -237,7 +237,7 @@ func (f *finder) makeOption(o option) (dibs.Option, bool) {
 	durations := map[string]func(time.Duration) dibs.Option{
 		"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
 	}
-	texts := map[string]func(string) dibs.Option{"Label": dibs.Label, "Token": dibs.Token}
+	texts := map[string]func(string) dibs.Option{"Label": dibs.Label, "OwnerToken": dibs.OwnerToken}
 	arguments := o.call.Args
 	switch {
 	case durations[o.name] != nil && len(arguments) == 1:

@@ -33,7 +33,7 @@ func (a *Activities) Acquire(ctx context.Context, name string) (Held, error) {
 	if err != nil {
 		return Held{}, err // Temporal tries again
 	}
-	held := Held{Name: name, Token: lease.Token(), Fence: lease.Fence()}
+	held := Held{Name: name, Token: string(lease.Token()), Fence: lease.Fence()}
 	if err := lease.Extend(ctx, ttl); err != nil { // after a hand-off, 5 s are left until then
 		return Held{}, errors.Join(err, lease.Unlock())
 	}
@@ -54,7 +54,7 @@ func (a *Activities) Extend(ctx context.Context, held Held) error {
 
 // Release releases the lock.
 func (a *Activities) Release(_ context.Context, held Held) error {
-	lease, err := a.Locks.Attach(held.Name, held.Token)
+	lease, err := a.Locks.Attach(held.Name, dibs.Token(held.Token))
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *Activities) Release(_ context.Context, held Held) error {
 // under runs a step under the lock. The context of the step ends if the lock is lost.
 // Meanwhile this worker renews the lock.
 func (a *Activities) under(ctx context.Context, held Held, step func(ctx context.Context) error) error {
-	lease, err := a.Locks.Attach(held.Name, held.Token)
+	lease, err := a.Locks.Attach(held.Name, dibs.Token(held.Token))
 	if err != nil {
 		return err
 	}

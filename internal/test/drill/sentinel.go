@@ -192,8 +192,8 @@ func (l *loss) want(promoted time.Time) {
 		l.t.Fatal("the holder is not notified of the loss")
 	}
 	var lost *dibs.LostError
-	if err := l.first.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonTaken {
-		l.t.Errorf("the holder's error is %v, want ReasonTaken", err)
+	if err := l.first.Err(); !errors.As(err, &lost) || lost.Reason != dibs.ReasonMissing {
+		l.t.Errorf("the holder's error is %v, want ReasonMissing", err)
 	}
 	select {
 	case e := <-l.second:

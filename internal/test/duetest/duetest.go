@@ -79,18 +79,18 @@ func (r Recorder) Observe() dibs.Option {
 			now := time.Now()
 			switch {
 			case e.Err == nil || errors.Is(e.Err, dibs.ErrBusy):
-				r.printLock(requested, e.Name, now, now)
+				r.printLock(requested, e.Name(), now, now)
 			case errors.Is(e.Err, dibs.ErrUnavailable):
-				r.printLock(refused, e.Name, now, now)
+				r.printLock(refused, e.Name(), now, now)
 			default:
-				fmt.Fprintln(r.Out, failed, e.Name, e.Err)
+				fmt.Fprintln(r.Out, failed, e.Name(), e.Err)
 			}
 		},
 		Released: func(_ context.Context, e dibs.Released) {
 			now := time.Now()
-			r.printLock(released, e.Name, now.Add(-e.Held), now)
+			r.printLock(released, e.Name(), now.Add(-e.Held), now)
 		},
-		Lost: func(_ context.Context, e dibs.Lost) { fmt.Fprintln(r.Out, failed, e.Name, e.Err) },
+		Lost: func(_ context.Context, e dibs.Lost) { fmt.Fprintln(r.Out, failed, e.Name(), e.Err) },
 	})
 }
 

@@ -430,7 +430,7 @@ func (c *checker) known(op *Op) {
 // lost checks that no lease ends before its TTL.
 func (c *checker) lost(op *Op) {
 	var lost *dibs.LostError
-	if op.Of == 0 || !errors.As(op.Err, &lost) || lost.Reason != dibs.ReasonTaken {
+	if op.Of == 0 || !errors.As(op.Err, &lost) || lost.Reason != dibs.ReasonMissing {
 		return
 	}
 	const rounding = 2 * time.Millisecond

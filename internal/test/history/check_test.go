@@ -95,7 +95,7 @@ func (s *script) refused(call, ret, weight, limit int) *history.Op {
 	return op
 }
 
-func lostTo(name string) error { return &dibs.LostError{Name: name, Reason: dibs.ReasonTaken} }
+func lostTo(name string) error { return &dibs.LostError{Name: name, Reason: dibs.ReasonMissing} }
 
 const many = driver.Unlimited
 

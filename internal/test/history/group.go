@@ -32,7 +32,7 @@ func newGroup(c *dibs.Client, name string, batch int, linger time.Duration) *gro
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.token = e.Token
+		g.token = string(e.Token)
 		g.queuedBy, _ = ctx.Value(labelKey{}).(string)
 	}
 	g.cohort = cohort.New(c.Mutex(name, dibs.Observe(dibs.Hooks{AcquireEnd: granted})), batch, linger)

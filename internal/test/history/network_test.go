@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 )
 
@@ -91,10 +90,10 @@ func roundTrip[T any](ctx context.Context, n *network, op string, until time.Tim
 	}
 	var none T
 	if ctx.Err() != nil {
-		return none, &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+		return none, &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 	}
 	if op != "inspect" && n.reset(func() { _, _ = call(context.WithoutCancel(ctx)) }) {
-		return none, &dibs.UnavailableError{Op: op, Cause: errReset}
+		return none, &driver.UnavailableError{Op: op, Cause: errReset}
 	}
 	came := make(chan result, 1)
 	there, back := n.delay(), n.delay()
@@ -116,9 +115,9 @@ func roundTrip[T any](ctx context.Context, n *network, op string, until time.Tim
 	case r := <-came:
 		return r.value, r.err
 	case <-late.C:
-		return none, &dibs.UnavailableError{Op: op, Cause: errors.New("no answer")}
+		return none, &driver.UnavailableError{Op: op, Cause: errors.New("no answer")}
 	case <-ctx.Done():
-		return none, &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+		return none, &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 	}
 }
 
@@ -127,7 +126,7 @@ func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
 func (n *network) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	if n.refuses(r) {
-		return driver.AcquireReply{}, &dibs.UnavailableError{Op: "acquire", Name: r.Name, Cause: errors.New("too many clients"), Refused: true}
+		return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Name: r.Name, Cause: errors.New("too many clients"), Refused: true}
 	}
 	a, err := roundTrip(ctx, n, "acquire", r.Until, func(ctx context.Context) (driver.AcquireReply, error) { return n.Store.Acquire(ctx, r) })
 	if errors.Is(err, errReset) && n.of1000(500*min(n.faults.refusals, 1)) {
@@ -161,8 +160,8 @@ func (n *network) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 	})
 }
 
-func (n *network) Inspect(ctx context.Context, name string) (dibs.State, error) {
-	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (dibs.State, error) { return n.Full.Inspect(ctx, name) })
+func (n *network) Inspect(ctx context.Context, name string) (driver.State, error) {
+	return roundTrip(ctx, n, "inspect", soon(), func(ctx context.Context) (driver.State, error) { return n.Full.Inspect(ctx, name) })
 }
 
 func (n *network) Extend(ctx context.Context, holds []driver.ExtendRequest) []error {

@@ -184,7 +184,7 @@ func (r *runner) finalState(name string) Op {
 	state, err := r.store.Inspect(r.ctx, name)
 	op := Op{Verb: Final, Names: []string{name}, Err: err}
 	for _, h := range state.Holders {
-		op.Tokens = append(op.Tokens, h.Token)
+		op.Tokens = append(op.Tokens, string(h.Token))
 	}
 	for _, w := range state.Waiters {
 		op.Tokens = append(op.Tokens, w.Token)
@@ -233,7 +233,7 @@ func (w *worker) revoke(s step, label string) {
 	if victim.Fence == 0 {
 		return // the store has no fence for the lease
 	}
-	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: victim.Token, Fences: []uint64{victim.Fence}})
+	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: string(victim.Token), Fences: []uint64{victim.Fence}})
 	broke, err := c.Revoke(w.ctx, name, victim.Fence, "")
 	w.rec.Return(op, err)
 	op.Revoked = broke
@@ -258,7 +258,7 @@ func (w *worker) acquire(s step, label string) {
 	if err != nil {
 		return
 	}
-	op.Token, op.Fences = lease.Token(), fences(lease, s.names)
+	op.Token, op.Fences = string(lease.Token()), fences(lease, s.names)
 	a := activity{worker: w, client: c, lease: lease, acquire: op, step: s}
 	a.work()
 }
@@ -307,7 +307,7 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 		options = append(options, dibs.NoRenew())
 	}
 	if s.token != "" && (s.waitMode != attempts || len(w.store.Groups(s.names)) == 1) {
-		options = append(options, dibs.Token(s.token))
+		options = append(options, dibs.OwnerToken(s.token))
 	}
 	if len(w.store.Groups(s.names)) > 1 {
 		return options // the ticket belongs to one group of the names only
@@ -406,7 +406,7 @@ func (a *activity) attach() {
 		return
 	}
 	other := a.clients[a.step.pick%len(a.clients)&^1].get() // a closable client would release the lease when it is closed
-	lease, err := other.Attach(a.acquire.Names[0], a.acquire.Token, dibs.NoRenew())
+	lease, err := other.Attach(a.acquire.Names[0], dibs.Token(a.acquire.Token), dibs.NoRenew())
 	if err == nil {
 		_ = lease.Extend(a.ctx, a.step.ttl) // the lease may have ended, or the client may be closed
 	}
@@ -420,7 +420,7 @@ func (a *activity) inspect() {
 		state, err := a.client.Inspect(a.ctx, name)
 		a.rec.Return(op, err)
 		for _, h := range state.Holders {
-			op.Tokens = append(op.Tokens, h.Token)
+			op.Tokens = append(op.Tokens, string(h.Token))
 		}
 	}
 }

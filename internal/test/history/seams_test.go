@@ -122,7 +122,7 @@ func (c *cutLink) pass(ctx context.Context, op string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	<-ctx.Done()
-	return &dibs.UnavailableError{Op: op, Cause: context.Cause(ctx)}
+	return &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}
 }
 
 func (c *cutLink) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {

@@ -96,7 +96,7 @@ func (w *ActiveWorkload) lockOnce(c *dibs.Client, name string, hold time.Duratio
 		w.rec.Return(take, err)
 		return
 	}
-	take.Token, take.Fences = lease.Token(), []uint64{lease.Fence()}
+	take.Token, take.Fences = string(lease.Token()), []uint64{lease.Fence()}
 	w.rec.Return(take, nil)
 	w.acquired.Add(1)
 	const every = 5 * time.Millisecond

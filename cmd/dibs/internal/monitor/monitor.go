@@ -82,7 +82,7 @@ func (m *Monitor) Write(write func()) { m.lines.put(write) }
 
 // onDegraded is the hook for the end and the return of notifications. If they stay away,
 // a probe shows whether the store is unreachable altogether.
-func (m *Monitor) onDegraded(d dibs.Degraded) {
+func (m *Monitor) onDegraded(_ context.Context, d dibs.Degraded) {
 	m.health.change(func(s *state, now time.Time) *Report {
 		s.degraded, s.degradedSince = d.Err, now
 		if d.Err == nil {

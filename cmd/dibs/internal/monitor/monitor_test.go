@@ -45,11 +45,11 @@ func (o *outage) fail(ctx context.Context, op string) error {
 	if hangs {
 		<-ctx.Done()
 	}
-	var whole *dibs.UnavailableError
+	var whole *driver.UnavailableError
 	if errors.As(cause, &whole) {
 		return whole
 	}
-	return &dibs.UnavailableError{Op: op, Cause: cause}
+	return &driver.UnavailableError{Op: op, Cause: cause}
 }
 
 func (o *outage) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -72,9 +72,9 @@ func (o *outage) Extend(ctx context.Context, holds []driver.ExtendRequest) []err
 	return o.Store.Extend(ctx, holds)
 }
 
-func (o *outage) Inspect(ctx context.Context, name string) (dibs.State, error) {
+func (o *outage) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := o.fail(ctx, "inspect"); err != nil {
-		return dibs.State{}, err
+		return driver.State{}, err
 	}
 	return o.Full.Inspect(ctx, name)
 }
@@ -249,7 +249,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 		s.end()
 		time.Sleep(3 * time.Second)
 		r.wantLines("the store answers again", `waiting for "job": the store answers again, after \S+s`)
-		r.health.record(t.Context(), sent, &dibs.UnavailableError{Op: "acquire", Cause: errors.New("late")})
+		r.health.record(t.Context(), sent, &driver.UnavailableError{Op: "acquire", Cause: errors.New("late")})
 		time.Sleep(3 * time.Second)
 		r.wantLines("a late failure")
 		if err := errors.Join(held.Unlock(), <-got); err != nil {
@@ -405,8 +405,8 @@ func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 		cause error
 		want  bool
 	}{
-		{"no connection", &dibs.UnavailableError{Cause: cause, Unsent: true, Unreached: true}, true},
-		{"a full pool", &dibs.UnavailableError{Cause: cause, Unsent: true}, false},
+		{"no connection", &driver.UnavailableError{Cause: cause, Unsent: true, Unreached: true}, true},
+		{"a full pool", &driver.UnavailableError{Cause: cause, Unsent: true}, false},
 		{"no reply", cause, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 			r := newMonitored(t, s)
 			began := time.Now()
 			_, err := r.locks.Mutex("job").TryLock(t.Context())
-			var u *dibs.UnavailableError
+			var u *driver.UnavailableError
 			if !errors.As(err, &u) || u.Refused != test.want {
 				t.Errorf("%s: have %#v", test.what, err)
 			}

@@ -183,7 +183,7 @@ func TestRunEndsARevokedCommand(t *testing.T) {
 
 	r = newTestRun(t)
 	r.rules.KillAfter = time.Second
-	r.started = func() { r.lease.lose(dibs.ReasonTaken) }
+	r.started = func() { r.lease.lose(dibs.ReasonMissing) }
 	began := time.Now()
 	code, err = r.run(stubborn)
 	if code != CodeSignal+int(syscall.SIGKILL) || !errors.Is(err, dibs.ErrLost) || time.Since(began) < r.rules.KillAfter {
@@ -274,7 +274,7 @@ func TestRunWarns(t *testing.T) {
 	r.rules.KillAfter = time.Millisecond
 	r.lease.deadline = time.Now().Add(10 * time.Millisecond) // which the watchdog must not enforce
 	r.started = func() {
-		r.lease.lose(dibs.ReasonTaken)
+		r.lease.lose(dibs.ReasonMissing)
 		time.AfterFunc(300*time.Millisecond, r.openGate)
 	}
 	code, err := r.run(`echo 1 >ready; until [ -e gate ]; do sleep 0.01; done; exit 5`)

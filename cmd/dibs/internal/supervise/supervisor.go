@@ -245,7 +245,7 @@ func (s *supervisor) enforce() {
 // A lease that was revoked, or whose key was deleted, leaves killAfter for the clean-up.
 func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	var e *dibs.LostError
-	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonTaken) {
+	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonMissing) {
 		return now.Add(killAfter)
 	}
 	return now

@@ -70,13 +70,13 @@ func options() []dibs.Option {
 		dibs.Attempts(3, -time.Second), // want `Attempts\(3, -1s\) of "…": negative`
 		dibs.Label("two words"),        // want `Label of "…": want at most 64 bytes of printable UTF-8 without spaces`
 		dibs.Label(longLabel),          // want `Label of "…"`
-		dibs.Token(""),                 // want `Token of "…": empty`
-		dibs.Token("two words"),        // want `Token of "…": want at most 256 bytes`
+		dibs.OwnerToken(""),            // want `Token of "…": empty`
+		dibs.OwnerToken("two words"),   // want `Token of "…": want at most 256 bytes`
 	}
 }
 
 func levels(ctx context.Context, lease *dibs.Lease) {
-	locks := dibs.New(memstore.New(), dibs.Token("t")) // want `Token given to New: it identifies one lease; give it to the call`
+	locks := dibs.New(memstore.New(), dibs.OwnerToken("t")) // want `Token given to New: it identifies one lease; give it to the call`
 	other := dibs.New(memstore.New(), dibs.MaxHold(time.Minute))
 	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))              // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
 	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": one or the other`
@@ -88,7 +88,7 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
 	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the lock "…": the call does not wait`
-	other.Mutex("a", dibs.Token("request-1"))                                         // want `Token given to the lock "…": it identifies one lease; give it to the call`
+	other.Mutex("a", dibs.OwnerToken("request-1"))                                    // want `Token given to the lock "…": it identifies one lease; give it to the call`
 	other.Mutex("a").TryLock(ctx, dibs.NoRenew(), dibs.Wait(time.Second))             // want `Wait or Attempts given to a call on "a" that tries once`
 	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
 	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))            // want `TTL 0s of "…"`

@@ -56,8 +56,8 @@ func goodOptions(d time.Duration, text string) []dibs.Option {
 		dibs.Label(""),
 		dibs.Label(longLabel[1:]),
 		dibs.Label(text),
-		dibs.Token("request-1"),
-		dibs.Token(text),
+		dibs.OwnerToken("request-1"),
+		dibs.OwnerToken(text),
 		dibs.NoRenew(),
 		dibs.Reentrant(),
 		dibs.Observe(dibs.Hooks{}),
@@ -75,7 +75,7 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	locks.Once("a", time.Second).Do(ctx, nothing)
 	// The call raises MaxHold.
 	locks.Mutex("a", dibs.MinHold(time.Hour)).Lock(ctx, dibs.MaxHold(2*time.Hour))
-	locks.Mutex("a").Lock(ctx, dibs.Token("request-1"))
+	locks.Mutex("a").Lock(ctx, dibs.OwnerToken("request-1"))
 	locks.Attach("a", "token", dibs.MaxHold(time.Minute), dibs.NoRenew())
 	locks.Mutex("a").Lock(ctx, options...)
 	locks.Mutex("a", dibs.MinHold(time.Minute), dibs.MaxHold(time.Minute))

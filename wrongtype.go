@@ -1,0 +1,49 @@
+package dibs
+
+import "github.com/dibslock/dibs/driver"
+
+// A WrongTypeError is the error of a key that holds a value of another type than a lock of
+// dibs: a lock of another library, or data. Nothing was changed. errors.Is finds ErrWrongType in
+// it, and the cause.
+type WrongTypeError struct {
+	Op    string // acquire, unlock, extend, …
+	Name  string
+	State State // Foreign describes the value, if the store could read it; Holders are the owners of a foreign lock
+	Cause error // the server's reply
+
+	source *driver.WrongTypeError // of the store, or nil
+}
+
+func (e *WrongTypeError) Error() string {
+	return (&driver.WrongTypeError{Op: e.Op, Name: e.Name, State: e.State.forText()}).Error()
+}
+
+// Unwrap makes errors.Is find ErrWrongType and the cause. It makes errors.As also find the error of
+// the store, for packages that build on a store.
+func (e *WrongTypeError) Unwrap() []error {
+	all := joined(ErrWrongType, e.Cause)
+	if e.source != nil {
+		all = append(all, e.source)
+	}
+	return all
+}
+
+func wrongTypeError(e *driver.WrongTypeError) *WrongTypeError {
+	return &WrongTypeError{Op: e.Op, Name: e.Name, State: stateOf(e.State), Cause: public(e.Cause), source: e}
+}
+
+// forText returns the parts of a state that the message of a WrongTypeError has.
+func (s State) forText() driver.State {
+	var text driver.State
+	if f := s.Foreign; f != nil {
+		text.Foreign = &driver.Foreign{Key: f.Key, Type: f.Type, Kind: f.Kind, Advice: f.Advice}
+	}
+	for _, h := range s.Holders {
+		one := driver.Holder{Token: string(h.Token), Owner: h.Owner, Remaining: h.Remaining}
+		if h.NeverExpires {
+			one.Remaining = -1
+		}
+		text.Holders = append(text.Holders, one)
+	}
+	return text
+}
