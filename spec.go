@@ -27,7 +27,7 @@ func all(groups [][]string) lockSpec {
 }
 
 // names returns all names.
-func (w *lockSpec) names() []string { return append([]string{w.name}, w.with...) }
+func (w *lockSpec) names() []string { return slices.Concat([]string{w.name}, w.with) }
 
 // parts returns how many requests the store needs.
 func (w *lockSpec) parts() int { return max(len(w.groups), 1) }
