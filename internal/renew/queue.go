@@ -170,8 +170,8 @@ func (q *Queue[H]) Close() []H {
 	return held
 }
 
-// Due returns up to n leases whose deadline has passed or whose renewal is due. If there is one
-// of these, further ones that may be renewed early follow. late is how late the
+// Due returns up to n leases whose deadline has passed or whose renewal is due. If there is any,
+// leases that can be renewed early follow. late is how late the
 // scheduler is. The caller sets their next action, or makes them ready; until then they have none.
 func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 	q.mu.Lock()
