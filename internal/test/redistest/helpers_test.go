@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// longTimeout limits operations on a busy machine; they usually take milliseconds.
+// longTimeout limits operations on a busy machine; usually they take milliseconds.
 const longTimeout = 10 * time.Second
 
 // eventually polls until a condition holds.

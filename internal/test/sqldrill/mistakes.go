@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// StartsTLS starts a server that begins TLS with an untrusted certificate. First it sends a
+// StartsTLS starts a server that begins TLS with a certificate that nobody trusts. First it sends a
 // greeting, reads the client's request for TLS, and sends a reply.
 func StartsTLS(t *testing.T, greeting []byte, request int, answer string) (addr string) {
 	t.Helper()
