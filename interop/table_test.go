@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// pageVariable has the file to which the tables are written. A relative path begins in the
-// directory of this file.
+// pageVariable names the output file for the tables. A relative path begins in this file's
+// directory.
 const pageVariable = "DIBS_INTEROP_OUT"
 
-// In a page with these lines, the tables replace what is between them.
+// In a page with these lines, the tables replace the text between them.
 const (
 	beginOfTables = "<!-- Written by make interop LANGUAGES=all OUT=docs/interop.md. Do not edit it by hand. -->\n"
 	endOfTables   = "<!-- The end of what make interop has written. -->\n"
 )
 
-// A table has a row of the matrix in each line.
+// A table contains a matrix row in each line.
 type table struct {
 	title   string
 	rows    func(*row) bool
 	columns []column
 }
 
-// tables returns all tables, with the columns that their rows have in common.
+// tables returns all tables, with their rows' common columns.
 func tables() []table {
 	same := func(r *row) bool { return !r.otherForm }
 	other := func(r *row) bool { return r.otherForm }
@@ -42,7 +42,7 @@ func tables() []table {
 	}
 }
 
-// writePage writes the rows that have run to the file of pageVariable.
+// writePage writes the finished rows to the file named by pageVariable.
 func writePage(t *testing.T, rows []*row, complete bool) {
 	path := os.Getenv(pageVariable)
 	if path == "" || len(rows) == 0 {
@@ -61,8 +61,8 @@ func writePage(t *testing.T, rows []*row, complete bool) {
 	}
 }
 
-// replaceTables returns a page with new tables. A page without the marks has nothing but the
-// tables. A page with them must not lose the rows of a language that was not tested.
+// replaceTables returns a page with new tables. A page without the marks contains only the tables.
+// A page with the marks should not lose the rows for a language that was not tested.
 func replaceTables(page, text string, complete bool) (string, error) {
 	before, rest, found := strings.Cut(page, beginOfTables)
 	if !found {
@@ -100,7 +100,7 @@ func renderTables(rows []*row) string {
 	return text.String()
 }
 
-// cellsOf returns dashes for a column that the row does not have.
+// cellsOf returns dashes for a column missing in the row.
 func (r *row) cellsOf(c column) []string {
 	if cells, ok := r.cells[c.title]; ok {
 		return cells
@@ -108,7 +108,7 @@ func (r *row) cellsOf(c column) []string {
 	return slices.Repeat([]string{"–"}, len(c.headings()))
 }
 
-// servers returns the versions of the servers, which are one in all runs so far.
+// servers returns the servers' versions; until now, all runs had the same version.
 func servers(rows []*row) string {
 	var versions []string
 	for _, r := range rows {
@@ -152,7 +152,7 @@ func TestReplaceTables(t *testing.T) {
 	}
 }
 
-// The tables have one cell below each heading.
+// The tables should have a single cell below each heading.
 func TestRenderTables(t *testing.T) {
 	t.Parallel()
 	failed := &row{library: library{name: "failed"}, redis: "Redis 7", version: "1", runtime: "Go", cells: map[string][]string{}}
