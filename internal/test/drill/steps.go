@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Generous is a timeout for operations that are not measured, on a busy machine.
+// Generous is a timeout for unmeasured operations on a busy machine.
 const Generous = 30 * time.Second
 
 // Lock locks a name, or ends the test.
@@ -66,7 +66,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Watch returns the events of a store for one client until the test ends.
+// Watch returns a store's events for a client until the test ends.
 func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	t.Helper()
 	events := make(chan driver.Event, 100)

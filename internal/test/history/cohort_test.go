@@ -26,7 +26,7 @@ func TestCohortsDelayedMessages(t *testing.T) {
 	})
 }
 
-// The same with leases that linger: a name that nobody uses may be busy.
+// The same with lingering leases: a name that nobody uses may be busy.
 func TestCohortsLinger(t *testing.T) {
 	inBubble(t, seeds(4, 40), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, 100*time.Microsecond<<(seed%6), faults{losses: int(seed % 2 * 5)})

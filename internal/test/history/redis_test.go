@@ -19,7 +19,7 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// The same for a cluster node, where names of different slots are acquired one by one.
+// The same for a cluster node, where names in different slots are acquired in sequence.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
