@@ -19,7 +19,7 @@ type Opener struct {
 	// Proxied opens a store behind a proxy that accepts only commands with a key.
 	Proxied func(t testing.TB, addr string) *redisstore.Store
 
-	// Warm is Single with a client that already has this many idle connections.
+	// Warm is Single for a client with this many idle connections.
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 

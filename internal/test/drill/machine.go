@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Machine measures the delay that the machine, not the library, adds to a measurement. It samples
+// A Machine measures the delay added to a measurement by the machine, not the library. It samples
 // how late a timer fires, and then a request on a new connection through its own proxy, in the same
 // process at the same time. Limits hold for an idle machine. On a busy machine, the worst sample
 // during the measurement is added to the limit.

@@ -35,8 +35,8 @@ func Proxies(t *testing.T, run func(t *testing.T, addr string)) {
 	}
 }
 
-// Proxy checks that locks behind a proxy exclude each other only by name. With DIBS_LONG it runs
-// for ten minutes.
+// Proxy checks whether locks behind a proxy exclude each other only by name. With DIBS_LONG it can
+// run for ten minutes.
 func (o Opener) Proxy(t *testing.T) {
 	Proxies(t, func(t *testing.T, addr string) {
 		const clients, workers, entries = 3, 8, 1500
@@ -83,7 +83,7 @@ type holds struct {
 	fence  uint64 // the largest exclusive holder's fence
 }
 
-// enter holds a lock of any kind for a moment.
+// enter holds any kind of lock for a moment.
 func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 	const names, permits, writer = 12, 3, 1 << 20
 	at := rand.IntN(names)

@@ -75,12 +75,12 @@ func (q *quorumServers) waitReady(c *dibs.Client) {
 	})
 }
 
-// QuorumMinority checks that losing or slowing two of five servers has no effect, and that a holder
-// is notified when a third server dies.
+// QuorumMinority checks that losing or slowing two of five servers has no effect, and a holder is
+// notified when a third server dies.
 func (o Opener) QuorumMinority(t *testing.T) {
 	q := o.startQuorum(t, 5)
 	c, proxies := q.client()
-	well := *q // the control: a quorum over the three servers that do not fail yet
+	well := *q // the control: a quorum over the three servers still running
 	well.servers = q.servers[2:]
 	control, _ := well.client()
 	// rates returns the median time for a lock and unlock, with all servers and, at the same time,
@@ -103,7 +103,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	}
 	all, ideal := rates()
 	compare("with all five", all, ideal)
-	proxies[4].Delay(max(250*time.Millisecond, 10*ideal)) // so that waiting for it is noticeable
+	proxies[4].Delay(max(250*time.Millisecond, 10*ideal)) // so waiting for it is noticeable
 	slow, ideal := rates()
 	compare("with one that is slow", slow, ideal)
 	proxies[4].Delay(0)
@@ -154,7 +154,7 @@ func measurePair(t *testing.T, c *dibs.Client, name string) time.Duration {
 }
 
 // QuorumRestart checks that a restarted server, with or without its data, does not vote until every
-// lease that it may have lost has ended.
+// possibly lost lease ended.
 func (o Opener) QuorumRestart(t *testing.T) {
 	q := o.startQuorum(t, 3)
 	c, _ := q.client()

@@ -120,7 +120,7 @@ func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.
 }
 
 // wantTooFewReplicas checks that a lock fails while too few replicas answer, with a clear error,
-// and that nothing is left behind.
+// and nothing is left behind.
 func wantTooFewReplicas(t *testing.T, c *dibs.Client, got, want int) {
 	t.Helper()
 	_, err := c.Mutex("free").TryLock(t.Context())

@@ -15,8 +15,7 @@ import (
 )
 
 // Rights checks that a user with the minimal permissions in docs/spec.md passes the conformance
-// suite, and that the suite needs each permission. more are permissions that only the library
-// needs.
+// suite, and the suite needs each permission. more are additional permissions for the library.
 func (o Opener) Rights(t *testing.T, more ...string) {
 	const ours = "+info" // the test uses it to read the command statistics
 	rights := strings.Join(append(more, minimalRights(t), ours), " ")

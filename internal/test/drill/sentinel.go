@@ -113,8 +113,8 @@ func (o Opener) SentinelLoss(t *testing.T) {
 	l.want(time.Now())
 }
 
-// SentinelWake is the same with a master that is paused, not dead, until another is promoted. When
-// it resumes, it acts as the master until the sentinels demote it.
+// SentinelWake is the same with a master paused, not dead, until another is promoted. When it
+// resumes, it can act as the master until the sentinels demote it.
 func (o Opener) SentinelWake(t *testing.T) {
 	s, master, l := o.unreplicated(t)
 	if err := master.Pause(); err != nil {

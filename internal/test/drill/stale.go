@@ -37,7 +37,7 @@ func (o Opener) Stale(t *testing.T) {
 func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 	const tries = 5
 	server := redistest.Start(t)
-	if !listens { // so that the end of a subscription gives no hint
+	if !listens { // so the end of a subscription gives no hint
 		server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	}
 	machine := WatchMachine(t.Context(), server.Addr())
@@ -86,7 +86,7 @@ func (o Opener) reset(t *testing.T, server *redistest.Server, idle int, ttl time
 }
 
 // Forgotten restarts a server without its data. The holder should be notified about as soon as a
-// test client's holder, which has no stale connections.
+// test client's holder without stale connections.
 func (o Opener) Forgotten(t *testing.T) {
 	const slower = 500 * time.Millisecond
 	for _, idle := range []int{10, 30, 60} {

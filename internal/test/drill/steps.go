@@ -48,7 +48,7 @@ func Unlock(t *testing.T, l *dibs.Lease) {
 	}
 }
 
-// Within returns a context that ends after d.
+// Within returns a context ending after d.
 func Within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -88,7 +88,7 @@ func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	return events
 }
 
-// WantEvent checks the next event, and that it arrives in time.
+// WantEvent checks the next event and its time.
 func WantEvent(t *testing.T, events <-chan driver.Event, kind driver.EventKind, within time.Duration) {
 	t.Helper()
 	select {

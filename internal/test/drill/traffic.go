@@ -18,8 +18,8 @@ import (
 )
 
 // IdleClients locks and unlocks once with many clients, on a server and on a cluster. After that
-// the clients hold and await nothing. They should send nothing, except what the library sends on
-// idle connections. A client that locks again should be notified as before. With DIBS_LONG=1, 1,000
+// the clients hold and await nothing. They should send nothing, except the library's traffic on
+// idle connections. A client locking again should be notified as before. With DIBS_LONG=1, 1,000
 // clients use one server for a minute.
 func (o Opener) IdleClients(t *testing.T, ofLibrary ...string) {
 	t.Run("single", func(t *testing.T) {
@@ -88,9 +88,9 @@ func wantNotified(t *testing.T, from, to *dibs.Client) {
 	}
 }
 
-// leastTraffic returns the number of commands that servers execute for other clients during a
+// leastTraffic returns the number of commands executed by servers for other clients during a
 // period, by name, except those in but. Commands in scripts also count. It is the minimum over a
-// few periods: the first may contain the end of earlier work.
+// few periods: the first can contain the end of earlier work.
 func leastTraffic(t *testing.T, admins []*redistest.Conn, within time.Duration, but []string) map[string]int {
 	t.Helper()
 	const tries = 3
@@ -207,7 +207,7 @@ func (o Opener) PollingWaiters(t *testing.T) {
 	t.Cleanup(admin.Close)
 	holder := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous))
 	t.Cleanup(func() { holder.Close() })
-	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin together, on a machine that may be busy
+	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin together, maybe on a busy machine
 	t.Cleanup(func() { client.Close() })
 
 	held := make([]*dibs.Lease, waiters)

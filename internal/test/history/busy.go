@@ -47,7 +47,7 @@ func (c *checker) busy(name string) {
 	}
 }
 
-// refusal returns the BusyError for a call that never queues, if contention was observed and
+// refusal returns the BusyError for a call that cannot queue, if contention was observed and
 // nothing else went wrong.
 func refusal(op *Op) *dibs.BusyError {
 	var busy *dibs.BusyError

@@ -23,7 +23,7 @@ const (
 	FIFO      Rule = "fifo"      // waiters are not overtaken
 	Busy      Rule = "busy"      // a busy result is correct
 	Known     Rule = "known"     // the store reports each holder on each of its names
-	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
+	Lost      Rule = "lost"      // an unrevoked lease lasts for its TTL
 	Leftover  Rule = "left"      // nothing is left at the end
 	Batch     Rule = "batch"     // a cohort overtakes a waiter for at most one batch
 	Reserved  Rule = "reserved"  // a name stays unavailable for MinHold
@@ -50,8 +50,8 @@ func (v Violation) String() string {
 }
 
 // Check returns the contradictions in a history. It uses only certain facts. A lease is held from
-// the return of its Acquire until the last call to Err that returned nil, and not after a revoke
-// that may have ended it.
+// the return of its Acquire until the last successful call to Err, and not after a revoke that may
+// have ended it.
 func Check(h History) []Violation {
 	c := newChecker(h)
 	for _, name := range c.names {
@@ -274,8 +274,8 @@ func forEachOvertaken(earlier, later []fencePoint, all bool, f func(before, afte
 	}
 }
 
-// fences checks that fences are unique and grow: between calls that do not overlap, and from lease
-// to lease where only one can be held at a time.
+// fences checks that fences are unique and grow: between calls without overlap, and from lease to
+// lease where only one can be held at a time.
 func (c *checker) fences(name string) {
 	var returns, calls []fencePoint
 	first := make(map[uint64]*Op)
@@ -329,12 +329,12 @@ func (c *checker) mayBeRevokedAtReturn(op *Op) bool {
 	return op.Cohort != "" && ok && revokedAt.Before(op.Return)
 }
 
-// fifo checks that a smaller ticket is served first, and that a call is not served before a waiter
-// that queued before the call began. Waiters that the store may have passed over are no
-// contradiction. The fences show the order of service if either lease is exclusive. Two shared
-// leases may have been acquired again after their grant, with newer fences.
+// fifo checks that a smaller ticket is served first, and a call is not served before a waiter that
+// queued before the call began. Waiters possibly passed over by the store are no contradiction. The
+// fences show the order of service if either lease is exclusive. Two shared leases can have been
+// acquired again after their grant, with newer fences.
 func (c *checker) fifo(name string) {
-	var tickets, keptTickets, keptQueued, calls []fencePoint // kept: the waiters that keep their place
+	var tickets, keptTickets, keptQueued, calls []fencePoint // kept: waiters with a kept place
 	for _, op := range c.takes[name] {
 		if op.Err != nil {
 			continue
@@ -364,7 +364,7 @@ func (c *checker) fifo(name string) {
 }
 
 // batch checks that a cohort's calls overtake another client's waiter at most once per pass. If the
-// call that queued for the cohort has given up, a later call takes its place, and also overtakes.
+// call that queued for the cohort gave up, a later call takes its place, and also overtakes.
 func (c *checker) batch(name string) {
 	var cohorts, waiters []*Op
 	for _, op := range c.takes[name] {

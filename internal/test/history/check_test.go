@@ -79,8 +79,8 @@ func (s *script) revoke(lease *history.Op, call, ret int, name string, revoked b
 	s.add(history.Op{Verb: history.Revoke, Names: []string{name}, Token: lease.Token, Revoked: revoked}, call, ret)
 }
 
-// revokedPass adds a call that gets a fence from before another lease's grant. Its own lease is
-// revoked at a given moment.
+// revokedPass adds a call with a fence from before another lease's grant. Its own lease is revoked
+// at a given moment.
 func (s *script) revokedPass(cohort string, revoked int) {
 	s.use(5, 6, 8, 7)
 	late := s.lock(10, 11, 6)
@@ -88,7 +88,7 @@ func (s *script) revokedPass(cohort string, revoked int) {
 	s.revoke(late, revoked, revoked+1, "n", true)
 }
 
-// refused adds a try that returns busy.
+// refused adds a try with the result busy.
 func (s *script) refused(call, ret, weight, limit int) *history.Op {
 	op := s.add(history.Op{Verb: history.Acquire, Names: []string{"n"}, Weight: weight, Limit: limit, Try: true, TTL: 10 * time.Second}, call, ret)
 	op.Err = &dibs.BusyError{Name: "n"}

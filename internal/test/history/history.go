@@ -1,14 +1,14 @@
-// Package history checks a store and its clients as a black box. Many clients run random
-// operations on a few names (Plan, Record). Each call is recorded with its result (Op),
-// and Check finds results that contradict each other. Run does all of it:
+// Package history checks a store and its clients as a black box. Many clients run random operations
+// on a few names (Plan, Record). Each call is recorded with its result (Op), and Check finds
+// contradictory results. Run does all of it:
 //
 //	func TestHistory(t *testing.T) {
 //		history.Run(t, mystore.New(…), history.Plan{Seed: 1, Ops: 10_000})
 //	}
 //
-// The seed determines the operations of each worker and how long it works. The scheduler
-// determines how the workers interleave. Check uses only facts that are certain, so a
-// slow machine never makes a correct store fail.
+// The seed determines the operations of each worker and how long it works. The scheduler determines
+// how the workers interleave. Check uses only certain facts, so a slow machine cannot make a
+// correct store fail.
 package history
 
 import (
@@ -38,8 +38,7 @@ const (
 // A Moment is a point in a history.
 type Moment struct {
 	// Order counts all moments in a history. It is exact even if time does not advance, and it is
-	// the real order: an operation that ended at a smaller Order than another began, ended before
-	// it.
+	// the real order: if an operation ended at a smaller Order than another began, it ended before.
 	Order int
 	At    time.Duration // since the beginning, on the monotonic clock
 }
@@ -127,7 +126,7 @@ type Recorder struct {
 	ops   History
 }
 
-// NewRecorder returns a recorder for a history that begins now.
+// NewRecorder returns a recorder for a history beginning now.
 func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
 
 // Now returns the current moment.
@@ -137,13 +136,13 @@ func (r *Recorder) Now() Moment {
 	return r.now()
 }
 
-// now is Now without locking. The caller must hold r.mu, so that time grows with the order.
+// now is Now without locking. The caller must hold r.mu, so time grows with the order.
 func (r *Recorder) now() Moment {
 	r.order++
 	return Moment{r.order, time.Since(r.begin)}
 }
 
-// Call records an operation that begins now. The caller should set the result before the history is
+// Call records an operation beginning now. The caller should set the result before the history is
 // read.
 func (r *Recorder) Call(op Op) *Op {
 	r.mu.Lock()
@@ -153,7 +152,7 @@ func (r *Recorder) Call(op Op) *Op {
 	return &op
 }
 
-// Return records that an operation ends now.
+// Return records an operation's end.
 func (r *Recorder) Return(op *Op, err error) {
 	op.Return, op.Err = r.Now(), err
 }

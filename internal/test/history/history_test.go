@@ -32,7 +32,7 @@ func inBubble(t *testing.T, seeds uint64, run func(t *testing.T, seed uint64)) {
 	}
 }
 
-// The memory store and its clients are consistent.
+// The memory store and its clients should be consistent.
 func TestMemory(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		wantPrompt(t, record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000, ReuseTokens: true}))
@@ -56,7 +56,7 @@ func wantPrompt(t *testing.T, longest time.Duration) {
 	}
 }
 
-// The same with lost messages. The remains of a closed Client may then last until they expire.
+// The same with lost messages. The remains of a closed Client can then last until they expire.
 func TestLostMessages(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, time.Millisecond, faults{losses: 5})
@@ -69,7 +69,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// The same with reset connections: requests arrive after later requests were answered, some too
+// The same with reset connections: requests can arrive after later requests were answered, some too
 // late to take effect. Nothing should be left behind.
 func TestDeliveredLate(t *testing.T) {
 	testResets(t, faults{resets: 40, refusals: 10, latest: 700 * time.Millisecond})

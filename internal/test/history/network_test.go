@@ -16,7 +16,7 @@ import (
 type network struct {
 	*driver.Full
 	faults faults
-	late   sync.WaitGroup // requests that arrive late
+	late   sync.WaitGroup // late requests
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -31,7 +31,7 @@ type faults struct {
 	// within latest, when later requests may have been answered.
 	resets int
 	latest time.Duration
-	// Acquires that are refused without effect. After a reset, every second acquire is refused.
+	// Acquires to refuse without effect. After a reset, every second acquire is refused.
 	refusals int
 }
 

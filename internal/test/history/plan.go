@@ -17,7 +17,7 @@ type Plan struct {
 	Prefix      string // for all names
 	ReuseTokens bool   // workers reuse tokens, and clients extend other clients' leases
 	KeepClients bool   // clients are closed at the end only, after all late messages have arrived
-	PassesOver  bool   // the store serves others before a waiter that cannot be notified: see Waiters
+	PassesOver  bool   // the store can serve others before an unreachable waiter: see Waiters
 
 	Cohorts bool          // clients have cohorts, with batches from 1 to 4
 	Linger  time.Duration // for every second client, with Cohorts
@@ -38,17 +38,17 @@ func (p Plan) withDefaults() Plan {
 
 // Durations in a plan: long enough for operations to overlap, short enough for many operations.
 const (
-	longTTL     = 10 * time.Second // for leases that must not expire: there is ample time for renewal
+	longTTL     = 10 * time.Second // for leases meant not to expire: there is ample time for renewal
 	shortest    = 20 * time.Millisecond
-	longest     = 40 * time.Millisecond // for leases that may expire
+	longest     = 40 * time.Millisecond // for leases that can expire
 	mostWork    = 2 * time.Millisecond
 	mostMinHold = 10 * time.Millisecond
 	overtime    = 4 * time.Millisecond // maximum by which work exceeds its lease
-	maxWait     = 4 * time.Millisecond // for requests that give up
+	maxWait     = 4 * time.Millisecond // for impatient requests
 	lateArrival = 2 * time.Second      // all messages to the store have arrived by then
 )
 
-// There are three groups of names. Mixed names have exclusive leases and readers, which may end
+// There are three groups of names. Mixed names have exclusive leases and readers, which can end
 // early. Semaphores have their own names, because their limits do not match those of other leases.
 // On stable names no request gives up and no lease expires or is revoked, so it is certain when a
 // name was free.
@@ -102,8 +102,7 @@ const (
 	deadline                    // until the context's deadline
 )
 
-// A step is a worker's operation. It is drawn before it begins, so that it depends only on the
-// seed.
+// A step is a worker's operation. It is drawn before it begins, so it depends only on the seed.
 type step struct {
 	revokes, closes bool // instead of acquiring a lease
 
@@ -117,7 +116,7 @@ type step struct {
 	ttl         time.Duration
 	minHold     time.Duration
 	work        time.Duration
-	reusesToken bool   // uses a token that its worker has used before
+	reusesToken bool   // uses one of its worker's earlier tokens
 	attaches    bool   // another client extends the lease, too
 	inspects    bool   // inspects the store while it holds
 	resizes     bool   // upgrades or downgrades while it holds
@@ -163,7 +162,7 @@ func (p Plan) drawStable(r *rand.Rand, s *step) {
 	s.names = []string{p.stableName(r.IntN(stableNames))}
 	s.primitive = primitive(r.IntN(int(writer) + 1))
 	s.weight, s.limit = weightOf(s.primitive)
-	s.work = min(s.work, mostWork/4) // so that the name is free from time to time
+	s.work = min(s.work, mostWork/4) // so the name is free from time to time
 	if chance(r, 75) {
 		s.waitMode = try
 	}

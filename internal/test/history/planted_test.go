@@ -14,9 +14,9 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// plantedBugs are bugs that a store might have, added to the memory store. The checker must
-// find each of them with each seed, by one of its rules. Otherwise a check without
-// findings would prove nothing.
+// plantedBugs are possible bugs of a store, added to the memory store. The checker should find each
+// of them with each seed, by one of its rules. Otherwise a check without findings would prove
+// nothing.
 //   - two holders: sometimes a held name is granted
 //   - reader beside writer: the same, for readers only
 //   - one permit more: a semaphore has one permit too many

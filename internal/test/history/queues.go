@@ -14,21 +14,21 @@ import (
 )
 
 // A QueuePlan configures a run of RunQueues. The run is random and sequential, without a
-// dibs.Client, so that the test decides when time passes.
+// dibs.Client, so the test decides when time passes.
 type QueuePlan struct {
 	Seed   uint64
 	Steps  int    // the default is 150
 	Prefix string // for all names
 
-	// Events beside joins, releases, tries and heartbeats. Each ends with waiters that return, or
-	// whose processes have ended.
+	// Events beside joins, releases, tries and heartbeats. At the end of each, the waiters return,
+	// or their processes ended.
 	Silences bool // a waiter sends nothing for longer than its queue entry lives
 	Stalls   bool // the store receives nothing for longer than queue entries live
 	Forsaken bool // all waiters die, and the name is held until the queue's keys are about to expire
 	Clock    bool // the store's clock is set forward or back
 
-	// Forgets means that any request on a name may remove a waiter that looks dead, which then
-	// loses its place. Otherwise it keeps its place until another waiter is served.
+	// Forgets means that any request on a name can remove a seemingly dead waiter, which then loses
+	// its place. Otherwise it keeps its place until another waiter is served.
 	Forgets bool
 }
 
@@ -112,7 +112,7 @@ func (w *queueWaiter) looksAlive(now time.Duration) bool { return !w.stale && no
 // queueClient is the client for all waiters.
 const queueClient = "host:1:historyAAAAAAAAA"
 
-// watch receives the events, so that the waiters are reachable. The run asks the store instead of
+// watch receives the events, so the waiters are reachable. The run asks the store instead of
 // reading them.
 func (q *queues) watch() (stop func(), err error) {
 	var failed error
@@ -187,7 +187,7 @@ func (q *queues) announce() {
 	q.store.Announce(q.ctx, names)
 }
 
-// name returns a name. All share a hash tag, so that a cluster can acquire them together.
+// name returns a name. All share a hash tag, so a cluster can acquire them together.
 func (q *queues) name(i int) string { return fmt.Sprintf("%s{q}%d", q.plan.Prefix, i) }
 
 func (q *queues) newWaiter() *queueWaiter {
@@ -257,7 +257,7 @@ func (q *queues) send(w *queueWaiter) {
 	}
 }
 
-// granted records that a waiter got its names, and checks that it overtook nobody.
+// granted records a waiter's grant, and checks that it overtook nobody.
 func (q *queues) granted(w *queueWaiter) {
 	known := true
 	for _, name := range w.request.Names() {
@@ -281,7 +281,7 @@ func (q *queues) granted(w *queueWaiter) {
 	}
 }
 
-// forget expects that a request removes waiters that look dead.
+// forget expects a request to remove seemingly dead waiters.
 func (q *queues) forget(by *queueWaiter) {
 	if !q.plan.Forgets {
 		return
@@ -340,7 +340,7 @@ func (q *queues) releaseOne() {
 	q.release(held[q.random.IntN(len(held))])
 }
 
-// heldLeases returns the holders that are not silent, in the order of their requests.
+// heldLeases returns the holders except silent ones, in request order.
 func (q *queues) heldLeases() (held []*queueWaiter) {
 	for _, h := range q.holders {
 		if h.silentUntil <= q.now && !slices.Contains(held, h) {
@@ -376,7 +376,7 @@ func (q *queues) retry() {
 	}
 }
 
-// pass lets time pass. All waiters that are not silent send their heartbeats.
+// pass lets time pass. All waiters except silent ones send their heartbeats.
 func (q *queues) pass(d time.Duration) {
 	for end := q.now + d; q.err == nil; {
 		next := end
@@ -415,7 +415,7 @@ func (q *queues) heartbeats() {
 	}
 }
 
-// silence lets a waiter send nothing for a while. For ever means that its process has ended.
+// silence lets a waiter send nothing for a while. For ever means that its process ended.
 func (q *queues) silence(d time.Duration) {
 	if len(q.waiting) == 0 {
 		return

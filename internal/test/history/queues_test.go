@@ -29,7 +29,7 @@ type bubbleTime struct{}
 func (bubbleTime) Pass(d time.Duration) { time.Sleep(d) }
 func (bubbleTime) Step(time.Duration)   {}
 
-// Waiters keep their places and are served, though some are silent and the store stalls.
+// Waiters should keep their places and be served, though some are silent and the store stalls.
 func TestQueuesInMemory(t *testing.T) {
 	inBubble(t, seeds(5, 400), func(t *testing.T, seed uint64) {
 		for what, plan := range queuePlans(seed) {

@@ -132,8 +132,8 @@ func (r *runner) open() *dibs.Client {
 // batchOf returns the batch for a client's cohorts.
 func batchOf(index int) int { return 1 + index%4 }
 
-// contend lets many clients queue for a held name and give up, so that each run ends with
-// operations that could leave remains behind.
+// contend lets many clients queue for a held name and give up, so each run ends with operations
+// that could leave remains behind.
 func (r *runner) contend(name string) {
 	holder := worker{runner: r, ref: r.clients[0]}
 	holder.acquire(step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, during: func() {
@@ -241,7 +241,7 @@ func (w *worker) revoke(s step, label string) {
 // acquire requests a lease, works with it, and releases it.
 func (w *worker) acquire(s step, label string) {
 	c, before := w.ref.current()
-	if s.reusesToken { // a token belongs to one client, because its requests may arrive late
+	if s.reusesToken { // a token belongs to one client, because its requests can arrive late
 		s.token = fmt.Sprintf("reused:%d:w%d", before, w.id)
 	}
 	op := w.rec.Call(Op{
@@ -316,7 +316,7 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 	}}))
 }
 
-// A lockFunc is a method that acquires a lease.
+// A lockFunc is a method for acquiring a lease.
 type lockFunc func(context.Context, ...dibs.Option) (*dibs.Lease, error)
 
 // lockOf returns the method for a step's primitive.

@@ -82,7 +82,7 @@ func (w *world) process(f faults, options ...dibs.Option) *process {
 
 func (w *world) end() {
 	for _, p := range w.clients {
-		_ = p.Close() // a process that is cut off cannot release
+		_ = p.Close() // a disconnected process cannot release
 	}
 	for _, p := range w.clients {
 		p.network.late.Wait()
@@ -187,8 +187,8 @@ func extendThenOutage(w *world) error {
 	return w.wantFree("n", soonAfter)
 }
 
-// detachAmongTries hands a lease over after an acquire with possible unanswered tries, which arrive
-// late. When the second owner has unlocked it, nothing should be left.
+// detachAmongTries hands a lease over after an acquire with possible unanswered tries, which can
+// arrive late. After the second owner unlocked it, nothing should be left.
 func detachAmongTries(w *world) error {
 	const latest = 900 * time.Millisecond
 	first := w.process(faults{resets: 400, latest: latest})
@@ -226,7 +226,7 @@ func hookEnds(w *world) error {
 	other := w.process(faults{})
 	options, what := w.endingHook()
 	p := w.process(faults{}, options)
-	if w.random.IntN(2) == 0 { // so that the call queues
+	if w.random.IntN(2) == 0 { // so the call queues
 		lease, err := other.Mutex("n").Lock(w.t.Context())
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func hookEnds(w *world) error {
 	return lease.Unlock()
 }
 
-// endingHook returns a hook that does not return. In a client's goroutine, such a hook ends the
+// endingHook returns a hook without a return. In a client's goroutine, such a hook ends the
 // goroutine, as a failed test does; a panic there would end the process.
 func (w *world) endingHook() (dibs.Option, string) {
 	end, how := runtime.Goexit, "Goexit"

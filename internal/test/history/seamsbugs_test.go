@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Each judge of an episode finds a planted bug within 20 seeds:
+// Each judge of an episode should find a planted bug within 20 seeds:
 //   - a release is lost: a release of a name that was extended to more than a minute does
 //     nothing
 //   - a late acquire: a request has an effect after its token was released

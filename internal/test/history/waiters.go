@@ -31,7 +31,7 @@ type waiterFacts struct {
 	exception bool
 }
 
-// NewWaiters returns the store with a record of its waiters. All clients have to use it.
+// NewWaiters returns the store with a record of its waiters. All clients must use it.
 func NewWaiters(s driver.Store) *Waiters {
 	return &Waiters{Full: driver.Complete(s), clients: make(map[string]*subscription), waiters: make(map[string]*waiterFacts)}
 }

@@ -29,8 +29,8 @@ type link struct {
 	client       int
 
 	// Guarded by the server:
-	free       time.Duration // when the link has transmitted all data
-	epoch      chan struct{} // of the connections
+	free       time.Duration // when the link is done with all data
+	epoch      chan struct{} // the connections' epoch
 	idle, busy int           // connections
 }
 
@@ -44,7 +44,7 @@ type pending[T any] struct {
 	result  chan T
 	err     error         // it could not be sent
 	owns    bool          // a connection
-	latency time.Duration // of the reply
+	latency time.Duration // the reply's latency
 }
 
 // post sends a call's requests. They share a connection.

@@ -15,8 +15,8 @@ const (
 )
 
 // model is a plan for 20 clients that represents 5,000 leases each by fewer, on a proportionally
-// slower server. With DIBS_LONG it is the original. A lost lease is not unlocked, so that renewals
-// are the only load.
+// slower server. With DIBS_LONG it is the original. A lost lease is not unlocked, so renewals are
+// the only load.
 func model(leases int, p Plan) Plan {
 	if os.Getenv("DIBS_LONG") == "1" {
 		leases = 5000
@@ -40,8 +40,8 @@ func wantNoLoss(t *testing.T, r Report) {
 	}
 }
 
-// wantCheapRecovery checks that after an event, the server does at most twice the work of a quiet
-// period with the same length.
+// wantCheapRecovery checks that after an event, the server does at most twice the work as in an
+// equally long quiet period.
 func wantCheapRecovery(t *testing.T, r Report, at, d time.Duration) {
 	t.Helper()
 	quiet, recovery := r.Between(at-d, at), r.Between(at, at+d)
@@ -117,7 +117,7 @@ func TestServerJustFastEnough(t *testing.T) {
 
 // Less processor time than the renewals usually need should cost little or nothing while it is
 // enough to renew each lease once in its TTL. With still less, a share of the best possible number
-// should be held: 1 is what the server could just hold.
+// should be held: 1 is the server's maximum.
 func TestServerTooSlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ part, least float64 }{{1.5, 0.9}, {0.8, 0.15}} {
@@ -137,14 +137,14 @@ func TestServerTooSlowForLostLeases(t *testing.T) {
 
 const slowAt = 20 * second
 
-// tooSlow is a plan with a server that slows down until only some leases can be held.
+// tooSlow is a plan with a server slowing down until only some leases can be held.
 func tooSlow(part float64) Plan {
 	p := model(500, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 80 * second})
 	p.Events = []Event{Throttle(slowAt, part*need(p)/3/0.98)}
 	return p
 }
 
-// wantMostOfTheBest checks that at the end, at least a share of the leases that can be held at best
+// wantMostOfTheBest checks that at the end, at least a share of the best possible number of leases
 // is held.
 func wantMostOfTheBest(t *testing.T, p Plan, part float64) {
 	t.Helper()
@@ -254,7 +254,7 @@ func TestRepeatedDataLossIsDetected(t *testing.T) {
 	wantTold(t, p, measure(t, p))
 }
 
-// Many clients should not overload a server that is back, nor flood it with connections before.
+// Many clients should not overload a server after an outage, nor flood it with connections before.
 func TestRestartWithManyClients(t *testing.T) {
 	t.Parallel()
 	clients := 300

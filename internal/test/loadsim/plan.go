@@ -1,10 +1,10 @@
-// Package loadsim measures how many clients affect a single server that is too slow for them, or
-// was for a while. The clients are real. The store is a simulated server: a processor executes
-// requests in sequence, with a Redis server's durations, even if the caller no longer waits. Time
-// is virtual (testing/synctest).
+// Package loadsim measures how many clients affect a single server if it is too slow for them, even
+// for a while. The clients are real. The store is a simulated server: a processor executes requests
+// in sequence, with a Redis server's durations, even if the caller no longer waits. Time is virtual
+// (testing/synctest).
 //
 // A seed decides the latencies and when each client begins. At the same instant, the Go scheduler
-// decides the order, so two runs with the same seed differ a little.
+// decides the order, so two runs with the same seed can differ a little.
 package loadsim
 
 import (
@@ -129,7 +129,7 @@ func Stop(at, d time.Duration) Event { return Event{kind: stop, At: at, For: d} 
 // Restart ends all connections. The server refuses new ones while it is down.
 func Restart(at, down time.Duration) Event { return Event{kind: restart, At: at, For: down} }
 
-// LoseData is a Restart after which the server has no data.
+// LoseData is a Restart with loss of all data.
 func LoseData(at, down time.Duration) Event {
 	return Event{kind: restart, At: at, For: down, losesData: true}
 }
@@ -140,7 +140,7 @@ func Cut(at, d time.Duration, clients ...int) Event {
 	return Event{kind: cut, At: at, For: d, clients: clients}
 }
 
-// Throttle gives the server a share of the processor from then on.
+// Throttle limits the server to a share of the processor from then on.
 func Throttle(at time.Duration, share float64) Event {
 	return Event{kind: throttle, At: at, share: share}
 }
@@ -155,7 +155,7 @@ func (e Event) covers(at time.Duration) bool {
 	return e.At <= at && at < e.end()
 }
 
-// cutUntil returns when a message of a client can pass that is sent at a time.
+// cutUntil returns the time when a client's message can pass if it is sent at a given time.
 func cutUntil(events []Event, client int, at time.Duration) time.Duration {
 	for _, e := range events {
 		if e.kind == cut && e.covers(at) && (e.clients == nil || slices.Contains(e.clients, client)) {
@@ -165,7 +165,7 @@ func cutUntil(events []Event, client int, at time.Duration) time.Duration {
 	return at
 }
 
-// delayAt returns the delay of a request that is sent at a time.
+// delayAt returns the delay of a request sent at a given time.
 func delayAt(events []Event, at time.Duration) (d time.Duration) {
 	for _, e := range events {
 		if e.kind == slowdown && e.covers(at) {
