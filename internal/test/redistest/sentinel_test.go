@@ -15,7 +15,7 @@ func startSentinels(t *testing.T, args ...string) *Sentinels {
 	return s
 }
 
-// Several crashes check that the first does not hinder the next.
+// After the first crash, further crashes should be handled as well.
 func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)

@@ -12,7 +12,7 @@ import (
 type member struct {
 	id, addr string
 	flags    []string // without "myself"
-	master   string   // a replica's master's ID, or "-"
+	master   string   // the ID of a replica's master, or "-"
 	epoch    int64
 	link     string   // "connected" or "disconnected"
 	slots    []string // "0-5460" or "7", without moving slots

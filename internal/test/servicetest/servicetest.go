@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Generous limits waits for events that come soon, on a busy machine.
+// Generous limits a wait for an event, on a busy machine.
 const Generous = 20 * time.Second
 
 // WantFree checks that a name has no holder and no waiter.

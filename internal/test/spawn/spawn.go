@@ -1,4 +1,4 @@
-// Package spawn starts servers for tests. On Linux they end with the test process.
+// Package spawn starts servers for tests. On Linux they end with the process that started them.
 package spawn
 
 import (

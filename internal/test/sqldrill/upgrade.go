@@ -70,7 +70,7 @@ func (u Upgrade) guard(t *testing.T, until func()) error {
 	return errors.Join(err, locks.Close())
 }
 
-// working is clients in a loop, where each locks names without the others.
+// working is clients that lock names exclusively, in turn.
 type working struct {
 	t       *testing.T
 	stop    chan struct{}
