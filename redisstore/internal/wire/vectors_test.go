@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
 
-// vectors are examples of the format, for implementations in other languages. docs/spec.md
-// links to them.
+// vectors are examples of the format for implementations in other languages. docs/spec.md links
+// to them.
 func vectors() string {
 	var b strings.Builder
 	f := Format{Prefix: "lock:"}
