@@ -9,8 +9,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A cancel should be repeated for as long as the store may keep the request's remains: a lease, a
-// queue entry that becomes a lease at the last moment, or a lock acquired by an unanswered try.
+// A cancel should be repeated for as long as the store may keep the request's remains. These are a
+// lease, a queue entry that becomes a lease at the last moment, or a lock acquired by an
+// unanswered try.
 func TestCancelLastsAsLongAsTheStoreKeepsIt(t *testing.T) {
 	for what, test := range map[string]struct {
 		ttl, unanswered, want time.Duration

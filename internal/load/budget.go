@@ -3,8 +3,8 @@ package load
 import "time"
 
 // A Budget limits the requests in flight. The limit grows while answers are fast, and is halved by
-// a late answer: an answer that took much longer than the fastest recent answer, because requests
-// waited for each other. A distant store is not late.
+// a late answer. An answer is late if it took much longer than the fastest recent answer, because
+// requests waited for each other. A distant store is not late.
 //
 // The limit is a window like TCP's. After a failure it starts small. It doubles with each round of
 // answers up to half the excessive value, and then grows by a unit per round. All clients see the

@@ -75,7 +75,7 @@ func (r *renewal) setNotLost(q *nodeQueue, why error) {
 }
 
 // answered stores a node's results and repairs missing votes. A node without a lease has not lost
-// it in two cases: another message for the lease was pending there, or the node had not voted for
+// it in two cases. Another message for the lease was pending there, or the node had not voted for
 // the lease and may have voted since. A released lease must not get the vote again.
 func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
 	errs = slices.Clone(errs)

@@ -19,8 +19,8 @@ func (f Format) AppendPlain(cmds []redisconn.Cmd, name string) []redisconn.Cmd {
 }
 
 // ParsePlain reads the replies to AppendPlain's commands. The state has no fence high-water mark.
-// If ok is false, only inspect can return the state: the name has a queue, shared holders, a user's
-// own token or a foreign value, or it changed in the meantime.
+// If ok is false, only inspect can return the state. Then the name has a queue, shared holders, a
+// user's own token or a value not written by dibs, or it changed in the meantime.
 func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok bool) {
 	for _, r := range replies {
 		if r.Err != nil {

@@ -15,8 +15,9 @@ import (
 
 // Replies are checked before use: a proxy or another Redis implementation may send anything.
 
-// ParseAcquire reads acquire's reply to a single request: the fence as an integer, if the request
-// holds and the fence equals the server's time; otherwise the server's time and an answer.
+// ParseAcquire reads acquire's reply to a single request. It is the fence as an integer, if the
+// request holds and the fence equals the server's time. Otherwise it is the server's time and an
+// answer.
 func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
 		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
