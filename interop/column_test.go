@@ -30,6 +30,6 @@ func (c column) headings() []string {
 // failed returns the cells for a failed test.
 func (c column) failed() []string {
 	cells := make([]string, len(c.headings()))
-	cells[0] = "**no**"
+	cells[0] = "no"
 	return cells
 }

@@ -7,5 +7,5 @@
 // detects it at its next retry, after at most half a waiter TTL.
 //
 // With DIBS_INTEROP=1, TestMatrix also tests libraries in other languages, through the programs in
-// drivers. docs/interop.md contains the results.
+// drivers. docs/interop.csv contains the results, and docs/interop.md explains them.
 package interop

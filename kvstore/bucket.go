@@ -11,7 +11,7 @@ import (
 )
 
 // A Bucket is a key-value service for a lock store. All clients of a bucket exclude each other, and
-// nothing else can use it. Each method returns soon after its ctx ends. All are safe for concurrent
+// nothing else may use it. Each method returns soon after its ctx ends. All are safe for concurrent
 // use. Package buckettest checks all this.
 //
 // Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. For a
