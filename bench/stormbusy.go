@@ -38,8 +38,8 @@ func (k busyCase) String() string {
 	return text
 }
 
-// busyCases returns the cases for a table. A cgroup gets the smallest number of goroutines, and a
-// single goroutine.
+// busyCases returns the cases for a table. With a cgroup, the cases are the smallest number of
+// goroutines, and a single goroutine.
 func busyCases(c config) (cases []busyCase) {
 	ttls := []time.Duration{c.scaledTTL(9 * time.Second), c.scaledTTL(30 * time.Second)}
 	for _, ttl := range slices.Compact(ttls) {

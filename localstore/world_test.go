@@ -67,8 +67,8 @@ func startLoser(t *testing.T, path string, adjust ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// After a holder's files are removed or replaced, no other process should enter until the holder
-// knows, and the holder should soon learn of it.
+// After a holder's files are removed or replaced, the holder should soon detect the loss, and no
+// other process should enter before.
 func TestFilesAreRemovedUnderAHolder(t *testing.T) {
 	t.Parallel()
 	remove := func(ends ...string) func(t *testing.T, path string) {

@@ -189,9 +189,9 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
 // MasterOf returns the node that serves a slot now. It queries each running node about itself. If
-// two nodes claim the slot, the newer epoch wins, as between the nodes themselves. This happens
-// after a failover while the old master was paused. MasterOf returns an error if no node owns the
-// slot.
+// two nodes report that they own the slot, the newer epoch wins, as between the nodes themselves.
+// This happens after a failover while the old master was paused. MasterOf returns an error if no
+// node owns the slot.
 func (c *Cluster) MasterOf(slot int) (*Server, error) {
 	return c.currentMaster(context.Background(), slot)
 }
