@@ -113,7 +113,7 @@ func TestClosedDatabaseEndsWaits(t *testing.T) {
 	t.Parallel()
 	direct := newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	s := mysqlstore.New(db, mysqlstore.Prefix(direct.Target().Prefix))
+	s := mysqlstore.New(db, mysqlstore.Prefix(direct.TablePrefixOf()))
 	sqldrill.EndsWaitsWhenClosed(t, direct, s, func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -108,14 +108,3 @@ func TestTooManyConnections(t *testing.T) {
 		t.Errorf("have %v, want that nothing was sent", err)
 	}
 }
-
-// A nil database is reported by the constructor, and a zero option changes nothing.
-func TestNilDatabase(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if text, _ := recover().(string); text != "dibs: mysqlstore.New: the database is nil" {
-			t.Errorf("panic %q", text)
-		}
-	}()
-	mysqlstore.New(nil, mysqlstore.Option{}, mysqlstore.Prefix("p_"))
-}

@@ -95,12 +95,14 @@ func TestDown(t *testing.T) {
 	pool := newPool(t, sharedServer(t).URL())
 	for _, schema := range []string{fmt.Sprintf("down_%d", schemas.Add(1)), `down "$$"`} {
 		for _, step := range [][2]int{{0, pgstore.Version}, {pgstore.Version, 0}, {0, pgstore.Version}, {pgstore.Version, 0}} {
-			text, err := pgstore.SQL(schema, step[0], step[1])
+			statements, err := pgstore.SQL(schema, step[0], step[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pool.Exec(t.Context(), text); err != nil {
-				t.Fatalf("%s: %d to %d: %v", schema, step[0], step[1], err)
+			for _, text := range statements { // each by itself, as a tool may send them
+				if _, err := pool.Exec(t.Context(), text, pgx.QueryExecModeExec); err != nil {
+					t.Fatalf("%s: %d to %d: %v", schema, step[0], step[1], err)
+				}
 			}
 			if version, err := pgstore.New(pool, pgstore.Schema(schema)).SchemaVersion(t.Context()); err != nil || version != step[1] {
 				t.Errorf("%s: version %d, %v; want %d", schema, version, err, step[1])
@@ -120,7 +122,7 @@ func TestDown(t *testing.T) {
 
 func TestSQLOfNoVersion(t *testing.T) {
 	for _, step := range [][2]int{{0, pgstore.Version + 1}, {-1, 1}} {
-		if text, err := pgstore.SQL("dibs", step[0], step[1]); text != "" || !errors.Is(err, driver.ErrInvalid) {
+		if text, err := pgstore.SQL("dibs", step[0], step[1]); text != nil || !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("from %d to %d: %q, %v", step[0], step[1], text, err)
 		}
 	}

@@ -102,7 +102,7 @@ func TestSettingsOfTheSession(t *testing.T) {
 			if err := pool.Ping(t.Context()); err != nil && strings.Contains(err.Error(), "unrecognized configuration parameter") {
 				t.Skip(err)
 			}
-			store := pgstore.New(pool, pgstore.Schema(direct.Target().Schema))
+			store := pgstore.New(pool, pgstore.Schema(direct.SchemaName()))
 			if strings.Contains(settings, "_timeout=") { // it limits transactions of the program as well
 				pool = newPool(t, sharedServer(t).URL())
 			}
@@ -116,7 +116,7 @@ func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	direct := newStore(t)
 	pool := newPool(t, sharedServer(t).URL()+"&default_transaction_read_only=on")
-	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.Target().Schema)))
+	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.SchemaName())))
 	defer locks.Close()
 	_, err := locks.Mutex("n").TryLock(t.Context())
 	if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "default_transaction_read_only is on") {

@@ -21,7 +21,7 @@ import (
 func TestCohortsExclude(t *testing.T) {
 	t.Parallel()
 	for mode, options := range map[string][]redisstore.Option{
-		"one server": nil, "cluster": {redisstore.Sharded()}, "Redisson mode": {redisstore.Redisson()},
+		"one server": nil, "cluster": {redisstore.HiddenCluster()}, "Redisson mode": {redisstore.Redisson()},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -207,7 +207,7 @@ func TestNoHandoffInRecoveryWindow(t *testing.T) {
 
 // A cluster's masters fail over one by one.
 func TestClusterIsNotAQuorumNode(t *testing.T) {
-	cluster := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Sharded())
+	cluster := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.HiddenCluster())
 	if _, err := quorum.New(cluster); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "node 0 of a quorum") {
 		t.Errorf("error %v, want ErrInvalid for node 0", err)
 	}

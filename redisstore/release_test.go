@@ -24,6 +24,8 @@ type stalledServer struct {
 	calls   int // since then
 }
 
+func (c *stalledServer) Traits() redisconn.Traits { return redisconn.Traits{KeepsUntil: true} }
+
 func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
 	if !c.stalled {
 		replies[0] = redisconn.Reply{Value: c.first}
@@ -70,7 +72,7 @@ func TestEndOfALeaseIsRetried(t *testing.T) {
 			t.Run(fmt.Sprint(verb, test.second), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &stalledServer{first: of.yes, second: test.second}
-					s := New(c, Prompt())
+					s := New(c)
 					for range 100 { // only a fast server's requests are sent again
 						if _, err := of.end(s); err != nil {
 							t.Fatal(err)

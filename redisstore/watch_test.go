@@ -78,7 +78,7 @@ func TestEpochIsPolled(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
-				err := New(conn, Sharded()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
+				err := New(conn, HiddenCluster()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
 					if e.Kind == driver.EventFailover {
 						changed++
 					}
@@ -116,7 +116,7 @@ func TestEpochAfterRefusal(t *testing.T) {
 					defer cancel()
 					var changed time.Duration
 					start := time.Now()
-					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
+					_ = New(conn, HiddenCluster()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
 						if e.Kind == driver.EventFailover && changed == 0 {
 							changed = time.Since(start)
 						}

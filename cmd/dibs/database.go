@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
@@ -17,10 +16,9 @@ type database struct {
 	name       string // the schema or the prefix of the tables
 	place      string // the same, as a phrase
 	latest     int    // version of the tables that this program needs
-	statements func(from, to int) (string, error)
+	statements func(from, to int) ([]string, error)
 	version    func(context.Context) (int, error) // of the tables, or 0 if there are none
 	migrate    func(context.Context) error
-	check      func(context.Context) (checkup.Findings, error)
 	close      func()
 }
 
@@ -47,7 +45,7 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 		return err
 	}
 	o.Full, o.location, o.database = driver.Complete(db.Store), db.location, db
-	o.nodes = []node{{db.location, db.check}}
+	o.nodes = []node{{db.location, db.Store}}
 	o.closes = append(o.closes, func() error {
 		closeWithin(f.timeout, db.close)
 		return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,14 +8,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
-	"github.com/dibslock/dibs/redisstore/doctor"
 )
 
 // An opened is the store that the flags and the environment name.
@@ -33,7 +30,7 @@ type opened struct {
 // A node is one server, which doctor can check.
 type node struct {
 	location string
-	check    func(context.Context) (checkup.Findings, error)
+	store    driver.Store
 }
 
 func (o *opened) close() error {
@@ -176,7 +173,6 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		options = append(options, redisstore.Redisson())
 	}
 	s := goredisstore.New(rdb, options...)
-	check := func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) }
-	o.nodes = append(o.nodes, node{u.String(), check})
+	o.nodes = append(o.nodes, node{u.String(), s})
 	return s, nil
 }
