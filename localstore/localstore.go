@@ -91,7 +91,14 @@ func Outlive() Option { return Option{func(c *config) { c.outlive = true }} }
 // under its leases lets them inherit the file, for example by ExtraFiles of os/exec. On
 // systems other than Linux the file is nil, and the leases of a killed process end at
 // their TTL. The caller closes the file.
-func (s *Store) Alive() (*os.File, error) { return s.file.liveness.file() }
+func (s *Store) Alive() (*os.File, error) {
+	if s.file == nil {
+		return nil, errZero
+	}
+	return s.file.liveness.file()
+}
+
+var errZero = fmt.Errorf("%w: the store is a zero value: make it with localstore.Open", driver.ErrInvalid)
 
 func open(path string, c clock) (*Store, error) {
 	f, err := openFile(path, c)
@@ -106,18 +113,30 @@ func open(path string, c clock) (*Store, error) {
 // only with its context. Leases remain until their TTL or the end of the process. The
 // last process to close the file waits some milliseconds for the disk. A process that
 // exits need not call Close.
-func (s *Store) Close() error { return s.file.close() }
+func (s *Store) Close() error {
+	if s.file == nil { // of a zero Store
+		return nil
+	}
+	return s.file.close()
+}
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
-	s.tables.waiters.remove(r.Token)
+	s.forget(r.Token)
 	return s.verbs.Cancel(ctx, r)
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	s.tables.waiters.remove(r.Token)
+	s.forget(r.Token)
 	return s.verbs.Release(ctx, r)
+}
+
+// forget removes the queue entry of a token in this process.
+func (s *Store) forget(token string) {
+	if s.tables != nil { // not of a zero Store
+		s.tables.waiters.remove(token)
+	}
 }
 
 // Extend implements driver.Store.

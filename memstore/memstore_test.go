@@ -93,14 +93,3 @@ func TestLongestTTL(t *testing.T) {
 		}
 	})
 }
-
-// A nil clock is reported where it is given, and a zero option changes nothing.
-func TestNilClock(t *testing.T) {
-	memstore.New(memstore.Option{})
-	defer func() {
-		if text, _ := recover().(string); text != "dibs: memstore.Clock: the function is nil" {
-			t.Errorf("panic %q", text)
-		}
-	}()
-	memstore.Clock(nil)
-}

@@ -89,7 +89,9 @@ func (c Config) New(voters ...driver.Voter) (*Store, error) {
 // of the store first: they release their leases. After Close, all operations fail with
 // driver.ErrUnavailable. A second Close does nothing. The error is always nil.
 func (s *Store) Close() error {
-	s.runner.close()
+	if len(s.nodes.all) > 0 { // otherwise it is a zero Store
+		s.runner.close()
+	}
 	return nil
 }
 

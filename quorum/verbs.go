@@ -211,10 +211,15 @@ func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	return driver.CheckAcquire(q)
 }
 
+var errZero = fmt.Errorf("%w: the quorum.Store is a zero value: make it with quorum.New", driver.ErrInvalid)
+
 var errExpired = errors.New("the request expired before it was served")
 
 // checkStart returns an error if an operation cannot begin: nothing is sent then.
 func (s *Store) checkStart(ctx context.Context, op, name string, until time.Time) error {
+	if len(s.nodes.all) == 0 {
+		return errZero
+	}
 	var cause error
 	switch {
 	case s.runner.ctx.Err() != nil:
