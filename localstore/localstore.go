@@ -20,7 +20,7 @@
 // cannot open the file until those that use it have ended. Only if all files are removed does a
 // new process find no lease, in that second. docs/cli.md has a table of such cases.
 //
-// A process may be killed at any instant. On Linux its leases end at once, unless Outlive
+// A process may be killed at any instant. On Linux its leases end at once, unless KeepUntilTTL
 // is set; elsewhere they end at their TTL. An operation that it did not finish has no
 // effect. A restart of the machine ends leases in the same way.
 //
@@ -81,17 +81,17 @@ type Option struct{ apply func(*config) }
 // A config is what options change.
 type config struct{ outlive bool }
 
-// Outlive keeps leases acquired through this store until their TTL, even if the process
+// KeepUntilTTL keeps leases acquired through this store until their TTL, even if the process
 // ends earlier. Use it for a program that acquires a lock, exits, and leaves the lock to
 // another program, which attaches by token. By default all leases end with their process.
-func Outlive() Option { return Option{func(c *config) { c.outlive = true }} }
+func KeepUntilTTL() Option { return Option{func(c *config) { c.outlive = true }} }
 
-// Alive returns an open file that marks the owner of this store's leases as alive. The
+// LivenessFile returns an open file that marks the owner of this store's leases as alive. The
 // leases end as soon as no process has it open. A program that starts others which work
 // under its leases lets them inherit the file, for example by ExtraFiles of os/exec. On
 // systems other than Linux the file is nil, and the leases of a killed process end at
 // their TTL. The caller closes the file.
-func (s *Store) Alive() (*os.File, error) {
+func (s *Store) LivenessFile() (*os.File, error) {
 	if s.file == nil {
 		return nil, errZero
 	}

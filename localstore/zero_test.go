@@ -13,7 +13,7 @@ import (
 func TestZeroStore(t *testing.T) {
 	s := new(localstore.Store)
 	invalidstore.Check(t, s, "localstore.Open")
-	if _, err := s.Alive(); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := s.LivenessFile(); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Alive: %v", err)
 	}
 	if err := s.Close(); err != nil {

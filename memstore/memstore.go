@@ -55,11 +55,11 @@ func New(options ...Option) *Store {
 // CanVote implements driver.Voter.
 func (s *Store) CanVote() error { return nil }
 
-// Restart makes the store lose all data, like a server that restarts without persistence.
+// LoseData makes the store lose all data, like a server that restarts without persistence.
 // Watch calls continue.
-func (s *Store) Restart() {
+func (s *Store) LoseData() {
 	if s.memory != nil { // not of a zero Store
-		s.memory.restart()
+		s.memory.loseData()
 	}
 }
 

@@ -20,7 +20,7 @@ func TestInvalidStore(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			invalidstore.Check(t, test.store, test.names)
-			test.store.Restart()
+			test.store.LoseData()
 			if err := test.store.Guard(t.Context()); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("a guard: %v", err)
 			}

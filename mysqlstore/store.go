@@ -40,9 +40,9 @@ type Option struct{ apply func(*config) }
 // A config is what options change.
 type config struct{ prefix string }
 
-// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
-// CheckPrefix for the limits.
-func Prefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
+// TablePrefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
+// CheckTablePrefix for the limits.
+func TablePrefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
 // New returns a store on the database, which stays the caller's: the store never closes it. The
 // tables must exist: see Migrate. With interpolateParams=true in the data source name, an

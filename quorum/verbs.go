@@ -206,7 +206,7 @@ func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
 	case s.config.RecoveryWindow > 0 && q.TTL > s.config.RecoveryWindow:
-		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the longest TTL %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
+		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the MaxTTL %v of this quorum; give quorum.New the same larger MaxTTL in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
 	}
 	return driver.CheckAcquire(q)
 }

@@ -63,12 +63,12 @@ func Prefix(prefix string) Option {
 // different slots are then not locked together. The client of a cluster needs no option.
 func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
-// Mixed declares that clients of other libraries use the same keys, and poll for them. A
+// SharedKeys declares that clients of other libraries use the same keys, and poll for them. A
 // store notices a foreign holder by itself, and from then on leaves the name free now and
 // then, for these clients. But while waiters of dibs are always queued, foreign clients
-// never hold, and are not noticed. With Mixed all names are left free for 25 ms once a
+// never hold, and are not noticed. With SharedKeys all names are left free for 25 ms once a
 // second, if waiters are always queued, and more often once a foreign holder is seen.
-func Mixed() Option { return Option{func(s *settings) { s.mixed = true }} }
+func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
 // New returns a Store on a connection. It does no I/O. With nil, or a nil pointer, each call of the
 // store returns driver.ErrInvalid.

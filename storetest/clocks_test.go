@@ -31,7 +31,7 @@ func TestOneClock(t *testing.T) {
 // A store in which each client judges by its own clock passes all cases of one clock. It fails
 // those of two clocks, except for its fences: they never decrease.
 func TestAClockForEachClientIsFound(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return clockForEachClient() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return clockForEachClient() })
 	for _, c := range storetest.ClockCases() {
 		fails := c.Name != "clocks and fences"
 		if output, failed := runFailing(t, "TestClockForEachClient/"+c.Name); failed != fails {

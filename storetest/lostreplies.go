@@ -85,7 +85,7 @@ var notRepeated = []string{
 }
 
 // LostReplyCases returns cases of Cases with requests whose first replies are lost: the store
-// has executed the request, and gets it again. Run and RunInBubble run them, too.
+// has executed the request, and gets it again. Run and RunSynctest run them, too.
 func LostReplyCases() []Case {
 	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })

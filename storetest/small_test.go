@@ -19,13 +19,13 @@ func newSmall() driver.Store { return small{memstore.New()} }
 
 // A store of five methods passes. Its output says what it lacks.
 func TestASmallStorePasses(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newSmall() })
-	storetest.RunPlacesInBubble(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunTicketsSynctest(t, func(*testing.T) driver.Store { return newSmall() })
 }
 
 func TestSmall(t *testing.T) {
 	skipUnlessFailing(t)
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return newSmall() })
 }
 
 func TestMissingInterfacesAreLogged(t *testing.T) {
@@ -42,7 +42,7 @@ func (silent) Watch(context.Context, string, func() bool, func(driver.Event)) er
 
 // A store without notifications passes as well: its waiters poll.
 func TestASilentStorePasses(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
 }
 
 // twoHolders grants each second holder its lease under another name.
@@ -169,7 +169,7 @@ func TestSmallBug(t *testing.T) {
 	skipUnlessFailing(t)
 	for name, bug := range smallBugs {
 		t.Run(name, func(t *testing.T) {
-			storetest.RunInBubble(t, func(*testing.T) driver.Store { return bug.open() })
+			storetest.RunSynctest(t, func(*testing.T) driver.Store { return bug.open() })
 		})
 	}
 }

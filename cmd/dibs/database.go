@@ -65,9 +65,9 @@ func (f *storeFlags) checkDatabase() error {
 	case f.replicas > 0:
 		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
 	case f.mixed || f.redisson:
-		return usage("--mixed and --redisson need Redis")
+		return usage("--shared-keys and --redisson need Redis")
 	case f.longestTTL > 0:
-		return usage("--longest needs a quorum: three or more --url")
+		return usage("--max-ttl needs a quorum: three or more --url")
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 	db.SetConnMaxIdleTime(idle)
 	s := mysqlstore.New(db, u.Options()...)
 	return &database{
-		Store: s, location: u.String(), name: u.Prefix(), place: fmt.Sprintf("with the prefix %q", u.Prefix()),
-		latest: mysqlstore.Version, statements: func(from, to int) ([]string, error) { return mysqlstore.SQL(u.Prefix(), from, to) },
+		Store: s, location: u.String(), name: u.TablePrefix(), place: fmt.Sprintf("with the prefix %q", u.TablePrefix()),
+		latest: mysqlstore.Version, statements: func(from, to int) ([]string, error) { return mysqlstore.SQL(u.TablePrefix(), from, to) },
 		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
 	}, nil
 }

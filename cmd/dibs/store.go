@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -102,14 +103,14 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 	}
 	switch {
 	case len(stores) > 1:
-		q, err := quorum.Config{Longest: f.longestTTL}.New(stores...)
+		q, err := quorum.New(stores, quorum.MaxTTL(cmp.Or(f.longestTTL, quorum.DefaultMaxTTL)))
 		if err != nil {
 			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}, o.close())
 		}
 		o.Full = driver.Complete(q)
 		o.closes = append([]func() error{q.Close}, o.closes...) // before its nodes
 	case f.longestTTL != 0:
-		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
+		return nil, errors.Join(usage("--max-ttl needs a quorum: three or more --url"), o.close())
 	default:
 		o.Full = driver.Complete(stores[0])
 	}
@@ -167,7 +168,7 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		options = append(options, redisstore.WithReplicas(f.replicas, f.timeout/2))
 	}
 	if f.mixed {
-		options = append(options, redisstore.Mixed())
+		options = append(options, redisstore.SharedKeys())
 	}
 	if f.redisson {
 		options = append(options, redisstore.Redisson())
