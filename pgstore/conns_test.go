@@ -34,7 +34,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 			name := fmt.Sprint("account ", i)
 			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					if err := s.Guard(ctx, tx); err != nil {
+					if err := s.GuardPgx(ctx, tx); err != nil {
 						return err
 					}
 					_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", work.Seconds())

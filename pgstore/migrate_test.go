@@ -40,7 +40,7 @@ func TestSchemaNames(t *testing.T) {
 		s := newStoreOn(t, pool, pgstore.Schema(schema))
 		locks := dibs.New(s, dibs.Timeout(10*time.Second))
 		err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.GuardPgx(ctx, tx) })
 		})
 		if err := errors.Join(err, locks.Close()); err != nil {
 			t.Errorf("%q: %v", schema, err)
@@ -143,7 +143,7 @@ func TestUpgrade(t *testing.T) {
 		Old: old, Later: later, Migrate: later.MigrateToNext,
 		Guard: func(ctx context.Context, until func()) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				err := old.Guard(ctx, tx)
+				err := old.GuardPgx(ctx, tx)
 				until()
 				return err
 			})
@@ -151,7 +151,7 @@ func TestUpgrade(t *testing.T) {
 		ReleaseIn: func(s driver.Store, l *dibs.Lease, released func()) error {
 			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 				released()
-				return s.(*pgstore.Store).ReleaseIn(l.Context(), tx)
+				return s.(*pgstore.Store).ReleaseInPgx(l.Context(), tx)
 			})
 		},
 	}.Run(t)

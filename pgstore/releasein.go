@@ -28,11 +28,11 @@ import (
 //
 // After the commit, return from Do or call Unlock, which returns nil. The context of the lease
 // stays valid until then, at most for the TTL, although others can acquire the names.
-func (s *Store) ReleaseIn(ctx context.Context, tx pgx.Tx) error { return s.releaseIn(ctx, inPgx(tx)) }
+func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error { return s.releaseIn(ctx, inSQL(tx)) }
 
-// ReleaseInSQL is ReleaseIn for a transaction of database/sql.
-func (s *Store) ReleaseInSQL(ctx context.Context, tx *sql.Tx) error {
-	return s.releaseIn(ctx, inSQL(tx))
+// ReleaseInPgx is ReleaseIn for a transaction of pgx.
+func (s *Store) ReleaseInPgx(ctx context.Context, tx pgx.Tx) error {
+	return s.releaseIn(ctx, inPgx(tx))
 }
 
 const releaseInSQL = `SELECT dibs.release_in($1, $2, $3, $4)`
