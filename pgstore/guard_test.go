@@ -60,7 +60,7 @@ func TestGuards(t *testing.T) {
 func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	hot := cohort.New(locks.Mutex("n"), 8, 100*time.Millisecond)
+	hot := cohort.New(locks.Mutex("n"), cohort.Passes(8), cohort.IdleHold(100*time.Millisecond))
 	err := hot.Do(t.Context(), func(ctx context.Context) error {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.ReleaseInPgx(ctx, tx) })
 		if !errors.Is(err, dibs.ErrInvalid) {

@@ -353,7 +353,7 @@ func (w *world) run() {
 		if w.cohorts {
 			u.groups = make(map[string]*cohort.Cohort)
 			for _, name := range simNames {
-				u.groups[name] = cohort.New(locks.Mutex(name), 1+i%4, time.Duration(i/2%2)*w.ttl/10)
+				u.groups[name] = cohort.New(locks.Mutex(name), cohort.Passes(1+i%4), cohort.IdleHold(time.Duration(i/2%2)*w.ttl/10))
 			}
 			if i%2 == 1 { // it shares the client before it
 				u.locks, u.groups = users[i-1].locks, users[i-1].groups

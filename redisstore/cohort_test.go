@@ -37,7 +37,7 @@ func TestCohortsExclude(t *testing.T) {
 				defer c.Close()
 				do := c.Mutex("n").Do
 				if i > 0 {
-					do = cohort.New(c.Mutex("n"), 4*i, time.Duration(i%2)*time.Millisecond).Do
+					do = cohort.New(c.Mutex("n"), cohort.Passes(4*i), cohort.IdleHold(time.Duration(i%2)*time.Millisecond)).Do
 				}
 				for range 4 {
 					workers.Go(func() {
@@ -122,7 +122,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		t.Cleanup(conn.Close)
 		return dibs.New(redisstore.New(conn), dibs.Timeout(generous))
 	}
-	hot := func(c *dibs.Client, name string) *cohort.Cohort { return cohort.New(c.Mutex(name), 8, 10*time.Second) }
+	hot := func(c *dibs.Client, name string) *cohort.Cohort { return cohort.New(c.Mutex(name), cohort.Passes(8), cohort.IdleHold(10*time.Second)) }
 	a, b := through(), through()
 	defer a.Close()
 	defer b.Close()
