@@ -2,6 +2,7 @@ package mysqlstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -196,6 +197,12 @@ func TestUpgrade(t *testing.T) {
 			err = old.Guard(ctx, tx)
 			until()
 			return errors.Join(err, tx.Commit())
+		},
+		ReleaseIn: func(s driver.Store, l *dibs.Lease, released func()) error {
+			return releaseIn(l.Context(), s.(*mysqlstore.Store), db, sql.LevelDefault, func(tx *sql.Tx) error {
+				released()
+				return tx.Commit()
+			})
 		},
 	}.Run(t)
 	if version, err := old.SchemaVersion(t.Context()); err != nil || version != mysqlstore.Version+1 {

@@ -21,6 +21,7 @@ type Store struct {
 	prefix  string
 	text    statements
 	fetches fetches
+	given   sqlstore.Given[string] // see released
 }
 
 var (

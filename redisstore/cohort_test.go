@@ -122,7 +122,9 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		t.Cleanup(conn.Close)
 		return dibs.New(redisstore.New(conn), dibs.Timeout(generous))
 	}
-	hot := func(c *dibs.Client, name string) *cohort.Cohort { return cohort.New(c.Mutex(name), cohort.Passes(8), cohort.IdleHold(10*time.Second)) }
+	hot := func(c *dibs.Client, name string) *cohort.Cohort {
+		return cohort.New(c.Mutex(name), cohort.Passes(8), cohort.IdleHold(10*time.Second))
+	}
 	a, b := through(), through()
 	defer a.Close()
 	defer b.Close()

@@ -42,7 +42,7 @@ type Way struct {
 	Native    bool // the transaction is not one of database/sql
 }
 
-// The Ways, those of PostgreSQL alone at the end.
+// The Ways. Those that are native are for PostgreSQL alone.
 var Ways = []Way{
 	{Name: "read committed", Level: sql.LevelReadCommitted},
 	{Name: "repeatable read", Level: sql.LevelRepeatableRead},

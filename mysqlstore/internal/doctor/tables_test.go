@@ -15,7 +15,7 @@ func TestTextsOfTheSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		tables, procedures := doctor.Wanted(statements)
-		if len(tables) != 7 || len(procedures) < 20 || procedures[prefix+"lock_v1"] == "" {
+		if len(tables) != 8 || len(procedures) < 20 || procedures[prefix+"lock_v1"] == "" {
 			t.Errorf("%q: tables %q, %d procedures", prefix, tables, len(procedures))
 		}
 	}
