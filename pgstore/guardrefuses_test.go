@@ -54,7 +54,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 	}
 }
 
-func TestGuardSQLRefusesASavepoint(t *testing.T) {
+func TestGuardOfDatabaseSQLRefusesASavepoint(t *testing.T) {
 	t.Parallel()
 	s, locks, _ := newClient(t)
 	db, err := sql.Open("pgx", sharedServer(t).URL())

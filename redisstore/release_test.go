@@ -47,7 +47,7 @@ func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd
 // the lease. Then the second finds the name free, or is refused, and the outcome is unknown.
 func TestEndOfALeaseIsRetried(t *testing.T) {
 	release := func(s *Store) (bool, error) {
-		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
+		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), LastUse: true})
 	}
 	revoke := func(s *Store) (bool, error) {
 		return s.Revoke(context.Background(), driver.RevokeRequest{Name: "n", Fence: 7, Reason: "maintenance"})

@@ -1,7 +1,7 @@
-// Package redisconn is what redisstore needs from a Redis client library. An adapter
+// Package redisconn has the interface between redisstore and a Redis client library. An adapter
 // (package goredisstore, for example) implements Conn with the user's own client. The package
-// is for authors of adapters, and has what several of them need: the slots of a cluster, and
-// what an error says about a connection. Users of dibs do not need it.
+// is for authors of adapters. It also has functions that several adapters need, for the slots of a
+// cluster and for errors of connections. Users of dibs do not need it.
 package redisconn
 
 import (
