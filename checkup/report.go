@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	longest      = 30 * time.Second       // of an examination
-	longestCheck = 15 * time.Second       // of one of its checks
+	longest      = 30 * time.Second       // for an examination
+	longestCheck = 15 * time.Second       // for a single check
 	grace        = 200 * time.Millisecond // for checks that were cut short to report it
 )
 
@@ -47,14 +47,14 @@ func Collect(ctx context.Context, examine func(context.Context, *Report) error) 
 	return r.end(<-ended)
 }
 
-// Visited records that a server has replied, or with an error that it has not.
+// Visited records a server's reply, or with an error its failure to reply.
 func (r *Report) Visited(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reached, r.failures = r.reached || err == nil, errors.Join(r.failures, err)
 }
 
-// end returns the findings. cut is the error that ended the examination early, or nil.
+// end returns the findings. cut is the error for an examination cut short, or nil.
 func (r *Report) end(cut error) (Findings, error) {
 	r.mu.Lock()
 	reached, failures := r.reached, r.failures
@@ -71,7 +71,7 @@ func (r *Report) end(cut error) (Findings, error) {
 	return r.Findings(), nil
 }
 
-// unreachable returns the error of a store none of whose servers has replied.
+// unreachable returns the error for a store if none of its servers replied.
 func unreachable(cause error) error {
 	if errors.Is(cause, driver.ErrInvalid) {
 		return fmt.Errorf("doctor: %w", cause)
@@ -90,7 +90,7 @@ func (r *Report) add(f Finding) {
 	r.found = append(r.found, f)
 }
 
-// Findings returns what was found until now: the most severe first, then by server, then by check.
+// Findings returns the findings until now: the most severe first, then by server, then by check.
 func (r *Report) Findings() Findings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
