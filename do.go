@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
@@ -143,7 +144,7 @@ type carriedLease struct {
 
 // Value implements context.Context.
 func (carried *carriedLease) Value(key any) any {
-	if key == (guard.Key{}) {
+	if key == (leasekey.Key{}) {
 		return carried
 	}
 	return carried.Context.Value(key)
@@ -162,7 +163,7 @@ func (carried *carriedLease) derive(ctx context.Context) *derivedContext {
 // carriedIn returns the innermost lease that ctx carries, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
 	for {
-		switch in := ctx.Value(guard.Key{}).(type) {
+		switch in := ctx.Value(leasekey.Key{}).(type) {
 		case *carriedLease:
 			return in
 		case *carriedFence:
@@ -195,8 +196,8 @@ func (carried *carriedLease) yieldFailure() error {
 	return carried.failed
 }
 
-// HeldLeases implements guard.Carrier.
-func (carried *carriedLease) HeldLeases() (held []guard.Lease) {
+// HeldLeases returns the leases to package guard.
+func (carried *carriedLease) HeldLeases(leasekey.Key) (held []guard.Lease) {
 	for ; carried != nil; carried = carried.outer {
 		held = append(held, describe(carried.current().l))
 	}

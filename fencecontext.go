@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // WithFence returns a context from which Fence, and FenceOf for this name, return the fence. It is
@@ -27,20 +28,20 @@ type carriedFence struct {
 
 // Value implements context.Context.
 func (c *carriedFence) Value(key any) any {
-	if key == (guard.Key{}) {
+	if key == (leasekey.Key{}) {
 		return c
 	}
 	return c.Context.Value(key)
 }
 
-// HeldLeases implements guard.Carrier.
-func (c *carriedFence) HeldLeases() []guard.Lease { return nil }
+// HeldLeases returns the leases to package guard.
+func (c *carriedFence) HeldLeases(leasekey.Key) []guard.Lease { return nil }
 
 // Fence returns the fence of the lease that ctx carries: a context of Do, of Lease.Context, or of
 // WithFence. If ctx carries several leases, it is that of the innermost one. For a multi-lock use
 // FenceOf: each name has its own fence. It is zero without a lease, and for an attached one.
 func Fence(ctx context.Context) uint64 {
-	switch in := ctx.Value(guard.Key{}).(type) {
+	switch in := ctx.Value(leasekey.Key{}).(type) {
 	case *carriedLease:
 		return in.current().Fence()
 	case *carriedFence:
@@ -54,7 +55,7 @@ func Fence(ctx context.Context) uint64 {
 func FenceOf(ctx context.Context, name string) uint64 {
 	for {
 		fence := uint64(0)
-		switch in := ctx.Value(guard.Key{}).(type) {
+		switch in := ctx.Value(leasekey.Key{}).(type) {
 		case *carriedLease:
 			fence, ctx = in.current().FenceOf(name), in.Context
 		case *carriedFence:

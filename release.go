@@ -53,7 +53,7 @@ func (l *lease) cancellingLocked() *acquire.Cancellation {
 func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation) error {
 	c := l.c
 	r := acquire.Release{
-		Request: driver.ReleaseRequest{Name: n.Name, Token: l.state.Token, Fence: n.Fence, TokenEnds: !l.ownToken},
+		Request: driver.ReleaseRequest{Name: n.Name, Token: l.state.Token, Fence: n.Fence, LastUse: !l.ownToken},
 		Values:  l.values(), ReserveUntil: l.minHoldUntil(),
 	}
 	o := c.acquirer.Release(r, c.releaseBy(l), cancelling)

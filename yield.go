@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // Yield lets other requests go first, between two parts of a long work. It is called in the
@@ -27,7 +27,7 @@ import (
 // election has Resign instead. Once and MinHold keep the name reserved after a release, so
 // nobody could go first. All three are ErrInvalid.
 func Yield(ctx context.Context, options ...Option) error {
-	carried, _ := ctx.Value(guard.Key{}).(*carriedLease)
+	carried, _ := ctx.Value(leasekey.Key{}).(*carriedLease)
 	if carried == nil || carried.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
 	}

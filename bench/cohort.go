@@ -50,7 +50,7 @@ func (p *cohortPeer) group(name string) *cohort.Cohort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.groups[name] == nil {
-		p.groups[name] = cohort.New(p.locks.Mutex(name), cohortBatch, p.linger)
+		p.groups[name] = cohort.New(p.locks.Mutex(name), cohort.Passes(cohortBatch), cohort.IdleHold(p.linger))
 	}
 	return p.groups[name]
 }

@@ -65,7 +65,7 @@ func newEndpoint(addrs []string, ttl time.Duration) endpoint {
 	return s
 }
 
-// store returns the store for dibs. Trusting lets new servers vote at once: there are no earlier
+// store returns the store for dibs. DurableNodes lets new servers vote at once: there are no earlier
 // locks that a restart could have erased.
 func (s endpoint) store() driver.Store {
 	if len(s.more) == 0 {
@@ -75,7 +75,7 @@ func (s endpoint) store() driver.Store {
 	for _, lib := range s.more {
 		nodes = append(nodes, lib.store())
 	}
-	q, err := quorum.Config{Trusting: true}.New(nodes...)
+	q, err := quorum.New(nodes, quorum.DurableNodes())
 	if err != nil {
 		panic(err)
 	}

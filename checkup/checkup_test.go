@@ -61,7 +61,7 @@ func TestCheckClock(t *testing.T) {
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	found, err := checkup.Examine(ctx, func(ctx context.Context, r *checkup.Report) error {
+	found, err := checkup.Collect(ctx, func(ctx context.Context, r *checkup.Report) error {
 		r.Visited(nil)
 		s := checkup.Server{Report: r, Ctx: ctx, Addr: "b"}
 		none := checkup.If(false, checkup.Critical, "none", "", "", "")
@@ -87,7 +87,7 @@ func TestSlowCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		ended := false
-		found, err := checkup.Examine(t.Context(), func(ctx context.Context, r *checkup.Report) error {
+		found, err := checkup.Collect(t.Context(), func(ctx context.Context, r *checkup.Report) error {
 			r.Visited(nil)
 			s := checkup.Server{Report: r, Ctx: ctx}
 			s.Run(
@@ -108,7 +108,7 @@ func TestHangingClient(t *testing.T) {
 		never := make(chan struct{})
 		defer close(never)
 		examine := func(reached bool) (checkup.Findings, error) {
-			return checkup.Examine(t.Context(), func(_ context.Context, r *checkup.Report) error {
+			return checkup.Collect(t.Context(), func(_ context.Context, r *checkup.Report) error {
 				if reached {
 					r.Visited(nil)
 				}

@@ -31,10 +31,10 @@ const noLocks = "nothing can be locked"
 // Late is the consequence of missing notifications.
 const Late = "waiters are not notified: they retry, so a hand-off takes longer"
 
-// ExamineDatabase calls examine for a store's database if it can be reached. denied reports whether
-// an error means a missing right, which a check reports.
-func ExamineDatabase(ctx context.Context, s DatabaseStore, denied func(error) bool, examine func(Database)) (Findings, error) {
-	return Examine(ctx, func(ctx context.Context, r *Report) error {
+// CollectDatabase calls examine for the database of a store if that can be reached. denied reports
+// whether an error is a right that the user lacks, which a check reports.
+func CollectDatabase(ctx context.Context, s DatabaseStore, denied func(error) bool, examine func(Database)) (Findings, error) {
+	return Collect(ctx, func(ctx context.Context, r *Report) error {
 		const soon = 5 * time.Second
 		reaching, cancel := context.WithTimeout(ctx, soon)
 		defer cancel()

@@ -55,13 +55,13 @@ func TestRoutines(t *testing.T) {
 	}
 }
 
-// A database should be examined if it can be reached, or if it refuses only because of a right.
-func TestExamineDatabase(t *testing.T) {
+// A database is examined if it can be reached, or if it refuses only because of a right.
+func TestCollectDatabase(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("permission denied")
 	for _, denied := range []bool{false, true} {
 		examined := false
-		found, err := checkup.ExamineDatabase(t.Context(), versioned{memstore.New(), 0, refused}, func(err error) bool { return denied && errors.Is(err, refused) },
+		found, err := checkup.CollectDatabase(t.Context(), versioned{memstore.New(), 0, refused}, func(err error) bool { return denied && errors.Is(err, refused) },
 			func(d checkup.Database) {
 				result, tried := d.TryLock(true)
 				examined = tried && result == checkup.Result{}

@@ -1,6 +1,9 @@
-// Package checkup is the framework for doctors, which examine whether a server is suitable for
-// locks. It runs the checks, and collects, sorts and prints their findings. It is for authors of
-// stores.
+// Package checkup examines whether the servers of a store are suitable for locks:
+//
+//	found, err := checkup.Examine(ctx, store)
+//
+// What a check has found is a Finding. The other types are for authors of stores, whose Examine runs
+// the checks.
 package checkup
 
 import (
@@ -22,7 +25,7 @@ const (
 	grace        = 200 * time.Millisecond // for checks that were cut short to report it
 )
 
-// A Report collects an examination's findings. It is safe for concurrent use: Examine can return
+// A Report collects the findings of an examination. It is safe for concurrent use: Collect can return
 // while a client that ignores its context is still busy.
 type Report struct {
 	mu       sync.Mutex
@@ -31,9 +34,9 @@ type Report struct {
 	failures error // why other servers did not
 }
 
-// Examine calls examine, which examines a store's servers, and returns the findings. It returns
-// soon after ctx ends, and within 30 s. The error means that no server was reached.
-func Examine(ctx context.Context, examine func(context.Context, *Report) error) (Findings, error) {
+// Collect calls examine, which visits the servers of a store, and returns the findings. It returns soon
+// after ctx ends, and within 30 s. The error means that no server was reached.
+func Collect(ctx context.Context, examine func(context.Context, *Report) error) (Findings, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	r, ended := new(Report), make(chan error, 2)
@@ -62,7 +65,7 @@ func (r *Report) end(cut error) (Findings, error) {
 	if cut != nil {
 		r.add(Finding{
 			Severity: Unchecked, Subject: "unfinished", What: fmt.Sprintf("the checks were not finished: %v", cut),
-			Consequence: "there may be more problems", Remedy: "give Check more time, and check that the client reaches every server",
+			Consequence: "there may be more problems", Remedy: "give Examine more time, and check that the client reaches every server",
 		})
 	}
 	return r.Findings(), nil

@@ -17,7 +17,7 @@ func BenchmarkCohort(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			c := dibs.New(memstore.New())
 			defer c.Close()
-			group := cohort.New(c.Mutex("n"), 32, 100*time.Millisecond)
+			group := cohort.New(c.Mutex("n"), cohort.IdleHold(100*time.Millisecond))
 			b.ReportAllocs()
 			var workers sync.WaitGroup
 			for range goroutines {

@@ -2,7 +2,7 @@
 // names that many goroutines of a few processes want: an unlock passes the lock to the next call of
 // the same Cohort without any request.
 //
-//	hot := cohort.New(locks.Mutex("counter"), 32, 100*time.Millisecond)
+//	hot := cohort.New(locks.Mutex("counter"), cohort.IdleHold(100*time.Millisecond))
 //	err := hot.Do(ctx, func(ctx context.Context) error {
 //		return counter.Add(ctx, 1, dibs.Fence(ctx))
 //	})
@@ -25,9 +25,9 @@ import (
 // store lease. Each of them gets a local Lease, one after another, first come, first served. Calls
 // of two Cohorts for one name exclude each other through the store, as any two calls do.
 //
-// While another process waits, at most batch passes follow each other; then the lock is handed off.
-// So a waiter of another process waits for at most batch+1 critical sections of each process before
-// it: see docs/guarantees.md. While none waits, passes continue, and the lock is released at least
+// While another process waits, at most as many passes as Passes says follow each other; then the
+// lock is handed off. So a waiter of another process waits for at most one more critical section than that
+// of each process before it: see docs/guarantees.md. While none waits, passes continue, and the lock is released at least
 // once a second.
 //
 // The hooks of the Mutex and of its Client report on the store lease. They run in goroutines of the
@@ -36,12 +36,11 @@ import (
 // A Cohort has no goroutine while it has no store lease. It needs no Close: Client.Close ends its
 // leases and its calls. It is safe for concurrent use.
 type Cohort struct {
-	m      *dibs.Mutex
-	batch  int
-	linger time.Duration
-	base   dibs.CallSettings // without options of a call
-	err    error             // what is wrong with the arguments of New
-	ended  error             // the error of a lease that was unlocked
+	m *dibs.Mutex
+	settings
+	base  dibs.CallSettings // without options of a call
+	err   error             // what is wrong with the arguments of New
+	ended error             // the error of a lease that was unlocked
 
 	mu        sync.Mutex
 	callers   callerList   // that wait, in order
@@ -54,44 +53,68 @@ type Cohort struct {
 	idle      idleTimer
 }
 
-// MaxBatch is the largest batch.
-const MaxBatch = 1_000_000
+const (
+	// DefaultPasses is the default of Passes.
+	DefaultPasses = 32
 
-// longestTenure is how long a Cohort keeps its store lease while it is in use, or for linger if that
+	// MaxPasses is the largest value of Passes.
+	MaxPasses = 1_000_000
+)
+
+// An Option configures a Cohort that New makes. The zero value changes nothing.
+type Option struct{ apply func(*settings) }
+
+// settings are what options change.
+type settings struct {
+	passes   int
+	idleHold time.Duration
+}
+
+// Passes sets how many passes from one call to the next follow each other at most while another process
+// waits. It is from 1 to MaxPasses; the default is DefaultPasses.
+func Passes(n int) Option { return Option{func(s *settings) { s.passes = n }} }
+
+// IdleHold keeps an unlocked store lease in the store for a while, so that the next call needs no
+// request. It is released at once when another process waits for it. A Try call elsewhere finds the
+// name busy, and a crash blocks it for one TTL. The time is from 1 ms to a third of the TTL; zero, the
+// default, releases the lock with the last Unlock.
+func IdleHold(d time.Duration) Option { return Option{func(s *settings) { s.idleHold = d }} }
+
+// longestTenure is how long a Cohort keeps its store lease while it is in use, or for IdleHold if that
 // is longer. Clients of other libraries are seen by nobody.
 const longestTenure = time.Second
 
-// New returns a Cohort whose store leases are those of m. batch is from 1 to MaxBatch.
-//
-// With linger, an unlocked store lease stays in the store for that long, so that the next call
-// needs no request. It is released at once when another process waits for it. A Try call elsewhere
-// finds the name busy, and a crash blocks it for one TTL. linger is from 1 ms to a third of the TTL;
-// zero releases the lock with the last Unlock.
+// New returns a Cohort whose store leases are those of m.
 //
 // Bad values make the methods return ErrInvalid. So do MinHold, NoRenew, Attempts and Reentrant of
 // the Mutex or of its Client: such a call needs a lease of its own.
-func New(m *dibs.Mutex, batch int, linger time.Duration) *Cohort {
-	c := &Cohort{m: m, batch: batch, linger: linger}
+func New(m *dibs.Mutex, options ...Option) *Cohort {
+	c := &Cohort{m: m, settings: settings{passes: DefaultPasses}}
+	for _, o := range options {
+		if o.apply != nil {
+			o.apply(&c.settings)
+		}
+	}
 	if m == nil {
 		c.err = invalid("nil Mutex given to New")
 		return c
 	}
 	c.base, c.err = m.CallSettings(context.Background())
 	if c.err == nil {
-		c.err = errors.Join(c.checkBatch(), ownLease(c.base))
+		c.err = errors.Join(c.checkSettings(), ownLease(c.base))
 	}
 	c.ended = fmt.Errorf("%w: %q", dibs.ErrReleased, c.base.Name)
 	return c
 }
 
-func (c *Cohort) checkBatch() error {
+func (c *Cohort) checkSettings() error {
 	switch {
-	case c.batch < 1 || c.batch > MaxBatch:
-		return invalid("%q: batch %d is not within 1 to %d", c.base.Name, c.batch, MaxBatch)
-	case c.linger != 0 && c.linger < time.Millisecond:
-		return invalid("%q: linger %v is negative or below 1ms; is the unit missing?", c.base.Name, c.linger)
-	case c.linger > c.base.TTL/3:
-		return invalid("%q: linger %v is not within 0 to a third of the TTL %v", c.base.Name, c.linger, c.base.TTL)
+	case c.passes < 1 || c.passes > MaxPasses:
+		return invalid("Passes(%d) of %q is not within 1 to %d", c.passes, c.base.Name, MaxPasses)
+	case c.idleHold != 0 && c.idleHold < time.Millisecond:
+		return invalid("IdleHold(%v) of %q is negative or below 1ms; is the unit missing?", c.idleHold, c.base.Name)
+	case c.idleHold > c.base.TTL/3:
+		return invalid("IdleHold(%v) of %q is not within 0 to a third of the TTL %v", c.idleHold, c.base.Name, c.base.TTL)
 	}
 	return nil
 }
@@ -210,7 +233,7 @@ func (c *Cohort) change(do func()) {
 }
 
 // advance does what is due after each change: it grants the lock to the next caller, asks for the
-// store lease or for fences, or lets the store lease linger. That lease may be lost already: the
+// store lease or for fences, or keeps the idle store lease. That lease may be lost already: the
 // caller that is granted the lock finds out. advance returns a tenure whose store lease must be
 // released, or nil. The lock is held.
 func (c *Cohort) advance(now time.Time) (release *tenure) {
@@ -227,7 +250,7 @@ func (c *Cohort) advance(now time.Time) (release *tenure) {
 	case c.mustRelease(t, now, next):
 		return c.endTenure()
 	case next == nil:
-		c.lingerFrom(now)
+		c.holdIdle(now)
 	case t.left == 0: // until the store has said whether another process waits
 	case t.fences.left() > 0:
 		c.grant(next, t)
@@ -241,14 +264,14 @@ func (c *Cohort) advance(now time.Time) (release *tenure) {
 // the next caller, which may be nil.
 func (c *Cohort) mustRelease(t *tenure, now time.Time, next *caller) bool {
 	switch {
-	case next == nil && (t.others == somebody || c.linger == 0):
+	case next == nil && (t.others == somebody || c.idleHold == 0):
 		return true
 	case next != nil && next.label != t.label:
 		return true
-	case t.exhausted && t.fences.left() == 0, now.Sub(t.since) >= max(longestTenure, c.linger):
+	case t.exhausted && t.fences.left() == 0, now.Sub(t.since) >= max(longestTenure, c.idleHold):
 		return true
 	case t.others == nobody:
-		t.left = c.batch
+		t.left = c.passes
 		return false
 	}
 	return t.left == 0 && next != nil && t.others != unanswered
@@ -265,7 +288,7 @@ func (c *Cohort) grant(next *caller, t *tenure) {
 	next.lease.tenure, next.lease.fence = t, t.fences.pop()
 	next.signal()
 	c.recordContention()
-	if c.callers.first != nil || c.linger > 0 {
+	if c.callers.first != nil || c.idleHold > 0 {
 		c.reserveFences(t)
 	}
 	if c.callers.first != nil && !t.contended {
@@ -305,22 +328,22 @@ func (c *Cohort) releaseLater(t *tenure) {
 	}
 }
 
-// lingerFrom keeps the store lease although nobody of this process wants it.
-func (c *Cohort) lingerFrom(now time.Time) {
+// holdIdle keeps the store lease although nobody of this process wants it.
+func (c *Cohort) holdIdle(now time.Time) {
 	c.watchOthers(c.tenure)
 	if c.tenure.fences.left() == 0 {
 		c.reserveFences(c.tenure)
 	}
-	c.idle.begin(now, c.linger, c.endLinger)
+	c.idle.begin(now, c.idleHold, c.endIdleHold)
 }
 
-// endLinger releases a store lease that was not used for as long as it may linger. The timer calls
+// endIdleHold releases a store lease that was not used for as long as IdleHold says. The timer calls
 // it.
-func (c *Cohort) endLinger() {
+func (c *Cohort) endIdleHold() {
 	c.mu.Lock()
 	idle := c.tenure != nil && c.holder == nil && c.callers.first == nil
 	var release *tenure
-	if c.idle.isOver(idle, time.Now(), c.linger, c.endLinger) {
+	if c.idle.isOver(idle, time.Now(), c.idleHold, c.endIdleHold) {
 		release = c.endTenure()
 	}
 	c.mu.Unlock()

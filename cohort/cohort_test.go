@@ -222,7 +222,7 @@ func TestCohortFencesFollowTheClock(t *testing.T) {
 		c := open(t, n)
 		var groups []*cohort.Cohort
 		for i := range 100 {
-			groups = append(groups, cohort.New(c.Mutex(fmt.Sprint("n", i)), 8, 100*time.Millisecond))
+			groups = append(groups, cohort.New(c.Mutex(fmt.Sprint("n", i)), cohort.Passes(8), cohort.IdleHold(100*time.Millisecond)))
 		}
 		for i := range 2000 {
 			for range 3 {
@@ -353,7 +353,7 @@ func TestCohortOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
-		a := cohort.New(c.Mutex("n"), 8, time.Second)
+		a := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(time.Second))
 		for what, option := range map[string]dibs.Option{
 			"Token": dibs.OwnerToken("request-1"), "MinHold": dibs.MinHold(time.Second), "NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant(),
 			"Attempts": dibs.Attempts(2, time.Second), "TTL": dibs.TTL(time.Minute), "Observe": dibs.Observe(dibs.Hooks{}), "Wait of 3 ns": dibs.Wait(3),
@@ -363,18 +363,18 @@ func TestCohortOptions(t *testing.T) {
 			}
 		}
 		for _, options := range [][]dibs.Option{{dibs.MinHold(time.Second)}, {dibs.NoRenew()}, {dibs.Reentrant()}, {dibs.Attempts(2, time.Second)}, {dibs.TTL(1)}} {
-			_, err := cohort.New(c.Mutex("n", options...), 8, 0).Lock(t.Context())
+			_, err := cohort.New(c.Mutex("n", options...), cohort.Passes(8)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
 		for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
-			_, err := cohort.New(c.Mutex("n"), 8, linger).Lock(t.Context())
+			_, err := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(linger)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
-		for _, batch := range []int{-1, 0, cohort.MaxBatch + 1} {
-			_, err := cohort.New(c.Mutex("n"), batch, 0).Lock(t.Context())
+		for _, batch := range []int{-1, 0, cohort.MaxPasses + 1} {
+			_, err := cohort.New(c.Mutex("n"), cohort.Passes(batch)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
-		for _, bad := range []*cohort.Cohort{nil, {}, cohort.New(nil, 8, 0), cohort.New(c.Mutex(""), 8, 0), cohort.New(new(dibs.Client).Mutex("n"), 8, 0)} {
+		for _, bad := range []*cohort.Cohort{nil, {}, cohort.New(nil, cohort.Passes(8)), cohort.New(c.Mutex(""), cohort.Passes(8)), cohort.New(new(dibs.Client).Mutex("n"), cohort.Passes(8))} {
 			_, err := bad.Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
@@ -388,7 +388,7 @@ func TestCohortOptions(t *testing.T) {
 func TestCohortBreaksNoOtherLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New(), dibs.TTL(200*time.Millisecond), dibs.Wait(time.Second), dibs.MaxHold(time.Hour), dibs.Label("web"))
-		a := cohort.New(c.Mutex("n"), 32, 10*time.Millisecond)
+		a := cohort.New(c.Mutex("n"), cohort.IdleHold(10*time.Millisecond))
 		wantErr(t, lock(t, a).Unlock())
 		r, err := c.RWMutex("cfg").RLock(t.Context())
 		wantErr(t, err)
@@ -407,7 +407,7 @@ func TestCohortContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
-		a, other := cohort.New(c.Mutex("n"), 8, time.Second), cohort.New(c.Mutex("m"), 8, 0)
+		a, other := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(time.Second)), cohort.New(c.Mutex("m"), cohort.Passes(8))
 		type key struct{}
 		outer := context.WithValue(t.Context(), key{}, "value")
 		wantErr(t, a.Do(outer, func(ctx context.Context) error {
@@ -481,7 +481,7 @@ func TestCohortClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := dibs.New(s)
-		a, other := cohort.New(c.Mutex("n"), 8, time.Second), cohort.New(c.Mutex("m"), 8, time.Second)
+		a, other := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(time.Second)), cohort.New(c.Mutex("m"), cohort.Passes(8), cohort.IdleHold(time.Second))
 		wantErr(t, lock(t, other).Unlock()) // it lingers
 		l := lock(t, a, dibs.MaxHold(time.Hour))
 		errs := make(chan error, 1)

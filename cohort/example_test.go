@@ -14,7 +14,7 @@ import (
 func Example() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
-	hot := cohort.New(locks.Mutex("counter"), 32, 100*time.Millisecond)
+	hot := cohort.New(locks.Mutex("counter"), cohort.IdleHold(100*time.Millisecond))
 
 	var last uint64
 	for range 3 {

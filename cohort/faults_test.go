@@ -51,7 +51,7 @@ func TestCohortLoss(t *testing.T) {
 				losses := make(chan dibs.Lost, 9)
 				hooks := dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, e dibs.Lost) { losses <- e }})
 				c := open(t, n)
-				a := cohort.New(c.Mutex("n", hooks), 8, 0)
+				a := cohort.New(c.Mutex("n", hooks), cohort.Passes(8))
 				before := lock(t, a)
 				var first *cohort.Lease
 				locked := make(chan struct{})
@@ -314,7 +314,7 @@ func TestCohortManyTimeouts(t *testing.T) {
 	const callers = 60_000
 	n := newNetwork()
 	c := dibs.New(n, dibs.TTL(time.Second))
-	a := cohort.New(c.Mutex("n"), 8, 0)
+	a := cohort.New(c.Mutex("n"), cohort.Passes(8))
 	l := lock(t, a)
 	n.hang()
 	deadline := l.Deadline()
@@ -359,7 +359,7 @@ func TestCohortAfterAClockStep(t *testing.T) {
 		c := open(t, n)
 		wantErr(t, lockMutex(t, c).Unlock())
 		ahead.Store(0)
-		a := cohort.New(c.Mutex("n"), 32, time.Second)
+		a := cohort.New(c.Mutex("n"), cohort.IdleHold(time.Second))
 		last := uint64(0)
 		for range 10_000 {
 			l := lock(t, a)
@@ -591,7 +591,7 @@ func TestCohortHookThatExits(t *testing.T) {
 				runtime.Goexit()
 			}
 		}})
-		a := cohort.New(open(t, s).Mutex("n", hook), 8, 0)
+		a := cohort.New(open(t, s).Mutex("n", hook), cohort.Passes(8))
 		_, err := a.Lock(t.Context())
 		wantErr(t, err, dibs.ErrUnavailable)
 		wantErr(t, lock(t, a).Unlock())
@@ -609,7 +609,7 @@ func TestCohortsExclude(t *testing.T) {
 		for i := range 4 {
 			n := &network{Store: s, calls: make(map[string]int)}
 			c := open(t, n)
-			a := cohort.New(c.Mutex("n"), 1+i, time.Duration(i%2)*10*time.Millisecond)
+			a := cohort.New(c.Mutex("n"), cohort.Passes(1+i), cohort.IdleHold(time.Duration(i%2)*10*time.Millisecond))
 			for j := range 4 {
 				workers.Go(func() {
 					for k := range 50 {

@@ -155,7 +155,7 @@ func open(t *testing.T, s driver.Store, options ...dibs.Option) *dibs.Client {
 
 // group returns a cohort for the name n.
 func group(t *testing.T, s driver.Store, batch int, linger time.Duration, options ...dibs.Option) *cohort.Cohort {
-	return cohort.New(open(t, s, options...).Mutex("n"), batch, linger)
+	return cohort.New(open(t, s, options...).Mutex("n"), cohort.Passes(batch), cohort.IdleHold(linger))
 }
 
 // A lease is one of a Mutex or of a Cohort.

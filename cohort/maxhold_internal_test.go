@@ -23,7 +23,7 @@ func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		c := New(locks.Mutex("n"), 100, 0)
+		c := New(locks.Mutex("n"), Passes(100))
 		first, err := c.Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestCohortReleasedHookEndsItsGoroutine(t *testing.T) {
 		}()
 		var once sync.Once
 		hooks := dibs.Hooks{Released: func(context.Context, dibs.Released) { once.Do(runtime.Goexit) }}
-		c := New(locks.Mutex("n", dibs.Observe(hooks)), 100, 0)
+		c := New(locks.Mutex("n", dibs.Observe(hooks)), Passes(100))
 		for i := range 3 {
 			l, err := c.Lock(t.Context())
 			if err != nil {

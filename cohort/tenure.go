@@ -203,7 +203,7 @@ func (a *acquisition) setBusy(busy dibs.BusyError) {
 }
 
 func (a *acquisition) newTenure(store *dibs.Lease) *tenure {
-	t := &tenure{store: store, label: a.label, since: time.Now(), left: a.c.batch, fences: newFenceBlock(a.end.FirstFence, a.end.Fence)}
+	t := &tenure{store: store, label: a.label, since: time.Now(), left: a.c.passes, fences: newFenceBlock(a.end.FirstFence, a.end.Fence)}
 	t.forget = context.AfterFunc(store.Context(), func() { a.c.storeEnded(t) })
 	return t
 }
@@ -243,7 +243,7 @@ func (c *Cohort) fail(err error) {
 	}
 }
 
-// An idleTimer ends the linger of a store lease. Each use of the lease would have to stop and start a
+// An idleTimer ends the IdleHold of a store lease. Each use of the lease would have to stop and start a
 // timer. So the timer runs on, and checks when the last use was.
 type idleTimer struct {
 	since time.Time
@@ -251,11 +251,11 @@ type idleTimer struct {
 	set   bool
 }
 
-// begin starts the time at now. After linger it calls f.
-func (i *idleTimer) begin(now time.Time, linger time.Duration, f func()) {
+// begin starts the time at now. After hold it calls f.
+func (i *idleTimer) begin(now time.Time, hold time.Duration, f func()) {
 	i.since = now
 	if !i.set {
-		i.start(linger, f)
+		i.start(hold, f)
 	}
 }
 
@@ -268,11 +268,11 @@ func (i *idleTimer) start(d time.Duration, f func()) {
 	i.timer.Reset(d)
 }
 
-// isOver reports whether an idle lease has lingered for long enough. Else it starts the timer again.
+// isOver reports whether an idle lease was kept for long enough. Else it starts the timer again.
 // It is called when the timer has fired.
-func (i *idleTimer) isOver(idle bool, now time.Time, linger time.Duration, f func()) bool {
+func (i *idleTimer) isOver(idle bool, now time.Time, hold time.Duration, f func()) bool {
 	i.set = false
-	left := i.since.Add(linger).Sub(now)
+	left := i.since.Add(hold).Sub(now)
 	if idle && left > 0 {
 		i.start(left, f)
 	}

@@ -34,7 +34,7 @@ type Config struct {
 	// is known, is up to the program.
 	Allow func(*http.Request) bool
 
-	// Doctor checks the server, for example with package redisstore/doctor. It is called at
+	// Doctor checks the server, for example with checkup.Examine. It is called at
 	// most once a minute, with a context of 30s, in a goroutine of its own. If it is nil,
 	// there are no findings.
 	Doctor func(context.Context) (checkup.Findings, error)

@@ -96,7 +96,7 @@ type Store interface {
 	// Release ends the lease of r.Token and grants the name to the first live waiters
 	// that fit, in the same atomic step. It returns false if the token did not hold the
 	// name. It has no effect if it is delivered after r.Until: the token may be in use
-	// again by then, except with r.TokenEnds. With r.Reserve it grants nothing. It sends
+	// again by then, except with r.LastUse. With r.Reserve it grants nothing. It sends
 	// EventRetry to the first waiter, whose next request learns when the name is free.
 	Release(ctx context.Context, r ReleaseRequest) (bool, error)
 
@@ -212,9 +212,9 @@ type ReleaseRequest struct {
 	Until     time.Time     // no effect after this instant, by this process's clock; zero: the store's own limit
 	Unreserve bool          // end what an earlier release of this token has reserved, not a lease
 
-	// TokenEnds means that nobody acquires with this token again. A late delivery then
+	// LastUse means that nobody acquires with this token again. A late delivery then
 	// finds nothing to release, so the store need not check Until where it is executed.
-	TokenEnds bool
+	LastUse bool
 
 	// Vote is set by a quorum only: see Voter.
 	Vote *Vote

@@ -87,13 +87,13 @@ import (
 // of keys is unknown.
 func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(rdb) {
-		return redisstore.New(redisconn.Invalid("the go-redis client is nil"), options...)
+		return redisstore.New(redisconn.Invalid("goredisstore.New: the go-redis client is nil"), options...)
 	}
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		return redisstore.New(newServerConn(rdb), append([]redisstore.Option{redisstore.Prompt()}, options...)...)
+		return redisstore.New(newServerConn(rdb), options...)
 	case *redis.ClusterClient:
-		return redisstore.New(newClusterConn(rdb), append([]redisstore.Option{redisstore.Sharded()}, options...)...)
+		return redisstore.New(newClusterConn(rdb), options...)
 	}
 	reason := fmt.Sprintf("the client has the unsupported type %T: use a *redis.Client (one server or Sentinel) or a *redis.ClusterClient", rdb)
 	return redisstore.New(redisconn.Invalid(reason), options...)
@@ -141,6 +141,11 @@ type command struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (command) NoRetry() bool { return true }
+
+// Traits implements redisconn.Conn. A cluster client may wait for the map of slots first.
+func (c *conn) Traits() redisconn.Traits {
+	return redisconn.Traits{Cluster: c.cluster != nil, KeepsUntil: c.cluster == nil}
+}
 
 // Do implements redisconn.Conn.
 func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {

@@ -230,7 +230,7 @@ func (r *row) startGo(t *testing.T) {
 		peers[careless] = carelessLocker{r.rdb}
 	}
 	r.theirs = goHammerer{peers[r.name], r.rdb}
-	r.dibs = newDibs(t, r.rdb, r.prefix, redisstore.Mixed())
+	r.dibs = newDibs(t, r.rdb, r.prefix, redisstore.SharedKeys())
 }
 
 // moduleVersion asks the go command: a test binary contains no list of its modules.
@@ -254,5 +254,5 @@ func (r *row) startExternal(t *testing.T, l language, dir string) {
 		t.Fatalf("the lock key of NAME is %q: dibs cannot have that key", d.key)
 	}
 	r.version, r.runtime, r.prefix, r.theirs = d.version, d.runtime, prefix, theirs
-	r.dibs = newDibs(t, r.rdb, prefix, append([]redisstore.Option{redisstore.Mixed()}, r.store...)...)
+	r.dibs = newDibs(t, r.rdb, prefix, append([]redisstore.Option{redisstore.SharedKeys()}, r.store...)...)
 }

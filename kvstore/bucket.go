@@ -57,7 +57,7 @@ var ErrConflict = errors.New("the key has changed")
 // store call returns driver.ErrInvalid.
 func New(b Bucket) *Store {
 	if driver.IsNil(b) {
-		return &Store{tables: noTables{"the kvstore.Bucket is nil"}, groups: eachAlone}
+		return &Store{tables: noTables{"kvstore.New: the Bucket is nil"}, groups: eachAlone}
 	}
 	return &Store{tables: &service{bucket: b}, groups: eachAlone}
 }

@@ -18,13 +18,13 @@ import (
 
 func TestStore(t *testing.T) {
 	open := func(*testing.T) driver.Store { return kvstore.New(newMemory()) }
-	storetest.RunInBubble(t, open)
-	storetest.RunPlacesInBubble(t, open)
+	storetest.RunSynctest(t, open)
+	storetest.RunTicketsSynctest(t, open)
 }
 
 // Conflicts, lost replies and lost connections should change no result.
 func TestFlakyBucket(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return kvstore.New(newFlaky(1)) })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return kvstore.New(newFlaky(1)) })
 }
 
 // Many clients run random operations in real time, and all results should be consistent.

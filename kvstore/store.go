@@ -31,13 +31,26 @@ var (
 // a nil pointer, each store call returns driver.ErrInvalid.
 func Over(t Tables) *Store {
 	if driver.IsNil(t) {
-		t = noTables{"the kvstore.Tables are nil"}
+		t = noTables{"kvstore.Over: the Tables are nil"}
 	}
 	return &Store{tables: t, groups: func(names []string) [][]string { return [][]string{names} }}
 }
 
+// over returns the tables of the store. A zero Store has none.
+func (s *Store) over() Tables {
+	if s.tables == nil {
+		return noTables{"the store is a zero value: make it with a constructor, such as memstore.New, localstore.Open or kvstore.New"}
+	}
+	return s.tables
+}
+
 // Groups implements driver.Grouper.
-func (s *Store) Groups(names []string) [][]string { return s.groups(names) }
+func (s *Store) Groups(names []string) [][]string {
+	if s.groups == nil {
+		return [][]string{names}
+	}
+	return s.groups(names)
+}
 
 // Acquire implements driver.Store.
 func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -175,7 +188,7 @@ func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on f
 	if busy == nil {
 		busy = func() bool { return true }
 	}
-	return s.tables.Watch(ctx, client, busy, on)
+	return s.over().Watch(ctx, client, busy, on)
 }
 
 // do runs an operation whose request is valid.
@@ -183,7 +196,7 @@ func (s *Store) do(ctx context.Context, o *Operation) error {
 	if err := locktable.Admit(ctx, o.Verb(), o.Name(), o.until, time.Now()); err != nil {
 		return err
 	}
-	return o.wrap(s.tables.Do(ctx, o))
+	return o.wrap(s.over().Do(ctx, o))
 }
 
 // wrap returns an error from Tables as a store error.

@@ -291,7 +291,7 @@ func holdUntilReleased(path string, in *bufio.Reader) error {
 	var options []Option
 	switch how {
 	case "outlives":
-		options = append(options, Outlive())
+		options = append(options, KeepUntilTTL())
 	case "minimum":
 		lock = append(lock, dibs.MinHold(d))
 	}
@@ -305,7 +305,7 @@ func holdUntilReleased(path string, in *bufio.Reader) error {
 	}
 	started := 0
 	if how == "starts a child" {
-		alive, err := s.Alive()
+		alive, err := s.LivenessFile()
 		if err != nil {
 			return err
 		}
@@ -381,7 +381,7 @@ func TestOutlivesItsProcess(t *testing.T) {
 		how    string
 		before func(t *testing.T, c *child, path string)
 	}{
-		"Outlive":              {"1h outlives", nil},
+		"KeepUntilTTL":         {"1h outlives", nil},
 		"MinHold":              {"1h minimum", nil},
 		"inherited by a child": {"1h starts a child", nil},
 		"extended by another process": {"1h", func(t *testing.T, c *child, path string) {

@@ -62,7 +62,7 @@ func TestReboot(t *testing.T) {
 func TestRebootKeepsWhatOutlives(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
-	s, err := Open(path, Outlive())
+	s, err := Open(path, KeepUntilTTL())
 	must(t, err)
 	_, err = s.Acquire(t.Context(), requestOn("n", "holder"))
 	must(t, err)

@@ -19,7 +19,7 @@
 // cannot open the file until all its users end. Only if all files are removed does a new process
 // find no lease, in that second. docs/cli.md contains a table of such cases.
 //
-// A process can be killed at any instant. On Linux its leases end at once, unless Outlive is set;
+// A process can be killed at any instant. On Linux its leases end at once, unless KeepUntilTTL is set;
 // elsewhere they end at their TTL. An unfinished operation has no effect. A machine restart ends
 // leases in the same way.
 //
@@ -80,16 +80,23 @@ type Option struct{ apply func(*config) }
 // A config holds the options' values.
 type config struct{ outlive bool }
 
-// Outlive keeps leases acquired through this store until their TTL, even if the process ends
+// KeepUntilTTL keeps leases acquired through this store until their TTL, even if the process ends
 // earlier. Use it for a program that acquires a lock, exits, and leaves the lock to another
 // program, which can attach by token. By default all leases end with their process.
-func Outlive() Option { return Option{func(c *config) { c.outlive = true }} }
+func KeepUntilTTL() Option { return Option{func(c *config) { c.outlive = true }} }
 
-// Alive returns an open file that marks the owner of this store's leases as alive. The leases end
+// LivenessFile returns an open file that marks the owner of this store's leases as alive. The leases end
 // as soon as the last process closes it. If a program starts others to work under its leases, they
 // should inherit the file, for example by ExtraFiles in os/exec. On systems other than Linux the
 // file is nil, and a killed process's leases end at their TTL. The caller should close the file.
-func (s *Store) Alive() (*os.File, error) { return s.file.liveness.file() }
+func (s *Store) LivenessFile() (*os.File, error) {
+	if s.file == nil {
+		return nil, errZero
+	}
+	return s.file.liveness.file()
+}
+
+var errZero = fmt.Errorf("%w: the store is a zero value: make it with localstore.Open", driver.ErrInvalid)
 
 func open(path string, c clock) (*Store, error) {
 	f, err := openFile(path, c)
@@ -103,18 +110,30 @@ func open(path string, c clock) (*Store, error) {
 // Close closes the file after the current operation; later operations fail. A Watch ends only with
 // its context. Leases remain until their TTL or the process's end. The last process to close the
 // file waits some milliseconds for the disk. An exiting process need not call Close.
-func (s *Store) Close() error { return s.file.close() }
+func (s *Store) Close() error {
+	if s.file == nil { // of a zero Store
+		return nil
+	}
+	return s.file.close()
+}
 
 // Cancel implements driver.Store.
 func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
-	s.tables.waiters.remove(r.Token)
+	s.forget(r.Token)
 	return s.verbs.Cancel(ctx, r)
 }
 
 // Release implements driver.Store.
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	s.tables.waiters.remove(r.Token)
+	s.forget(r.Token)
 	return s.verbs.Release(ctx, r)
+}
+
+// forget removes the queue entry of a token in this process.
+func (s *Store) forget(token string) {
+	if s.tables != nil { // not of a zero Store
+		s.tables.waiters.remove(token)
+	}
 }
 
 // Extend implements driver.Store.

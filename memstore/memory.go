@@ -28,7 +28,7 @@ func (m *memory) now() locktable.Now {
 	return locktable.Now{At: now.Sub(m.epoch), Wall: now}
 }
 
-func (m *memory) restart() {
+func (m *memory) loseData() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.table = locktable.New()

@@ -33,13 +33,8 @@ type Option struct{ apply func(*config) }
 type config struct{ clock func() time.Time }
 
 // Clock sets the clock of the store; the default is time.Now. Tests can use it to let the
-// store's clock drift or jump. Clock panics if now is nil.
-func Clock(now func() time.Time) Option {
-	if now == nil {
-		panic("dibs: memstore.Clock: the function is nil")
-	}
-	return Option{func(c *config) { c.clock = now }}
-}
+// store's clock drift or jump. If now is nil, each call of the store returns ErrInvalid.
+func Clock(now func() time.Time) Option { return Option{func(c *config) { c.clock = now }} }
 
 // New returns an empty store.
 func New(options ...Option) *Store {
@@ -49,6 +44,9 @@ func New(options ...Option) *Store {
 			o.apply(&c)
 		}
 	}
+	if c.clock == nil {
+		return &Store{verbs: *kvstore.Over(noClock{})}
+	}
 	m := &memory{clock: c.clock, epoch: time.Now(), table: locktable.New(), watchers: make(map[string][]*watcher)}
 	m.table.Node = rand.Text()
 	return &Store{verbs: *kvstore.Over(m), memory: m}
@@ -57,9 +55,13 @@ func New(options ...Option) *Store {
 // CanVote implements driver.Voter.
 func (s *Store) CanVote() error { return nil }
 
-// Restart makes the store lose all data, like a server that restarts without persistence.
+// LoseData makes the store lose all data, like a server that restarts without persistence.
 // Watch calls continue.
-func (s *Store) Restart() { s.memory.restart() }
+func (s *Store) LoseData() {
+	if s.memory != nil { // not of a zero Store
+		s.memory.loseData()
+	}
+}
 
 // Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment.
 // If ctx carries none of this store, it returns ErrInvalid. ctx is that of Do or of Lease.Context.

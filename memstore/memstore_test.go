@@ -13,19 +13,19 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
-	storetest.RunPlacesInBubble(t, func(*testing.T) driver.Store { return memstore.New() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return memstore.New() })
+	storetest.RunTicketsSynctest(t, func(*testing.T) driver.Store { return memstore.New() })
 }
 
 func TestVotes(t *testing.T) {
-	storetest.RunVotesInBubble(t, func(*testing.T) driver.Voter { return memstore.New() })
+	storetest.RunVotesSynctest(t, func(*testing.T) driver.Voter { return memstore.New() })
 }
 
 // A node that may have lost its data votes for nobody but the holder of the name.
 func TestHolderInTheRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		s.Restart()
+		s.LoseData()
 		vote := func(name, token string, window time.Duration) (driver.AcquireReply, error) {
 			return s.Acquire(t.Context(), driver.AcquireRequest{
 				Name: name, Token: token, Client: "c", TTL: time.Minute, Weight: 1, Limit: 1,
@@ -92,15 +92,4 @@ func TestLongestTTL(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A nil clock is reported where it is given, and a zero option changes nothing.
-func TestNilClock(t *testing.T) {
-	memstore.New(memstore.Option{})
-	defer func() {
-		if text, _ := recover().(string); text != "dibs: memstore.Clock: the function is nil" {
-			t.Errorf("panic %q", text)
-		}
-	}()
-	memstore.Clock(nil)
 }

@@ -99,7 +99,7 @@ func TestLongWay(t *testing.T) {
 	}
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	prefix := mysqlstore.Prefix(fmt.Sprintf("dibs %d ", prefixes.Add(1)))
+	prefix := mysqlstore.TablePrefix(fmt.Sprintf("dibs %d ", prefixes.Add(1)))
 	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), prefix).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestClosedDatabaseEndsWaits(t *testing.T) {
 	t.Parallel()
 	direct := newStoreOn(t, newDB(t, sharedServer(t).DSN("mysql")))
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	s := mysqlstore.New(db, mysqlstore.Prefix(direct.Target().Prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(direct.TablePrefixOf()))
 	sqldrill.EndsWaitsWhenClosed(t, direct, s, func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -18,12 +18,12 @@ func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	prefix := fmt.Sprintf("incomplete_%d_", prefixes.Add(1)) // a test may run again
-	incomplete := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	incomplete := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 	if err := incomplete.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, db, "DROP TABLE "+prefix+"names")
-	for kind, s := range map[string]*mysqlstore.Store{"no tables": mysqlstore.New(db, mysqlstore.Prefix("no such `prefix` ")), "one is missing": incomplete} {
+	for kind, s := range map[string]*mysqlstore.Store{"no tables": mysqlstore.New(db, mysqlstore.TablePrefix("no such `prefix` ")), "one is missing": incomplete} {
 		r := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: driver.MinTTL, Weight: 1, Limit: 1}
 		_, acquire := s.Acquire(t.Context(), r)
 		_, resize := s.Resize(t.Context(), r)
@@ -107,15 +107,4 @@ func TestTooManyConnections(t *testing.T) {
 	if !errors.As(err, &u) || !u.Unsent || !u.Unreached || u.Refused {
 		t.Errorf("have %v, want that nothing was sent", err)
 	}
-}
-
-// A nil database is reported by the constructor, and a zero option changes nothing.
-func TestNilDatabase(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if text, _ := recover().(string); text != "dibs: mysqlstore.New: the database is nil" {
-			t.Errorf("panic %q", text)
-		}
-	}()
-	mysqlstore.New(nil, mysqlstore.Option{}, mysqlstore.Prefix("p_"))
 }

@@ -28,3 +28,6 @@ func (s *Store) MigrateToNext(ctx context.Context) error {
 		return append(all, with(s.prefix, next, "INSERT IGNORE INTO dibs_versions (version) VALUES (2)"))
 	})
 }
+
+// TablePrefixOf returns the prefix of the tables.
+func (s *Store) TablePrefixOf() string { return s.prefix }

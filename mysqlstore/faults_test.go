@@ -19,13 +19,13 @@ import (
 func newDrill(t *testing.T, direct *sql.DB, open func() *sql.DB) (d sqldrill.Drill, prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("drill_%d_", prefixes.Add(1))
-	s := mysqlstore.New(direct, mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(direct, mysqlstore.TablePrefix(prefix))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return sqldrill.Drill{
 		Names:  []string{"n"},
-		Open:   func() driver.Store { return mysqlstore.New(open(), mysqlstore.Prefix(prefix)) },
+		Open:   func() driver.Store { return mysqlstore.New(open(), mysqlstore.TablePrefix(prefix)) },
 		Direct: s,
 		Time:   4 * time.Second,
 	}, prefix
@@ -105,10 +105,10 @@ func TestFetchBacksOff(t *testing.T) {
 	const outage, most = 4 * time.Second, 40
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	prefix := fmt.Sprintf("refused_%d_", prefixes.Add(1))
-	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.TablePrefix(prefix)).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(newDB(t, mysqltest.DSN(proxy.Addr(), "mysql")), mysqlstore.TablePrefix(prefix))
 	events := make(chan driver.EventKind, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -210,7 +210,7 @@ func TestMigrate(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if err := mysqlstore.New(db, mysqlstore.Prefix("at once `$1` ")).Migrate(t.Context()); err != nil {
+			if err := mysqlstore.New(db, mysqlstore.TablePrefix("at once `$1` ")).Migrate(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -221,11 +221,11 @@ func TestMigrate(t *testing.T) {
 func TestNothingRunsAfterClose(t *testing.T) { // not parallel: it counts goroutines
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	prefix := fmt.Sprintf("closed_%d_", prefixes.Add(1))
-	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+	if err := mysqlstore.New(newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.TablePrefix(prefix)).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sqldrill.NothingRuns(t, proxy, func() (driver.Store, func()) {
 		db := newDB(t, mysqltest.DSN(proxy.Addr(), "mysql"))
-		return mysqlstore.New(db, mysqlstore.Prefix(prefix)), func() { _ = db.Close() }
+		return mysqlstore.New(db, mysqlstore.TablePrefix(prefix)), func() { _ = db.Close() }
 	})
 }

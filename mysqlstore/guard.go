@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
@@ -40,20 +41,23 @@ import (
 //   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
 //     carries none.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
-	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
-		result := ""
-		args := []any{hexOf(g.Name), hexOf(g.Token), int64(cmp.Or(g.Fence, math.MaxInt64))}
-		if err := tx.QueryRowContext(ctx, s.text.guard, args...).Scan(&result); err != nil {
-			return false, notGuarded(g.Name, err)
-		}
-		if result == "lost" && s.hasGuard(ctx, args) {
-			result = "old"
-		}
-		if reason := refusals[result]; reason != "" {
-			return false, fmt.Errorf("%w: guard %q: %s", driver.ErrInvalid, g.Name, reason)
-		}
-		return result == "held", nil
-	})
+	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) { return s.holds(ctx, tx, s.text.guard, g) })
+}
+
+// holds prevents the end of a lease, by a statement with more arguments, and reports whether it is held.
+func (s *Store) holds(ctx context.Context, tx *sql.Tx, text string, g sqlstore.Guarded, more ...any) (held bool, err error) {
+	result := ""
+	args := []any{hexOf(g.Name), hexOf(g.Token), int64(cmp.Or(g.Fence, math.MaxInt64))}
+	if err := tx.QueryRowContext(ctx, text, append(slices.Clone(args), more...)...).Scan(&result); err != nil {
+		return false, notGuarded(g.Name, err)
+	}
+	if result == "lost" && s.hasGuard(ctx, args) {
+		result = "old"
+	}
+	if reason := refusals[result]; reason != "" {
+		return false, fmt.Errorf("%w: guard %q: %s", driver.ErrInvalid, g.Name, reason)
+	}
+	return result == "held", nil
 }
 
 // hasGuard reports whether a lease is held that a transaction does not see. It uses another connection,

@@ -13,7 +13,7 @@ import (
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	s := mysqlstore.New(db, mysqlstore.Prefix("late_"))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix("late_"))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

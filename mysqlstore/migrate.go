@@ -35,7 +35,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // migrateTo takes the tables to a version. up returns the statements that create one.
 func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) []string) error {
-	if err := CheckPrefix(s.prefix); err != nil {
+	if err := CheckTablePrefix(s.prefix); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestMigration)

@@ -2,6 +2,7 @@ package mysqlstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,10 +22,10 @@ func TestPrefixes(t *testing.T) {
 	dsn := sharedServer(t).DSN("mysql")
 	longest := fmt.Sprintf("%047d", prefixes.Add(1))
 	for _, prefix := range []string{"", longest, strings.Repeat("ä", 40) + fmt.Sprint(prefixes.Add(1)), fmt.Sprintf("`%d`", prefixes.Add(1))} {
-		if err := mysqlstore.CheckPrefix(prefix); err != nil {
+		if err := mysqlstore.CheckTablePrefix(prefix); err != nil {
 			t.Errorf("%q: %v", prefix, err)
 		}
-		s := mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix))
+		s := mysqlstore.New(newDB(t, dsn), mysqlstore.TablePrefix(prefix))
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Errorf("%q: %v", prefix, err)
 			continue
@@ -50,7 +51,7 @@ func TestPrefixes(t *testing.T) {
 		"locks \U0001f512":       "U+FFFF",
 		strings.Repeat("x", 500): "500 characters",
 	} {
-		err := mysqlstore.New(closed, mysqlstore.Prefix(prefix)).Migrate(t.Context())
+		err := mysqlstore.New(closed, mysqlstore.TablePrefix(prefix)).Migrate(t.Context())
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: have %v, want ErrInvalid with %s", prefix, err, says)
 		}
@@ -69,7 +70,7 @@ func TestMigrateConcurrently(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			if err := mysqlstore.New(db, mysqlstore.Prefix(prefix)).Migrate(ctx); err != nil {
+			if err := mysqlstore.New(db, mysqlstore.TablePrefix(prefix)).Migrate(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,7 +113,7 @@ func TestMigrateBesideOtherTables(t *testing.T) {
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	prefix := fmt.Sprintf("other_%d_", prefixes.Add(1))
 	mustExec(t, db, "CREATE TABLE "+prefix+"waiters (name TEXT)")
-	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 	want := fmt.Sprintf("has a table %q, but none %q", prefix+"waiters", prefix+"versions")
 	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("migrate: %v, want %s", err, want)
@@ -133,7 +134,7 @@ func TestMigrateGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustExec(t, db, statements[:done]...)
-		s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+		s := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Errorf("after %d statements: %v", done, err)
 		}
@@ -154,7 +155,7 @@ func TestDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustExec(t, db, statements...)
-		if version, err := mysqlstore.New(db, mysqlstore.Prefix(prefix)).SchemaVersion(t.Context()); err != nil || version != step[1] {
+		if version, err := mysqlstore.New(db, mysqlstore.TablePrefix(prefix)).SchemaVersion(t.Context()); err != nil || version != step[1] {
 			t.Errorf("version %d, %v; want %d", version, err, step[1])
 		}
 	}
@@ -179,7 +180,7 @@ func TestSQLOfNoVersion(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
-	prefix := mysqlstore.Prefix(fmt.Sprintf("upgrade_%d_", prefixes.Add(1)))
+	prefix := mysqlstore.TablePrefix(fmt.Sprintf("upgrade_%d_", prefixes.Add(1)))
 	old, later := mysqlstore.New(db, prefix), mysqlstore.New(db, prefix)
 	if err := old.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -196,6 +197,12 @@ func TestUpgrade(t *testing.T) {
 			err = old.Guard(ctx, tx)
 			until()
 			return errors.Join(err, tx.Commit())
+		},
+		ReleaseIn: func(s driver.Store, l *dibs.Lease, released func()) error {
+			return releaseIn(l.Context(), s.(*mysqlstore.Store), db, sql.LevelDefault, func(tx *sql.Tx) error {
+				released()
+				return tx.Commit()
+			})
 		},
 	}.Run(t)
 	if version, err := old.SchemaVersion(t.Context()); err != nil || version != mysqlstore.Version+1 {

@@ -19,12 +19,12 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
-	storetest.RunPlaces(t, func(t *testing.T) driver.Store { return newStore(t) })
+	storetest.RunTickets(t, func(t *testing.T) driver.Store { return newStore(t) })
 }
 
 func TestClocks(t *testing.T) {
 	dsn := sharedServer(t).DSN("mysql")
-	prefix := mysqlstore.Prefix("dibs clocks ")
+	prefix := mysqlstore.TablePrefix("dibs clocks ")
 	if err := mysqlstore.New(newDB(t, dsn), prefix).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func newStore(t testing.TB) *mysqlstore.Store {
 
 func newStoreOn(t testing.TB, db *sql.DB) *mysqlstore.Store {
 	t.Helper()
-	s := mysqlstore.New(db, mysqlstore.Prefix(fmt.Sprintf("dibs %d ", prefixes.Add(1))))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(fmt.Sprintf("dibs %d ", prefixes.Add(1))))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
 	db, prefix := newDB(t, dsn), fmt.Sprintf("stall%d_", prefixes.Add(1))
-	if err := mysqlstore.New(db, mysqlstore.Prefix(prefix)).Migrate(t.Context()); err != nil {
+	if err := mysqlstore.New(db, mysqlstore.TablePrefix(prefix)).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) }
+	open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.TablePrefix(prefix)) }
 	sqldrill.KeepsPlaces(t, "n", sqldrill.StallTimeout, open, func() {
 		conn, err := db.Conn(t.Context())
 		if err != nil {
@@ -55,7 +55,7 @@ func TestClockStepKeepsTheOrder(t *testing.T) {
 			for _, text := range statements {
 				mustExec(t, db, strings.ReplaceAll(text, now, stepped))
 			}
-			open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.Prefix(prefix)) }
+			open := func() driver.Store { return mysqlstore.New(newDB(t, dsn), mysqlstore.TablePrefix(prefix)) }
 			sqldrill.KeepsPlaces(t, "n", 20*time.Second, open, func() {
 				time.Sleep(driver.WaiterTTL / 4)
 				mustExec(t, db, fmt.Sprintf("UPDATE %sstep SET us = %d", prefix, step.Microseconds()))

@@ -6,17 +6,34 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
 )
 
 // poolOf returns the bookkeeping of a database's connections.
 func poolOf(db *sql.DB) *sqlstore.Pool {
 	return sqlstore.NewPool("SetMaxOpenConns of the *sql.DB", func() (used, size int) {
-		stats := db.Stats()
+		stats := statsOf(db)
 		return stats.InUse, stats.MaxOpenConnections
 	})
+}
+
+func statsOf(db *sql.DB) sql.DBStats {
+	if db == nil {
+		return sql.DBStats{}
+	}
+	return db.Stats()
+}
+
+// check returns an error if the store was made of nothing.
+func (s *Store) check() error {
+	if s.pool == nil {
+		return fmt.Errorf("%w: mysqlstore.New: the *sql.DB is nil", driver.ErrInvalid)
+	}
+	return nil
 }
 
 // maxAtOnce is how many requests a store sends at a time. A *sql.DB without a limit would open a
@@ -95,6 +112,9 @@ func (s *Store) useSoon(ctx context.Context, do func(*sql.Conn) error) error {
 
 // usePool repeats a request, as a *sql.DB does, if the connection has ended before anything was sent.
 func (s *Store) usePool(ctx context.Context, do func(*sql.Conn) error) (err error) {
+	if err := s.check(); err != nil {
+		return err
+	}
 	const tries = 3
 	give := func(conn *sql.Conn) {
 		if err != nil || !s.kept.put(conn) {

@@ -14,7 +14,7 @@ func newQueue(t *testing.T) sqldrill.Queue {
 	t.Helper()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	prefix := fmt.Sprintf("queue_%d_", prefixes.Add(1))
-	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,14 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		return false, err
 	}
 	defer s.fetches.changed()
-	return s.db.Release(ctx, s.text.release, r, sqlstore.Micros(max(r.Reserve, 0)), r.Unreserve)
+	held, err = s.db.Release(ctx, s.text.release, r, sqlstore.Micros(max(r.Reserve, 0)), r.Unreserve)
+	if err == nil && !held && !r.Unreserve {
+		held, err = s.released(ctx, "release", r.Name, r.Token, r.Until)
+	}
+	if err == nil {
+		s.given.Remove(r.Name, r.Token)
+	}
+	return held, err
 }
 
 // Cancel implements driver.Store.
@@ -22,7 +29,11 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 		return err
 	}
 	defer s.fetches.changed()
-	return s.db.Cancel(ctx, r)
+	err := s.db.Cancel(ctx, r)
+	for _, name := range r.Names() {
+		s.given.Remove(name, r.Token)
+	}
+	return err
 }
 
 // Revoke implements driver.Revoker.

@@ -113,13 +113,16 @@ const fenceOfSQL = `SELECT fence FROM (
 ) AS h ORDER BY reserved LIMIT 1`
 
 // statements are the texts that only this store sends.
-type statements struct{ acquire, release, extend, guard, hasGuard, messages, deleteMessages string }
+type statements struct {
+	acquire, release, extend, guard, releaseIn, released, hasGuard, messages, deleteMessages string
+}
 
 func statementsOf(prefix string, version int) (statements, sqlstore.Statements) {
 	with := func(text string) string { return with(prefix, version, text) }
 	own := statements{
 		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), release: with("CALL dibs_release(?, ?, ?, ?, ?)"),
-		extend: with("CALL dibs_extend(?)"), guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"), hasGuard: with(hasGuardSQL),
+		extend: with("CALL dibs_extend(?)"), guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"),
+		releaseIn: with("CALL dibs_release_in(UNHEX(?), UNHEX(?), ?, ?, ?)"), released: with("SELECT COUNT(*) > 0 FROM dibs_messages WHERE client = ?"), hasGuard: with(hasGuardSQL),
 		messages:       with("SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with("DELETE FROM dibs_messages WHERE id IN "),
 	}

@@ -21,6 +21,7 @@ type Store struct {
 	prefix  string
 	text    statements
 	fetches fetches
+	given   sqlstore.Given[string] // see released
 }
 
 var (
@@ -40,17 +41,15 @@ type Option struct{ apply func(*config) }
 // A config is what options change.
 type config struct{ prefix string }
 
-// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
-// CheckPrefix for the limits.
-func Prefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
+// TablePrefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
+// CheckTablePrefix for the limits.
+func TablePrefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
 // New returns a store on the database, which stays the caller's: the store never closes it. The
 // tables must exist: see Migrate. With interpolateParams=true in the data source name, an
-// operation is one round trip; otherwise it is two. New panics if the database is nil.
+// operation is one round trip; otherwise it is two. If the database is nil, each call returns
+// ErrInvalid.
 func New(db *sql.DB, options ...Option) *Store {
-	if db == nil {
-		panic("dibs: mysqlstore.New: the database is nil")
-	}
 	c := config{prefix: "dibs_"}
 	for _, o := range options {
 		if o.apply != nil {
@@ -58,7 +57,7 @@ func New(db *sql.DB, options ...Option) *Store {
 		}
 	}
 	s := &Store{
-		pool: db, conns: poolOf(db), turns: make(chan struct{}, maxAtOnce), kept: newKept(func() int { return db.Stats().MaxOpenConnections }),
+		pool: db, conns: poolOf(db), turns: make(chan struct{}, maxAtOnce), kept: newKept(func() int { return statsOf(db).MaxOpenConnections }),
 		prefix: c.prefix,
 	}
 	s.db = sqlstore.NewDatabase(dialect{}, s.run)

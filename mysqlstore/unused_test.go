@@ -12,7 +12,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	prefix := fmt.Sprintf("unused%d_", prefixes.Add(1)) // a test may run again
-	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

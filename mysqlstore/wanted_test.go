@@ -20,7 +20,7 @@ func TestWantedOnce(t *testing.T) {
 
 func TestWantedEndsWithTheLease(t *testing.T) {
 	t.Parallel()
-	db, prefix := newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.Prefix(fmt.Sprintf("asked_%d_", prefixes.Add(1)))
+	db, prefix := newDB(t, sharedServer(t).DSN("mysql")), mysqlstore.TablePrefix(fmt.Sprintf("asked_%d_", prefixes.Add(1)))
 	s := mysqlstore.New(db, prefix)
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestHolderThatDidNotAsk(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
 	prefix := fmt.Sprintf("not_asked_%d_", prefixes.Add(1)) // a test may run again
-	s := mysqlstore.New(db, mysqlstore.Prefix(prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(prefix))
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ const askedFor = time.Minute
 
 // Watch implements driver.Store. It fetches the messages of the client.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	f := s.fetches.open(client)
 	defer s.fetches.close(client, f)
 	seen := make(map[int64]bool) // delivered, and not yet deleted

@@ -34,7 +34,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 			name := fmt.Sprint("account ", i)
 			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					if err := s.Guard(ctx, tx); err != nil {
+					if err := s.GuardPgx(ctx, tx); err != nil {
 						return err
 					}
 					_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", work.Seconds())
@@ -85,7 +85,7 @@ func TestConnectionsHaveHooksOfPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := pgstore.New(pool, pgstore.Schema(admin.Target().Schema))
+	s := pgstore.New(pool, pgstore.Schema(admin.SchemaName()))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	listening, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -253,7 +253,7 @@ func TestFirstRequestOnASlowConnection(t *testing.T) {
 	t.Cleanup(pool.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if _, err := pgstore.New(pool, pgstore.Schema(s.Target().Schema)).Inspect(ctx, "n"); err != nil {
+	if _, err := pgstore.New(pool, pgstore.Schema(s.SchemaName())).Inspect(ctx, "n"); err != nil {
 		t.Error(err)
 	}
 }
@@ -268,7 +268,7 @@ func TestLongWay(t *testing.T) {
 	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
 	proxy.Delay(400 * time.Millisecond)
 	t.Cleanup(func() { proxy.Delay(0) })
-	sqldrill.LocksOnALongWay(t, pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema)))
+	sqldrill.LocksOnALongWay(t, pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.SchemaName())))
 }
 
 // A waiter whose pool is closed ends soon, with the reason.
@@ -279,6 +279,6 @@ func TestClosedPoolEndsWaits(t *testing.T) {
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := pgstore.New(pool, pgstore.Schema(direct.Target().Schema))
+	s := pgstore.New(pool, pgstore.Schema(direct.SchemaName()))
 	sqldrill.EndsWaitsWhenClosed(t, direct, s, pool.Close, "closed pool")
 }

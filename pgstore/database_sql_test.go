@@ -32,7 +32,7 @@ func Example_databaseSQL() {
 			return err
 		}
 		defer tx.Rollback()
-		if err := store.GuardSQL(ctx, tx); err != nil {
+		if err := store.Guard(ctx, tx); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 7"); err != nil {
@@ -64,7 +64,7 @@ func TestDatabaseSQL(t *testing.T) {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }()
-		return s.GuardSQL(l.Context(), tx)
+		return s.Guard(l.Context(), tx)
 	}
 	if err := guard(); err != nil {
 		t.Errorf("a guard of a held lease: %v", err)

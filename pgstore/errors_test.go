@@ -85,14 +85,3 @@ func TestErrorOfAPooler(t *testing.T) {
 		t.Errorf("have %v, want what to do", err)
 	}
 }
-
-// A nil pool is reported by the constructor, and a zero option changes nothing.
-func TestNilPool(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if text, _ := recover().(string); text != "dibs: pgstore.New: the pool is nil" {
-			t.Errorf("panic %q", text)
-		}
-	}()
-	pgstore.New(nil, pgstore.Option{}, pgstore.Poll())
-}

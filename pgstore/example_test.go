@@ -23,7 +23,7 @@ func ExampleStore_Guard() {
 	defer locks.Close()
 	err = locks.Mutex("account:7").Do(ctx, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := store.Guard(ctx, tx); err != nil {
+			if err := store.GuardPgx(ctx, tx); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 7")

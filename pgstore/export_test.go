@@ -15,15 +15,22 @@ func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 // the functions of this version.
 func (s *Store) MigrateToNext(ctx context.Context) error {
 	const next = Version + 1
-	return s.migrateTo(ctx, next, func(version int) string {
+	return s.migrateTo(ctx, next, func(version int) []string {
 		if version < next {
 			return up(s.schema, version)
 		}
-		tables := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
+		changes := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
 		// The order in which transactions use them. With another one, both sides would wait for each other.
 		for _, table := range []string{"levels", "releases", "names", "holders", "waiters", "removed", "versions"} {
-			tables += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
+			changes += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
 		}
-		return in(s.schema, next, tables+file("v1/functions"))
+		var all []string
+		for _, statement := range split(changes + file("v1/functions")) {
+			all = append(all, in(s.schema, next, statement))
+		}
+		return all
 	})
 }
+
+// SchemaName returns the schema of the tables.
+func (s *Store) SchemaName() string { return s.schema }

@@ -136,7 +136,7 @@ func TestListenBacksOff(t *testing.T) {
 	const outage, most = 4 * time.Second, 60 // with sslmode=prefer, an attempt is two connections
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	s := newStoreOn(t, newPool(t, sharedServer(t).URL()))
-	refused := pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.Target().Schema))
+	refused := pgstore.New(newPool(t, pgtest.URL(proxy.Addr())), pgstore.Schema(s.SchemaName()))
 	proxy.Refuse(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	connected, ended := make(chan struct{}, 1), make(chan error, 1)

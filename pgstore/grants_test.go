@@ -37,7 +37,7 @@ func TestGrants(t *testing.T) {
 		"mutex": locks.Mutex("n"), "several": locks.All("a", "b"), "reader": locks.RWMutex("r").Reading(), "permit": locks.Semaphore("s", 2),
 	} {
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.GuardPgx(ctx, tx) })
 		})
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)

@@ -32,10 +32,10 @@ import (
 //   - in a read-only transaction;
 //   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
 //     carries none.
-func (s *Store) Guard(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error { return s.guard(ctx, inSQL(tx)) }
 
-// GuardSQL is Guard for a transaction of database/sql.
-func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx) error { return s.guard(ctx, inSQL(tx)) }
+// GuardPgx is Guard for a transaction of pgx.
+func (s *Store) GuardPgx(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // A queryRow executes a statement in the transaction of the user.
 type queryRow func(ctx context.Context, text string, args ...any) sqlstore.Row

@@ -40,7 +40,7 @@ func beginGuarded(ctx context.Context, t *testing.T, s *pgstore.Store, pool *pgx
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // without effect after a commit
-	if err := s.Guard(ctx, tx); err != nil {
+	if err := s.GuardPgx(ctx, tx); err != nil {
 		t.Fatal(err)
 	}
 	return tx
@@ -60,9 +60,9 @@ func TestGuards(t *testing.T) {
 func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	hot := cohort.New(locks.Mutex("n"), 8, 100*time.Millisecond)
+	hot := cohort.New(locks.Mutex("n"), cohort.Passes(8), cohort.IdleHold(100*time.Millisecond))
 	err := hot.Do(t.Context(), func(ctx context.Context) error {
-		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.ReleaseInPgx(ctx, tx) })
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
@@ -120,14 +120,14 @@ func TestGuardOfALostLease(t *testing.T) {
 	defer db.Close()
 	guards := map[string]func() error{
 		"pgx": func() error {
-			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.Guard(stopped, tx) })
+			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return s.GuardPgx(stopped, tx) })
 		},
 		"database/sql": func() error {
 			tx, err := db.BeginTx(t.Context(), nil)
 			if err != nil {
 				return err
 			}
-			return errors.Join(s.GuardSQL(stopped, tx), tx.Commit())
+			return errors.Join(s.Guard(stopped, tx), tx.Commit())
 		},
 	}
 	for library, guard := range guards {

@@ -80,7 +80,7 @@ func raceRevoke(t *testing.T, s *pgstore.Store, locks *dibs.Client, pool *pgxpoo
 		}
 		others <- reply.Held
 	}()
-	err = s.Guard(context.WithoutCancel(l.Context()), tx) // the revocation ends the context
+	err = s.GuardPgx(context.WithoutCancel(l.Context()), tx) // the revocation ends the context
 	granted := <-others
 	if err := errors.Join(tx.Rollback(t.Context()), s.Cancel(t.Context(), next)); err != nil {
 		t.Fatal(err)
@@ -119,11 +119,11 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := s.Guard(l.Context(), tx); codeOf(err) != "40001" || errors.Is(err, dibs.ErrLost) {
+					if err := s.GuardPgx(l.Context(), tx); codeOf(err) != "40001" || errors.Is(err, dibs.ErrLost) {
 						t.Errorf("%s: %v, want the SQLSTATE 40001", what, err)
 					}
 					_ = tx.Rollback(t.Context())
-					if err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return s.Guard(l.Context(), tx) }); err != nil {
+					if err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return s.GuardPgx(l.Context(), tx) }); err != nil {
 						t.Errorf("%s: %v in a new transaction", what, err)
 					}
 					if err := l.Unlock(); err != nil {
@@ -140,7 +140,7 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 				if err := l.Extend(t.Context(), time.Hour); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.Guard(l.Context(), tx); codeOf(err) != "40001" {
+				if err := s.GuardPgx(l.Context(), tx); codeOf(err) != "40001" {
 					t.Errorf("%v after a renewal, want the SQLSTATE 40001", err)
 				}
 				stopped := context.WithoutCancel(l.Context())
@@ -153,12 +153,12 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := s.Guard(stopped, tx); codeOf(err) != "40001" {
+				if err := s.GuardPgx(stopped, tx); codeOf(err) != "40001" {
 					t.Errorf("%v after the loss, want the SQLSTATE 40001", err)
 				}
 				_ = tx.Rollback(t.Context())
 				tx = beginAt(t, pool, level, false)
-				if err := s.Guard(stopped, tx); !errors.Is(err, dibs.ErrLost) {
+				if err := s.GuardPgx(stopped, tx); !errors.Is(err, dibs.ErrLost) {
 					t.Errorf("%v in a new transaction after the loss, want ErrLost", err)
 				}
 				if err := errors.Join(tx.Rollback(t.Context()), next.Unlock()); err != nil {
@@ -168,7 +168,7 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 					t.Fatal(err)
 				}
 				tx = beginAt(t, pool, level, true)
-				if err := s.Guard(stopped, tx); !errors.Is(err, dibs.ErrLost) {
+				if err := s.GuardPgx(stopped, tx); !errors.Is(err, dibs.ErrLost) {
 					t.Errorf("%v after the loss, when the name was removed, want ErrLost", err)
 				}
 				_ = l.Unlock() // it was lost
@@ -189,7 +189,7 @@ func TestGuardWithOneSnapshotDelaysNoRenewal(t *testing.T) {
 				t.Fatal(err)
 			}
 			tx := beginAt(t, pool, level, false)
-			if err := s.Guard(l.Context(), tx); err != nil {
+			if err := s.GuardPgx(l.Context(), tx); err != nil {
 				t.Fatal(err)
 			}
 			limited, stop := context.WithTimeout(t.Context(), 5*time.Second)

@@ -26,7 +26,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx := l.Context()
-			err = pgx.BeginFunc(t.Context(), beginAt(t, pool, level, false), func(inner pgx.Tx) error { return s.Guard(ctx, inner) })
+			err = pgx.BeginFunc(t.Context(), beginAt(t, pool, level, false), func(inner pgx.Tx) error { return s.GuardPgx(ctx, inner) })
 			if !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("%v in a nested transaction, want ErrInvalid", err)
 			}
@@ -34,7 +34,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 			if err := pgx.BeginFunc(t.Context(), tx, func(pgx.Tx) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Guard(ctx, tx); err != nil {
+			if err := s.GuardPgx(ctx, tx); err != nil {
 				t.Fatal(err)
 			}
 			failed := errors.New("failed")
@@ -54,7 +54,7 @@ func TestGuardAndSavepoints(t *testing.T) {
 	}
 }
 
-func TestGuardSQLRefusesASavepoint(t *testing.T) {
+func TestGuardOfDatabaseSQLRefusesASavepoint(t *testing.T) {
 	t.Parallel()
 	s, locks, _ := newClient(t)
 	db, err := sql.Open("pgx", sharedServer(t).URL())
@@ -71,13 +71,13 @@ func TestGuardSQLRefusesASavepoint(t *testing.T) {
 		if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
 			return err
 		}
-		if err := s.GuardSQL(ctx, tx); !errors.Is(err, dibs.ErrInvalid) {
+		if err := s.Guard(ctx, tx); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v after SAVEPOINT, want ErrInvalid", err)
 		}
 		if _, err := tx.ExecContext(ctx, "ROLLBACK TO s; RELEASE s"); err != nil {
 			return err
 		}
-		return s.GuardSQL(ctx, tx)
+		return s.Guard(ctx, tx)
 	})
 	if err != nil {
 		t.Error(err)
@@ -88,7 +88,7 @@ func TestGuardRefusesAReadOnlyTransaction(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
 	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-		for what, tie := range map[string]func(context.Context, pgx.Tx) error{"Guard": s.Guard, "ReleaseIn": s.ReleaseIn} {
+		for what, tie := range map[string]func(context.Context, pgx.Tx) error{"Guard": s.GuardPgx, "ReleaseIn": s.ReleaseInPgx} {
 			err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error { return tie(ctx, tx) })
 			if !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", what, err)
@@ -120,7 +120,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 			if reply, err := s.Acquire(t.Context(), again); err != nil || !reply.Held {
 				t.Fatalf("%+v, %v, want it held", reply, err)
 			}
-			if err := s.Guard(stopped, beginAt(t, pool, level, false)); !errors.Is(err, dibs.ErrLost) {
+			if err := s.GuardPgx(stopped, beginAt(t, pool, level, false)); !errors.Is(err, dibs.ErrLost) {
 				t.Errorf("%v for a lease whose token has another lease, want ErrLost", err)
 			}
 			_ = l.Unlock() // it was lost
@@ -134,7 +134,7 @@ func TestGuardOfAChangedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
 	guard := func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.GuardPgx(ctx, tx) })
 	}
 	sqldrill.GuardsChangedLeases(t, locks, guard)
 }
@@ -217,7 +217,7 @@ func TestPreparedTransactions(t *testing.T) {
 	for _, text := range []string{"PREPARE TRANSACTION 'released'", "PREPARE/**/TRANSACTION 'released'", "PREPARE -- it\nTRANSACTION 'released'"} {
 		for range 2 { // without a waiter, and with one
 			tx := beginAt(t, pool, pgx.ReadCommitted, false)
-			if err := s.ReleaseIn(ctx, tx); err != nil {
+			if err := s.ReleaseInPgx(ctx, tx); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := tx.Exec(t.Context(), text); codeOf(err) != "0A000" {

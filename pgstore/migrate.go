@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/sqlstore"
@@ -27,11 +28,14 @@ const (
 // it, it must run as the owner of the tables. It returns an error if the schema has tables of
 // another program with the same names.
 func (s *Store) Migrate(ctx context.Context) error {
-	return s.migrateTo(ctx, Version, func(version int) string { return up(s.schema, version) })
+	return s.migrateTo(ctx, Version, func(version int) []string { return up(s.schema, version) })
 }
 
 // migrateTo takes the schema to a version. up returns the statements that create one.
-func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) string) error {
+func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) []string) error {
+	if err := s.conns.check(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, longestMigration)
 	defer cancel()
 	for {
@@ -50,7 +54,7 @@ func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) stri
 	}
 }
 
-func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(version int) string) error {
+func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(version int) []string) error {
 	const lock = 0x64696273
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock)); err != nil {
 		return err
@@ -68,32 +72,35 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(versio
 			return err
 		}
 	}
-	text, err := s.before(ctx, tx, version)
+	statements, err := s.before(ctx, tx, version)
 	if err != nil {
 		return err
 	}
 	for v := version + 1; v <= to; v++ {
-		text += up(v)
+		statements = append(statements, up(v)...)
 	}
-	_, err = tx.Exec(ctx, text)
+	_, err = tx.Exec(ctx, strings.Join(statements, ";\n")) // in one round trip
 	return err
 }
 
 // before returns the statements that come before those of a migration.
-func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (text string, err error) {
+func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (statements []string, err error) {
 	if version > 0 {
-		return fmt.Sprintf("SET LOCAL lock_timeout = %d;\n", lockTimeout.Milliseconds()), nil
+		return []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds())}, nil
 	}
 	var exists bool // IF NOT EXISTS needs the right to create a schema all the same
 	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = $1)", s.schema).Scan(&exists); err != nil || exists {
-		return "", err
+		return nil, err
 	}
-	return in(s.schema, version, createSchemaSQL), nil
+	return []string{in(s.schema, version, createSchemaSQL)}, nil
 }
 
 // SchemaVersion returns the version of the schema, or 0 if it lacks tables. The version of a later
 // release is larger than Version.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
+	if err := s.conns.check(); err != nil {
+		return 0, err
+	}
 	_, lacking, err := s.tables(ctx, s.conns.pool)
 	if err == nil && len(lacking) == 0 {
 		version, err = s.version(ctx, s.conns.pool)

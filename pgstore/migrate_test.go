@@ -40,7 +40,7 @@ func TestSchemaNames(t *testing.T) {
 		s := newStoreOn(t, pool, pgstore.Schema(schema))
 		locks := dibs.New(s, dibs.Timeout(10*time.Second))
 		err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.Guard(ctx, tx) })
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.GuardPgx(ctx, tx) })
 		})
 		if err := errors.Join(err, locks.Close()); err != nil {
 			t.Errorf("%q: %v", schema, err)
@@ -95,12 +95,14 @@ func TestDown(t *testing.T) {
 	pool := newPool(t, sharedServer(t).URL())
 	for _, schema := range []string{fmt.Sprintf("down_%d", schemas.Add(1)), `down "$$"`} {
 		for _, step := range [][2]int{{0, pgstore.Version}, {pgstore.Version, 0}, {0, pgstore.Version}, {pgstore.Version, 0}} {
-			text, err := pgstore.SQL(schema, step[0], step[1])
+			statements, err := pgstore.SQL(schema, step[0], step[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pool.Exec(t.Context(), text); err != nil {
-				t.Fatalf("%s: %d to %d: %v", schema, step[0], step[1], err)
+			for _, text := range statements { // each by itself, as a tool may send them
+				if _, err := pool.Exec(t.Context(), text, pgx.QueryExecModeExec); err != nil {
+					t.Fatalf("%s: %d to %d: %v", schema, step[0], step[1], err)
+				}
 			}
 			if version, err := pgstore.New(pool, pgstore.Schema(schema)).SchemaVersion(t.Context()); err != nil || version != step[1] {
 				t.Errorf("%s: version %d, %v; want %d", schema, version, err, step[1])
@@ -120,7 +122,7 @@ func TestDown(t *testing.T) {
 
 func TestSQLOfNoVersion(t *testing.T) {
 	for _, step := range [][2]int{{0, pgstore.Version + 1}, {-1, 1}} {
-		if text, err := pgstore.SQL("dibs", step[0], step[1]); text != "" || !errors.Is(err, driver.ErrInvalid) {
+		if text, err := pgstore.SQL("dibs", step[0], step[1]); text != nil || !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("from %d to %d: %q, %v", step[0], step[1], text, err)
 		}
 	}
@@ -141,7 +143,7 @@ func TestUpgrade(t *testing.T) {
 		Old: old, Later: later, Migrate: later.MigrateToNext,
 		Guard: func(ctx context.Context, until func()) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				err := old.Guard(ctx, tx)
+				err := old.GuardPgx(ctx, tx)
 				until()
 				return err
 			})
@@ -149,7 +151,7 @@ func TestUpgrade(t *testing.T) {
 		ReleaseIn: func(s driver.Store, l *dibs.Lease, released func()) error {
 			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 				released()
-				return s.(*pgstore.Store).ReleaseIn(l.Context(), tx)
+				return s.(*pgstore.Store).ReleaseInPgx(l.Context(), tx)
 			})
 		},
 	}.Run(t)

@@ -18,7 +18,7 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
-	storetest.RunPlaces(t, func(t *testing.T) driver.Store { return newStore(t) })
+	storetest.RunTickets(t, func(t *testing.T) driver.Store { return newStore(t) })
 }
 
 func TestClocks(t *testing.T) {

@@ -3,9 +3,11 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,7 +31,7 @@ func (c *conn) isEnded() bool {
 
 // ownConns are the connections of a store, and what a pool says about them.
 type ownConns struct {
-	pool  *pgxpool.Pool
+	pool  *pgxpool.Pool // nil if the store was made of nothing
 	hooks *pgxpool.Config
 	warm  func(context.Context, *pgx.Conn) // prepares what a connection is used for, in two round trips
 	all   *sqlstore.Conns[*conn]
@@ -42,10 +44,21 @@ type ownConns struct {
 
 // newConns returns connections as those of a pool. They are at most as many, and at most 16.
 func newConns(pool *pgxpool.Pool, warm func(context.Context, *pgx.Conn)) *ownConns {
+	if pool == nil {
+		return &ownConns{}
+	}
 	const most = 16
 	c := &ownConns{pool: pool, hooks: pool.Config(), warm: warm}
 	c.all = sqlstore.NewConns(min(int(c.hooks.MaxConns), most), c.open, (*conn).isEnded, c.shut)
 	return c
+}
+
+// check returns an error if the store was made of nothing.
+func (c *ownConns) check() error {
+	if c.pool == nil {
+		return fmt.Errorf("%w: pgstore.New: the pool is nil", driver.ErrInvalid)
+	}
+	return nil
 }
 
 // connect opens a connection as the pool does.
@@ -102,6 +115,9 @@ func (c *ownConns) shut(old *conn) {
 
 // use calls do with a connection. Urgent requests have one that the others leave alone.
 func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) error) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	if c.isClosed(ctx) {
 		return sqlstore.Unsent(puddle.ErrClosedPool)
 	}

@@ -84,7 +84,7 @@ func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	proxy.Close()
 	promote(t, standby)
 
-	err = pgx.BeginFunc(t.Context(), newPool(t, standby.URL()), func(tx pgx.Tx) error { return s.Guard(forgotten.Context(), tx) })
+	err = pgx.BeginFunc(t.Context(), newPool(t, standby.URL()), func(tx pgx.Tx) error { return s.GuardPgx(forgotten.Context(), tx) })
 	if !errors.Is(err, dibs.ErrLost) {
 		t.Errorf("guard of a forgotten lease: %v", err)
 	}

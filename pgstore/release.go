@@ -41,7 +41,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 // forget forgets that a transaction may have released a lease, unless a release has failed.
 func (s *Store) forget(name, token string, failed error) error {
 	if failed == nil {
-		s.given.remove(name, token)
+		s.given.Remove(name, token)
 	}
 	return failed
 }
@@ -64,7 +64,7 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	}
 	err := s.db.Cancel(ctx, r)
 	for _, name := range r.Names() {
-		s.given.remove(name, r.Token)
+		s.given.Remove(name, r.Token)
 	}
 	return err
 }

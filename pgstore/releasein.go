@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -28,11 +26,11 @@ import (
 //
 // After the commit, return from Do or call Unlock, which returns nil. The context of the lease
 // stays valid until then, at most for the TTL, although others can acquire the names.
-func (s *Store) ReleaseIn(ctx context.Context, tx pgx.Tx) error { return s.releaseIn(ctx, inPgx(tx)) }
+func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error { return s.releaseIn(ctx, inSQL(tx)) }
 
-// ReleaseInSQL is ReleaseIn for a transaction of database/sql.
-func (s *Store) ReleaseInSQL(ctx context.Context, tx *sql.Tx) error {
-	return s.releaseIn(ctx, inSQL(tx))
+// ReleaseInPgx is ReleaseIn for a transaction of pgx.
+func (s *Store) ReleaseInPgx(ctx context.Context, tx pgx.Tx) error {
+	return s.releaseIn(ctx, inPgx(tx))
 }
 
 const releaseInSQL = `SELECT dibs.release_in($1, $2, $3, $4)`
@@ -42,8 +40,8 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 		if !g.Inner {
 			return s.holds(ctx, query, g)
 		}
-		if g.Reentered {
-			return false, fmt.Errorf("%w: release %q in a transaction: a nested call uses the lease, too: release it where it was acquired", driver.ErrInvalid, g.Name)
+		if err := g.CheckRelease(); err != nil {
+			return false, err
 		}
 		var number *int64
 		err = query(ctx, s.text.releaseIn, toText(g.Name), toText(g.Token), int64(g.Fence), sqlstore.Micros(g.Reserve)).Scan(&number)
@@ -51,7 +49,7 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 			return false, notGuarded("release", g.Name, err)
 		}
 		if number != nil {
-			s.given.add(g.Name, g.Token, *number)
+			s.given.Add(g.Name, g.Token, *number)
 		}
 		return number != nil, nil
 	})
@@ -60,43 +58,13 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 // errGiven means that a lease does not exist because a transaction has released it.
 var errGiven = errors.New("a transaction has released the lease")
 
-// A givenLeases is the leases of this process that may end or have ended with a transaction. It is
-// safe for concurrent use.
-type givenLeases struct {
-	mu      sync.Mutex
-	numbers map[[2]string]int64 // of the last transaction, by name and token
-}
-
-func (g *givenLeases) add(name, token string, number int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.numbers == nil {
-		g.numbers = make(map[[2]string]int64)
-	}
-	g.numbers[[2]string{name, token}] = number
-}
-
-// find returns the number of the transaction.
-func (g *givenLeases) find(name, token string) (number int64, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	number, ok = g.numbers[[2]string{name, token}]
-	return number, ok
-}
-
-func (g *givenLeases) remove(name, token string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.numbers, [2]string{name, token})
-}
-
 // A number that the server has not reached is that of another server, before a failover.
 const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
 
 // isGiven reports whether a transaction has released a lease. It asks the server, until a time or,
 // if that is zero, the deadline of ctx, if the lease may be such a one.
 func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time) (given bool, err error) {
-	number, ok := s.given.find(name, token)
+	number, ok := s.given.Find(name, token)
 	if !ok {
 		return false, nil
 	}

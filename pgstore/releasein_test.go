@@ -28,7 +28,7 @@ func TestReleaseIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.ReleaseIn(l.Context(), tx); err != nil {
+			if err := s.ReleaseInPgx(l.Context(), tx); err != nil {
 				t.Fatal(err)
 			}
 			// The name is held until the commit, and nobody else waits for the transaction.
@@ -75,7 +75,7 @@ func TestReleaseInIsRolledBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.ReleaseIn(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
+	if err := errors.Join(s.ReleaseInPgx(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
@@ -100,14 +100,14 @@ func TestReleaseInDo(t *testing.T) {
 	defer db.Close()
 	for library, release := range map[string]func(context.Context) error{
 		"pgx": func(ctx context.Context) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseInPgx(ctx, tx) })
 		},
 		"database/sql": func(ctx context.Context) error {
 			tx, err := db.BeginTx(ctx, nil)
 			if err != nil {
 				return err
 			}
-			return errors.Join(s.ReleaseInSQL(ctx, tx), tx.Commit())
+			return errors.Join(s.ReleaseIn(ctx, tx), tx.Commit())
 		},
 	} {
 		var left int
@@ -138,7 +138,7 @@ func TestReleaseInRefused(t *testing.T) {
 	}
 	stopped := context.WithoutCancel(l.Context())
 	releaseAt := func(level pgx.TxIsoLevel) error {
-		return pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return s.ReleaseIn(stopped, tx) })
+		return pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return s.ReleaseInPgx(stopped, tx) })
 	}
 	if err := releaseAt(pgx.Serializable); !errors.Is(err, dibs.ErrInvalid) {
 		t.Errorf("%v in a serializable transaction, want ErrInvalid", err)
@@ -161,7 +161,7 @@ func TestReleaseInOfTheInnermostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
 	release := func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseInPgx(ctx, tx) })
 	}
 	err := locks.Mutex("outer").Do(t.Context(), func(ctx context.Context) error {
 		err := locks.Mutex("inner").Do(ctx, func(ctx context.Context) error {
@@ -191,7 +191,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
 	release := func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseIn(ctx, tx) })
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.ReleaseInPgx(ctx, tx) })
 	}
 	runs := 0
 	for range 4 {
@@ -233,7 +233,7 @@ func TestLossAfterARollback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.ReleaseIn(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
+	if err := errors.Join(s.ReleaseInPgx(l.Context(), tx), tx.Rollback(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	reason := driver.RevokeRequest{Name: "n", Fence: l.Fence()}
@@ -259,7 +259,7 @@ func TestReleaseInRefusesAReplica(t *testing.T) {
 			if _, err := tx.Exec(ctx, "SET LOCAL session_replication_role = replica"); err != nil {
 				return err
 			}
-			return s.ReleaseIn(ctx, tx)
+			return s.ReleaseInPgx(ctx, tx)
 		})
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v with session_replication_role = replica, want ErrInvalid", err)

@@ -32,39 +32,60 @@ func file(name string) string {
 }
 
 // SQL returns the statements that take a schema from one version to another, for a tool that manages
-// migrations. Version 0 is a database without dibs. If to is less than from, the statements undo
-// those of the versions in between: to 0 removes all tables with their leases, but not the schema.
-// The error matches driver.ErrInvalid, and means that there is no such version.
+// migrations. Execute them in order, in one transaction. A statement has no semicolon at its end, but a
+// function has some inside. Version 0 is a database without dibs. If to is less than from, the
+// statements undo those of the versions in between: to 0 removes all tables with their leases, but not
+// the schema. The error matches driver.ErrInvalid, and means that there is no such version.
 //
 // A statement that changes a table waits for the transactions that use it, and others wait behind
 // it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
-func SQL(schema string, from, to int) (string, error) {
+func SQL(schema string, from, to int) (statements []string, err error) {
 	all, err := sqlstore.Migration(from, to, Version,
-		func(version int) []string { return []string{up(schema, version)} },
-		func(version int) []string { return []string{down(schema, version)} })
+		func(version int) []string { return up(schema, version) },
+		func(version int) []string { return down(schema, version) })
 	if from == 0 && len(all) > 0 {
 		all = slices.Insert(all, 0, in(schema, 0, createSchemaSQL))
 	}
-	return strings.Join(all, ""), err
+	return all, err
 }
 
-const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
+const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs"
 
 // up returns the statements that create a version in an existing schema.
-func up(schema string, version int) string {
-	text := file(fmt.Sprintf("v%d/tables", version)) + "\n" + file(fmt.Sprintf("v%d/functions", version))
-	return in(schema, version, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", version))
+func up(schema string, version int) (all []string) {
+	text := file(fmt.Sprintf("v%d/tables", version)) + file(fmt.Sprintf("v%d/functions", version))
+	for _, statement := range split(text) {
+		all = append(all, in(schema, version, statement))
+	}
+	return append(all, in(schema, version, fmt.Sprintf("INSERT INTO dibs.versions (version) VALUES (%d)", version)))
 }
 
 // down returns the statements that remove a version.
-func down(schema string, version int) string {
-	text := in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d;\n", version))
+func down(schema string, version int) (all []string) {
+	all = append(all, in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d", version)))
 	createFunction := regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
 	for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", version)), -1) {
 		name := strings.TrimSuffix(in(schema, version, m[1]), "(")
-		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers that call it
+		all = append(all, "DROP FUNCTION IF EXISTS "+name+" CASCADE") // with the triggers that call it
 	}
-	return text + in(schema, version, file(fmt.Sprintf("v%d/down", version)))
+	for _, statement := range split(file(fmt.Sprintf("v%d/down", version))) {
+		all = append(all, in(schema, version, statement))
+	}
+	return all
+}
+
+// split returns the statements of a text, each with the comments before it. A statement ends with a
+// semicolon at the end of a line that is not in the body of a function.
+func split(text string) (statements []string) {
+	statement := ""
+	for line := range strings.Lines(text) {
+		statement += line
+		if strings.HasSuffix(line, ";\n") && strings.Count(statement, "$$")%2 == 0 {
+			statements = append(statements, strings.TrimSuffix(strings.TrimSpace(statement), ";"))
+			statement = ""
+		}
+	}
+	return statements
 }
 
 var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bdibs\.(\w+)\(`) })
@@ -81,7 +102,7 @@ func in(schema string, version int, text string) string {
 	}
 	text = strings.ReplaceAll(text, "$$", tag)
 	text = strings.ReplaceAll(text, "dibs.", quote(schema)+".")
-	return strings.ReplaceAll(text, "SCHEMA IF NOT EXISTS dibs;", "SCHEMA IF NOT EXISTS "+quote(schema)+";")
+	return strings.ReplaceAll(text, "SCHEMA IF NOT EXISTS dibs", "SCHEMA IF NOT EXISTS "+quote(schema))
 }
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }

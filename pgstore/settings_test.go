@@ -25,7 +25,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	inTransaction := func(ctx context.Context, do func(context.Context, pgx.Tx) error) error {
 		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return do(ctx, tx) })
 	}
-	guarded := func(ctx context.Context) error { return inTransaction(ctx, store.Guard) }
+	guarded := func(ctx context.Context) error { return inTransaction(ctx, store.GuardPgx) }
 	for _, lock := range []func(c *dibs.Client) dibs.Doer{
 		func(c *dibs.Client) dibs.Doer { return c.Mutex("mutex") },
 		func(c *dibs.Client) dibs.Doer { return c.RWMutex("readers").Reading() },
@@ -68,7 +68,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	if lease, err = a.Mutex("released").Lock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := inTransaction(lease.Context(), store.ReleaseIn); err != nil {
+	if err := inTransaction(lease.Context(), store.ReleaseInPgx); err != nil {
 		t.Error(err)
 	}
 	if state, err := b.Inspect(ctx, "released"); err != nil || state.Holding != 0 {
@@ -102,7 +102,7 @@ func TestSettingsOfTheSession(t *testing.T) {
 			if err := pool.Ping(t.Context()); err != nil && strings.Contains(err.Error(), "unrecognized configuration parameter") {
 				t.Skip(err)
 			}
-			store := pgstore.New(pool, pgstore.Schema(direct.Target().Schema))
+			store := pgstore.New(pool, pgstore.Schema(direct.SchemaName()))
 			if strings.Contains(settings, "_timeout=") { // it limits transactions of the program as well
 				pool = newPool(t, sharedServer(t).URL())
 			}
@@ -116,7 +116,7 @@ func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	direct := newStore(t)
 	pool := newPool(t, sharedServer(t).URL()+"&default_transaction_read_only=on")
-	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.Target().Schema)))
+	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.SchemaName())))
 	defer locks.Close()
 	_, err := locks.Mutex("n").TryLock(t.Context())
 	if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "default_transaction_read_only is on") {
@@ -133,7 +133,7 @@ func TestSessionWithoutTriggers(t *testing.T) {
 	defer locks.Close()
 	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			return errors.Join(store.Guard(ctx, tx), store.ReleaseIn(ctx, tx))
+			return errors.Join(store.GuardPgx(ctx, tx), store.ReleaseInPgx(ctx, tx))
 		})
 	})
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "session_replication_role") {

@@ -59,7 +59,7 @@ func hold() error {
 			return beginNative(ctx, s, pool, level)
 		}
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-		return sqldrill.SQLTransaction{Tx: tx, Guarding: s.GuardSQL, Releasing: s.ReleaseInSQL}, err
+		return sqldrill.SQLTransaction{Tx: tx, Guarding: s.Guard, Releasing: s.ReleaseIn}, err
 	}
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }
@@ -89,8 +89,8 @@ func (t nativeTx) Execute(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
-func (t nativeTx) Guard(ctx context.Context) error     { return t.s.Guard(ctx, t.Tx) }
-func (t nativeTx) ReleaseIn(ctx context.Context) error { return t.s.ReleaseIn(ctx, t.Tx) }
+func (t nativeTx) Guard(ctx context.Context) error     { return t.s.GuardPgx(ctx, t.Tx) }
+func (t nativeTx) ReleaseIn(ctx context.Context) error { return t.s.ReleaseInPgx(ctx, t.Tx) }
 
 // Processes that stop, crash or lose their connections in a transaction commit nothing stale.
 func TestStoppedHolders(t *testing.T) {

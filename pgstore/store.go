@@ -16,7 +16,7 @@ type Store struct {
 	db     *sqlstore.Database
 	text   statements
 	quiet  *quietNames
-	given  givenLeases
+	given  sqlstore.Given[int64] // the number of the transaction
 
 	// The default isolation level is not read committed, so each request is a transaction
 	// that sets it.
@@ -52,11 +52,8 @@ func Schema(name string) Option { return Option{func(c *config) { c.schema = nam
 func Poll() Option { return Option{func(c *config) { c.poll = true }} }
 
 // New returns a store on the pool, which stays the caller's: the store never closes it. The
-// tables must exist: see Migrate. New panics if the pool is nil.
+// tables must exist: see Migrate. If the pool is nil, each call returns ErrInvalid.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
-	if pool == nil {
-		panic("dibs: pgstore.New: the pool is nil")
-	}
 	c := config{schema: "dibs"}
 	for _, o := range options {
 		if o.apply != nil {

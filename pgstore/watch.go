@@ -12,8 +12,8 @@ import (
 
 // Watch implements driver.Store, by a connection of its own that listens.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
-	if s.poll {
-		return nil
+	if err := s.conns.check(); err != nil || s.poll {
+		return err
 	}
 	const lasting = time.Second // a connection that lasts as long ends the outage
 	backoff := listenBackoff()

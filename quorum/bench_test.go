@@ -17,7 +17,7 @@ func BenchmarkPair(b *testing.B) {
 	for range 5 {
 		nodes = append(nodes, memstore.New())
 	}
-	s, err := quorum.Config{Trusting: true}.New(nodes...)
+	s, err := quorum.New(nodes, quorum.DurableNodes())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func BenchmarkInspectAll(b *testing.B) {
 	for range 3 {
 		nodes = append(nodes, memstore.New())
 	}
-	s, err := quorum.Config{Trusting: true}.New(nodes...)
+	s, err := quorum.New(nodes, quorum.DurableNodes())
 	if err != nil {
 		b.Fatal(err)
 	}

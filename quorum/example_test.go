@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/quorum"
 )
 
 func Example() {
 	// In a program: goredisstore.New(…) of three servers that share nothing.
-	store, err := quorum.New(memstore.New(), memstore.New(), memstore.New())
+	store, err := quorum.New([]driver.Voter{memstore.New(), memstore.New(), memstore.New()})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -88,7 +88,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 			t.Run(name+token, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const longest = ttl
-					config := quorum.Config{Longest: longest}
+					config := quorum.MaxTTL(longest)
 					_, stores := newNodes(3)
 					nodes, first := newClientOf(t, config, stores...)
 					_, second := newClientOf(t, config, stores...)
@@ -112,7 +112,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 					time.Sleep(ttl)
 					wantWeights(t, "renewed by another process", stores, "n", string(l.Token()), 0, 0, 0)
 					for i := range stores {
-						stores[i].Restart()
+						stores[i].LoseData()
 						time.Sleep(2 * longest)
 						wantWeights(t, fmt.Sprintf("node %d was restarted", i), stores, "n", string(l.Token()), 0, 0, 0)
 						if _, err := rival.RWMutex("n").TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
@@ -133,8 +133,8 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 // An attached reader is not repaired: it may become a writer at any time.
 func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, stores, first := newClient(t, quorum.Config{Trusting: true})
-		_, second := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		_, stores, first := newClient(t, quorum.DurableNodes())
+		_, second := newClientOf(t, quorum.DurableNodes(), stores...)
 		l, err := first.RWMutex("n").RLock(t.Context(), dibs.NoRenew())
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stores[4].Restart()
+		stores[4].LoseData()
 		if err := attached.Extend(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
@@ -180,14 +180,14 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				m := locks.RWMutex("n")
 				l, err := c.lock(m, t.Context(), dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
-				stores[2].Restart()
+				stores[2].LoseData()
 				answer := make(chan struct{})
 				nodes[2].set(func() { nodes[2].fault = stall("extend", answer) })
 				if err := l.Extend(t.Context(), ttl); err != nil {
@@ -212,13 +212,13 @@ func TestRepairIsNotRepeated(t *testing.T) {
 	for _, arrives := range []time.Duration{0, 300 * time.Millisecond} {
 		t.Run(arrives.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				l, err := locks.Mutex("n").Lock(t.Context(), dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
-				stores[2].Restart()
+				stores[2].LoseData()
 				nodes[2].set(func() { nodes[2].fault = resetOnce("acquire", arrives) })
 				if err := l.Extend(t.Context(), ttl); err != nil {
 					t.Fatal(err)
@@ -238,7 +238,7 @@ func TestPendingAcquireIsNoLoss(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
+				nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))
 				for _, n := range nodes[3:] {
 					wake := make(chan struct{})
 					time.AfterFunc(after, func() { close(wake) })
@@ -248,7 +248,7 @@ func TestPendingAcquireIsNoLoss(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				stores[2].Restart()
+				stores[2].LoseData()
 				time.Sleep(time.Millisecond)
 				if err := l.Extend(t.Context(), ttl); err != nil {
 					t.Errorf("error %v, want the lease extended once the acquire has arrived", err)
@@ -273,14 +273,14 @@ func TestUnlockOfALostLease(t *testing.T) {
 	for restarted := 3; restarted <= 5; restarted++ {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, stores, locks := newClient(t, quorum.Config{Longest: ttl})
+				_, stores, locks := newClient(t, quorum.MaxTTL(ttl))
 				l, err := locks.Mutex("n").Lock(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
 				for _, s := range stores[:restarted] {
-					s.Restart()
+					s.LoseData()
 				}
 				if err := l.Extend(t.Context(), ttl); !errors.Is(err, dibs.ErrLost) {
 					t.Fatalf("error %v, want ErrLost", err)
@@ -298,7 +298,7 @@ func TestUnlockOfALostLease(t *testing.T) {
 // Unlock of a valid lease reports no loss, even if a few nodes do not have the lease.
 func TestUnlockWithFewVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
+		nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))
 		for _, n := range nodes[3:] {
 			n.fault = func(verb string, _ func()) error {
 				if verb == "acquire" {
@@ -311,7 +311,7 @@ func TestUnlockWithFewVotes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stores[2].Restart()
+		stores[2].LoseData()
 		if err := l.Unlock(); err != nil {
 			t.Errorf("error %v, want none: no other owner can have held it", err)
 		}
@@ -335,8 +335,8 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 		for name, rival := range rivals {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
-					_, others := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+					nodes, stores, locks := newClient(t, quorum.DurableNodes())
+					_, others := newClientOf(t, quorum.DurableNodes(), stores...)
 					for i, n := range nodes { // the first round fails on a majority
 						switch {
 						case i < 2:
@@ -383,7 +383,7 @@ func TestLateAcquireAfterARefusal(t *testing.T) {
 	for _, refusing := range []int{3, 4, 5} {
 		t.Run(fmt.Sprint(refusing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				for _, n := range nodes[:refusing] {
 					first := resetOnce("acquire", 300*time.Millisecond)
 					n.fault = func(verb string, deliver func()) error {
@@ -410,7 +410,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, stores := newNodes(3)
-				config := quorum.Config{Trusting: true}
+				config := quorum.DurableNodes()
 				nodes, locks := newClientOf(t, config, stores...)
 				_, others := newClientOf(t, config, stores...)
 				if verb == "cancel" { // an unanswered acquire is cancelled, not released
@@ -459,7 +459,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 // A late downgrade that arrives after the lease became a writer's admits no readers.
 func TestLateResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := quorum.Config{Trusting: true}
+		config := quorum.DurableNodes()
 		nodes, stores, locks := newClient(t, config)
 		few, other := newClientOf(t, config, stores...)
 		_, rivals := newClientOf(t, config, stores...)
@@ -521,7 +521,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				m := locks.RWMutex("n")
 				token := dibs.OwnerToken("request-42")
 				l, err := c.first(m, t.Context(), token)
@@ -555,7 +555,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 func TestNodeThatMissedAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := newNodes(3)
-		nodes, locks := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		nodes, locks := newClientOf(t, quorum.DurableNodes(), stores...)
 		m := locks.RWMutex("n")
 		l, err := m.RLock(t.Context(), dibs.NoRenew(), dibs.TTL(time.Minute))
 		if err != nil {
@@ -606,7 +606,7 @@ func TestRefusedRelease(t *testing.T) {
 	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				if verb == "cancel" {
 					nodes[0].fault = resetOnce("acquire", time.Millisecond)
 				}
@@ -651,7 +651,7 @@ func TestLateAcquireBeforeTheAnswer(t *testing.T) {
 	for _, by := range []time.Duration{350 * time.Millisecond, 900 * time.Millisecond} {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				nodes[0].Voter = &slowCancel{stores[0], by}
 				nodes[0].fault = resetOnce("acquire", 300*time.Millisecond)
 				l, err := locks.Mutex("n").Lock(t.Context())

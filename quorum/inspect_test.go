@@ -75,7 +75,7 @@ func newViewed(t *testing.T) ([]*viewedNode, *quorum.Store) {
 		n := &viewedNode{Store: memstore.New()}
 		nodes, all = append(nodes, n), append(all, n)
 	}
-	s := newQuorum(t, quorum.Config{Trusting: true}, all...)
+	s := newQuorum(t, quorum.DurableNodes(), all...)
 	t.Cleanup(func() { _ = s.Close() })
 	return nodes, s
 }

@@ -2,7 +2,7 @@
 // owner that has votes from a majority of the nodes, so a minority may crash, hang or be
 // partitioned without effect.
 //
-//	store, err := quorum.New(a, b, c, d, e)
+//	store, err := quorum.New([]driver.Voter{a, b, c, d, e})
 //	…
 //	locks := dibs.New(store)
 //
@@ -16,7 +16,6 @@
 package quorum
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -45,19 +44,26 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// Longest is the default of Config.Longest.
-const Longest = time.Minute
+// DefaultMaxTTL is the default of MaxTTL.
+const DefaultMaxTTL = time.Minute
 
-// A Config holds the options of a quorum. The zero value is the default.
-type Config struct {
-	// Longest is the longest TTL of a lease. The default is the constant Longest. A node
-	// that is new or was restarted may have lost such a lease, so it does not vote for
-	// this long. All clients of the nodes must use the same value.
-	Longest time.Duration
-	// Trusting lets a new or restarted node vote at once. Use it only for nodes that
-	// never lose data.
-	Trusting bool
+// An Option configures a Store that New makes. The zero value changes nothing.
+type Option struct{ apply func(*settings) }
+
+// settings are what options change.
+type settings struct {
+	maxTTL  time.Duration
+	durable bool
 }
+
+// MaxTTL sets the longest TTL of a lease; the default is DefaultMaxTTL. A longer one is ErrInvalid. A node
+// that is new or was restarted may have lost such a lease, so it does not vote for this long. All
+// clients of the nodes must use the same value.
+func MaxTTL(ttl time.Duration) Option { return Option{func(s *settings) { s.maxTTL = ttl }} }
+
+// DurableNodes declares that no node ever loses data, so that a new or restarted node votes at once. If
+// one does lose data, two clients may hold a name at once.
+func DurableNodes() Option { return Option{func(s *settings) { s.durable = true }} }
 
 // New returns a store made of these nodes. It does no I/O. The nodes must be independent
 // servers: one, three or more. An odd number is best: a fourth node is one more that may
@@ -67,16 +73,23 @@ type Config struct {
 // rejects two nodes, because the quorum would fail when either of them does. One server
 // behind two clients is detected only when both have voted; then Acquire returns
 // ErrInvalid.
-func New(voters ...driver.Voter) (*Store, error) { return Config{}.New(voters...) }
+func New(voters []driver.Voter, options ...Option) (*Store, error) {
+	set := settings{maxTTL: DefaultMaxTTL}
+	for _, o := range options {
+		if o.apply != nil {
+			o.apply(&set)
+		}
+	}
+	return newStore(voters, set)
+}
 
-// New returns a store made of these nodes, like the function New, with the options of c.
-func (c Config) New(voters ...driver.Voter) (*Store, error) {
-	config := core.Config{Nodes: len(voters), Majority: len(voters)/2 + 1, Longest: cmp.Or(c.Longest, Longest)}
-	if err := checkNodes(voters, config.Longest); err != nil {
+func newStore(voters []driver.Voter, set settings) (*Store, error) {
+	if err := checkNodes(voters, set.maxTTL); err != nil {
 		return nil, err
 	}
-	if !c.Trusting {
-		config.RecoveryWindow = config.Longest
+	config := core.Config{Nodes: len(voters), Majority: len(voters)/2 + 1, Longest: set.maxTTL}
+	if !set.durable {
+		config.RecoveryWindow = set.maxTTL
 	}
 	s := &Store{nodes: nodes{slices.Clone(voters), config.Majority}, config: config}
 	s.runner.init(core.New(config), s.nodes, s.watchers.notify)
@@ -89,18 +102,20 @@ func (c Config) New(voters ...driver.Voter) (*Store, error) {
 // of the store first: they release their leases. After Close, all operations fail with
 // driver.ErrUnavailable. A second Close does nothing. The error is always nil.
 func (s *Store) Close() error {
-	s.runner.close()
+	if len(s.nodes.all) > 0 { // otherwise it is a zero Store
+		s.runner.close()
+	}
 	return nil
 }
 
-func checkNodes(nodes []driver.Voter, longest time.Duration) error {
+func checkNodes(nodes []driver.Voter, maxTTL time.Duration) error {
 	switch {
 	case len(nodes) == 0:
-		return fmt.Errorf("%w: quorum has no nodes; pass one, three or more", driver.ErrInvalid)
+		return fmt.Errorf("%w: a quorum has no nodes; pass one, three or more", driver.ErrInvalid)
 	case len(nodes) == 2:
 		return fmt.Errorf("%w: a quorum of two nodes fails when either node fails; use one or three", driver.ErrInvalid)
-	case longest < driver.MinTTL || longest > driver.MaxTTL:
-		return fmt.Errorf("%w: longest TTL %v of a quorum is out of range; use %v to %v", driver.ErrInvalid, longest, driver.MinTTL, driver.MaxTTL)
+	case maxTTL < driver.MinTTL || maxTTL > driver.MaxTTL:
+		return fmt.Errorf("%w: MaxTTL %v of a quorum is out of range; use %v to %v", driver.ErrInvalid, maxTTL, driver.MinTTL, driver.MaxTTL)
 	}
 	for i, n := range nodes {
 		if driver.IsNil(n) {

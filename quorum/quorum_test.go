@@ -30,9 +30,9 @@ func newNodes(n int) (nodes []driver.Voter, stores []*memstore.Store) {
 	return nodes, stores
 }
 
-func newQuorum(t *testing.T, c quorum.Config, nodes ...driver.Voter) *quorum.Store {
+func newQuorum(t *testing.T, o quorum.Option, nodes ...driver.Voter) *quorum.Store {
 	t.Helper()
-	s, err := c.New(nodes...)
+	s, err := quorum.New(nodes, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := newNodes(n)
-					c.Run(t, driver.Complete(settled{newQuorum(t, quorum.Config{Longest: driver.MaxTTL}, nodes...)}))
+					c.Run(t, driver.Complete(settled{newQuorum(t, quorum.MaxTTL(driver.MaxTTL), nodes...)}))
 				})
 			})
 		}
@@ -190,23 +190,23 @@ func (n *node) Watch(ctx context.Context, client string, busy func() bool, on fu
 }
 
 // newClient returns a client of a quorum of five nodes.
-func newClient(t *testing.T, c quorum.Config) (nodes []*node, stores []*memstore.Store, locks *dibs.Client) {
+func newClient(t *testing.T, o quorum.Option) (nodes []*node, stores []*memstore.Store, locks *dibs.Client) {
 	t.Helper()
 	_, stores = newNodes(5)
-	nodes, locks = newClientOf(t, c, stores...)
+	nodes, locks = newClientOf(t, o, stores...)
 	return nodes, stores, locks
 }
 
 // newClientOf returns a client of a quorum of stores, with its own connection to each of
 // them.
-func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
+func newClientOf(t *testing.T, o quorum.Option, stores ...*memstore.Store) (nodes []*node, locks *dibs.Client) {
 	t.Helper()
 	var all []driver.Voter
 	for _, s := range stores {
 		n := &node{Voter: s}
 		nodes, all = append(nodes, n), append(all, n)
 	}
-	store := newQuorum(t, c, all...)
+	store := newQuorum(t, o, all...)
 	locks = dibs.New(store, dibs.TTL(ttl))
 	t.Cleanup(func() {
 		locks.Close()
@@ -220,8 +220,8 @@ func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (node
 func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := newNodes(3)
-		nodes, first := newClientOf(t, quorum.Config{Trusting: true}, stores...)
-		_, second := newClientOf(t, quorum.Config{Trusting: true}, stores...)
+		nodes, first := newClientOf(t, quorum.DurableNodes(), stores...)
+		_, second := newClientOf(t, quorum.DurableNodes(), stores...)
 		warm, err := first.Mutex("warm").Lock(t.Context()) // the first request of a client does not queue
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +276,7 @@ func TestMinority(t *testing.T) {
 	for name, breakNode := range failures {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Option{})
 				for _, n := range nodes[:2] {
 					n.set(func() { breakNode(n) })
 				}
@@ -322,7 +322,7 @@ func TestMajorityFails(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Option{})
 				for _, n := range nodes[:3] {
 					n.set(func() { breakNode(n) })
 				}
@@ -361,10 +361,10 @@ func TestContention(t *testing.T) {
 			for i, s := range stores {
 				nodes[i] = &node{Voter: s, delay: trip / 2}
 			}
-			locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
+			locks := dibs.New(newQuorum(t, quorum.Option{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
 				locks.Close()
-				time.Sleep(2 * quorum.Longest) // what release on in the background ends
+				time.Sleep(2 * quorum.DefaultMaxTTL) // what release on in the background ends
 			})
 			for range contenders / clients {
 				group.Go(func() {
@@ -391,7 +391,7 @@ func TestContention(t *testing.T) {
 			}
 		}
 		group.Wait()
-		time.Sleep(2 * quorum.Longest)
+		time.Sleep(2 * quorum.DefaultMaxTTL)
 		wantEmpty(t, stores, "n")
 	})
 }
@@ -402,7 +402,7 @@ func TestInvalidConfig(t *testing.T) {
 	var none *memstore.Store
 	of := func(nodes ...driver.Voter) []driver.Voter { return nodes }
 	for name, bad := range map[string]struct {
-		config  quorum.Config
+		option  quorum.Option
 		nodes   []driver.Voter
 		message string
 	}{
@@ -412,12 +412,13 @@ func TestInvalidConfig(t *testing.T) {
 		"nil pointer":   {nodes: of(one, none, other), message: "node 1 of a quorum is nil"},
 		"one twice":     {nodes: of(one, other, one), message: "nodes 0 and 2 of a quorum are the same store"},
 		"four, one two": {nodes: of(third, one, other, other), message: "nodes 2 and 3"},
-		"longest":       {config: quorum.Config{Longest: time.Millisecond}, nodes: of(one), message: "longest TTL 1ms"},
-		"negative":      {config: quorum.Config{Longest: -time.Second}, nodes: of(one), message: "longest TTL -1s"},
-		"too long":      {config: quorum.Config{Longest: 25 * time.Hour}, nodes: of(one), message: "longest TTL 25h"},
+		"too short":     {option: quorum.MaxTTL(time.Millisecond), nodes: of(one), message: "MaxTTL 1ms"},
+		"zero":          {option: quorum.MaxTTL(0), nodes: of(one), message: "MaxTTL 0s"},
+		"negative":      {option: quorum.MaxTTL(-time.Second), nodes: of(one), message: "MaxTTL -1s"},
+		"too long":      {option: quorum.MaxTTL(25 * time.Hour), nodes: of(one), message: "MaxTTL 25h"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := bad.config.New(bad.nodes...)
+			s, err := quorum.New(bad.nodes, bad.option)
 			if s != nil || !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), bad.message) {
 				t.Errorf("%v, error %v, want ErrInvalid with %q", s, err, bad.message)
 			}
@@ -425,12 +426,12 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-// A lease longer than Config.Longest is rejected.
+// A lease longer than MaxTTL is rejected.
 func TestTooLong(t *testing.T) {
-	for longest, d := range map[time.Duration]time.Duration{0: quorum.Longest + time.Second, ttl - 1: ttl} {
-		locks := dibs.New(newQuorum(t, quorum.Config{Longest: longest}, memstore.New()), dibs.TTL(d))
+	for longest, d := range map[time.Duration]time.Duration{quorum.DefaultMaxTTL: quorum.DefaultMaxTTL + time.Second, ttl - 1: ttl} {
+		locks := dibs.New(newQuorum(t, quorum.MaxTTL(longest), memstore.New()), dibs.TTL(d))
 		defer locks.Close()
-		if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "longest") {
+		if _, err := locks.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MaxTTL") {
 			t.Errorf("error %v, want %v rejected as too long", err, d)
 		}
 	}
@@ -438,7 +439,7 @@ func TestTooLong(t *testing.T) {
 
 func TestSemaphoreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, locks := newClient(t, quorum.Config{})
+		_, _, locks := newClient(t, quorum.Option{})
 		if _, err := locks.Semaphore("n", 3).TryAcquire(t.Context(), 1); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
 			t.Errorf("error %v, want semaphore permits rejected", err)
 		}
@@ -448,9 +449,9 @@ func TestSemaphoreRejected(t *testing.T) {
 // A restarted node votes again when the longest lease that it may have lost has ended.
 func TestRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, stores, locks := newClient(t, quorum.Config{Longest: ttl})
+		_, stores, locks := newClient(t, quorum.MaxTTL(ttl))
 		for _, s := range stores[:3] {
-			s.Restart()
+			s.LoseData()
 		}
 		start := time.Now()
 		_, err := locks.Mutex("n").TryLock(t.Context())
@@ -471,7 +472,7 @@ func TestRecoveryWindow(t *testing.T) {
 // A node that lacks the vote for a lease is asked for it at the next renewal.
 func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes, stores, locks := newClient(t, quorum.Config{Longest: ttl})
+		nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))
 		nodes[0].dead = errors.New("refused")
 		l, err := locks.Mutex("n").Lock(t.Context())
 		if err != nil {
@@ -493,7 +494,7 @@ func TestHandoffWithDeadNodes(t *testing.T) {
 	for dead := range 3 {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, _, locks := newClient(t, quorum.Config{Trusting: true})
+				nodes, _, locks := newClient(t, quorum.DurableNodes())
 				for i, n := range nodes {
 					n.delay = time.Duration(i+1) * time.Millisecond
 					if i >= len(nodes)-dead {
@@ -532,7 +533,7 @@ func TestRedelivery(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		t.Run(fmt.Sprint(recovers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes, stores, locks := newClient(t, quorum.Config{})
+				nodes, stores, locks := newClient(t, quorum.Option{})
 				var leases []*dibs.Lease
 				for i := range 100 {
 					l, err := locks.Mutex(fmt.Sprint(i)).Lock(t.Context())
@@ -582,7 +583,7 @@ func TestDuplicateServer(t *testing.T) {
 				for _, i := range same {
 					nodes = append(nodes, &node{Voter: stores[i]})
 				}
-				locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
+				locks := dibs.New(newQuorum(t, quorum.Option{}, nodes...), dibs.TTL(ttl))
 				var err error
 				for range 2 { // when the first is decided, not all nodes have voted
 					var l *dibs.Lease
@@ -595,7 +596,7 @@ func TestDuplicateServer(t *testing.T) {
 					t.Errorf("error %v, want a duplicate server rejected", err)
 				}
 				locks.Close()
-				time.Sleep(2 * quorum.Longest)
+				time.Sleep(2 * quorum.DefaultMaxTTL)
 				wantEmpty(t, stores, "n")
 			})
 		})
@@ -626,7 +627,7 @@ func TestNameMovesToAnotherNode(t *testing.T) {
 		m := &movingNode{Voter: nodes[2]}
 		m.to.Store(stores[2])
 		nodes[2] = m
-		locks := dibs.New(newQuorum(t, quorum.Config{}, nodes...), dibs.TTL(ttl))
+		locks := dibs.New(newQuorum(t, quorum.Option{}, nodes...), dibs.TTL(ttl))
 		defer locks.Close()
 		for _, to := range []int{2, 0, 1, 2} {
 			m.to.Store(stores[to])
@@ -655,7 +656,7 @@ func (n slowNode) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 // Reservations that reach the nodes in different orders have no fence in common.
 func TestConcurrentReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, err := quorum.New(slowNode{memstore.New()}, slowNode{memstore.New()}, slowNode{memstore.New()})
+		q, err := quorum.New([]driver.Voter{slowNode{memstore.New()}, slowNode{memstore.New()}, slowNode{memstore.New()}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func TestTraceReachesTheNodes(t *testing.T) {
 		for range 3 {
 			nodes = append(nodes, tracedNode{memstore.New(), traces})
 		}
-		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		s := newQuorum(t, quorum.DurableNodes(), nodes...)
 		defer s.Close()
 		for _, step := range []struct {
 			verb string
@@ -96,7 +96,7 @@ func TestClose(t *testing.T) {
 			n := &node{Voter: memstore.New()}
 			all, nodes = append(all, n), append(nodes, n)
 		}
-		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		s := newQuorum(t, quorum.DurableNodes(), nodes...)
 		locks := dibs.New(s, dibs.TTL(ttl))
 		l, err := locks.Mutex("n").Lock(t.Context())
 		if err != nil {
@@ -153,7 +153,7 @@ func TestCauseOfAMessage(t *testing.T) {
 		for range 3 {
 			nodes = append(nodes, silentNode{memstore.New(), causes})
 		}
-		s := newQuorum(t, quorum.Config{Trusting: true}, nodes...)
+		s := newQuorum(t, quorum.DurableNodes(), nodes...)
 		defer s.Close()
 		ctx, leave := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Millisecond, func() { leave(errors.New("left")) })

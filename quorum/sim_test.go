@@ -52,7 +52,7 @@ type conditions struct {
 	cohorts    bool          // two users share a client with cohorts, and tokens are random
 	span       time.Duration // of the users' work
 	sabotage   func(*Store)  // breaks the quorum, to check that the simulation detects it
-	config     Config
+	config     settings
 }
 
 const simTTL = 2 * time.Second
@@ -66,7 +66,7 @@ func defaultConditions(seed uint64) conditions {
 	} else {
 		w.ttl, w.losesData = simTTL, true
 	}
-	w.config.Longest = w.ttl
+	w.config.maxTTL = w.ttl
 	return w
 }
 
@@ -341,7 +341,7 @@ func (w *world) run() {
 			l := &link{Voter: s, server: s, w: w, number: i*w.nodes + j, sentCount: make(map[string]uint64), failed: make(map[string]bool), arrivals: make(map[time.Duration]bool)}
 			nodes[j], w.links = l, append(w.links, l)
 		}
-		store, err := w.config.New(nodes...)
+		store, err := newStore(nodes, w.config)
 		if err != nil {
 			panic(err)
 		}
@@ -353,7 +353,7 @@ func (w *world) run() {
 		if w.cohorts {
 			u.groups = make(map[string]*cohort.Cohort)
 			for _, name := range simNames {
-				u.groups[name] = cohort.New(locks.Mutex(name), 1+i%4, time.Duration(i/2%2)*w.ttl/10)
+				u.groups[name] = cohort.New(locks.Mutex(name), cohort.Passes(1+i%4), cohort.IdleHold(time.Duration(i/2%2)*w.ttl/10))
 			}
 			if i%2 == 1 { // it shares the client before it
 				u.locks, u.groups = users[i-1].locks, users[i-1].groups
@@ -776,7 +776,7 @@ func (w *world) injectFaults(chance *rand.Rand) {
 		case 1:
 			if w.losesData {
 				w.logf("node %d forgets everything", at)
-				s.memory.Restart()
+				s.memory.LoseData()
 			}
 		case 2:
 			i := chance.IntN(len(w.links))
@@ -862,14 +862,14 @@ func (w *world) report(t *testing.T) {
 // purpose.
 func TestSimulationSees(t *testing.T) {
 	for name, sabotage := range map[string]func(*conditions){
-		"no recovery window": func(w *conditions) { w.config.Trusting = true },
+		"no recovery window": func(w *conditions) { w.config.durable = true },
 		"one vote less than a majority": func(w *conditions) {
 			w.sabotage = func(s *Store) {
 				s.config.Majority = max(s.config.Majority-1, 1)
 				s.runner.machine.Majority = s.config.Majority
 			}
 		},
-		"clocks drift more than allowed": func(w *conditions) { w.clockDrift, w.noRenewal, w.ttl, w.config.Longest = 0.05, true, simTTL, simTTL },
+		"clocks drift more than allowed": func(w *conditions) { w.clockDrift, w.noRenewal, w.ttl, w.config.maxTTL = 0.05, true, simTTL, simTTL },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -206,15 +206,20 @@ func (s *Store) checkRequest(q driver.AcquireRequest) error {
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
 	case s.config.RecoveryWindow > 0 && q.TTL > s.config.RecoveryWindow:
-		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the longest TTL %v of this quorum; set Config.Longest to the same larger value in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
+		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the MaxTTL %v of this quorum; give quorum.New the same larger MaxTTL in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
 	}
 	return driver.CheckAcquire(q)
 }
+
+var errZero = fmt.Errorf("%w: the quorum.Store is a zero value: make it with quorum.New", driver.ErrInvalid)
 
 var errExpired = errors.New("the request expired before it was served")
 
 // checkStart returns an error if an operation cannot begin: nothing is sent then.
 func (s *Store) checkStart(ctx context.Context, op, name string, until time.Time) error {
+	if len(s.nodes.all) == 0 {
+		return errZero
+	}
 	var cause error
 	switch {
 	case s.runner.ctx.Err() != nil:

@@ -72,6 +72,9 @@ func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 // client is connected while a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	n := len(s.nodes.all)
+	if n == 0 {
+		return errZero
+	}
 	w := &watcher{s: s, notify: on, up: make([]bool, n), wasUp: make([]bool, n), hints: make(map[string][]bool), revoked: make(revocations)}
 	s.watchers.add(client, w)
 	defer s.watchers.remove(client, w)

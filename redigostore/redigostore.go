@@ -70,10 +70,7 @@ import (
 // dibs.ErrInvalid.
 func New(pool *redis.Pool, options ...redisstore.Option) *redisstore.Store {
 	if pool == nil {
-		return redisstore.New(redisconn.Invalid("the redigo pool is nil"), options...)
-	}
-	if honoursContexts(pool) {
-		options = append([]redisstore.Option{redisstore.Prompt()}, options...)
+		return redisstore.New(redisconn.Invalid("redigostore.New: the redigo pool is nil"), options...)
 	}
 	return redisstore.New(&source{Pool: pool}, options...)
 }
@@ -89,6 +86,11 @@ const (
 	pingInterval = time.Second          // on a subscription
 	fullPause    = 5 * time.Millisecond // between tries on a full pool that does not wait
 )
+
+// Traits implements redisconn.Conn.
+func (s *source) Traits() redisconn.Traits {
+	return redisconn.Traits{KeepsUntil: honoursContexts(s.Pool)}
+}
 
 // Do implements redisconn.Conn.
 func (s *source) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {

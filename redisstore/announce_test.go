@@ -30,7 +30,7 @@ func TestDeadWaitersOfSlotsAreAwaitedAtOnce(t *testing.T) {
 		names = append(names, name)
 		deadWaiter(t, server, name)
 	}
-	locks := dibs.New(open(t, server, redisstore.Sharded(), redisstore.Prefix("")))
+	locks := dibs.New(open(t, server, redisstore.HiddenCluster(), redisstore.Prefix("")))
 	t.Cleanup(func() { _ = locks.Close() })
 	begin := time.Now()
 	l, err := locks.All(names...).Lock(t.Context())
@@ -64,7 +64,7 @@ func TestAnnouncementsKeepLiveWaiters(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			clock := &serverClock{server: redistest.StartClusterNode(t)}
-			s := clock.open(t, redisstore.Sharded(), redisstore.Prefix(""))
+			s := clock.open(t, redisstore.HiddenCluster(), redisstore.Prefix(""))
 			p := watchingClient(t, s)
 			silent, other := p.request("n"), p.request("n")
 			h := p.request("n")
@@ -100,7 +100,7 @@ func TestAnnouncementsKeepLiveWaiters(t *testing.T) {
 func TestAnnounceChangesNoLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
-	s := open(t, server, redisstore.Sharded(), redisstore.Prefix(""))
+	s := open(t, server, redisstore.HiddenCluster(), redisstore.Prefix(""))
 	p := watchingClient(t, s)
 	p.mustAcquire(p.request("held"))
 	p.mustAcquire(p.request("queued"))

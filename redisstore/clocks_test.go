@@ -24,6 +24,8 @@ type fakeCluster struct {
 	after map[string]time.Duration // by lock key: for how long the last request was not void
 }
 
+func (c *fakeCluster) Traits() redisconn.Traits { return redisconn.Traits{Cluster: true} }
+
 func (c *fakeCluster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +52,7 @@ func TestClocksOfSeveralServers(t *testing.T) {
 	const left, slack = time.Second, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		conn := &fakeCluster{ahead: make(map[string]time.Duration), after: make(map[string]time.Duration)}
-		s := New(conn, Sharded(), Prefix(""))
+		s := New(conn, Prefix(""))
 		acquire := func(name string, ahead time.Duration) time.Duration {
 			t.Helper()
 			conn.ahead[name] = ahead

@@ -150,7 +150,7 @@ func (q *queueTest) wantOrder(within time.Duration) {
 }
 
 // serverKinds are the kinds of server, and the options of their stores.
-var serverKinds = map[string][]redisstore.Option{"one server": nil, "cluster": {redisstore.Sharded()}}
+var serverKinds = map[string][]redisstore.Option{"one server": nil, "cluster": {redisstore.HiddenCluster()}}
 
 // Steps of the server's clock change no order: neither of those who wait already nor of
 // those who join after it. The next one is served within 5 s.

@@ -21,7 +21,7 @@ import (
 func TestCohortsExclude(t *testing.T) {
 	t.Parallel()
 	for mode, options := range map[string][]redisstore.Option{
-		"one server": nil, "cluster": {redisstore.Sharded()}, "Redisson mode": {redisstore.Redisson()},
+		"one server": nil, "cluster": {redisstore.HiddenCluster()}, "Redisson mode": {redisstore.Redisson()},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +37,7 @@ func TestCohortsExclude(t *testing.T) {
 				defer c.Close()
 				do := c.Mutex("n").Do
 				if i > 0 {
-					do = cohort.New(c.Mutex("n"), 4*i, time.Duration(i%2)*time.Millisecond).Do
+					do = cohort.New(c.Mutex("n"), cohort.Passes(4*i), cohort.IdleHold(time.Duration(i%2)*time.Millisecond)).Do
 				}
 				for range 4 {
 					workers.Go(func() {
@@ -122,7 +122,9 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		t.Cleanup(conn.Close)
 		return dibs.New(redisstore.New(conn), dibs.Timeout(generous))
 	}
-	hot := func(c *dibs.Client, name string) *cohort.Cohort { return cohort.New(c.Mutex(name), 8, 10*time.Second) }
+	hot := func(c *dibs.Client, name string) *cohort.Cohort {
+		return cohort.New(c.Mutex(name), cohort.Passes(8), cohort.IdleHold(10*time.Second))
+	}
 	a, b := through(), through()
 	defer a.Close()
 	defer b.Close()

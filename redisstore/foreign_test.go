@@ -284,7 +284,7 @@ func TestRevokeForeignOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	redistest.SkipBefore7(t, server)
-	s := open(t, server, redisstore.Prefix(""), redisstore.Sharded())
+	s := open(t, server, redisstore.Prefix(""), redisstore.HiddenCluster())
 	for _, c := range []struct{ commands, channel string }{
 		{rlock, "redisson_lock__channel:{n}"},
 		{rlock + " | RPUSH redisson_lock_queue:{n} " + redissonClient + ":28", "redisson_lock__channel:{n}:" + redissonClient + ":28"},

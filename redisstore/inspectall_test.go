@@ -179,21 +179,18 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
 		start   func(testing.TB) *redistest.Server
+		prefix  string
 		options []redisstore.Option
 	}{
-		"one server": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, nil},
-		"no prefix":  {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Prefix("")}},
-		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.Sharded()}},
-		"redisson":   {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Redisson()}},
+		"one server": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, "lock:", nil},
+		"no prefix":  {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, "", []redisstore.Option{redisstore.Prefix("")}},
+		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, "lock:", []redisstore.Option{redisstore.HiddenCluster()}},
+		"redisson":   {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, "", []redisstore.Option{redisstore.Redisson()}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := test.start(t)
 			s := open(t, server, test.options...)
-			target, err := s.Target()
-			if err != nil {
-				t.Fatal(err)
-			}
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			w := &stateWriter{t: t, server: server, r: rand.New(rand.NewPCG(seed, 0))}
@@ -204,7 +201,7 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 				if i%3 == 0 {
 					name = fmt.Sprintf("{together}%d", i) // in one slot
 				}
-				w.write(target.Prefix, name)
+				w.write(test.prefix, name)
 				names = append(names, name)
 			}
 			w.r.Shuffle(count, func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -389,7 +386,7 @@ func TestInspectAllByScriptOnly(t *testing.T) {
 		server  *redistest.Server
 		options []redisstore.Option
 	}{
-		"cluster":  {redistest.StartClusterNode(t), []redisstore.Option{redisstore.Sharded()}},
+		"cluster":  {redistest.StartClusterNode(t), []redisstore.Option{redisstore.HiddenCluster()}},
 		"redisson": {redistest.Start(t), []redisstore.Option{redisstore.Redisson(), redisstore.Prefix("redisson:")}},
 	} {
 		p := newClient(t, openPlain(t, c.server, func(cmds []redisconn.Cmd, _ []redisconn.Reply) {

@@ -47,7 +47,7 @@ func BenchmarkInspectAll(b *testing.B) {
 		})
 	})
 	node := redistest.StartClusterNode(b)
-	sharded := open(b, node, redisstore.Sharded())
+	sharded := open(b, node, redisstore.HiddenCluster())
 	fillForBenchmark(b, sharded)
 	b.Run("cluster", func(b *testing.B) { benchmarkInspectAll(b, node, len(names), inspecting(b, sharded, names)) })
 }

@@ -21,6 +21,8 @@ type fakeMaster struct {
 	made     atomic.Int64 // subscriptions
 }
 
+func (c *fakeMaster) Traits() redisconn.Traits { return redisconn.Traits{} }
+
 func (c *fakeMaster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	c.commands.Add(1)
 	n, after, err := c.count(time.Since(c.begun))

@@ -24,7 +24,7 @@ func (s *Store) completeWait(reply *driver.AcquireReply, guessed bool) {
 // polls. So the releases of such a name sometimes leave it free, instead of a hand-off to the
 // next waiter: see leave_free.lua. It is safe for concurrent use.
 type mixedNames struct {
-	always bool // all names: see Mixed
+	always bool // all names: see SharedKeys
 
 	mu    sync.Mutex
 	seen  map[string]time.Time // name → when a foreign holder was last seen

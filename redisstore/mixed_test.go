@@ -146,7 +146,7 @@ func TestTryAcquiresInGap(t *testing.T) {
 func TestMixedLeavesGapsUnseen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := watchingClient(t, open(t, server, redisstore.Prefix(""), redisstore.Mixed()))
+	p := watchingClient(t, open(t, server, redisstore.Prefix(""), redisstore.SharedKeys()))
 	held := p.request("n")
 	p.mustAcquire(held)
 	begin := time.Now()
@@ -171,7 +171,7 @@ func TestMixedLeavesGapsUnseen(t *testing.T) {
 func TestMixedReleaseWithoutMemory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := watchingClient(t, open(t, server, redisstore.Prefix(""), redisstore.Mixed()))
+	p := watchingClient(t, open(t, server, redisstore.Prefix(""), redisstore.SharedKeys()))
 	held, next := p.request("n"), p.request("n")
 	p.mustAcquire(held)
 	p.mustWait(next)

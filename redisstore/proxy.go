@@ -16,7 +16,7 @@ import (
 // hash tag of its first key: twemproxy, Codis, Envoy, and others. Each script then has the
 // keys of one name, which share one hash tag. Without it two clients may hold a name at
 // once: a proxy sends requests for several names to the server of the first one. All clients
-// that share names need it. Package doctor proves whether the names of a store stay
+// that share names need it. Examine of package checkup proves whether the names of a store stay
 // together.
 //
 // Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:orders have;
@@ -24,7 +24,7 @@ import (
 // quorum. Proxies have no notifications: waiters poll, and a holder learns of its revocation
 // with its next renewal. The high-water mark of a fence lives for an hour after each grant.
 //
-// It cannot be used with Sharded, WithReplicas or Redisson. docs/redis.md says how each proxy
+// It cannot be used with HiddenCluster, WithReplicas or Redisson. docs/redis.md says how each proxy
 // has to be set up.
 func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }} }
 
@@ -37,7 +37,7 @@ func (s *Store) checkProxy() error {
 	case !s.format.Proxy:
 		return nil
 	case s.format.Sharded:
-		other = "a client of a cluster: such a client finds the servers itself"
+		other = "a cluster: its client finds the servers itself, and HiddenCluster is for an address that does"
 	case s.replicas != nil:
 		other = "WithReplicas: WAIT has no key, so no proxy can route it"
 	case s.format.Redisson:

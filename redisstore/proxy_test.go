@@ -235,14 +235,14 @@ func TestProxyRefusals(t *testing.T) {
 	t.Parallel()
 	request := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
 	for name, other := range map[string]redisstore.Option{
-		"Sharded": redisstore.Sharded(), "WithReplicas": redisstore.WithReplicas(1, time.Second), "Redisson": redisstore.Redisson(),
+		"HiddenCluster": redisstore.HiddenCluster(), "WithReplicas": redisstore.WithReplicas(1, time.Second), "Redisson": redisstore.Redisson(),
 	} {
 		s := redisstore.New(redistest.Dial("127.0.0.1:1"), other, redisstore.Proxy(), redisstore.Prefix("lock:"))
 		if _, err := s.Acquire(t.Context(), request); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Proxy") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := s.Target(); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("%s: target: %v", name, err)
+		if _, err := s.Examine(t.Context()); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: an examination: %v", name, err)
 		}
 	}
 	s := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Proxy())

@@ -39,7 +39,7 @@ func TestQuorum(t *testing.T) {
 			for _, server := range servers {
 				nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
 			}
-			q, err := quorum.Config{Longest: longest, Trusting: true}.New(nodes...)
+			q, err := quorum.New(nodes, quorum.MaxTTL(longest), quorum.DurableNodes())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,8 +207,8 @@ func TestNoHandoffInRecoveryWindow(t *testing.T) {
 
 // A cluster's masters fail over one by one.
 func TestClusterIsNotAQuorumNode(t *testing.T) {
-	cluster := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.Sharded())
-	if _, err := quorum.New(cluster); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "node 0 of a quorum") {
+	cluster := redisstore.New(redistest.Dial("127.0.0.1:1"), redisstore.HiddenCluster())
+	if _, err := quorum.New([]driver.Voter{cluster}); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "node 0 of a quorum") {
 		t.Errorf("error %v, want ErrInvalid for node 0", err)
 	}
 }

@@ -29,7 +29,7 @@ func TestReadOnlyUser(t *testing.T) {
 			})
 			t.Run("cluster", func(t *testing.T) {
 				t.Parallel()
-				observe(t, redistest.StartClusterNode(t), rights+" +cluster|info", redisstore.Sharded())
+				observe(t, redistest.StartClusterNode(t), rights+" +cluster|info", redisstore.HiddenCluster())
 			})
 		})
 	}

@@ -29,7 +29,7 @@ func TestStoreInRedissonMode(t *testing.T) {
 		options []redisstore.Option
 	}{
 		"one server": {func(t testing.TB) *redistest.Server { return redistest.Start(t) }, []redisstore.Option{redisstore.Redisson()}},
-		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.Sharded(), redisstore.Redisson()}},
+		"cluster":    {func(t testing.TB) *redistest.Server { return redistest.StartClusterNode(t) }, []redisstore.Option{redisstore.HiddenCluster(), redisstore.Redisson()}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := test.start(t)

@@ -149,7 +149,7 @@ func TestRedissonWaitersOnCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	redistest.SkipBefore7(t, server)
-	p := watchingClient(t, open(t, server, redisstore.Sharded(), redisstore.Redisson()))
+	p := watchingClient(t, open(t, server, redisstore.HiddenCluster(), redisstore.Redisson()))
 	server.MustCmd(t, "CONFIG", "RESETSTAT")
 	held := p.request("n")
 	p.mustAcquire(held)

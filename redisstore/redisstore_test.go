@@ -33,7 +33,7 @@ func TestStore(t *testing.T) {
 
 func TestStoreOnCluster(t *testing.T) {
 	t.Parallel()
-	runSuite(t, redistest.StartClusterNode(t), redisstore.Sharded())
+	runSuite(t, redistest.StartClusterNode(t), redisstore.HiddenCluster())
 }
 
 // runSuite runs the conformance suite on one server that all cases share. It checks the

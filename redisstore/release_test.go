@@ -23,6 +23,8 @@ type stalledServer struct {
 	calls   int // since then
 }
 
+func (c *stalledServer) Traits() redisconn.Traits { return redisconn.Traits{KeepsUntil: true} }
+
 func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
 	if !c.stalled {
 		replies[0] = redisconn.Reply{Value: c.first}
@@ -44,7 +46,7 @@ func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd
 // the lease. Then the second finds the name free, or is refused, and the outcome is unknown.
 func TestEndOfALeaseIsRetried(t *testing.T) {
 	release := func(s *Store) (bool, error) {
-		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), TokenEnds: true})
+		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), LastUse: true})
 	}
 	revoke := func(s *Store) (bool, error) {
 		return s.Revoke(context.Background(), driver.RevokeRequest{Name: "n", Fence: 7, Reason: "maintenance"})
@@ -69,7 +71,7 @@ func TestEndOfALeaseIsRetried(t *testing.T) {
 			t.Run(fmt.Sprint(verb, test.second), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &stalledServer{first: of.yes, second: test.second}
-					s := New(c, Prompt())
+					s := New(c)
 					for range 100 { // only a fast server's requests are sent again
 						if _, err := of.end(s); err != nil {
 							t.Fatal(err)

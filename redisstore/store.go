@@ -47,7 +47,6 @@ type Option struct{ apply func(*settings) }
 type settings struct {
 	format   wire.Format
 	prefixed bool // the user has set the prefix
-	prompt   bool
 	mixed    bool
 	replicas *replication
 }
@@ -60,27 +59,22 @@ func Prefix(prefix string) Option {
 	return Option{func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }}
 }
 
-// Sharded declares that the server is a cluster: one script cannot use keys of different
-// slots, and subscribers may be on other nodes. Adapters set it for the client of a cluster. It
-// is also needed if one address is in front of a cluster and hides its nodes.
-func Sharded() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
+// HiddenCluster declares that the address is in front of a cluster, and hides its nodes. Names in
+// different slots are then not locked together. The client of a cluster needs no option.
+func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
-// Mixed declares that clients of other libraries use the same keys, and poll for them. A
+// SharedKeys declares that clients of other libraries use the same keys, and poll for them. A
 // store notices a foreign holder by itself, and from then on leaves the name free now and
 // then, for these clients. But while waiters of dibs are always queued, foreign clients
-// never hold, and are not noticed. With Mixed all names are left free for 25 ms once a
+// never hold, and are not noticed. With SharedKeys all names are left free for 25 ms once a
 // second, if waiters are always queued, and more often once a foreign holder is seen.
-func Mixed() Option { return Option{func(s *settings) { s.mixed = true }} }
+func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
-// Prompt declares that the Conn's Do returns soon after the time until which its caller
-// waits. Callers may then call Do themselves, without a worker. Adapters set it.
-func Prompt() Option { return Option{func(s *settings) { s.prompt = true }} }
-
-// New returns a Store on a connection. It does no I/O. With a nil conn each call returns
-// driver.ErrInvalid.
+// New returns a Store on a connection. It does no I/O. With nil, or a nil pointer, each call of the
+// store returns driver.ErrInvalid.
 func New(conn redisconn.Conn, options ...Option) *Store {
-	if conn == nil {
-		conn = redisconn.Invalid("the connection is nil")
+	if driver.IsNil(conn) {
+		conn = redisconn.Invalid("redisstore.New: the redisconn.Conn is nil")
 	}
 	s := settings{format: wire.Format{Prefix: "lock:"}}
 	for _, o := range options {
@@ -89,12 +83,14 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 		}
 	}
 	s.completeRedisson()
+	traits := conn.Traits()
+	s.format.Sharded = s.format.Sharded || traits.Cluster
 	if s.format.Proxy {
 		conn = proxiedConn{conn}
 	}
 	return &Store{
 		conn: conn, format: s.format, replicas: s.replicas, mixed: mixedNames{always: s.mixed},
-		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: s.prompt}),
+		slots: pipeline.New(pipeline.Config{Conn: conn, Sharded: s.format.Sharded, Proxy: s.format.Proxy, Prompt: traits.KeepsUntil}),
 	}
 }
 

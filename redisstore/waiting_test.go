@@ -99,7 +99,7 @@ func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartClusterNode(t)
-			p := watchingClient(t, open(t, server, redisstore.Sharded(), redisstore.Prefix("")))
+			p := watchingClient(t, open(t, server, redisstore.HiddenCluster(), redisstore.Prefix("")))
 			first, dead, live := p.request("{n}x"), p.request("{n}x"), p.request("{n}x")
 			dead.With = []string{"{n}y"}
 			live.Weight, live.Limit = share[0], share[1]

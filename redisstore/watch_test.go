@@ -44,6 +44,8 @@ type fakeServer struct {
 	commands atomic.Int64
 }
 
+func (c *fakeServer) Traits() redisconn.Traits { return redisconn.Traits{Cluster: true} }
+
 func (c *fakeServer) Do(_ context.Context, _ time.Time, _ []redisconn.Cmd, replies []redisconn.Reply) {
 	n := c.commands.Add(1)
 	replies[0] = c.replies[min(int(n), len(c.replies))-1]
@@ -78,7 +80,7 @@ func TestEpochIsPolled(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), span)
 				defer cancel()
 				changed := 0
-				err := New(conn, Sharded()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
+				err := New(conn).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
 					if e.Kind == driver.EventFailover {
 						changed++
 					}
@@ -116,7 +118,7 @@ func TestEpochAfterRefusal(t *testing.T) {
 					defer cancel()
 					var changed time.Duration
 					start := time.Now()
-					_ = New(conn, Sharded()).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
+					_ = New(conn).Watch(ctx, "host:1:test", nil, func(e driver.Event) {
 						if e.Kind == driver.EventFailover && changed == 0 {
 							changed = time.Since(start)
 						}

@@ -86,14 +86,9 @@ import (
 // call of the store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(client) {
-		return redisstore.New(redisconn.Invalid("the rueidis client is nil"), options...)
+		return redisstore.New(redisconn.Invalid("rueidisstore.New: the rueidis client is nil"), options...)
 	}
-	c := newConn(client)
-	kind := redisstore.Prompt()
-	if c.sharded {
-		kind = redisstore.Sharded() // and not Prompt: Do may reload the slot map first
-	}
-	return redisstore.New(c, append([]redisstore.Option{kind}, options...)...)
+	return redisstore.New(newConn(client), options...)
 }
 
 const (
@@ -115,6 +110,11 @@ type conn struct {
 
 func newConn(client rueidis.Client) *conn {
 	return &conn{client: client, sharded: client.Mode() == rueidis.ClientModeCluster}
+}
+
+// Traits implements redisconn.Conn. On a cluster Do may reload the slot map first.
+func (c *conn) Traits() redisconn.Traits {
+	return redisconn.Traits{Cluster: c.sharded, KeepsUntil: !c.sharded}
 }
 
 // Do implements redisconn.Conn.

@@ -7,16 +7,17 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // held contains a context's leases.
 type held []guard.Lease
 
-func (h held) HeldLeases() []guard.Lease { return h }
+func (h held) HeldLeases(leasekey.Key) []guard.Lease { return h }
 
 // A check cancelled by the loss of the lease should report the loss.
 func TestGuardOfALeaseThatIsLostMeanwhile(t *testing.T) {
-	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), guard.Key{}, held{{Names: []string{"n"}, Fences: []uint64{1}, Token: "t"}}))
+	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), leasekey.Key{}, held{{Names: []string{"n"}, Fences: []uint64{1}, Token: "t"}}))
 	defer lose(nil)
 	cancelled := errors.New("cancelled")
 	for _, lost := range []bool{false, true} {

@@ -101,8 +101,12 @@ func (e *UnsentError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *UnsentError) Unwrap() error { return e.cause }
 
-// Unavailable returns an operation's error. explained is err, or a text that says more.
+// Unavailable returns the error of an operation. explained is err, or a text that says more. An error of
+// a store that can never work stays ErrInvalid.
 func Unavailable(op, name string, err, explained error, refused bool) error {
+	if errors.Is(err, driver.ErrInvalid) {
+		return err
+	}
 	u := &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: refused}
 	var unsent *UnsentError
 	if errors.As(err, &unsent) {

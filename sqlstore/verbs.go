@@ -84,7 +84,7 @@ func scanFences(reply *driver.FenceReply) Scan {
 func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseRequest, more ...any) (held bool, err error) {
 	v := Verb{Op: "release", Name: r.Name, Text: text, Until: r.Until, Urgent: true}
 	err = d.Call(ctx, v, func(until int64) []any {
-		if r.TokenEnds {
+		if r.LastUse {
 			until = math.MaxInt64 // a late delivery finds nothing to release
 		}
 		args := append(make([]any, 0, 5), d.Name(r.Name), d.Text(r.Token))

@@ -31,7 +31,7 @@ func TestOneClock(t *testing.T) {
 // If each client uses its own clock, the store should pass all cases with a single clock. It should
 // fail the cases with two clocks, except for its fences: they never decrease.
 func TestAClockForEachClientIsFound(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return clockForEachClient() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return clockForEachClient() })
 	for _, c := range storetest.ClockCases() {
 		fails := c.Name != "clocks and fences"
 		if output, failed := runFailing(t, "TestClockForEachClient/"+c.Name); failed != fails {

@@ -16,14 +16,14 @@ func silenceCases() []Case {
 	}
 }
 
-// RunPlaces runs the cases for a store on a single server, which restores a queue entry by the
+// RunTickets runs the cases for a store on a single server, which restores a queue entry by the
 // ticket in the request. In a quorum each node does this by itself, and the votes can be in any
 // order.
-func RunPlaces(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
+func RunTickets(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
 
-// RunPlacesInBubble is RunPlaces as RunInBubble is Run.
-func RunPlacesInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
-	runInBubble(t, placeCases(), open)
+// RunTicketsSynctest is RunTickets as RunSynctest is Run.
+func RunTicketsSynctest(t *testing.T, open func(t *testing.T) driver.Store) {
+	runSynctest(t, placeCases(), open)
 }
 
 func placeCases() []Case {

@@ -85,7 +85,7 @@ var notRepeated = []string{
 }
 
 // LostReplyCases returns cases from Cases, with lost first replies: the store executed the request,
-// and receives it again. Run and RunInBubble also run them.
+// and receives it again. Run and RunSynctest also run them.
 func LostReplyCases() []Case {
 	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })

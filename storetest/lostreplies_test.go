@@ -50,5 +50,5 @@ func TestARepeatedCancelIsFound(t *testing.T) {
 
 func TestCancelsTwice(t *testing.T) {
 	skipUnlessFailing(t)
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newCancelsTwice() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return newCancelsTwice() })
 }

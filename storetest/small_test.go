@@ -19,13 +19,13 @@ func newSmall() driver.Store { return small{memstore.New()} }
 
 // A store with five methods should pass. Its output should list the missing interfaces.
 func TestASmallStorePasses(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newSmall() })
-	storetest.RunPlacesInBubble(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunTicketsSynctest(t, func(*testing.T) driver.Store { return newSmall() })
 }
 
 func TestSmall(t *testing.T) {
 	skipUnlessFailing(t)
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newSmall() })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return newSmall() })
 }
 
 func TestMissingInterfacesAreLogged(t *testing.T) {
@@ -42,7 +42,7 @@ func (silent) Watch(context.Context, string, func() bool, func(driver.Event)) er
 
 // A store without notifications should also pass: its waiters poll.
 func TestASilentStorePasses(t *testing.T) {
-	storetest.RunInBubble(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
+	storetest.RunSynctest(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
 }
 
 // twoHolders grants each second holder its lease under another name.
@@ -169,7 +169,7 @@ func TestSmallBug(t *testing.T) {
 	skipUnlessFailing(t)
 	for name, bug := range smallBugs {
 		t.Run(name, func(t *testing.T) {
-			storetest.RunInBubble(t, func(*testing.T) driver.Store { return bug.open() })
+			storetest.RunSynctest(t, func(*testing.T) driver.Store { return bug.open() })
 		})
 	}
 }

@@ -5,7 +5,7 @@
 //		storetest.Run(t, func(t *testing.T) driver.Store { return mystore.New(…) })
 //	}
 //
-// Use RunInBubble for a store whose only clock is this process's: it runs faster, and time is
+// Use RunSynctest for a store whose only clock is this process's: it runs faster, and time is
 // exact. Also use RunClocks for a store shared by several processes: it opens the store twice, with
 // different clocks.
 package storetest
@@ -37,16 +37,16 @@ func Run(t *testing.T, open func(t *testing.T) driver.Store) {
 	run(t, append(Cases(), LostReplyCases()...), open)
 }
 
-// RunInBubble runs all cases, each in a testing/synctest bubble.
-func RunInBubble(t *testing.T, open func(t *testing.T) driver.Store) {
-	runInBubble(t, append(Cases(), LostReplyCases()...), open)
+// RunSynctest runs all cases, each in a testing/synctest bubble.
+func RunSynctest(t *testing.T, open func(t *testing.T) driver.Store) {
+	runSynctest(t, append(Cases(), LostReplyCases()...), open)
 }
 
 func run(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	runEach(t, cases, completing(t, open))
 }
 
-func runInBubble(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
+func runSynctest(t *testing.T, cases []Case, open func(t *testing.T) driver.Store) {
 	complete := completing(t, open)
 	for i, c := range cases {
 		check := c.Run

@@ -30,9 +30,9 @@ func RunVotes(t *testing.T, open func(t *testing.T) driver.Voter) {
 	run(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
 }
 
-// RunVotesInBubble runs VoteCases, each in a testing/synctest bubble.
-func RunVotesInBubble(t *testing.T, open func(t *testing.T) driver.Voter) {
-	runInBubble(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
+// RunVotesSynctest runs VoteCases, each in a testing/synctest bubble.
+func RunVotesSynctest(t *testing.T, open func(t *testing.T) driver.Voter) {
+	runSynctest(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
 }
 
 // newVoteRequest returns a new request with a vote. Its fence is far ahead of every clock.

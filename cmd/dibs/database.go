@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/dibslock/dibs/pgstore/pgurl"
@@ -17,10 +16,9 @@ type database struct {
 	name       string // the schema or the prefix of the tables
 	place      string // the same, as a phrase
 	latest     int    // version of the tables that this program needs
-	statements func(from, to int) (string, error)
+	statements func(from, to int) ([]string, error)
 	version    func(context.Context) (int, error) // of the tables, or 0 if there are none
 	migrate    func(context.Context) error
-	check      func(context.Context) (checkup.Findings, error)
 	close      func()
 }
 
@@ -47,7 +45,7 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 		return err
 	}
 	o.Full, o.location, o.database = driver.Complete(db.Store), db.location, db
-	o.nodes = []node{{db.location, db.check}}
+	o.nodes = []node{{db.location, db.Store}}
 	o.closes = append(o.closes, func() error {
 		closeWithin(f.timeout, db.close)
 		return nil
@@ -67,9 +65,9 @@ func (f *storeFlags) checkDatabase() error {
 	case f.replicas > 0:
 		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
 	case f.mixed || f.redisson:
-		return usage("--mixed and --redisson need Redis")
+		return usage("--shared-keys and --redisson need Redis")
 	case f.longestTTL > 0:
-		return usage("--longest needs a quorum: three or more --url")
+		return usage("--max-ttl needs a quorum: three or more --url")
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	var all sync.WaitGroup
 	for i, n := range s.nodes {
 		all.Go(func() {
-			found, err := n.check(ctx)
+			found, err := checkup.Examine(ctx, n.store)
 			nodes[i] = reportOf(n.location, found, err)
 		})
 	}

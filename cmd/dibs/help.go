@@ -41,7 +41,7 @@ func usageOf(c *cobra.Command) string {
 		text += "\nFlags:\n" + strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n") + "\n"
 	}
 	if c.HasAvailableInheritedFlags() {
-		text += "\nGlobal Flags:\n  --url --local --prefix --replicas --mixed --redisson --longest --timeout\n  --json --quiet\n  see: dibs --help\n"
+		text += "\nGlobal Flags:\n  --url --local --prefix --replicas --shared-keys --redisson --max-ttl --timeout\n  --json --quiet\n  see: dibs --help\n"
 	}
 	if c.HasAvailableSubCommands() {
 		text += fmt.Sprintf("\nUse %q for more information about a command.\n", c.CommandPath()+" [command] --help")

@@ -9,7 +9,7 @@ import (
 // openLocal opens the file at path, or the default file of --local if path is empty.
 func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 	if f.replicas > 0 || f.longestTTL > 0 || f.prefixSet || f.mixed || f.redisson {
-		return usage("--replicas, --longest, --prefix, --mixed and --redisson need Redis: a local file does not support them")
+		return usage("--replicas, --max-ttl, --prefix, --shared-keys and --redisson need Redis: a local file does not support them")
 	}
 	if path == "" {
 		if path, err = localstore.Path(f.env.get); err != nil {
@@ -18,7 +18,7 @@ func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 	}
 	var options []localstore.Option
 	if l == untilTTL {
-		options = append(options, localstore.Outlive())
+		options = append(options, localstore.KeepUntilTTL())
 	}
 	s, err := localstore.Open(path, options...)
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 // owner of the lock as alive. The lock of a killed dibs is therefore free as soon as all
 // of these processes are dead, and not before.
 func inheritAliveFile(s *localstore.Store) error {
-	f, err := s.Alive()
+	f, err := s.LivenessFile()
 	if f == nil || err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/dibslock/dibs/dashboard/view"
 	"github.com/spf13/cobra"
@@ -56,14 +57,22 @@ The clients mariadb and mysql do so with --delimiter=//.`,
 			if !f.Changed("to") {
 				to = db.latest
 			}
-			text, err := db.statements(from, to)
+			statements, err := db.statements(from, to)
 			if err != nil {
 				return usageError{err}
 			}
-			return a.con.print(text)
+			return a.con.print(textOf(statements))
 		})
 	}
 	return c
+}
+
+// textOf returns statements as one text.
+func textOf(statements []string) string {
+	if len(statements) == 0 {
+		return ""
+	}
+	return strings.Join(statements, ";\n\n") + ";\n"
 }
 
 // A migration is the output of migrate.

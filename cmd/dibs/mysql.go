@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/mysqlstore"
-	"github.com/dibslock/dibs/mysqlstore/doctor"
 	"github.com/dibslock/dibs/mysqlstore/mysqlurl"
 	"github.com/go-sql-driver/mysql"
 )
@@ -34,16 +30,8 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 	db.SetConnMaxIdleTime(idle)
 	s := mysqlstore.New(db, u.Options()...)
 	return &database{
-		Store: s, location: u.String(), name: u.Prefix(), place: fmt.Sprintf("with the prefix %q", u.Prefix()),
-		latest: mysqlstore.Version,
-		statements: func(from, to int) (string, error) {
-			all, err := mysqlstore.SQL(u.Prefix(), from, to)
-			if len(all) == 0 {
-				return "", err
-			}
-			return strings.Join(all, ";\n\n") + ";\n", nil
-		},
+		Store: s, location: u.String(), name: u.TablePrefix(), place: fmt.Sprintf("with the prefix %q", u.TablePrefix()),
+		latest: mysqlstore.Version, statements: func(from, to int) ([]string, error) { return mysqlstore.SQL(u.TablePrefix(), from, to) },
 		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
-		check: func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

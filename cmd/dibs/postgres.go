@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/pgstore"
-	"github.com/dibslock/dibs/pgstore/doctor"
 	"github.com/dibslock/dibs/pgstore/pgurl"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -32,8 +30,7 @@ func openPostgres(f *storeFlags, raw string) (*database, error) {
 	s := pgstore.New(pool, u.Options()...)
 	return &database{
 		Store: s, location: u.String(), name: u.Schema(), place: fmt.Sprintf("in the schema %q", u.Schema()),
-		latest: pgstore.Version, statements: func(from, to int) (string, error) { return pgstore.SQL(u.Schema(), from, to) },
+		latest: pgstore.Version, statements: func(from, to int) ([]string, error) { return pgstore.SQL(u.Schema(), from, to) },
 		version: s.SchemaVersion, migrate: s.Migrate, close: pool.Close,
-		check: func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

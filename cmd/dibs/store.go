@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
-	"github.com/dibslock/dibs/redisstore/doctor"
 )
 
 // An opened is the store that the flags and the environment name.
@@ -33,7 +31,7 @@ type opened struct {
 // A node is one server, which doctor can check.
 type node struct {
 	location string
-	check    func(context.Context) (checkup.Findings, error)
+	store    driver.Store
 }
 
 func (o *opened) close() error {
@@ -105,14 +103,14 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 	}
 	switch {
 	case len(stores) > 1:
-		q, err := quorum.Config{Longest: f.longestTTL}.New(stores...)
+		q, err := quorum.New(stores, quorum.MaxTTL(cmp.Or(f.longestTTL, quorum.DefaultMaxTTL)))
 		if err != nil {
 			return nil, errors.Join(usageError{fmt.Errorf("%s: %w", f.urlSource(), err)}, o.close())
 		}
 		o.Full = driver.Complete(q)
 		o.closes = append([]func() error{q.Close}, o.closes...) // before its nodes
 	case f.longestTTL != 0:
-		return nil, errors.Join(usage("--longest needs a quorum: three or more --url"), o.close())
+		return nil, errors.Join(usage("--max-ttl needs a quorum: three or more --url"), o.close())
 	default:
 		o.Full = driver.Complete(stores[0])
 	}
@@ -170,13 +168,12 @@ func (f *storeFlags) openRedis(o *opened, raw string) (driver.Voter, error) {
 		options = append(options, redisstore.WithReplicas(f.replicas, f.timeout/2))
 	}
 	if f.mixed {
-		options = append(options, redisstore.Mixed())
+		options = append(options, redisstore.SharedKeys())
 	}
 	if f.redisson {
 		options = append(options, redisstore.Redisson())
 	}
 	s := goredisstore.New(rdb, options...)
-	check := func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) }
-	o.nodes = append(o.nodes, node{u.String(), check})
+	o.nodes = append(o.nodes, node{u.String(), s})
 	return s, nil
 }

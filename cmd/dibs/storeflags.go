@@ -30,9 +30,9 @@ func (f *storeFlags) flags(set *pflag.FlagSet) {
 	set.BoolVar(&f.local, "local", false, "store locks in a file of this user: excludes processes of THIS HOST ONLY")
 	set.StringVar(&f.prefix, "prefix", "", `prefix of the keys in Redis; may be empty (default $DIBS_PREFIX, or "lock:")`)
 	set.IntVar(&f.replicas, "replicas", 0, "number of replicas that must acknowledge each acquisition (default 0)")
-	set.BoolVar(&f.mixed, "mixed", false, "leave names free now and then for clients of other libraries on the same keys in Redis")
+	set.BoolVar(&f.mixed, "shared-keys", false, "leave names free now and then for clients of other libraries on the same keys in Redis")
 	set.BoolVar(&f.redisson, "redisson", false, "share locks with RLock of Redisson; without readers and slots, and by default without a prefix")
-	set.Var((*durationFlag)(&f.longestTTL), "longest", "longest TTL on a quorum; use the same value everywhere (default 1m)")
+	set.Var((*durationFlag)(&f.longestTTL), "max-ttl", "longest TTL on a quorum; use the same value everywhere (default 1m)")
 	set.Var((*durationFlag)(&f.timeout), "timeout", "time limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 }
 
@@ -57,11 +57,11 @@ func (f *storeFlags) resolve(given func(flag string) bool) error {
 	case f.timeout < least:
 		return usage("%s %v: want at least %v", from, f.timeout, least)
 	case f.mixed && f.redisson:
-		return usage("--redisson implies --mixed: pass one of them")
+		return usage("--redisson implies --shared-keys: pass one of them")
 	case f.replicas < 0:
 		return usage("--replicas %d: want 0 or more", f.replicas)
-	case given("longest") && (f.longestTTL < driver.MinTTL || f.longestTTL > driver.MaxTTL):
-		return usage("--longest %v: want %v to %v", f.longestTTL, driver.MinTTL, driver.MaxTTL)
+	case given("max-ttl") && (f.longestTTL < driver.MinTTL || f.longestTTL > driver.MaxTTL):
+		return usage("--max-ttl %v: want %v to %v", f.longestTTL, driver.MinTTL, driver.MaxTTL)
 	}
 	return nil
 }
@@ -103,9 +103,9 @@ func (f *storeFlags) keyPrefix() (prefix string, set bool) {
 // checkLongest rejects a TTL that is longer than the longest TTL of a quorum.
 func (f *storeFlags) checkLongest(ttl time.Duration) error {
 	urls, err := f.storeURLs()
-	longest := cmp.Or(f.longestTTL, quorum.Longest)
+	longest := cmp.Or(f.longestTTL, quorum.DefaultMaxTTL)
 	if err == nil && len(urls) > 1 && ttl > longest {
-		return usage("TTL %v is longer than %v, the longest TTL on this quorum: pass --longest, with the same value everywhere", ttl, longest)
+		return usage("TTL %v is longer than %v, the longest TTL on this quorum: pass --max-ttl, with the same value everywhere", ttl, longest)
 	}
 	return err
 }

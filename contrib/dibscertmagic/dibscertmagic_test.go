@@ -143,7 +143,7 @@ func TestLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()
 		noError(t, mine.Lock(ctx, lockName))
-		store.Restart()
+		store.LoseData()
 		time.Sleep(time.Minute) // the loss is detected
 
 		second, third := make(chan error, 1), make(chan error, 1)
@@ -174,7 +174,7 @@ func TestRenewLockLeaseAfterALoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()
 		noError(t, mine.Lock(ctx, lockName))
-		store.Restart()
+		store.LoseData()
 		noError(t, theirs.Lock(ctx, lockName))
 		time.Sleep(time.Minute)
 
@@ -201,7 +201,7 @@ func TestUnlockDuringRenewLockLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()
 		noError(t, mine.Lock(ctx, lockName))
-		store.Restart()
+		store.LoseData()
 		noError(t, theirs.Lock(ctx, lockName))
 		time.Sleep(time.Minute)
 		renewed := make(chan error, 1)

@@ -133,7 +133,7 @@ func TestLossWhileItAsks(t *testing.T) {
 		attempts := 0
 		issuer, err := newAuthority(func(ctx context.Context) error {
 			if attempts++; attempts == 1 {
-				store.Restart()
+				store.LoseData()
 				return errors.New("not available")
 			}
 			state, err := store.Inspect(ctx, dibsName)

@@ -13,8 +13,7 @@ func runUnder(job, lock context.Context, holds func(context.Context, string) err
 	if err := holds(lock, name); err != nil {
 		return err
 	}
-	lease := lock.Value(guard.Key{})
-	ctx, cancel := context.WithCancelCause(context.WithValue(job, guard.Key{}, lease))
+	ctx, cancel := context.WithCancelCause(guard.Pass(job, lock))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })()
 

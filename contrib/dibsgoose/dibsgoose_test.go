@@ -74,7 +74,7 @@ func TestLossDuringAMigration(t *testing.T) {
 		defer locks.Close()
 		db := openForTest(t, file)
 		provider := mustProvider(t, db, dibsgoose.New(locks, name), steps{last: func(ctx context.Context) error {
-			store.Restart()
+			store.LoseData()
 			time.Sleep(time.Minute)
 			return ctx.Err()
 		}})
@@ -97,7 +97,7 @@ func TestLossInDo(t *testing.T) {
 		defer locks.Close()
 		db := openForTest(t, file)
 		provider := mustProvider(t, db, nil, steps{last: func(ctx context.Context) error {
-			store.Restart()
+			store.LoseData()
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}})
@@ -126,7 +126,7 @@ func TestSharedLockerAfterALoss(t *testing.T) {
 		if err := locker.Lock(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		store.Restart()
+		store.LoseData()
 		time.Sleep(time.Minute) // the loss is detected
 
 		ended, end := context.WithCancel(t.Context())
@@ -161,12 +161,12 @@ func TestSharedLockerAfterTwoLosses(t *testing.T) {
 		if err := locker.Lock(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		store.Restart()
+		store.LoseData()
 		time.Sleep(time.Minute)
 		second := make(chan error, 1)
 		go func() { second <- locker.Lock(t.Context(), nil) }()
 		synctest.Wait()
-		store.Restart()
+		store.LoseData()
 		wantError(t, <-second, dibs.ErrLost)
 		wantError(t, locker.Unlock(t.Context(), nil), dibs.ErrLost)
 	})

@@ -222,7 +222,7 @@ func TestLost(t *testing.T) {
 				store := memstore.New()
 				locks := newLocks(t, store)
 				response, err := call(t.Context(), by(locks.Mutex("n")), nil, func(ctx context.Context, _ any) (any, error) {
-					store.Restart()
+					store.LoseData()
 					<-ctx.Done()
 					if cause := context.Cause(ctx); !errors.Is(cause, dibs.ErrLost) {
 						t.Errorf("the context ends with %v, want ErrLost", cause)

@@ -342,7 +342,7 @@ func TestLost(t *testing.T) {
 					if c.before != nil {
 						c.before(w)
 					}
-					store.Restart()
+					store.LoseData()
 					<-r.Context().Done()
 					if cause := context.Cause(r.Context()); !errors.Is(cause, dibs.ErrLost) {
 						t.Errorf("the context ends with %v, want ErrLost", cause)

@@ -138,7 +138,7 @@ func combine(t *testing.T, stores []driver.Voter) driver.Store {
 	if len(stores) == 1 {
 		return stores[0]
 	}
-	all, err := quorum.Config{Trusting: true}.New(stores...)
+	all, err := quorum.New(stores, quorum.DurableNodes())
 	if err != nil {
 		t.Fatal(err)
 	}

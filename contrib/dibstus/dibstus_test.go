@@ -100,7 +100,7 @@ func TestRequestUnlockAfterALoss(t *testing.T) {
 		first, second := newLock(t, mine, upload), newLock(t, theirs, upload)
 		requested := make(chan struct{})
 		noError(t, first.Lock(t.Context(), func() { close(requested) }))
-		store.Restart()
+		store.LoseData()
 		<-requested
 		noError(t, second.Lock(t.Context(), mustNotBeCalled))
 		wantError(t, first.Unlock(), dibs.ErrLost)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // A Lease is a lease that a context carries.
@@ -26,19 +27,22 @@ type Lease struct {
 	Reentered bool
 }
 
-// A Carrier has the leases of a context, the innermost first.
-type Carrier interface{ HeldLeases() []Lease }
-
-// A Key is the key of the Carrier in a context. The root package sets it.
-type Key struct{}
+// A carrier is what a context of the root package has under the key. No other module can implement it.
+type carrier interface{ HeldLeases(leasekey.Key) []Lease }
 
 // Leases returns the leases that ctx carries, the innermost first.
 func Leases(ctx context.Context) []Lease {
-	c, ok := ctx.Value(Key{}).(Carrier)
+	c, ok := ctx.Value(leasekey.Key{}).(carrier)
 	if !ok {
 		return nil
 	}
-	return c.HeldLeases()
+	return c.HeldLeases(leasekey.Key{})
+}
+
+// Pass returns a child of ctx that carries the leases which another context carries, and not those of
+// ctx. Their end does not end it.
+func Pass(ctx, from context.Context) context.Context {
+	return context.WithValue(ctx, leasekey.Key{}, from.Value(leasekey.Key{}))
 }
 
 // In returns the leases in a store that ctx carries, the innermost first: those that a guard of this

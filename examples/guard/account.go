@@ -43,7 +43,7 @@ func (a *account) read(ctx context.Context) (balance int64, err error) {
 func (a *account) write(ctx context.Context, balance int64) error {
 	return pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
 		if a.guarded {
-			if err := a.store.Guard(ctx, tx); err != nil {
+			if err := a.store.GuardPgx(ctx, tx); err != nil {
 				return err // dibs.ErrLost: nothing is written
 			}
 		}

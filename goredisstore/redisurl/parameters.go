@@ -70,8 +70,8 @@ func (u *URL) set(name, value string) (own bool, err error) {
 		err = setFlag(&o.TLSConfig.InsecureSkipVerify, value)
 	case name == "proxy" && oneAddress:
 		err = setFlag(&u.proxy, value)
-	case name == "sharded" && oneAddress:
-		err = setFlag(&u.sharded, value)
+	case name == "hidden_cluster" && oneAddress:
+		err = setFlag(&u.hiddenCluster, value)
 	case name == "sentinel_username" && hasSentinels:
 		o.SentinelUsername = value
 	case name == "sentinel_password" && hasSentinels:
@@ -160,8 +160,8 @@ func (u *URL) copyFrom(have *redis.Options) {
 // checkProxy rejects parameters that make no sense together.
 func (u *URL) checkProxy() error {
 	switch {
-	case u.proxy && u.sharded:
-		return errors.New("proxy and sharded exclude each other")
+	case u.proxy && u.hiddenCluster:
+		return errors.New("proxy and hidden_cluster exclude each other")
 	case u.proxy && u.options.ClientName != "":
 		return errors.New("client_name: proxies do not know CLIENT SETNAME")
 	case u.proxy && u.options.Protocol == 3:

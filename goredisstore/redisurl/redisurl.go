@@ -24,10 +24,10 @@
 //	server_name           name expected in the servers' certificates, instead of the host
 //	insecure_skip_verify  true: accept any certificate
 //	proxy                 true: a proxy such as twemproxy, Codis or Envoy is in front of the servers
-//	sharded               true: the address is in front of a cluster, and hides its nodes
+//	hidden_cluster        true: the address is in front of a cluster, and hides its nodes
 //	sentinel_username, sentinel_password
 //
-// With proxy or sharded, pass the result of Options to goredisstore.New.
+// With proxy or hidden_cluster, pass the result of Options to goredisstore.New.
 //
 // In sentinel_username and sentinel_password, also write @ as %40 and & as %26.
 //
@@ -53,12 +53,12 @@ import (
 // A URL is the parsed address of a Redis, with its settings. It is immutable, and
 // printing it shows no credentials.
 type URL struct {
-	scheme  scheme
-	hasDB   bool                    // the URL names a database
-	options *redis.UniversalOptions // a pointer, because fmt does not print what it points to
-	files   files
-	proxy   bool
-	sharded bool
+	scheme        scheme
+	hasDB         bool                    // the URL names a database
+	options       *redis.UniversalOptions // a pointer, because fmt does not print what it points to
+	files         files
+	proxy         bool
+	hiddenCluster bool
 }
 
 // Parse parses a URL. It performs no I/O. Its errors match dibs.ErrInvalid.
@@ -128,13 +128,13 @@ func (u *URL) Open() (redis.UniversalClient, error) {
 }
 
 // Options returns the options of a store that the URL implies: those of the parameters proxy
-// and sharded. Locks are not safe without them.
+// and hidden_cluster. Locks are not safe without them.
 func (u *URL) Options() []redisstore.Option {
 	switch {
 	case u.proxy:
 		return []redisstore.Option{redisstore.Proxy()}
-	case u.sharded:
-		return []redisstore.Option{redisstore.Sharded()}
+	case u.hiddenCluster:
+		return []redisstore.Option{redisstore.HiddenCluster()}
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (a *Acquirer) Release(r Release, by time.Time, cancelling *Cancellation) (o
 // ReleaseLater releases a name in the background, with retries for as long as the store may keep it: life.
 func (a *Acquirer) ReleaseLater(r Release, life time.Duration) {
 	var cancelling *Cancellation
-	if !r.Request.TokenEnds {
+	if !r.Request.LastUse {
 		cancelling = a.Cancelling([]string{r.Request.Name}, r.Request.Token)
 	}
 	a.retryUntilDone(r.Values, cancelling, life, func(ctx context.Context, until time.Time) (bool, error) {

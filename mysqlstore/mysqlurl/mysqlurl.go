@@ -6,7 +6,7 @@
 // mariadb:// is the same. The parameters are those of github.com/go-sql-driver/mysql, such as tls
 // and timeout. Three parameters are for dibs:
 //
-//	dibs_prefix=TEXT  the prefix of the tables: mysqlstore.Prefix
+//	dibs_prefix=TEXT  the prefix of the tables: mysqlstore.TablePrefix
 //	ca=FILE           certificates, in PEM, that sign that of the server; it turns TLS on
 //	socket=PATH       a Unix socket, instead of a host
 //
@@ -89,7 +89,7 @@ func parse(rawURL string) (*URL, error) {
 			values.Del(name)
 		}
 	}
-	if err := mysqlstore.CheckPrefix(own["dibs_prefix"]); err != nil {
+	if err := mysqlstore.CheckTablePrefix(own["dibs_prefix"]); err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+" "))
 	}
 	config, err := configOf(values)
@@ -217,10 +217,12 @@ func (u *URL) With(c Credentials) *URL {
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
 // Options returns the options of the store.
-func (u *URL) Options() []mysqlstore.Option { return []mysqlstore.Option{mysqlstore.Prefix(u.prefix)} }
+func (u *URL) Options() []mysqlstore.Option {
+	return []mysqlstore.Option{mysqlstore.TablePrefix(u.prefix)}
+}
 
-// Prefix returns the prefix of the tables.
-func (u *URL) Prefix() string { return u.prefix }
+// TablePrefix returns the prefix of the tables.
+func (u *URL) TablePrefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.
 func (u *URL) String() string {

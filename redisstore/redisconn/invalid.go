@@ -14,6 +14,9 @@ func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", driver.ErrIn
 
 type invalid struct{ err error }
 
+// Traits implements Conn.
+func (c invalid) Traits() Traits { return Traits{} }
+
 // Do implements Conn.
 func (c invalid) Do(_ context.Context, _ time.Time, _ []Cmd, replies []Reply) {
 	for i := range replies {

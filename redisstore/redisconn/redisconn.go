@@ -1,7 +1,7 @@
-// Package redisconn is what redisstore needs from a Redis client library. An adapter
+// Package redisconn has the interface between redisstore and a Redis client library. An adapter
 // (package goredisstore, for example) implements Conn with the user's own client. The package
-// is for authors of adapters, and has what several of them need: the slots of a cluster, and
-// what an error says about a connection. Users of dibs do not need it.
+// is for authors of adapters. It also has functions that several adapters need, for the slots of a
+// cluster and for errors of connections. Users of dibs do not need it.
 package redisconn
 
 import (
@@ -17,6 +17,9 @@ import (
 // is safe for concurrent use. It wraps the user's own client, and never builds or closes
 // one.
 type Conn interface {
+	// Traits returns what the store must know of the connection. They never change.
+	Traits() Traits
+
 	// Do sends the commands in order in one round trip and sets the reply to each. It
 	// never sends a command twice, and retains none of its arguments. It must return
 	// within a few seconds, or a little later than Until returns, but need not return when ctx
@@ -24,9 +27,9 @@ type Conn interface {
 	// library's hooks; of the first caller, if the commands of several are sent together. Its
 	// deadline is how long they wait for the replies.
 	//
-	// until is zero, or a time at which the caller itself waits for Do: see
-	// redisstore.Prompt. Do then returns soon after it. It does not wait for a free
-	// connection, and sets ErrUnsent instead.
+	// until is zero, unless the Conn has the trait KeepsUntil. Otherwise it is a time until
+	// which the caller itself waits for Do. Do then returns soon after it. It does not wait for a
+	// free connection, and sets ErrUnsent instead.
 	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
 
 	// Subscribe listens on a channel until ctx ends or the connection fails, and then
@@ -45,6 +48,17 @@ type Conn interface {
 	// Masters calls visit for each server that accepts writes, one after another, until
 	// visit returns an error.
 	Masters(ctx context.Context, visit func(Node) error) error
+}
+
+// Traits are what differs from one Conn to another.
+type Traits struct {
+	// Cluster means that keys of different slots are on different servers, so one script cannot use
+	// them, and that a subscriber may be on any node.
+	Cluster bool
+
+	// KeepsUntil means that Do returns soon after until. A lone caller may then call Do itself,
+	// without a change of goroutine.
+	KeepsUntil bool
 }
 
 // A Pool is a Conn that can report that commands wait because other work has all connections of

@@ -22,7 +22,7 @@ func openMySQL(ctx context.Context, rawURL string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := mysqlstore.New(db, mysqlstore.Prefix(Prefix))
+	s := mysqlstore.New(db, mysqlstore.TablePrefix(Prefix))
 	if err := s.Migrate(ctx); err != nil {
 		db.Close()
 		return nil, err

@@ -92,7 +92,7 @@ func TestBatchIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
 		r := startBatch(t, store, 10, func(ctx context.Context) error {
-			store.Restart()
+			store.LoseData()
 			<-ctx.Done()
 			return nil
 		})
@@ -153,7 +153,7 @@ func TestServeEnds(t *testing.T) {
 		limit, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		_, ended := startServe(limit, t, store)
-		store.Restart()
+		store.LoseData()
 		if err := <-ended; !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("got %v, want ErrLost", err)
 		}

@@ -97,7 +97,7 @@ func TestLoss(t *testing.T) {
 		c := &cluster{t: t, store: memstore.New()}
 		stop := c.begin()
 		synctest.Wait()
-		c.store.Restart()
+		c.store.LoseData()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if c.created != 2 || c.running != 1 {

@@ -93,7 +93,7 @@ var rules = []rule{
 		check:  internalOfRoot,
 		bad: []sample{
 			{"goredisstore/a.go", `package goredisstore; import _ "github.com/dibslock/dibs/internal/load"`},
-			{"pgstore/doctor/a.go", `package doctor; import _ "github.com/dibslock/dibs/internal/load"`},
+			{"pgstore/internal/doctor/a.go", `package doctor; import _ "github.com/dibslock/dibs/internal/load"`},
 			{"contrib/dibscron/a.go", `package dibscron; import _ "github.com/dibslock/dibs/internal/load"`},
 			{"cmd/dibs/a.go", `package main; import _ "github.com/dibslock/dibs/internal/load"`},
 		},

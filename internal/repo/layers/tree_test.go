@@ -140,9 +140,9 @@ func layerOf(dir string) layer {
 	client, contract := []string{".", "driver"}, []string{"driver"}
 	switch parts[0] {
 	case "driver":
-		return layer{dir: parts[0], library: true}
+		return layer{dir: parts[0], imports: []string{"internal/leasekey"}, library: true}
 	case ".":
-		return layer{dir: ".", imports: []string{"driver", "internal/acquire", "internal/answer", "internal/clock", "internal/lease", "internal/load", "internal/renew", "internal/work"}, library: true}
+		return layer{dir: ".", imports: []string{"driver", "internal/acquire", "internal/answer", "internal/leasekey", "internal/clock", "internal/lease", "internal/load", "internal/renew", "internal/work"}, library: true}
 	case "cmd", "examples", "bench", "interop", "scripts":
 		return layer{dir: parts[0], program: true, external: true}
 	case "kvstore":
@@ -212,7 +212,7 @@ func internalLayer(dir string) layer {
 	case "internal/answer":
 		l.imports = []string{"driver", "internal/load"}
 	case "internal/acquire":
-		l.imports = []string{"driver", "internal/answer", "internal/clock", "internal/load", "internal/work"}
+		l.imports = []string{"driver", "internal/answer", "internal/leasekey", "internal/clock", "internal/load", "internal/work"}
 	case "internal/lease":
 		l.imports = []string{"driver", "internal/clock", "internal/load"}
 	case "internal/renew":

@@ -19,7 +19,7 @@ type quorumServers struct {
 	t       *testing.T
 	o       Opener
 	servers []*redistest.Server
-	config  quorum.Config
+	option  quorum.Option
 }
 
 // longestLease is short, because a restarted server does not vote for this long.
@@ -27,7 +27,7 @@ const longestLease = 2 * time.Second
 
 func (o Opener) startQuorum(t *testing.T, n int) *quorumServers {
 	t.Helper()
-	q := &quorumServers{t: t, o: o, config: quorum.Config{Longest: longestLease}}
+	q := &quorumServers{t: t, o: o, option: quorum.MaxTTL(longestLease)}
 	for range n {
 		q.servers = append(q.servers, redistest.Start(t))
 	}
@@ -44,7 +44,7 @@ func (q *quorumServers) newStore() (*quorum.Store, []*redistest.Proxy) {
 		proxies = append(proxies, proxy)
 		nodes = append(nodes, q.o.Single(q.t, proxy.Addr()))
 	}
-	store, err := q.config.New(nodes...)
+	store, err := quorum.New(nodes, q.option)
 	if err != nil {
 		q.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func newGroup(c *dibs.Client, name string, batch int, linger time.Duration) *gro
 		g.token = string(e.Token)
 		g.queuedBy, _ = ctx.Value(labelKey{}).(string)
 	}
-	g.cohort = cohort.New(c.Mutex(name, dibs.Observe(dibs.Hooks{AcquireEnd: granted})), batch, linger)
+	g.cohort = cohort.New(c.Mutex(name, dibs.Observe(dibs.Hooks{AcquireEnd: granted})), cohort.Passes(batch), cohort.IdleHold(linger))
 	return g
 }
 

@@ -358,7 +358,7 @@ func (q *queues) release(h *queueWaiter) {
 		if q.holders[name] == h {
 			delete(q.holders, name)
 		}
-		if _, err := q.store.Release(q.ctx, driver.ReleaseRequest{Name: name, Token: h.request.Token, TokenEnds: true}); err != nil {
+		if _, err := q.store.Release(q.ctx, driver.ReleaseRequest{Name: name, Token: h.request.Token, LastUse: true}); err != nil {
 			q.err = err
 			return
 		}

@@ -69,7 +69,7 @@ func TestQueuesOnRedisCluster(t *testing.T) {
 			return map[string]history.QueuePlan{"all": queuePlans(seed)["all"]}
 		}
 	}
-	queuesOn(t, redistest.StartClusterNode(t), seeds(1, 20), plans, redisstore.Sharded())
+	queuesOn(t, redistest.StartClusterNode(t), seeds(1, 20), plans, redisstore.HiddenCluster())
 }
 
 func queuesOn(t *testing.T, server *redistest.Server, seeds uint64, plans func(seed uint64) map[string]history.QueuePlan, options ...redisstore.Option) {

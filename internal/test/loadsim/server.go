@@ -146,7 +146,7 @@ func (s *server) restart(e Event) {
 	s.broken = make(chan struct{})
 	s.mu.Unlock()
 	if e.losesData {
-		s.data.Restart()
+		s.data.LoseData()
 	}
 	time.Sleep(e.For)
 	s.mu.Lock()

@@ -54,6 +54,9 @@ func (c *Conn) Close() {
 	c.idle = nil
 }
 
+// Traits implements redisconn.Conn.
+func (c *Conn) Traits() redisconn.Traits { return redisconn.Traits{} }
+
 // Do implements redisconn.Conn. It sends the commands in one write and reads all replies. It ends
 // at ctx's deadline, or after a second without a deadline. A connection with a missing or invalid
 // reply is not used again.

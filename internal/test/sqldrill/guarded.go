@@ -211,7 +211,7 @@ func refusesLostLease(t *testing.T, g Guarded, level sql.IsolationLevel) {
 // refusesCohort: a cohort's calls share a lease in the store, so a transaction cannot be tied to a
 // single call, even inside an outer lock. The call keeps its lease.
 func refusesCohort(t *testing.T, g Guarded) {
-	hot := cohort.New(g.Locks.Mutex("n"), 8, 100*time.Millisecond)
+	hot := cohort.New(g.Locks.Mutex("n"), cohort.Passes(8), cohort.IdleHold(100*time.Millisecond))
 	inCohort := func(ctx context.Context) error {
 		if err := g.begin(t, sql.LevelDefault).Guard(ctx); !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)

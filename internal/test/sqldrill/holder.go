@@ -42,7 +42,7 @@ type Way struct {
 	Native    bool // the transaction does not use database/sql
 }
 
-// The Ways; those for PostgreSQL alone are at the end.
+// The Ways. Those that are native are for PostgreSQL alone.
 var Ways = []Way{
 	{Name: "read committed", Level: sql.LevelReadCommitted},
 	{Name: "repeatable read", Level: sql.LevelRepeatableRead},

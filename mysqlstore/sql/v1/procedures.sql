@@ -64,12 +64,13 @@ BEGIN
   SELECT COUNT(*) INTO free FROM dibs_guards WHERE name = n AND token = whose FOR UPDATE SKIP LOCKED;
   IF free THEN
     DELETE FROM dibs_guards WHERE name = n AND token = whose;
+    DELETE FROM dibs_releases WHERE name = n AND token = whose;
   ELSE
     SELECT COUNT(*) = 0 INTO free FROM dibs_guards WHERE name = n AND token = whose;
   END IF;
 END;
 
--- guard locks the row of a lease until the transaction of the user ends, unless the row has a larger
+-- lock_guard locks the row of a lease until the transaction of the user ends, unless the row has a larger
 -- fence. The result is held, lost, or the reason why the transaction cannot be guarded.
 --
 -- Inside a transaction SET TRANSACTION fails. XA END finds no such transaction only in one of XA, and
@@ -77,11 +78,11 @@ END;
 --
 -- A locking read of a row that does not exist would keep others from acquiring names, so a plain read is
 -- before it. For the same reason no other table is read: a serializable transaction would lock it.
-CREATE PROCEDURE dibs_guard(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_fence BIGINT)
+CREATE PROCEDURE dibs_lock_guard(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_fence BIGINT, OUT result VARCHAR(10) CHARACTER SET ascii)
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE result VARCHAR(10) CHARACTER SET ascii DEFAULT 'ended';
   DECLARE found BOOLEAN DEFAULT FALSE;
+  SET result = 'ended';
   BEGIN
     DECLARE CONTINUE HANDLER FOR 1568 SET result = 'lost';
     SET TRANSACTION READ WRITE;
@@ -98,6 +99,31 @@ BEGIN
   IF found THEN
     SELECT IF(COUNT(*) > 0, 'held', 'lost') INTO result
     FROM dibs_guards WHERE name = n AND token = whose AND fence <= its_fence LOCK IN SHARE MODE;
+  END IF;
+END;
+
+-- guard returns the result of lock_guard.
+CREATE PROCEDURE dibs_guard(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_fence BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE result VARCHAR(10) CHARACTER SET ascii;
+  CALL dibs_lock_guard(n, whose, its_fence, result);
+  SELECT result;
+END;
+
+-- release_in guards a lease, and releases it with the commit of this transaction: then its name stays
+-- unavailable for what is left of a time. The name is not locked. The server has no trigger of a commit,
+-- so a row says that the lease is released, and whoever next locks the name ends it. A message to an
+-- address that only the caller has shows for a day that the transaction was committed.
+CREATE PROCEDURE dibs_release_in(IN n VARBINARY(512), IN whose VARBINARY(512), IN its_fence BIGINT, IN reserve BIGINT, IN address VARBINARY(512))
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE result VARCHAR(10) CHARACTER SET ascii;
+  DECLARE ends BIGINT DEFAULT IF(reserve > 0, now_us() + reserve, 0);
+  CALL dibs_lock_guard(n, whose, its_fence, result);
+  IF result = 'held' THEN
+    INSERT INTO dibs_releases (name, token, until) VALUES (n, whose, ends) ON DUPLICATE KEY UPDATE until = ends;
+    INSERT INTO dibs_messages (client, sent, message) VALUES (address, now_us() + 86400000000, '');
   END IF;
   SELECT result;
 END;
@@ -237,16 +263,71 @@ BEGIN
   CLOSE expired;
 END;
 
--- expire ends the leases of a locked name that have expired, and reports whether there were any.
+-- end_lease ends the lease of a token, or with kept what an earlier release has reserved. The
+-- result is false if there is none, or if a transaction guards it.
+CREATE PROCEDURE dibs_end_lease(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
+SQL SECURITY INVOKER
+BEGIN
+  IF EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved = kept) THEN
+    CALL dibs_end_exclusive(n, whose, ended);
+  ELSE
+    CALL dibs_end_shared(n, whose, kept, ended);
+  END IF;
+END;
+
+-- reserve keeps the name of a lease unavailable until a time, instead of its end.
+CREATE PROCEDURE dibs_reserve(IN n VARBINARY(512), IN whose VARBINARY(512), IN ends BIGINT, IN at BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE ended BOOLEAN;
+  CALL dibs_unguard(n, whose, ended);
+  CALL dibs_end_shared(n, whose, TRUE, ended); -- the token has reserved the name before
+  UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = ends WHERE name = n AND token = whose AND NOT reserved;
+  UPDATE dibs_holders SET reserved = TRUE, asked = FALSE, expires = ends WHERE name = n AND token = whose AND NOT reserved;
+  CALL dibs_notify_head(n, at);
+END;
+
+-- end_released ends the leases of a locked name that transactions have released.
+CREATE PROCEDURE dibs_end_released(IN n VARBINARY(512), IN at BIGINT, INOUT changed BOOLEAN)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE whose VARBINARY(512);
+  DECLARE ends BIGINT;
+  DECLARE ended, finished BOOLEAN DEFAULT FALSE;
+  DECLARE released CURSOR FOR SELECT token, until FROM dibs_releases WHERE name = n;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET finished = TRUE;
+  OPEN released;
+  FETCH released INTO whose, ends;
+  WHILE NOT finished DO
+    IF ends > at THEN
+      CALL dibs_reserve(n, whose, ends, at);
+    ELSE
+      CALL dibs_end_lease(n, whose, FALSE, ended);
+      SET changed = changed OR ended;
+    END IF;
+    SET finished = FALSE;
+    FETCH released INTO whose, ends;
+  END WHILE;
+  CLOSE released;
+END;
+
+-- expire ends the leases of a locked name that have expired, or that transactions have released. It
+-- reports whether there were any.
 CREATE PROCEDURE dibs_expire(IN n VARBINARY(512), IN at BIGINT, OUT changed BOOLEAN)
 SQL SECURITY INVOKER
 BEGIN
   DECLARE r_token VARBINARY(512);
   DECLARE r_expires, r_used BIGINT;
-  SELECT token, expires, used INTO r_token, r_expires, r_used FROM dibs_names WHERE name = n;
+  DECLARE released, ended BOOLEAN;
   SET changed = FALSE;
+  SELECT COUNT(*) > 0 INTO released FROM dibs_releases WHERE name = n; -- in an IF it would wait for a transaction
+  IF released THEN
+    CALL dibs_end_released(n, at, changed);
+  END IF;
+  SELECT token, expires, used INTO r_token, r_expires, r_used FROM dibs_names WHERE name = n;
   IF r_token <> '' AND r_expires <= at THEN
-    CALL dibs_end_exclusive(n, r_token, changed);
+    CALL dibs_end_exclusive(n, r_token, ended);
+    SET changed = changed OR ended;
   END IF;
   IF r_used > 0 THEN
     CALL dibs_end_expired(n, at, changed);
@@ -260,18 +341,6 @@ BEGIN
   SELECT EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND NOT reserved AND expires > at)
     OR EXISTS (SELECT 1 FROM dibs_holders WHERE name = n AND token = whose AND NOT reserved AND expires > at)
   INTO held;
-END;
-
--- end_lease ends the lease of a token, or with kept what an earlier release has reserved. The
--- result is false if there is none, or if a transaction guards it.
-CREATE PROCEDURE dibs_end_lease(IN n VARBINARY(512), IN whose VARBINARY(512), IN kept BOOLEAN, OUT ended BOOLEAN)
-SQL SECURITY INVOKER
-BEGIN
-  IF EXISTS (SELECT 1 FROM dibs_names WHERE name = n AND token = whose AND reserved = kept) THEN
-    CALL dibs_end_exclusive(n, whose, ended);
-  ELSE
-    CALL dibs_end_shared(n, whose, kept, ended);
-  END IF;
 END;
 
 -- notify_wanted notifies the holders that asked for it that a request waits, of many only some.
@@ -404,7 +473,8 @@ BEGIN
   SET place = NULL;
   SELECT w.ticket, held.fence, held.token, held.expires - at INTO its_ticket, last_fence, holder, remaining
   FROM dibs_waiters w JOIN dibs_names held ON held.name = w.name
-  WHERE w.name = n AND w.token = whose AND held.token NOT IN ('', whose) AND NOT held.reserved AND NOT held.asked AND held.expires > at;
+  WHERE w.name = n AND w.token = whose AND held.token NOT IN ('', whose) AND NOT held.reserved AND NOT held.asked AND held.expires > at
+    AND NOT EXISTS (SELECT 1 FROM dibs_releases r WHERE r.name = n AND r.token = held.token);
   IF its_ticket IS NOT NULL THEN
     CALL dibs_has_silent(n, whose, its_ticket, at, silent);
     IF NOT silent THEN
@@ -642,11 +712,7 @@ BEGIN
       CALL dibs_holds(n, whose, at, held);
     END IF;
     IF held AND NOT unreserve AND reserve > 0 THEN
-      CALL dibs_unguard(n, whose, ended);
-      CALL dibs_end_shared(n, whose, TRUE, ended); -- the token has reserved the name before
-      UPDATE dibs_names SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-      UPDATE dibs_holders SET reserved = TRUE, asked = FALSE, expires = at + reserve WHERE name = n AND token = whose AND NOT reserved;
-      CALL dibs_notify_head(n, at);
+      CALL dibs_reserve(n, whose, at + reserve, at);
     ELSEIF held THEN
       CALL dibs_end_lease(n, whose, unreserve, ended);
       SET changed = changed OR ended;

@@ -46,6 +46,15 @@ CREATE TABLE dibs_guards (
   PRIMARY KEY (name, token)
 ) ENGINE = InnoDB;
 
+-- The leases that a committed transaction has released: whoever next locks the name ends them. A lease
+-- that ends otherwise loses its row here.
+CREATE TABLE dibs_releases (
+  name  VARBINARY(512) NOT NULL,
+  token VARBINARY(512) NOT NULL,
+  until BIGINT         NOT NULL,  -- until then the name is reserved; or 0
+  PRIMARY KEY (name, token)
+) ENGINE = InnoDB;
+
 -- The wait queues. A request for several names has an entry in each queue, with one ticket.
 CREATE TABLE dibs_waiters (
   name      VARBINARY(512) NOT NULL,

@@ -90,7 +90,7 @@ func (m *Machine) ended(msg *Message, err error, now time.Time) outcome {
 // Release starts a release.
 func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Effects {
 	p := m.beginMajority(call, "release", r.Name, r.Until, now)
-	r.TokenEnds = false // a node must not release late: whether its vote counts is known by then
+	r.LastUse = false // a node must not release late: whether its vote counts is known by then
 	m.clock.observe(r.Fence)
 	c := m.acquisitionFor(r.Name, r.Token, now)
 	r.Vote = &driver.Vote{Ticket: c.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}

@@ -656,7 +656,7 @@ func (o *worker) hold(l *lease, d time.Duration) {
 func (o *worker) unlock(l *lease) {
 	l.ended = true
 	for range 200 {
-		r := driver.ReleaseRequest{Name: l.Name, Token: l.Token, Fence: l.fence, Until: o.w.now.Add(driver.OperationTimeout), TokenEnds: true}
+		r := driver.ReleaseRequest{Name: l.Name, Token: l.Token, Fence: l.fence, Until: o.w.now.Add(driver.OperationTimeout), LastUse: true}
 		if c := o.call(func(c *Call) Effects { return o.c.machine.Release(c, r, o.w.now) }); c.Err == nil {
 			return
 		}

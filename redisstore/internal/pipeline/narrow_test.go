@@ -126,7 +126,7 @@ func TestNarrowLinkIsUsed(t *testing.T) {
 							held, ok := reply.Value.(int64)
 							if ok = ok && held > 1 && reply.Err == nil; ok {
 								reply = do(func(r *Request) {
-									f.Release(&r.Request, driver.ReleaseRequest{Name: name, Token: token, Fence: 1_700_000_000_000_001, TokenEnds: true}, "", false)
+									f.Release(&r.Request, driver.ReleaseRequest{Name: name, Token: token, Fence: 1_700_000_000_000_001, LastUse: true}, "", false)
 								})
 								ok = reply.Err == nil
 							}

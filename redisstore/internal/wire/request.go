@@ -184,7 +184,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mix
 	text := string(b)
 	r.reset(f.scripts().Release, k.split(text))
 	r.add(text[value:fence], text[fence:reserve])
-	if rel.TokenEnds {
+	if rel.LastUse {
 		r.add("")
 	} else {
 		r.addUntil()

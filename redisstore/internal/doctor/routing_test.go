@@ -6,7 +6,6 @@ import (
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
-	"github.com/dibslock/dibs/redisstore/doctor"
 )
 
 // at returns a store at the address of a proxy.
@@ -87,17 +86,17 @@ func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	t.Parallel()
 	addr := redistest.NewRouter(t, redistest.BySlot, redistest.Start(t), redistest.Start(t)).Addr()
 	found := examine(t, at(t, addr))
-	want(t, found, checkup.Warning, "sharded", "in front of a cluster", "sharded=true", `Prefix("{locks}:")`)
+	want(t, found, checkup.Warning, "hidden-cluster", "in front of a cluster", "hidden_cluster=true", `Prefix("{locks}:")`)
 	wantNone(t, found, "routing", "lock")
-	wantNone(t, examine(t, at(t, addr, redisstore.Sharded())), "sharded", "routing", "lock")
-	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "sharded", "routing", "lock")
+	wantNone(t, examine(t, at(t, addr, redisstore.HiddenCluster())), "hidden-cluster", "routing", "lock")
+	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "hidden-cluster", "routing", "lock")
 }
 
 // A proxy that does not answer is unreachable in each mode.
 func TestDoctorOfAnAbsentProxy(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisstore.Option{nil, {redisstore.Proxy()}} {
-		if found, err := doctor.Check(t.Context(), at(t, "127.0.0.1:1", options...)); err == nil {
+		if found, err := checkup.Examine(t.Context(), at(t, "127.0.0.1:1", options...)); err == nil {
 			t.Errorf("no error, but:\n%v", found)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	_ "embed" // tables.sql
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -17,20 +17,11 @@ var tablesSQL string
 
 const noLocks = "nothing can be locked"
 
-// schemaSQL returns the statements that create the schema.
-func schemaSQL(schema string) string {
-	text, err := pgstore.SQL(schema, 0, pgstore.Version)
-	if err != nil {
-		panic(err) // there are these versions
-	}
-	return text
-}
-
-// functionsOf returns the functions of the store, by name.
-func functionsOf(schema string) map[string]string {
+// functionsOf returns the functions that statements create, by name.
+func functionsOf(statements []string) map[string]string {
 	functionText := regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
 	bodies := make(map[string]string)
-	for _, m := range functionText.FindAllStringSubmatch(schemaSQL(schema), -1) {
+	for _, m := range functionText.FindAllStringSubmatch(strings.Join(statements, ";\n"), -1) {
 		bodies[m[1]] = cmp.Or(m[2:]...)
 	}
 	return bodies
@@ -38,9 +29,9 @@ func functionsOf(schema string) map[string]string {
 
 func (e *examination) schema() checkup.Schema {
 	return checkup.Schema{
-		Place: fmt.Sprintf("the schema %q", e.target.Schema), Version: pgstore.Version,
-		Tables:  sqlstore.TablesOf(schemaSQL(e.target.Schema)),
-		Routine: "function", Routines: functionsOf(e.target.Schema),
+		Place: fmt.Sprintf("the schema %q", e.target.Schema), Version: e.target.Version,
+		Tables:  sqlstore.TablesOf(strings.Join(e.target.Statements, ";\n")),
+		Routine: "function", Routines: functionsOf(e.target.Statements),
 		IfNone: "dibs migrate, or Migrate of the store",
 		IfSome: "compare the schema with the output of dibs migrate --print, and add what is missing as its owner",
 	}

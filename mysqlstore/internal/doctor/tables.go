@@ -8,19 +8,14 @@ import (
 	"strings"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/go-sql-driver/mysql"
 )
 
-// wanted returns the names of the tables, and the bodies of the procedures by name.
-func wanted(prefix string) (tables []string, procedures map[string]string) {
+// wanted returns the names of the tables that statements create, and the bodies of the procedures by name.
+func wanted(statements []string) (tables []string, procedures map[string]string) {
 	tableText := regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
 	procedureText := regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")
 	procedures = make(map[string]string)
-	statements, err := mysqlstore.SQL(prefix, 0, mysqlstore.Version)
-	if err != nil {
-		panic(err) // there are these versions
-	}
 	for _, text := range statements {
 		if m := tableText.FindStringSubmatch(text); m != nil {
 			tables = append(tables, strings.ReplaceAll(m[1], "``", "`"))
@@ -43,10 +38,10 @@ func (e *examination) checkTables() {
 	if e.Unchecked("procedures", "the procedures", err) {
 		return
 	}
-	tables, procedures := wanted(e.target.Prefix)
+	tables, procedures := wanted(e.target.Statements)
 	const migrate = "dibs migrate, or Migrate of the store; or GRANT EXECUTE, because a user sees only the procedures that it may use"
 	schema := checkup.Schema{
-		Place: "the database", Version: mysqlstore.Version, Tables: tables,
+		Place: "the database", Version: e.target.Version, Tables: tables,
 		Routine: "procedure", Routines: procedures, IfNone: migrate, IfSome: migrate,
 	}
 	e.CheckTables(schema, engines)

@@ -1,5 +1,4 @@
-// Package doctor examines a MariaDB or MySQL database that a mysqlstore.Store uses: is it
-// suitable for locks?
+// Package doctor has the checks of a MariaDB or MySQL database: is it suitable for locks?
 package doctor
 
 import (
@@ -8,20 +7,20 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Check checks the database of a store for problems that affect locks: settings that lose
-// leases in a crash or a failover, a replica, missing tables and rights, the clock. It also
-// runs a smoke test: on a random name it acquires a lock, queues a second request for it,
-// and hands it off.
-//
-// It changes no setting and no lock of others. A check that could not be made is a finding
-// too. The error means that the server could not be reached at all. Check returns soon after
-// ctx ends, and within 30 s. docs/doctor.md lists the findings.
-func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
-	return checkup.ExamineDatabase(ctx, s, func(error) bool { return false }, func(d checkup.Database) {
-		e := &examination{Database: d, target: s.Target()}
+// A Target is a store, and how it uses its database.
+type Target struct {
+	Store      checkup.DatabaseStore
+	DB         *sql.DB
+	Version    int      // of the tables and procedures
+	Statements []string // that create them
+}
+
+// Examine examines the database of a store: see checkup.Examine.
+func Examine(ctx context.Context, target Target) (checkup.Findings, error) {
+	return checkup.CollectDatabase(ctx, target.Store, func(error) bool { return false }, func(d checkup.Database) {
+		e := &examination{Database: d, target: target}
 		e.Run(
 			checkup.Check{Name: "facts", Run: e.readFacts},
 			checkup.Check{Name: "server", Run: e.checkServer},
@@ -43,7 +42,7 @@ func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
 type examination struct {
 	checkup.Database
 
-	target mysqlstore.Target
+	target Target
 	facts  facts
 }
 

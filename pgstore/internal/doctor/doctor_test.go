@@ -17,7 +17,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
-	"github.com/dibslock/dibs/pgstore/doctor"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -85,7 +84,7 @@ func execute(t *testing.T, pool *pgxpool.Pool, statement string) {
 
 func examine(t *testing.T, s *pgstore.Store) checkup.Findings {
 	t.Helper()
-	found, err := doctor.Check(t.Context(), s)
+	found, err := checkup.Examine(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +252,13 @@ func TestCommentsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL()+fit)
 	schema := fmt.Sprintf("doctor_%d", schemas.Add(1))
-	text, err := pgstore.SQL(schema, 0, pgstore.Version)
+	statements, err := pgstore.SQL(schema, 0, pgstore.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, pool, regexp.MustCompile(`(?m)[ \t]*-- .*$`).ReplaceAllString(text, ""))
+	for _, text := range statements {
+		execute(t, pool, regexp.MustCompile(`(?m)[ \t]*-- .*$`).ReplaceAllString(text, ""))
+	}
 	if found := examine(t, pgstore.New(pool, pgstore.Schema(schema))); len(found) > 0 {
 		t.Errorf("found:\n%v", found)
 	}
@@ -328,7 +329,7 @@ func startPooler(t *testing.T, s *pgtest.Server) string {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	found, err := doctor.Check(t.Context(), pgstore.New(newPool(t, "postgres://ann:secret@127.0.0.1:1/db")))
+	found, err := checkup.Examine(t.Context(), pgstore.New(newPool(t, "postgres://ann:secret@127.0.0.1:1/db")))
 	if !errors.Is(err, driver.ErrUnavailable) || found != nil || err.Error() != "dibs: doctor: store unavailable: dial tcp 127.0.0.1:1: connect: connection refused" {
 		t.Errorf("have %v, %v", found, err)
 	}
@@ -339,7 +340,7 @@ func TestInterrupted(t *testing.T) {
 	pool := newPool(t, sharedServer(t).URL())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if found, err := doctor.Check(ctx, pgstore.New(pool)); err == nil || found != nil {
+	if found, err := checkup.Examine(ctx, pgstore.New(pool)); err == nil || found != nil {
 		t.Errorf("have %v, %v, want an error", found, err)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
-	"github.com/dibslock/dibs/redisstore/doctor"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
@@ -27,7 +26,7 @@ var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 func examine(t *testing.T, s *redisstore.Store) checkup.Findings {
 	t.Helper()
-	found, err := doctor.Check(t.Context(), s)
+	found, err := checkup.Examine(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,18 +287,18 @@ func TestDoctorOfLeastPermissions(t *testing.T) {
 func TestDoctorOfAClusterNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t, durable...)
-	found := examine(t, open(t, server, redisstore.Sharded()))
+	found := examine(t, open(t, server, redisstore.HiddenCluster()))
 	want(t, found, checkup.Warning, "spare")
-	wantNone(t, found, "cluster", "slots", "sharded", "lock", "migration")
+	wantNone(t, found, "cluster", "slots", "hidden-cluster", "lock", "migration")
 
-	want(t, examine(t, open(t, server)), checkup.Warning, "sharded", "MOVED")
+	want(t, examine(t, open(t, server)), checkup.Warning, "hidden-cluster", "MOVED")
 
 	server.MustCmd(t, "CLUSTER", "DELSLOTS", "7")
 	begin := time.Now()
 	for server.MustCmd(t, "CLUSTER", "INFO").(string)[:len("cluster_state:ok")] == "cluster_state:ok" && time.Since(begin) < generous {
 		time.Sleep(10 * time.Millisecond)
 	}
-	found = examine(t, open(t, server, redisstore.Sharded()))
+	found = examine(t, open(t, server, redisstore.HiddenCluster()))
 	want(t, found, checkup.Critical, "cluster", "fail", "--cluster check "+server.Addr())
 	want(t, found, checkup.Critical, "slots", "1 of 16384")
 	want(t, found, checkup.Critical, "lock", "CLUSTERDOWN")
@@ -309,7 +308,7 @@ func TestDoctorOfPermissionsOnACluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default"}, leastPermissions...)...)
-	found := examine(t, open(t, server, redisstore.Sharded()))
+	found := examine(t, open(t, server, redisstore.HiddenCluster()))
 	want(t, found, checkup.Warning, "acl", "+cluster|info", "failover")
 	want(t, found, checkup.Unchecked, "cluster nodes", "NOPERM", "+cluster|nodes")
 	wantNone(t, found, "lock")
@@ -326,31 +325,31 @@ func TestDoctorOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, open(t, first)), checkup.Critical, "sharded", "MOVED")
+	want(t, examine(t, open(t, first)), checkup.Critical, "hidden-cluster", "MOVED")
 	if _, err := c.OpenSlot(100, last); err != nil {
 		t.Fatal(err)
 	}
 	// The smoke test uses names of the node itself: none is sent elsewhere.
-	found := examine(t, open(t, first, redisstore.Sharded()))
+	found := examine(t, open(t, first, redisstore.HiddenCluster()))
 	want(t, found, checkup.Warning, "migration", "migrating slots: 1, [100->-")
 	wantNone(t, found, "lock")
-	wantNone(t, examine(t, open(t, last, redisstore.Sharded())), "lock")
+	wantNone(t, examine(t, open(t, last, redisstore.HiddenCluster())), "lock")
 	// A prefix may put all names on another node.
-	wantNone(t, examine(t, open(t, last, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock") // slot 9842
-	wantNone(t, examine(t, open(t, first, redisstore.Sharded(), redisstore.Prefix("{1}:"))), "lock")
+	wantNone(t, examine(t, open(t, last, redisstore.HiddenCluster(), redisstore.Prefix("{1}:"))), "lock") // slot 9842
+	wantNone(t, examine(t, open(t, first, redisstore.HiddenCluster(), redisstore.Prefix("{1}:"))), "lock")
 }
 
 func TestDoctorOfSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
 	absent := withReply(t, server, "CLUSTER INFO", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_pfail:5\r\n")
-	want(t, examine(t, redisstore.New(absent, redisstore.Sharded())), checkup.Critical, "slots", "5 slots do not reply")
+	want(t, examine(t, redisstore.New(absent, redisstore.HiddenCluster())), checkup.Critical, "slots", "5 slots do not reply")
 	few := altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		if cmd.Words()[0] == "EXISTS" {
 			*r = redisconn.Reply{Err: redisconn.ServerError("MOVED 1 127.0.0.1:1")}
 		}
 	}}
-	want(t, examine(t, redisstore.New(few, redisstore.Sharded())), checkup.Unchecked, "a trial", "none of 256 names")
+	want(t, examine(t, redisstore.New(few, redisstore.HiddenCluster())), checkup.Unchecked, "a trial", "none of 256 names")
 }
 
 func TestDoctorOfKeysWithoutTTL(t *testing.T) {
@@ -504,14 +503,14 @@ func TestDoctorOfMisdirectedMessages(t *testing.T) {
 	t.Parallel()
 	server, other := redistest.Start(t), redistest.Start(t)
 	found := examine(t, redisstore.New(altered{Conn: dial(t, server), subscribe: dial(t, other)}))
-	want(t, found, checkup.Warning, "numsub", "Sharded()")
+	want(t, found, checkup.Warning, "numsub", "HiddenCluster()")
 	want(t, found, checkup.Warning, "push", "no message")
 }
 
 func TestDoctorOfUnreachableServers(t *testing.T) {
 	t.Parallel()
 	gone := redistest.Dial(unusedAddress(t))
-	if found, err := doctor.Check(t.Context(), redisstore.New(gone)); !errors.Is(err, dibs.ErrUnavailable) || found != nil {
+	if found, err := checkup.Examine(t.Context(), redisstore.New(gone)); !errors.Is(err, dibs.ErrUnavailable) || found != nil {
 		t.Errorf("have %v, %v", found, err)
 	}
 	server := redistest.Start(t)
@@ -520,7 +519,7 @@ func TestDoctorOfUnreachableServers(t *testing.T) {
 	want(t, found, checkup.Critical, "unreachable", "on second")
 	want(t, found, checkup.Warning, "persistence", "on first")
 
-	_, err := doctor.Check(t.Context(), open(t, server, redisstore.WithReplicas(0, 0)))
+	_, err := checkup.Examine(t.Context(), open(t, server, redisstore.WithReplicas(0, 0)))
 	if !errors.Is(err, dibs.ErrInvalid) {
 		t.Errorf("have %v", err)
 	}
@@ -576,7 +575,7 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 		const limit = 200 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		begin := time.Now()
-		found, err := doctor.Check(ctx, redisstore.New(m))
+		found, err := checkup.Examine(ctx, redisstore.New(m))
 		cancel()
 		took := time.Since(begin)
 		if took > limit+2*time.Second {
@@ -620,6 +619,8 @@ func (b *fuzzConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redis
 	return replies[1]
 }
 
+func (b *fuzzConn) Traits() redisconn.Traits { return redisconn.Traits{} }
+
 func (b *fuzzConn) Masters(_ context.Context, visit func(redisconn.Node) error) error {
 	return visit(redisconn.Node{Addr: "here", Do: nodeDo(b)})
 }
@@ -646,11 +647,11 @@ func FuzzDoctorReplies(f *testing.F) {
 		}}
 		var options []redisstore.Option
 		if sharded {
-			options = append(options, redisstore.Sharded())
+			options = append(options, redisstore.HiddenCluster())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), generous)
 		defer cancel()
-		found, err := doctor.Check(ctx, redisstore.New(b, options...))
+		found, err := checkup.Examine(ctx, redisstore.New(b, options...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -659,10 +660,10 @@ func FuzzDoctorReplies(f *testing.F) {
 	})
 }
 
-// A program may run Doctor at its start, or on demand.
-func ExampleCheck() {
+// A program can examine its server at the start, or on demand.
+func Example() {
 	locks := redisstore.New(redistest.Dial("localhost:6379")) // or goredisstore.New(rdb)
-	found, err := doctor.Check(context.Background(), locks)
+	found, err := checkup.Examine(context.Background(), locks)
 	if err != nil {
 		fmt.Println("no Redis:", err)
 		return

@@ -208,9 +208,9 @@ func (e *nodeCheck) checkReplica(text string) {
 func (e *nodeCheck) checkCluster() {
 	enabled, ok := e.info("cluster_enabled")
 	if ok && enabled != "1" || !ok && !e.target.Sharded {
-		e.AddAll(checkup.If(e.refusesSlots, checkup.Warning, "sharded", "it refuses a script with keys of different slots: the address is in front of a cluster, and hides its nodes",
+		e.AddAll(checkup.If(e.refusesSlots, checkup.Warning, "hidden-cluster", "it refuses a script with keys of different slots: the address is in front of a cluster, and hides its nodes",
 			"several names can be locked together only if they are in one slot; requests that are sent together are refused and sent again one by one",
-			"use the option Sharded (in a URL: sharded=true); or give all names one hash tag, as in Prefix(\"{locks}:\"), which puts them on one node"))
+			"use the option HiddenCluster (in a URL: hidden_cluster=true); or give all names one hash tag, as in Prefix(\"{locks}:\"), which puts them on one node"))
 		return
 	}
 	maps.Copy(e.facts, wire.ParseInfo(e.text("CLUSTER", "INFO")))
@@ -227,9 +227,9 @@ func (e *nodeCheck) checkCluster() {
 	unreachable := e.optionalNumber("cluster_slots_pfail") + e.optionalNumber("cluster_slots_fail")
 	addr := cmp.Or(e.node.Addr, "HOST:PORT")
 	e.AddAll(
-		checkup.If(!e.target.Sharded, mismatch, "sharded", "the server is a node of a cluster, and the store is configured for a single server",
+		checkup.If(!e.target.Sharded, mismatch, "hidden-cluster", "the server is a node of a cluster, and the store is configured for a single server",
 			"names of other nodes are refused with MOVED, and waiters with subscriptions on other nodes are passed over",
-			"use a cluster client, and Sharded() if the adapter does not set it"),
+			"use a cluster client; or HiddenCluster() if this address hides the nodes"),
 		checkup.If(ok && state != "ok", checkup.Critical, "cluster", "cluster_state is "+state,
 			"nothing can be locked through this node", "redis-cli --cluster check "+addr),
 		checkup.If(counted && unassigned > 0, checkup.Critical, "slots", fmt.Sprintf("%d of %d slots are assigned to no node", unassigned, redisconn.SlotCount),

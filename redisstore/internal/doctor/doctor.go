@@ -1,4 +1,4 @@
-// Package doctor examines a Redis that a redisstore.Store uses: is it suitable for locks?
+// Package doctor has the checks of a Redis: is it suitable for locks?
 package doctor
 
 import (
@@ -16,31 +16,25 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Check checks each server of a store for problems that affect locks: settings that
-// evict or lose them, states in which requests are refused, missing permissions, clocks.
-// It also runs a smoke test on each master: on a random name it acquires a lock, queues a
-// second request for it, and hands it off.
-//
-// It changes no setting and no lock of others. Its own keys are deleted before it
-// returns, or expire if it is interrupted. One fence [high-water mark] remains on each
-// master.
-//
-// A check that could not be made is a finding too. The error means that the store could
-// not be reached at all. Check returns soon after ctx ends, and within 30 s.
-// docs/doctor.md lists the findings.
-//
-// [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
-func Check(ctx context.Context, s *redisstore.Store) (checkup.Findings, error) {
-	target, err := s.Target()
-	if err != nil {
-		return nil, err
-	}
-	found, err := checkup.Examine(ctx, func(ctx context.Context, r *checkup.Report) error { return visit(ctx, s, target, r) })
+// A Target is a store, and how it uses its Redis.
+type Target struct {
+	Store          driver.Store
+	Conn           redisconn.Conn
+	Prefix         string
+	Sharded        bool // the server is a cluster
+	Proxy          bool
+	Replicas       int // of WithReplicas; 0 without
+	ReplicaTimeout time.Duration
+	LacksReplicas  func(error) bool // too few replicas had a write
+}
+
+// Examine examines the servers of a store: see checkup.Examine.
+func Examine(ctx context.Context, target Target) (checkup.Findings, error) {
+	found, err := checkup.Collect(ctx, func(ctx context.Context, r *checkup.Report) error { return visit(ctx, target, r) })
 	var u *driver.UnavailableError
 	if errors.As(err, &u) && errors.Is(u.Cause, io.EOF) {
 		u.Cause = fmt.Errorf("%w; if this is a proxy without HELLO, such as twemproxy: proxy=true in a URL, or a client as in docs/redis.md", u.Cause)
@@ -49,11 +43,11 @@ func Check(ctx context.Context, s *redisstore.Store) (checkup.Findings, error) {
 }
 
 // visit checks the masters.
-func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, r *checkup.Report) error {
+func visit(ctx context.Context, target Target, r *checkup.Report) error {
 	return target.Conn.Masters(ctx, func(n redisconn.Node) error {
 		check := &nodeCheck{
 			Server: checkup.Server{Report: r, Ctx: ctx, Addr: n.Addr},
-			store:  s, target: target, node: n, user: "USER",
+			target: target, node: n, user: "USER",
 			failed: make(map[string]error), missing: make(map[string][]string),
 		}
 		check.examine()
@@ -65,8 +59,7 @@ func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, r
 type nodeCheck struct {
 	checkup.Server
 
-	store       *redisstore.Store
-	target      redisstore.Target
+	target      Target
 	node        redisconn.Node
 	unreachable error // why the server gets no more commands
 

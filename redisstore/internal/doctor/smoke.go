@@ -11,7 +11,6 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
@@ -27,7 +26,7 @@ type permission struct {
 }
 
 // permissions cover all commands of the scripts, and the others that the store sends.
-func permissions(s redisstore.Target) []permission {
+func permissions(s Target) []permission {
 	locking := permission{checkup.Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
 		"EXISTS lock", "GET lock", "SET lock x none", "DEL lock", "PTTL lock", "PEXPIRE lock none",
@@ -119,7 +118,7 @@ func (e *nodeCheck) checkLocking() {
 		return
 	}
 	trial := checkup.Trial{
-		Store: e.store, Name: name, Replies: e.target.ReplicaTimeout,
+		Store: e.target.Store, Name: name, Replies: e.target.ReplicaTimeout,
 		Watch: e.watch, Watched: e.countListeners, Silent: e.cannotPublish,
 	}
 	if e.target.Proxy { // it has no notifications
@@ -174,8 +173,7 @@ func (e *nodeCheck) reportFailure(err error) {
 	if err == nil {
 		return
 	}
-	var few *redisstore.ReplicasError
-	tooFewReplicas, text := errors.As(err, &few), err.Error()
+	tooFewReplicas, text := e.target.LacksReplicas(err), err.Error()
 	remedy := "see the other findings and the error"
 	if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
 		remedy = "give the client the right user and password"
@@ -209,5 +207,5 @@ func (e *nodeCheck) countListeners(client string) {
 	unseen := !e.target.Sharded && wire.ParsePairs(reply.Value)[own] == "0"
 	e.AddAll(checkup.If(unseen, checkup.Warning, "numsub", "PUBSUB NUMSUB does not count an existing subscriber: the subscription is on another server",
 		"live waiters count as dead and are passed over: out of order, and late",
-		"use Sharded(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"))
+		"use HiddenCluster(), which does not call it; or check that SUBSCRIBE goes to this server, and not to a replica"))
 }

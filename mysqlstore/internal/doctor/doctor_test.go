@@ -16,7 +16,6 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
-	"github.com/dibslock/dibs/mysqlstore/doctor"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -101,7 +100,7 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 func examine(t *testing.T, db *sql.DB) checkup.Findings {
 	t.Helper()
 	s := mysqlstore.New(db)
-	found, err := doctor.Check(t.Context(), s)
+	found, err := checkup.Examine(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +324,7 @@ func TestRights(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	found, err := doctor.Check(t.Context(), mysqlstore.New(open(t, mysqltest.DSN("127.0.0.1:1", "db"))))
+	found, err := checkup.Examine(t.Context(), mysqlstore.New(open(t, mysqltest.DSN("127.0.0.1:1", "db"))))
 	if !errors.Is(err, driver.ErrUnavailable) || found != nil {
 		t.Errorf("%v, %v, want ErrUnavailable", found, err)
 	}

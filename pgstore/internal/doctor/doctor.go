@@ -1,5 +1,4 @@
-// Package doctor examines a PostgreSQL database that a pgstore.Store uses: is it suitable for
-// locks?
+// Package doctor has the checks of a PostgreSQL database: is it suitable for locks?
 package doctor
 
 import (
@@ -9,22 +8,25 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/checkup"
-	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Check checks the database of a store for problems that affect locks. Such are settings that
-// lose leases in a crash or a failover, a standby, a pooler, and missing tables or rights. It
-// also runs a smoke test: on a random name it acquires a lock, queues a second request for it,
-// and hands it off.
-//
-// It changes no setting and no lock of others. A check that could not be made is a finding
-// too. The error means that the server could not be reached at all. Check returns soon after
-// ctx ends, and within 30 s. docs/doctor.md lists the findings.
-func Check(ctx context.Context, s *pgstore.Store) (checkup.Findings, error) {
-	return checkup.ExamineDatabase(ctx, s, isDenied, func(d checkup.Database) {
-		e := &examination{Database: d, target: s.Target()}
+// A Target is a store, and how it uses its database.
+type Target struct {
+	Store      checkup.DatabaseStore
+	Pool       *pgxpool.Pool
+	Schema     string
+	Poll       bool     // without LISTEN
+	Version    int      // of the tables and functions
+	Statements []string // that create them
+}
+
+// Examine examines the database of a store: see checkup.Examine.
+func Examine(ctx context.Context, target Target) (checkup.Findings, error) {
+	return checkup.CollectDatabase(ctx, target.Store, isDenied, func(d checkup.Database) {
+		e := &examination{Database: d, target: target}
 		e.Run(
 			checkup.Check{Name: "facts", Run: e.readFacts},
 			checkup.Check{Name: "server", Run: e.checkServer},
@@ -52,7 +54,7 @@ func isDenied(err error) bool {
 type examination struct {
 	checkup.Database
 
-	target pgstore.Target
+	target Target
 	facts  facts
 }
 

@@ -8,8 +8,6 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/internal/test/pgtest"
-	"github.com/dibslock/dibs/pgstore"
-	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -41,7 +39,7 @@ func TestOldSnapshot(t *testing.T) {
 		old   time.Duration
 		found int
 	}{{0, 1}, {time.Hour, 0}} {
-		e := &examination{target: pgstore.Target{Pool: pool}}
+		e := &examination{target: Target{Pool: pool}}
 		e.Server = checkup.Server{Report: new(checkup.Report), Ctx: t.Context()}
 		e.checkSnapshots(c.old)
 		if found := e.Findings(); len(found) != c.found || c.found > 0 && found[0].Subject != "snapshots" {
@@ -73,16 +71,6 @@ func TestServer(t *testing.T) {
 		case c.want == "" && len(found) == 0:
 		case len(found) != 1 || found[0].Subject != c.want:
 			t.Errorf("%+v: want %q, found:\n%v", c.facts, c.want, found)
-		}
-	}
-}
-
-// The texts of all tables and functions are found, whatever the name of the schema.
-func TestTextsOfTheSchema(t *testing.T) {
-	for _, schema := range []string{"dibs", `my "locks"`, "a$$b"} {
-		tables, functions := sqlstore.TablesOf(schemaSQL(schema)), functionsOf(schema)
-		if len(tables) != 7 || len(functions) < 20 || functions["waiter_ttl_v1"] == "" || functions["lock_v1"] == "" {
-			t.Errorf("%s: tables %q, %d functions", schema, tables, len(functions))
 		}
 	}
 }

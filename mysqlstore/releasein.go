@@ -1,0 +1,64 @@
+package mysqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/sqlstore"
+)
+
+// ReleaseIn releases a lease when the transaction commits: the innermost one of this store that ctx
+// carries. So the next holder sees what the transaction has written, and a crash cannot separate the
+// two. Names that MinHold or Once keep unavailable stay so. If the transaction is rolled back, the lease
+// continues. ctx is that of Do or of Lease.Context.
+//
+// ReleaseIn is a Guard of all leases that ctx carries, too: it returns ErrLost if one is not held any
+// more, and ErrInvalid where Guard does. It also returns ErrInvalid if a nested call uses the lease, too
+// (Reentrant): only its caller may end it. Any isolation level will do. The rollback to a savepoint that
+// is older than the call undoes the release, and not the guard.
+//
+// After the commit, return from Do or call Unlock, which returns nil. That notifies the waiters: the
+// server cannot do so at a commit. If the process dies before, a new request finds the name free, and
+// a waiter at its next heartbeat, 2.5 s later at most. The context of the lease stays valid until then,
+// at most for the TTL, although others can acquire the names.
+func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error {
+	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
+		if !g.Inner {
+			return s.holds(ctx, tx, s.text.guard, g)
+		}
+		if err := g.CheckRelease(); err != nil {
+			return false, err
+		}
+		address := "release:" + rand.Text()
+		held, err = s.holds(ctx, tx, s.text.releaseIn, g, sqlstore.Micros(g.Reserve), []byte(address))
+		if held {
+			s.given.Add(g.Name, g.Token, address)
+		}
+		return held, err
+	})
+}
+
+// errGiven means that a lease does not exist because a transaction has released it.
+var errGiven = errors.New("a transaction has released the lease")
+
+// released reports whether a transaction has released a lease that does not exist any more. If the lease
+// may be such a one, it asks the server, until a time or, if that is zero, the deadline of ctx.
+func (s *Store) released(ctx context.Context, op, name, token string, until time.Time) (released bool, err error) {
+	address, ok := s.given.Find(name, token)
+	if !ok {
+		return false, nil
+	}
+	if until.IsZero() {
+		until = driver.DeadlineOf(ctx)
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if err := s.db.One(ctx, true, s.text.released, []any{[]byte(address)}, &released); err != nil {
+		return false, unavailable(op, name, err)
+	}
+	return released, nil
+}
