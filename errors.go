@@ -84,12 +84,11 @@ type Reason string
 
 // Reasons of a LostError.
 const (
-	ReasonExpired     Reason = "expired"         // not renewed in time
-	ReasonTaken       Reason = "taken"           // the store no longer has it: deleted or lost
-	ReasonRevoked     Reason = "revoked"         // an operator released it
-	ReasonMaxHold     Reason = "held too long"   // MaxHold has passed
-	ReasonClosed      Reason = "client closed"   // Client.Close released it
-	ReasonUnconfirmed Reason = "never confirmed" // attached, and not extended so far
+	ReasonExpired Reason = "expired"       // not renewed in time
+	ReasonTaken   Reason = "taken"         // the store no longer has it: deleted or lost
+	ReasonRevoked Reason = "revoked"       // an operator released it
+	ReasonMaxHold Reason = "held too long" // MaxHold has passed
+	ReasonClosed  Reason = "client closed" // Client.Close released it
 )
 
 // A LostError is the error of a lease that ended before its Unlock. errors.Is finds
@@ -103,9 +102,6 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	if e.Reason == ReasonUnconfirmed {
-		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
-	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason)
 	if e.Reason == ReasonTaken {
 		s = fmt.Sprintf("dibs: lease on %q lost: the store no longer has it: released elsewhere, expired, deleted, or lost by the store", e.Name)
@@ -119,11 +115,11 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// lostError returns the error of a lease that has ended in this way, or is not confirmed.
+// lostError returns the error of a lease that has ended in this way.
 func lostError(e leasestate.End, token string) *LostError {
 	reasons := [...]Reason{
-		leasestate.Unconfirmed: ReasonUnconfirmed, leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
-		leasestate.Taken: ReasonTaken, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
+		leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold, leasestate.Taken: ReasonTaken,
+		leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
 	}
 	return &LostError{Name: e.Name, Token: token, Reason: reasons[e.Reason], Message: e.Message, Cause: e.Cause}
 }

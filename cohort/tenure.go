@@ -89,6 +89,8 @@ func (c *Cohort) watchOthers(t *tenure) {
 		select {
 		case <-t.store.Wanted():
 			c.setOthers(t, somebody)
+		case <-c.base.Closing:
+			c.change(func() {}) // the store lease need not linger
 		case <-t.store.Context().Done():
 		}
 	}()
@@ -227,12 +229,13 @@ func (c *Cohort) fail(err error) {
 	c.failure, c.pause = err, 50*time.Millisecond
 	var u *dibs.UnavailableError
 	outage := errors.As(err, &u) && !errors.Is(err, driver.ErrDisconnected)
+	closed := errors.Is(err, dibs.ErrClosed) // for those calls that may not wait any longer
 	if outage && !u.Refused {
 		return
 	}
 	for q := c.callers.first; q != nil; {
 		next := q.next
-		if !outage || !q.contended {
+		if (!outage || !q.contended) && (!closed || isClosed(q.closing)) {
 			c.callers.remove(q)
 			q.fail(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A Call is one acquire in progress. It sends a request to the store. If the name is not free, it joins
@@ -32,9 +33,18 @@ type Call struct {
 
 // Limits are the limits of a call.
 type Limits struct {
-	Queue   bool          // the call may wait
-	End     time.Duration // of the waiting, in the time of the client's clock; zero: with the context
-	Timeout time.Duration // of one operation
+	Queue     bool          // the call may wait
+	End       time.Duration // of the waiting, in the time of the client's clock; zero: with the context
+	Timeout   time.Duration // of one operation
+	Continues bool          // the call is part of work that holds a lease: it may wait while the client shuts down
+}
+
+// Life returns a context that ends when a call with these limits may no longer wait.
+func (l Limits) Life(b *work.Background) context.Context {
+	if l.Continues {
+		return b.UntilClose()
+	}
+	return b.UntilDrain()
 }
 
 // Begin begins a call that was not begun, or has ended. Of the request it sets Seq and Late, and
