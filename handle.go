@@ -118,7 +118,7 @@ func (h Handle) check() error {
 		}
 	}
 	if h.token == "" || !isPlain(h.token, maxToken) {
-		return invalid("handle of %q: want a token of 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
+		return invalid("token for %q: want 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
 	}
 	return nil
 }
