@@ -124,7 +124,7 @@ func ExampleClient_Attach() {
 	attached, err := there.Attach(ctx, handle)
 	fmt.Println("attached:", err, attached.Fence() == lease.Fence())
 
-	// The first one is told, and detaches: it neither renews nor releases the lock any more.
+	// The first process detaches: it neither renews nor releases the lock any more.
 	fmt.Println("detached:", lease.Detach())
 	fmt.Println("held there:", attached.Err())
 	fmt.Println("released there:", attached.Unlock())
@@ -141,7 +141,7 @@ func ExampleClient_Shutdown() {
 	working := make(chan struct{})
 	mux.HandleFunc("POST /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		err := locks.Mutex("order:"+r.PathValue("id")).Do(r.Context(), func(context.Context) error {
-			close(working) // the work begins, and the process is told to stop
+			close(working) // the work begins; now SIGTERM arrives
 			_, err := io.WriteString(w, "saved")
 			return err
 		})

@@ -109,14 +109,15 @@ var rules = []rule{
 		reason: "programs pass settings to a library, and hooks report events to the program",
 		check:  environmentInLibraries,
 		bad: []sample{
-			{"a.go", `package dibs; import _ "log/slog"`},
+			{"a.go", `package dibs; import "log/slog"; func f() { slog.Info("x") }`},
+			{"a.go", `package dibs; import "log/slog"; var to *slog.Logger`},
 			{"a.go", `package dibs; import _ "flag"`},
 			{"a.go", `package dibs; import "os"; var x = os.Getenv("X")`},
 			{"a.go", `package dibs; import env "os"; var look = env.LookupEnv`},
 			{"a.go", `package dibs; import "fmt"; func f() { fmt.Println() }`},
 			{"memstore/a.go", `package memstore; import ("fmt"; "os"); func f() { fmt.Fprint(os.Stderr) }`},
 			{"goredisstore/a.go", `package goredisstore; import _ "log"`},
-			{"contrib/dibsotel/a.go", `package dibsotel; import _ "log/slog"`},
+			{"contrib/dibsotel/a.go", `package dibsotel; import "log/slog"; func f() { slog.Default() }`},
 			{"contrib/dibsslog/a.go", `package dibsslog; import _ "log"`},
 		},
 		good: []sample{
@@ -126,7 +127,8 @@ var rules = []rule{
 			{"bench/main.go", `package main; import ("flag"; "fmt"); func main() { flag.Parse(); fmt.Println() }`},
 			{"internal/test/redistest/a.go", `package redistest; import "os"; var require = os.Getenv("DIBS_REQUIRE_REDIS")`},
 			{"internal/test/childtest/a.go", `package childtest; import "os"; var binary = os.Args[0]`},
-			{"contrib/dibsslog/a.go", `package dibsslog; import _ "log/slog"`},
+			{"a.go", `package dibs; import "log/slog"; type T struct{}; func (T) LogValue() slog.Value { return slog.StringValue("t") }`},
+			{"contrib/dibsslog/a.go", `package dibsslog; import "log/slog"; var to *slog.Logger`},
 		},
 	},
 	{
@@ -381,7 +383,10 @@ func internalOfRoot(t *tree) (found []string) {
 var environment = map[string][]string{
 	"flag":     {},
 	"log":      {},
-	"log/slog": {},
+	"log/slog": {
+		"Debug", "DebugContext", "Default", "Error", "ErrorContext", "Info", "InfoContext", "Log", "LogAttrs", "Logger", "New",
+		"SetDefault", "Warn", "WarnContext", "With",
+	},
 	"fmt":      {"Print", "Printf", "Println"},
 	"os":       {"Args", "Environ", "ExpandEnv", "Getenv", "LookupEnv", "Stderr", "Stdin", "Stdout"},
 	"syscall":  {"Environ", "Getenv"},
