@@ -57,6 +57,32 @@ func TestRevokeEndsTheLease(t *testing.T) {
 	})
 }
 
+// A holder without a fence is found by its token. The fence counts if there is one.
+func TestRevokeByToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, operator := open(t, s), open(t, s)
+		l := lock(t, c, "n")
+		synctest.Wait() // until its client is subscribed
+		for _, holder := range []dibs.Holder{{Token: "nobody"}, {Token: l.Token(), Fence: l.Fence() - 1}} {
+			if revoked, err := operator.Revoke(t.Context(), "n", holder, ""); revoked || err != nil {
+				t.Errorf("%+v: revoked: %v, %v", holder, revoked, err)
+			}
+		}
+		wantErr(t, l.Err())
+		state, err := operator.Inspect(t.Context(), "n")
+		wantErr(t, err)
+		holder := state.Holders[0]
+		holder.Fence = 0
+		if revoked, err := operator.Revoke(t.Context(), "n", holder, "host is gone"); !revoked || err != nil {
+			t.Fatal(revoked, err)
+		}
+		synctest.Wait()
+		wantLost(t, l.Err(), dibs.ReasonRevoked)
+		wantFree(t, s, "n")
+	})
+}
+
 func TestRevokeEndsTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

@@ -172,11 +172,18 @@ func TestShutdownLetsWorkContinue(t *testing.T) {
 	})
 }
 
-// A Yield in progress holds no lock, but its work is not done: it gets the lock back.
+// A Yield in progress holds no lock, but its work is not done: it gets the lock back. Shutdown begins
+// while Yield releases the lock.
 func TestShutdownDuringYield(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := memstore.New()
-		c := dibs.New(s)
+		f, s := newFaulty()
+		f.set(func(f *faulty) {
+			f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+				time.Sleep(100 * time.Millisecond)
+				return f.Full.Release(ctx, r)
+			}
+		})
+		c := dibs.New(f)
 		yield, work := make(chan struct{}), make(chan error, 1)
 		go func() {
 			work <- c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
