@@ -306,7 +306,9 @@ func besideReader(t *testing.T, r *row, name string) string {
 }
 
 func besidePermit(t *testing.T, r *row, name string) string {
-	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.Semaphore(name, 3).Permits(1).TryLock(ctx) })
+	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) {
+		return r.dibs.Semaphore(name, 3).Permits(1).TryLock(ctx)
+	})
 }
 
 // besideShared checks that two shared leases exclude the library until both end.

@@ -381,15 +381,15 @@ func internalOfRoot(t *tree) (found []string) {
 // environment lists the names that use a program's environment, flags or standard
 // streams. An empty list means the whole package.
 var environment = map[string][]string{
-	"flag":     {},
-	"log":      {},
+	"flag": {},
+	"log":  {},
 	"log/slog": {
 		"Debug", "DebugContext", "Default", "Error", "ErrorContext", "Info", "InfoContext", "Log", "LogAttrs", "Logger", "New",
 		"SetDefault", "Warn", "WarnContext", "With",
 	},
-	"fmt":      {"Print", "Printf", "Println"},
-	"os":       {"Args", "Environ", "ExpandEnv", "Getenv", "LookupEnv", "Stderr", "Stdin", "Stdout"},
-	"syscall":  {"Environ", "Getenv"},
+	"fmt":     {"Print", "Printf", "Println"},
+	"os":      {"Args", "Environ", "ExpandEnv", "Getenv", "LookupEnv", "Stderr", "Stdin", "Stdout"},
+	"syscall": {"Environ", "Getenv"},
 }
 
 func environmentInLibraries(t *tree) (found []string) {
