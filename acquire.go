@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
 	leasestate "github.com/dibslock/dibs/internal/lease"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // acquire acquires what is requested in one lease, and queues for it if it has to.
@@ -41,6 +42,7 @@ type acquisition struct {
 	settings   settings
 	begin      time.Duration
 	took       time.Duration         // from the beginning to the outcome
+	continues  bool                  // it is part of work under a lock: it may wait while the client shuts down
 	hooks      *hookCall             // nil if there are no hooks
 	queuedHook <-chan struct{}       // closed when the Queued hooks have returned; nil if they were not called
 	call       acquire.Call          // of the part that is being acquired
@@ -71,10 +73,11 @@ func (a *acquisition) run() (*Lease, error) {
 	if a.ctx.Err() != nil {
 		return nil, acquireError(a.spec.name, acquire.Outcome{Why: acquire.NotSent, Cause: context.Cause(a.ctx)})
 	}
-	if !a.c.begin() {
+	a.continues = a.settings.continues || continuesWork(a.parent, a.c)
+	if !a.c.beginAcquire(a.continues) {
 		return nil, ErrClosed
 	}
-	defer a.c.work.Done() // after call.End, whose background work begins before Close ends
+	defer a.c.endAcquire() // after call.End, whose background work begins before Close ends
 	defer a.call.End(a.ctx, false)
 	if limits := a.limits(); limits.Queue && a.spec.parts() > 1 {
 		a.later = a.c.acquirer.Announce(a.ctx)
@@ -110,7 +113,7 @@ func (a *acquisition) repeat() error {
 			return nil
 		case attempt >= a.settings.limit.attempts || !outcome.MayRetry():
 			return acquireError(a.call.Name(), outcome)
-		case !a.c.work.Pause(a.ctx, a.settings.limit.every):
+		case !work.PauseUntil(a.ctx, a.limits().Life(a.c.work), a.settings.limit.every):
 			return acquireError(a.call.Name(), outcome.Ended(a.ctx, a.call.Name()))
 		}
 	}
@@ -140,7 +143,7 @@ func (a *acquisition) token(part int) string {
 
 func (a *acquisition) limits() acquire.Limits {
 	limit := &a.settings.limit
-	limits := acquire.Limits{Queue: limit.attempts == 0 && limit.wait != 0, Timeout: a.settings.timeout}
+	limits := acquire.Limits{Queue: limit.attempts == 0 && limit.wait != 0, Timeout: a.settings.timeout, Continues: a.continues}
 	if limit.wait > 0 {
 		limits.End = clock.Add(a.begin, limit.wait)
 	}

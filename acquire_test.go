@@ -563,9 +563,11 @@ func TestWaiterSurvivesOutage(t *testing.T) {
 // A store that answers a queued waiter with errors is an outage, however long that lasts.
 func TestWaiterSurvivesRejections(t *testing.T) {
 	waits := map[string]func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error){
-		"mutex":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
-		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx) },
-		"names":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
+		"mutex": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
+		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
+			return c.RWMutex("n").Reader().Lock(ctx)
+		},
+		"names": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
 	}
 	for kind, wait := range waits {
 		t.Run(kind, func(t *testing.T) {

@@ -83,10 +83,10 @@ var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs
 		return c.Mutex("n").Lock(ctx, append(options, dibs.Attempts(2, time.Millisecond))...)
 	},
 	"reader": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.RWMutex("n").RLock(ctx, options...)
+		return c.RWMutex("n").Reader().Lock(ctx, options...)
 	},
 	"permits": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.Semaphore("n", 3).Acquire(ctx, 2, options...)
+		return c.Semaphore("n", 3).Permits(2).Lock(ctx, options...)
 	},
 	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
 		return c.All("n", "o").Lock(ctx, options...)
@@ -393,7 +393,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		})
 		c := open(t, f)
 		m := c.RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.OwnerToken("request-1"))
+		l, err := m.Reader().Lock(t.Context(), dibs.OwnerToken("request-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,11 +403,11 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}
-		if l, err = m.RLock(t.Context(), dibs.OwnerToken("request-1")); err != nil {
+		if l, err = m.Reader().Lock(t.Context(), dibs.OwnerToken("request-1")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		if r, err := open(t, good).RWMutex("n").TryRLock(t.Context()); err != nil {
+		if r, err := open(t, good).RWMutex("n").Reader().TryLock(t.Context()); err != nil {
 			t.Errorf("a second reader: %v", err)
 		} else if err := r.Unlock(); err != nil {
 			t.Error(err)

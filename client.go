@@ -37,6 +37,10 @@ type Client struct {
 	partlyLost partlyLost
 	wanted     wantedSignals
 	closeLimit work.CloseLimit
+
+	stopping  atomic.Bool   // Shutdown has begun
+	acquiring atomic.Int64  // calls that may become leases
+	idle      chan struct{} // signals Shutdown that a call or a lease has ended
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
@@ -47,6 +51,7 @@ func New(store driver.Store, options ...Option) *Client {
 		id:       identity(),
 		clock:    clock.New(),
 		work:     work.NewBackground(),
+		idle:     make(chan struct{}, 1),
 	}
 	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
 	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)

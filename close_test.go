@@ -165,7 +165,7 @@ func TestCloseWhileLeasesAreInUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
 				c := dibs.New(memstore.New())
-				lease, err := c.RWMutex("name").RLock(t.Context())
+				lease, err := c.RWMutex("name").Reader().Lock(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

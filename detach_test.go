@@ -20,9 +20,8 @@ func TestDetachHandsTheLeaseOver(t *testing.T) {
 		first := dibs.New(s, dibs.TTL(3*time.Second), dibs.Observe(j.all()))
 		l := lock(t, first, "n", dibs.OwnerToken("request-7"))
 		ctx := l.Context()
-		attached, err := open(t, s).Attach("n", l.Token())
+		attached, err := open(t, s).Attach(t.Context(), l.Handle(), dibs.TTL(3*time.Second))
 		wantErr(t, err)
-		wantErr(t, attached.Extend(t.Context(), 3*time.Second))
 		time.Sleep(10 * time.Second) // both renew it
 
 		wantErr(t, l.Detach())
@@ -94,9 +93,8 @@ func TestDetachLeavesNothing(t *testing.T) {
 				net := &lateStore{faulty: f, tries: 1, delay: 490 * time.Millisecond}
 				l, err := call(t.Context(), open(t, net), dibs.TTL(20*time.Second))
 				wantErr(t, err)
-				attached, err := open(t, good).Attach("n", l.Token())
+				attached, err := open(t, good).Attach(t.Context(), l.Handle(), dibs.TTL(20*time.Second))
 				wantErr(t, err)
-				wantErr(t, attached.Extend(t.Context(), 20*time.Second))
 				begin := time.Now()
 				wantErr(t, l.Detach())
 				if took := time.Since(begin); took > 1100*time.Millisecond {
@@ -116,7 +114,7 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
 		m := open(t, f).RWMutex("n")
-		l, err := m.RLock(t.Context())
+		l, err := m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -132,11 +130,10 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 			if !inProgress {
 				wantErr(t, <-done, dibs.ErrUnavailable)
 			}
-			token := l.Token()
+			handle := l.Handle()
 			wantErr(t, l.Detach())
-			attached, err := open(t, good).Attach("n", token)
+			attached, err := open(t, good).Attach(t.Context(), handle, dibs.TTL(time.Minute))
 			wantErr(t, err)
-			wantErr(t, attached.Extend(t.Context(), time.Minute))
 			before, err := driver.Complete(good).Inspect(t.Context(), "n")
 			wantErr(t, err)
 			time.Sleep(5 * time.Second)
@@ -150,7 +147,7 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 			}
 			cancel()
 			wantErr(t, attached.Unlock())
-			l, err = m.RLock(t.Context())
+			l, err = m.Reader().Lock(t.Context())
 			wantErr(t, err)
 		}
 	})

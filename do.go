@@ -12,8 +12,7 @@ import (
 	"github.com/dibslock/dibs/internal/leasekey"
 )
 
-// A Doer runs a function under a lock. Mutex, MultiMutex, Semaphore (one permit) and
-// RWMutex (as the writer) are Doers, and so is the result of RWMutex.Reading.
+// A Doer runs a function under a lock. Mutex, SharedLock and MultiMutex are Doers.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error
 }

@@ -69,10 +69,10 @@ func TestOptionsOfTry(t *testing.T) {
 			"mutex": func(o ...dibs.Option) (*dibs.Lease, error) {
 				return c.Mutex("a", dibs.Attempts(3, 0)).TryLock(t.Context(), o...)
 			},
-			"reader": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("b").TryRLock(t.Context(), o...) },
-			"writer": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("c").TryLock(t.Context(), o...) },
+			"reader": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("b").Reader().TryLock(t.Context(), o...) },
+			"writer": func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("c").Writer().TryLock(t.Context(), o...) },
 			"semaphore": func(o ...dibs.Option) (*dibs.Lease, error) {
-				return c.Semaphore("d", 2).TryAcquire(t.Context(), 1, o...)
+				return c.Semaphore("d", 2).Permits(1).TryLock(t.Context(), o...)
 			},
 			"multi": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("e", "f").TryLock(t.Context(), o...) },
 		} {
@@ -138,9 +138,13 @@ func TestResignEndsOwnTermsOnly(t *testing.T) {
 			t.Error("a mutex of that name resigned")
 		}
 		wantErr(t, l.Unlock())
-		term, err := c.Election("a").Campaign(t.Context())
+		e := c.Election("a")
+		term, err := e.Campaign(t.Context())
 		wantErr(t, err)
-		if !c.Election("a").Resign() || !errors.Is(context.Cause(term.Context()), dibs.ErrResigned) {
+		if c.Election("a").Resign() || term.Context().Err() != nil {
+			t.Error("another candidate of this Client ended the term")
+		}
+		if !e.Resign() || !errors.Is(context.Cause(term.Context()), dibs.ErrResigned) {
 			t.Errorf("the term did not end: %v", context.Cause(term.Context()))
 		}
 		wantErr(t, term.Unlock())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 
 // An Election makes one of many processes the leader. It is a Mutex that its holder keeps
 // while the other candidates wait. A term is a lease; its number is the fence of the
-// lease. The value holds no state, and is safe for concurrent use.
+// lease. A value is one candidate: Resign ends a term that this value has acquired. It is safe for
+// concurrent use.
 type Election struct {
 	c        *Client
 	name     string
@@ -44,7 +46,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
-		beginTerm(lease.l) // so that the store has the number of the term
+		e.beginTerm(lease.l) // so that the store has the number of the term
 	}
 	return lease, err
 }
@@ -59,15 +61,18 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 // store or because Wait has passed. The pauses then grow to 5 s, and the hook TermFailed is
 // called. Run returns
 //
+//   - nil when ctx ends or the Client shuts down, after fn has returned: that end was asked for,
 //   - nil when fn returns nil in a term that was neither lost nor resigned,
 //   - the error of fn, unless the term or ctx has ended and the error only reports
 //     that,
-//   - the cause of ctx when ctx ends,
 //   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed at once.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
-	if fn == nil {
+	switch {
+	case fn == nil:
 		return errNoFunc
+	case e.mustStop(context.Background()): // the Client shut down before the call
+		return ErrClosed
 	}
 	wait := shortest
 	for {
@@ -75,32 +80,39 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 		switch {
 		case done:
 			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
+		case e.mustStop(ctx):
+			return nil
 		case led:
 			wait = shortest
 		}
 		e.callTermFailed(ctx, err, wait, options)
-		if !work.Pause(ctx, wait) {
-			return context.Cause(ctx)
-		}
+		work.PauseUntil(ctx, e.c.work.UntilDrain(), wait)
 		if !led {
 			wait = min(2*wait, longest)
 		}
 	}
 }
 
+// mustStop reports whether Run was asked to end.
+func (e *Election) mustStop(ctx context.Context) bool {
+	return ctx.Err() != nil || e.c.check() == nil && e.c.stopping.Load()
+}
+
 // runTerm campaigns once and serves the term. done means that Run returns err.
 func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, done bool, err error) {
 	lease, err := e.Campaign(ctx, options...)
-	if err != nil {
+	switch {
+	case err == nil:
+	case e.mustStop(ctx) && (errors.Is(err, ErrClosed) || onlyEnded(err, context.Cause(ctx))):
+		return false, false, nil
+	default:
 		retry := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
 		return false, !retry, err
 	}
 	var workErr error // the error of fn, without that of the release
 	err = lease.run(ctx, func(ctx context.Context) error { workErr = fn(ctx); return workErr })
 	switch {
-	case workErr != nil && !onlyContextEnded(workErr):
+	case workErr != nil && !onlyEnded(workErr, context.Cause(ctx)):
 		return true, true, err
 	case lease.endedEarly() != nil || ctx.Err() != nil:
 		return true, false, nil
@@ -108,21 +120,25 @@ func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) err
 	return true, true, err
 }
 
-// onlyContextEnded reports whether an error means nothing but the end of a context.
-func onlyContextEnded(err error) bool {
+// onlyEnded reports whether an error means nothing but the end of a context. The cause is that of the
+// context, or nil.
+func onlyEnded(err, cause error) bool {
+	if cause != nil && reflect.TypeOf(cause).Comparable() && err == cause { //nolint:errorlint // only this error
+		return true
+	}
 	switch e := err.(type) { //nolint:errorlint // the function unwraps the error itself
 	case nil:
 		return false
 	case *LostError:
 		return true
 	case *BusyError:
-		return onlyContextEnded(e.Cause)
+		return onlyEnded(e.Cause, cause)
 	case *UnavailableError:
-		return onlyContextEnded(e.Cause)
+		return onlyEnded(e.Cause, cause)
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyContextEnded(err) })
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyEnded(err, cause) })
 	case interface{ Unwrap() error }:
-		return onlyContextEnded(e.Unwrap())
+		return onlyEnded(e.Unwrap(), cause)
 	}
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, ErrResigned) || errors.Is(err, ErrLost)
@@ -152,17 +168,16 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 	})
 }
 
-// Resign ends the contexts of this Client's current term, with cause ErrResigned. When
+// Resign ends the contexts of the current term of this value, with cause ErrResigned. When
 // the work has returned, the next candidate leads; Resign does not wait for that. It
-// reports whether there was a term: a lease that Campaign or Run acquired, through any
-// Election of this Client with this name.
+// reports whether there was a term: a lease that Campaign or Run of this value has acquired.
 func (e *Election) Resign() bool {
 	if e.c.check() != nil {
 		return false
 	}
 	led := false
 	for _, l := range e.c.renewals.All() {
-		if l.state.Name == e.name && resign(l) {
+		if l.termOf() == e && resign(l) {
 			led = true
 		}
 	}
@@ -179,15 +194,15 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Token: h.Token, Label: h.Label, Term: h.Fence, Remaining: h.Remaining, NeverExpires: h.NeverExpires}, nil
 }
 
-// Observe yields the current leader, and each change of it, until ctx ends or the loop
+// Watch yields the current leader, and each change of it, until ctx ends or the loop
 // ends:
 //
-//	for leader, err := range election.Observe(ctx) { … }
+//	for leader, err := range election.Watch(ctx) { … }
 //
 // It reads the store twice a second, so it can miss a shorter term. A Leader with an
-// empty token means that there is no leader. If the store cannot be read, Observe yields
+// empty token means that there is no leader. If the store cannot be read, Watch yields
 // the error once, and the next leader when the store is available again.
-func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	const every = 500 * time.Millisecond
 	return func(yield func(Leader, error) bool) {
 		var last Leader
@@ -210,24 +225,35 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// beginTerm marks the lease as the term of an election, and makes its renewal due now.
-func beginTerm(l *lease) {
-	now := l.c.clock.Now()
+// beginTerm marks the lease as a term of the election, and makes its renewal due now. If the client
+// shuts down, the term begins resigned.
+func (e *Election) beginTerm(l *lease) {
+	now := e.c.clock.Now()
 	_ = l.update(func(s *leasestate.State) {
-		l.term = true
+		l.extraLocked().term = e
 		s.Times.BeginTerm(now)
 	})
+	if e.c.stopping.Load() {
+		resign(l)
+	}
+}
+
+// termOf returns the election of a term, or nil.
+func (l *lease) termOf() *Election {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.readExtraLocked().term
 }
 
 // resign ends the contexts of a term, and all that will be derived from it, but not the
 // lease itself: the work must end first. It returns false if the lease is not a term.
 func resign(l *lease) bool {
 	l.mu.Lock()
-	if !l.term || l.state.Reason().IsEnd() {
+	if l.readExtraLocked().term == nil || l.state.Reason().IsEnd() {
 		l.mu.Unlock()
 		return false
 	}
-	l.extraLocked().resigned = ErrResigned
+	l.extra.resigned = ErrResigned
 	contexts := l.contexts.removeAll()
 	l.mu.Unlock()
 	for _, derived := range contexts {

@@ -87,12 +87,11 @@ type Reason string
 
 // Reasons of a LostError.
 const (
-	ReasonExpired     Reason = "expired"     // not renewed in time
-	ReasonMissing     Reason = "missing"     // the store no longer has it: released elsewhere, deleted, or lost
-	ReasonRevoked     Reason = "revoked"     // an operator released it
-	ReasonMaxHold     Reason = "max_hold"    // MaxHold has passed
-	ReasonClosed      Reason = "closed"      // Client.Close released it
-	ReasonUnconfirmed Reason = "unconfirmed" // attached, and not extended so far
+	ReasonExpired Reason = "expired"  // not renewed in time
+	ReasonMissing Reason = "missing"  // the store no longer has it: released elsewhere, deleted, or lost
+	ReasonRevoked Reason = "revoked"  // an operator released it
+	ReasonMaxHold Reason = "max_hold" // MaxHold has passed
+	ReasonClosed  Reason = "closed"   // Client.Close released it
 )
 
 // A LostError is the error of a lease that ended before its Unlock. errors.Is finds
@@ -106,9 +105,6 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	if e.Reason == ReasonUnconfirmed {
-		return fmt.Sprintf("dibs: lease on %q is not confirmed: it was attached, Extend confirms it", e.Name)
-	}
 	s := fmt.Sprintf("dibs: lease on %q lost: %s", e.Name, e.Reason.text())
 	if e.Message != "" {
 		s += ": " + e.Message
@@ -132,10 +128,10 @@ func (r Reason) text() string {
 	return string(r)
 }
 
-// lostError returns the error of a lease that has ended in this way, or is not confirmed.
+// lostError returns the error of a lease that has ended in this way.
 func lostError(e leasestate.End, token string) *LostError {
 	reasons := [...]Reason{
-		leasestate.Unconfirmed: ReasonUnconfirmed, leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
+		leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
 		leasestate.Missing: ReasonMissing, leasestate.Revoked: ReasonRevoked, leasestate.Closed: ReasonClosed,
 	}
 	return &LostError{Name: e.Name, Token: Token(token), Reason: reasons[e.Reason], Message: e.Message, Cause: public(e.Cause)}

@@ -19,12 +19,12 @@ func ExampleRWMutex() {
 
 	// Page views read, beside other readers.
 	show := func(ctx context.Context) (string, error) { return "page 1", nil }
-	page, err := dibs.Call(ctx, catalogue.Reading(), show)
+	page, err := dibs.Call(ctx, catalogue.Reader(), show)
 	fmt.Println(page, err)
 
 	// The import writes, exclusively.
-	err = catalogue.Do(ctx, func(context.Context) error {
-		_, err := catalogue.TryRLock(context.Background()) // a page view at the same time
+	err = catalogue.Writer().Do(ctx, func(context.Context) error {
+		_, err := catalogue.Reader().TryLock(context.Background()) // a page view at the same time
 		fmt.Println("no page view during the import:", errors.Is(err, dibs.ErrBusy))
 		return nil
 	})
@@ -41,7 +41,7 @@ func ExampleRWMutex_Downgrade() {
 	defer locks.Close()
 	prices := locks.RWMutex("prices")
 
-	lease, err := prices.Lock(ctx)
+	lease, err := prices.Writer().Lock(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -55,9 +55,9 @@ func ExampleRWMutex_Downgrade() {
 		fmt.Println(err)
 		return
 	}
-	reader, err := prices.TryRLock(ctx)
+	reader, err := prices.Reader().TryLock(ctx)
 	fmt.Println("another reader:", err)
-	_, err = prices.TryLock(ctx)
+	_, err = prices.Writer().TryLock(ctx)
 	fmt.Println("another writer is busy:", errors.Is(err, dibs.ErrBusy))
 	reader.Unlock()
 	// Output:
@@ -74,13 +74,13 @@ func ExampleSemaphore() {
 	// All machines together may send four requests to the partner at a time. An upload
 	// counts as three.
 	partner := locks.Semaphore("api:partner", 4)
-	upload, err := partner.Acquire(ctx, 3)
+	upload, err := partner.Permits(3).Lock(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = partner.Do(ctx, func(ctx context.Context) error {
-		_, err := partner.TryAcquire(context.Background(), 1)
+	err = partner.Permits(1).Do(ctx, func(ctx context.Context) error {
+		_, err := partner.Permits(1).TryLock(context.Background())
 		fmt.Println("no fifth permit:", errors.Is(err, dibs.ErrBusy))
 		return nil
 	}, dibs.Wait(time.Second))
@@ -141,7 +141,7 @@ func ExampleElection_Run() {
 	// <nil>
 }
 
-func ExampleElection_Observe() {
+func ExampleElection_Watch() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
@@ -151,7 +151,7 @@ func ExampleElection_Observe() {
 		return
 	}
 
-	for leader, err := range locks.Election("scheduler").Observe(ctx) {
+	for leader, err := range locks.Election("scheduler").Watch(ctx) {
 		switch {
 		case err != nil:
 			fmt.Println("unknown:", err)
@@ -208,7 +208,7 @@ func ExampleClient_Revoke() {
 		return
 	}
 	for _, h := range state.Holders {
-		revoked, err := operator.Revoke(ctx, "import", h.Fence, "")
+		revoked, err := operator.Revoke(ctx, "import", dibs.Holder{Fence: h.Fence}, "")
 		fmt.Println(h.Label, "holds it; revoked:", revoked, err)
 	}
 	_, err = operator.Mutex("import").TryLock(ctx)

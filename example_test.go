@@ -2,8 +2,12 @@ package dibs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -95,30 +99,80 @@ func ExampleClient_Attach() {
 	ctx := context.Background()
 	store := memstore.New()
 
-	// One process acquires the lock with a token that it can pass to another one.
+	// One process acquires the lock, and passes its handle on, over an encrypted connection.
 	here := dibs.New(store)
 	defer here.Close()
-	lease, err := here.Mutex("import").Lock(ctx, dibs.OwnerToken("req-5f0c9b72e1"))
+	lease, err := here.Mutex("import").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	message, err := json.Marshal(lease.Handle())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 
-	// Another process has the name and the token. It takes the lease over.
+	// Another process attaches to the lease. It has the fence, too.
 	there := dibs.New(store)
 	defer there.Close()
-	attached, err := there.Attach("import", "req-5f0c9b72e1")
-	if err != nil {
+	var handle dibs.Handle
+	if err := json.Unmarshal(message, &handle); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("confirmed:", attached.Extend(ctx, 30*time.Second))
-	fmt.Println("detached:", lease.Detach()) // here it is neither renewed nor released any more
+	attached, err := there.Attach(ctx, handle)
+	fmt.Println("attached:", err, attached.Fence() == lease.Fence())
+
+	// The first process detaches: it neither renews nor releases the lock any more.
+	fmt.Println("detached:", lease.Detach())
+	fmt.Println("held there:", attached.Err())
 	fmt.Println("released there:", attached.Unlock())
 	// Output:
-	// confirmed: <nil>
+	// attached: <nil> true
 	// detached: <nil>
+	// held there: <nil>
 	// released there: <nil>
+}
+
+func ExampleClient_Shutdown() {
+	locks := dibs.New(memstore.New())
+	mux := http.NewServeMux()
+	working := make(chan struct{})
+	mux.HandleFunc("POST /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		err := locks.Mutex("order:"+r.PathValue("id")).Do(r.Context(), func(context.Context) error {
+			close(working) // the work begins; now SIGTERM arrives
+			_, err := io.WriteString(w, "saved")
+			return err
+		})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	server := httptest.NewServer(mux)
+	answer := make(chan string)
+	go func() {
+		response, err := http.Post(server.URL+"/orders/42", "text/plain", nil)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		answer <- string(body)
+	}()
+	<-working
+
+	// On SIGTERM: first the server, which begins the work, and then the locks.
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	fmt.Println("server:", server.Config.Shutdown(ctx))
+	fmt.Println("locks:", locks.Shutdown(ctx))
+	fmt.Println("answer:", <-answer)
+	// Output:
+	// server: <nil>
+	// locks: <nil>
+	// answer: saved
 }
 
 func ExampleClient_Inspect() {
@@ -252,7 +306,7 @@ func Example_errors() {
 	fmt.Println(pay("order:1", func(context.Context) error { return nil }))
 	fmt.Println(pay("order:2", func(context.Context) error { return errors.New("declined") }))
 	fmt.Println(pay("order:3", func(ctx context.Context) error {
-		_, err := other.Revoke(ctx, "order:3", dibs.Fence(ctx), "by an operator")
+		_, err := other.Revoke(ctx, "order:3", dibs.Holder{Fence: dibs.Fence(ctx)}, "by an operator")
 		<-ctx.Done()
 		return err
 	}))

@@ -16,8 +16,7 @@ import (
 //
 // Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
 // operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
-// before or longer. The name stays reserved for MinHold, whatever d is. On an attached lease, Extend confirms the lease and starts its
-// renewal.
+// before or longer. The name stays reserved for MinHold, whatever d is.
 func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if handle.isZero() {
 		return errNoLease
@@ -26,22 +25,10 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := checkTTL("Extend by", l.state.Name, d); err != nil {
 		return err
 	}
-	if err := l.checkNotEnded(); err != nil {
+	if err := l.first.Err(); err != nil {
 		return err
 	}
-	var lost string // the name
-	var sent, ttl time.Duration
-	err := l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
-		s := l.LockState()
-		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
-		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
-		requests := s.AppendExtends(nil, l.c.id, ttl)
-		l.UnlockState()
-		errs := l.c.store.Extend(ctx, a.Until, requests)
-		defer l.UnlockState()
-		lost, err = l.LockState().Result(errs)
-		return err
-	})
+	sent, ttl, lost, err := l.requestExtension(ctx, d)
 	switch {
 	case err == nil:
 		return l.recordExtension(sent, ttl, d)
@@ -52,14 +39,30 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// requestExtension extends the lease at the store by d or more. It returns what the store has
+// confirmed: ttl, from sent or later. After ErrLost it returns the name that is lost.
+func (l *lease) requestExtension(ctx context.Context, d time.Duration) (sent, ttl time.Duration, lost string, err error) {
+	err = l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+		s := l.LockState()
+		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
+		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
+		requests := s.AppendExtends(nil, l.c.id, ttl)
+		l.UnlockState()
+		errs := l.c.store.Extend(ctx, a.Until, requests)
+		defer l.UnlockState()
+		lost, err = l.LockState().Result(errs)
+		return err
+	})
+	return sent, ttl, lost, err
+}
+
 // recordExtension records that the store has extended the lease by ttl, from sent or
 // later. Later renewals extend it by next.
 func (l *lease) recordExtension(sent, ttl, next time.Duration) error {
 	if !l.c.begin() {
-		return cmp.Or(l.checkNotEnded(), ErrClosed)
+		return cmp.Or(l.first.Err(), ErrClosed)
 	}
 	defer l.c.work.Done()
 	now := l.c.clock.Now()
-	l.listAttachedToken()
 	return l.update(func(s *leasestate.State) { s.Times.Confirm(now, sent, ttl, next) })
 }

@@ -99,7 +99,7 @@ func TestExtremeAttach(t *testing.T) {
 				s := &countingStore{Full: driver.Complete(memstore.New())}
 				first, c := dibs.New(s), dibs.New(s)
 				begin, held := time.Now(), lock(t, first, "n")
-				l, err := c.Attach("n", held.Token(), make(d))
+				l, err := c.Attach(t.Context(), held.Handle(), make(d))
 				if err == nil {
 					wantErr(t, l.Extend(t.Context(), time.Minute))
 					err = l.Unlock()

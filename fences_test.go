@@ -33,7 +33,7 @@ func TestReserveFences(t *testing.T) {
 		if state, err := s.Inspect(t.Context(), "n"); err != nil || state.Holders[0].Fence != fence || l.Deadline() != before {
 			t.Errorf("the lease has changed: %+v, %v", state, err)
 		}
-		revoked, err := c.Revoke(t.Context(), "n", fence, "")
+		revoked, err := c.Revoke(t.Context(), "n", dibs.Holder{Fence: fence}, "")
 		if err != nil || !revoked {
 			t.Errorf("revoked: %v, %v", revoked, err)
 		}
@@ -83,7 +83,7 @@ func TestBadReserveFences(t *testing.T) {
 			_, err := l.ReserveFences(t.Context(), n)
 			wantErr(t, err, dibs.ErrInvalid)
 		}
-		reader, err := c.RWMutex("r").RLock(t.Context())
+		reader, err := c.RWMutex("r").Reader().Lock(t.Context())
 		wantErr(t, err)
 		several, err := c.All("x", "y").Lock(t.Context())
 		wantErr(t, err)
@@ -199,6 +199,10 @@ func TestCallSettings(t *testing.T) {
 		m := c.Mutex("n", dibs.Timeout(2*time.Second))
 		set, err := m.CallSettings(t.Context(), dibs.MaxHold(time.Hour), dibs.Observe(dibs.Hooks{}), dibs.OwnerToken("request-1"))
 		wantErr(t, err)
+		if set.Closing == nil {
+			t.Error("no channel for the end of the Client")
+		}
+		set.Closing = nil
 		want := dibs.CallSettings{
 			Name: "n", TTL: time.Minute, Wait: time.Second, Timeout: 2 * time.Second, MaxHold: time.Hour, Label: "web", Token: "request-1", Observed: true,
 		}
@@ -237,7 +241,7 @@ func TestReserveFencesOfASharedLease(t *testing.T) {
 		s := &slowReserver{Store: memstore.New(), arrives: make(chan struct{})}
 		c := open(t, s)
 		m := c.RWMutex("n")
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		reserved := make(chan error)
 		go func() {
@@ -250,9 +254,8 @@ func TestReserveFencesOfASharedLease(t *testing.T) {
 		wantErr(t, <-reserved, dibs.ErrInvalid)
 		wantErr(t, l.Err())
 
-		attached, err := c.Attach("n", l.Token())
+		attached, err := c.Attach(t.Context(), l.Handle())
 		wantErr(t, err)
-		wantErr(t, attached.Extend(t.Context(), time.Minute))
 		_, err = attached.ReserveFences(t.Context(), 3)
 		wantErr(t, err, dibs.ErrInvalid)
 		wantErr(t, attached.Err())

@@ -119,15 +119,15 @@ func TestHooksSeeEachCall(t *testing.T) {
 			"start mutex(n 1/1) try=false, end mutex(n 1/1) held waited=0s queued=false notified=false, released mutex(n 1/1) held=1s <nil>",
 		},
 		"reader": {
-			func(c *dibs.Client) error { return hold(c.RWMutex("n").RLock(ctx)) },
+			func(c *dibs.Client) error { return hold(c.RWMutex("n").Reader().Lock(ctx)) },
 			"start reader(n 1/2147483647) try=false, end reader(n 1/2147483647) held waited=0s queued=false notified=false, released reader(n 1/2147483647) held=1s <nil>",
 		},
 		"writer": {
-			func(c *dibs.Client) error { return hold(c.RWMutex("n").TryLock(ctx)) },
+			func(c *dibs.Client) error { return hold(c.RWMutex("n").Writer().TryLock(ctx)) },
 			"start writer(n 2147483647/2147483647) try=true, end writer(n 2147483647/2147483647) held waited=0s queued=false notified=false, released writer(n 2147483647/2147483647) held=1s <nil>",
 		},
 		"semaphore": {
-			func(c *dibs.Client) error { return hold(c.Semaphore("n", 5).Acquire(ctx, 2)) },
+			func(c *dibs.Client) error { return hold(c.Semaphore("n", 5).Permits(2).Lock(ctx)) },
 			"start semaphore(n 2/5) try=false, end semaphore(n 2/5) held waited=0s queued=false notified=false, released semaphore(n 2/5) held=1s <nil>",
 		},
 		"multi": {
@@ -151,13 +151,12 @@ func TestHooksSeeEachCall(t *testing.T) {
 		},
 		"attached": {
 			func(c *dibs.Client) error {
-				l, err := c.Attach("n", "nobody")
-				if err != nil {
+				if err := hold(c.Attach(ctx, dibs.NewHandle("n", "nobody"))); !errors.Is(err, dibs.ErrLost) { // without an event
 					return err
 				}
-				return hold(l, l.Extend(ctx, time.Minute))
+				return hold(c.Attach(ctx, dibs.NewHandle("attached", "theirs"), dibs.NoRenew()))
 			},
-			"lost attached(n 0/0) held=0s reason=missing",
+			"released attached(attached 0/0) held=1s <nil>",
 		},
 		"lost": {
 			func(c *dibs.Client) error { return hold(c.Mutex("n").Lock(ctx, dibs.MaxHold(500*time.Millisecond))) },
@@ -169,6 +168,7 @@ func TestHooksSeeEachCall(t *testing.T) {
 				s := memstore.New()
 				mutex(t, s, "taken")
 				later := mutex(t, s, "released")
+				lock(t, open(t, s), "attached", dibs.OwnerToken("theirs"))
 				time.AfterFunc(9*time.Second, func() { unlock(t, later) }) // between two heartbeats
 				var j journal
 				client := open(t, wrap(s), dibs.Observe(j.all()))

@@ -82,9 +82,9 @@ var holdings = map[string]func(ctx context.Context, c *dibs.Client){
 		l.Lock()
 		l.Unlock() //nolint:staticcheck // only the calls matter
 	},
-	"writer":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Do(ctx, ended) },
-	"reader":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Reading().Do(ctx, ended) },
-	"permits":         func(ctx context.Context, c *dibs.Client) { release(c.Semaphore("n", 3).Acquire(ctx, 2)) },
+	"writer":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Writer().Do(ctx, ended) },
+	"reader":          func(ctx context.Context, c *dibs.Client) { _ = c.RWMutex("n").Reader().Do(ctx, ended) },
+	"permits":         func(ctx context.Context, c *dibs.Client) { release(c.Semaphore("n", 3).Permits(2).Lock(ctx)) },
 	"several":         func(ctx context.Context, c *dibs.Client) { release(c.All("m", "n").Lock(ctx)) },
 	"try several":     func(ctx context.Context, c *dibs.Client) { release(c.All("m", "n").TryLock(ctx)) },
 	"Do with several": func(ctx context.Context, c *dibs.Client) { _ = c.All("m", "n").Do(ctx, ended) },

@@ -320,11 +320,13 @@ func TestCloseInAHook(t *testing.T) {
 func TestCloseInDo(t *testing.T) {
 	ctx := context.Background()
 	for what, do := range map[string]func(c *dibs.Client, fn func(context.Context) error) error{
-		"Mutex":     func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, fn) },
-		"nested":    func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, nested(c, fn)) },
-		"Set":       func(c *dibs.Client, fn func(context.Context) error) error { return c.All("a", "n").Do(ctx, fn) },
-		"Semaphore": func(c *dibs.Client, fn func(context.Context) error) error { return c.Semaphore("n", 2).Do(ctx, fn) },
-		"Election":  func(c *dibs.Client, fn func(context.Context) error) error { return c.Election("n").Run(ctx, fn) },
+		"Mutex":  func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, fn) },
+		"nested": func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, nested(c, fn)) },
+		"Set":    func(c *dibs.Client, fn func(context.Context) error) error { return c.All("a", "n").Do(ctx, fn) },
+		"Semaphore": func(c *dibs.Client, fn func(context.Context) error) error {
+			return c.Semaphore("n", 2).Permits(1).Do(ctx, fn)
+		},
+		"Election": func(c *dibs.Client, fn func(context.Context) error) error { return c.Election("n").Run(ctx, fn) },
 		"Once": func(c *dibs.Client, fn func(context.Context) error) error {
 			_, err := c.Once("n", time.Minute).Do(ctx, fn)
 			return err

@@ -9,48 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	leasestate "github.com/dibslock/dibs/internal/lease"
 )
-
-// Attach returns a handle of a lease that another process or call has acquired, by its
-// name and token. It does no I/O. Err returns ErrLost until Extend has confirmed the lease,
-// although its Context is open from the beginning. From then on the lease is renewed, unless
-// Attach was given NoRenew. Unlock releases the lease, confirmed or not. The options are
-// Timeout, MaxHold, NoRenew and Observe; any other is ErrInvalid. The label remains that of the
-// first owner.
-//
-// The two handles do not know of each other: each of them renews the lease, and Unlock or
-// Client.Close of either releases it for both. The other one finds out at its next renewal.
-// To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
-// confirmed it. It has acquired the lease with Lock: the function of Do has no Lease.
-func (c *Client) Attach(name string, token Token, options ...Option) (*Lease, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	set := c.defaults.with(atCall, options)
-	set.use, set.token, set.minHold = ofAttach, string(token), 0
-	if err := set.check(name); err != nil {
-		return nil, err
-	}
-	if token == "" {
-		return nil, invalid("attach to %q: empty token", name)
-	}
-	if c.work.IsClosed() {
-		return nil, ErrClosed
-	}
-	now := c.clock.Now()
-	l := &lease{
-		c: c, parent: context.Background(), ownToken: true, handles: 1,
-		state: leasestate.Attached(name, string(token), now, set.ttl, set.noRenew), extra: extraOf(&set, c),
-	}
-	l.state.Times.LimitHold(0, 0, now, set.maxHold)
-	l.hooks = newHookCall(l.parent, c.id, lockSpec{kind: KindAttached, name: name}, &set).forLease()
-	if l.hooks != nil {
-		l.hooks.heldSince, l.hooks.acquireEndDone = now, true
-	}
-	l.first.l = l
-	return &l.first, nil
-}
 
 // Inspect returns the state of a name in the store: its holders and its waiters.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
@@ -135,28 +94,26 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State
 	return c.store.InspectAll(ctx, names)
 }
 
-// Revoke ends the lease on a name that has this fence, and grants the name to the next
-// waiter. The reason is for the holder: LostError.Message has it. It is one line of at most
-// 256 bytes, and may be empty.
+// Revoke ends the lease of a holder of the name, which Inspect has returned, and grants the name to the
+// next waiter. The reason is for the holder: LostError.Message has it. It is one line of at most 256
+// bytes, and may be empty.
 //
-// Revoke is for an operator who has found the lease with Inspect or in a log. The fence
-// makes sure that it cannot end a newer lease than the one that was found. It returns
-// false, and changes nothing, if the store has no lease with this fence. Leases of other
-// libraries have no fence.
+// The fence of the holder says which lease that is, or its token if it has no fence. So an operator who
+// has the fence from a log can pass Holder{Fence: fence}. Revoke never ends a newer lease than the one
+// that was found. It returns false, and changes nothing, if the store has no such lease. That is also
+// so for a holder without a fence whose token says nothing of its client, as those of other libraries.
 //
-// The context of the holder ends with ErrLost and ReasonRevoked when the notification
-// arrives. The next waiter holds the lock at once, while the work of the old holder may
-// still run: only the fence stops its writes.
-//
-// Before the first renewal, a third of the TTL after the lease began, Redis may not have
-// the fence of an exclusive lease. Inspect then returns zero, and Revoke returns false: try
-// again after that time. With NoRenew there is no renewal. Release such a lease by its token
-// (see Attach).
-func (c *Client) Revoke(ctx context.Context, name string, fence uint64, reason string) (bool, error) {
+// The context of the holder ends with ErrLost and ReasonRevoked when the notification arrives. The
+// next waiter holds the lock at once, while the work of the old holder may still run: only the fence
+// stops its writes.
+func (c *Client) Revoke(ctx context.Context, name string, holder Holder, reason string) (bool, error) {
 	if err := c.checkInspect(name); err != nil {
 		return false, err
 	}
-	r := driver.RevokeRequest{Name: name, Fence: fence, Reason: reason}
+	r := driver.RevokeRequest{Name: name, Fence: holder.Fence, Reason: reason}
+	if r.Fence == 0 {
+		r.Token = string(holder.Token)
+	}
 	if err := driver.CheckRevoke(r); err != nil {
 		return false, err
 	}

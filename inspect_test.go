@@ -25,7 +25,7 @@ func TestRevokeEndsTheLease(t *testing.T) {
 		ctx := l.Context()
 		next, third := mutex(t, s, "n"), mutex(t, s, "n")
 		begin := time.Now()
-		revoked, err := operator.Revoke(t.Context(), "n", l.Fence(), "host is gone")
+		revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "host is gone")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -57,13 +57,39 @@ func TestRevokeEndsTheLease(t *testing.T) {
 	})
 }
 
+// A holder without a fence is found by its token. The fence counts if there is one.
+func TestRevokeByToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, operator := open(t, s), open(t, s)
+		l := lock(t, c, "n")
+		synctest.Wait() // until its client is subscribed
+		for _, holder := range []dibs.Holder{{Token: "nobody"}, {Token: l.Token(), Fence: l.Fence() - 1}} {
+			if revoked, err := operator.Revoke(t.Context(), "n", holder, ""); revoked || err != nil {
+				t.Errorf("%+v: revoked: %v, %v", holder, revoked, err)
+			}
+		}
+		wantErr(t, l.Err())
+		state, err := operator.Inspect(t.Context(), "n")
+		wantErr(t, err)
+		holder := state.Holders[0]
+		holder.Fence = 0
+		if revoked, err := operator.Revoke(t.Context(), "n", holder, "host is gone"); !revoked || err != nil {
+			t.Fatal(revoked, err)
+		}
+		synctest.Wait()
+		wantLost(t, l.Err(), dibs.ReasonRevoked)
+		wantFree(t, s, "n")
+	})
+}
+
 func TestRevokeEndsTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			synctest.Wait() // until it receives events
-			revoked, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx), "")
+			revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: dibs.Fence(ctx)}, "")
 			if !revoked || err != nil {
 				t.Error(revoked, err)
 			}
@@ -88,12 +114,12 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 		was, err := s.Inspect(t.Context(), "n")
 		wantErr(t, err)
 		for _, fence := range []uint64{1, before.Fence(), l.Fence() - 1, l.Fence() + 1, elsewhere.Fence(), 1<<64 - 1} {
-			revoked, err := operator.Revoke(t.Context(), "n", fence, "")
+			revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: fence}, "")
 			if revoked || err != nil {
 				t.Errorf("revoke of fence %d, the lease has %d: %v, %v", fence, l.Fence(), revoked, err)
 			}
 		}
-		revoked, err := operator.Revoke(t.Context(), "nobody", l.Fence(), "")
+		revoked, err := operator.Revoke(t.Context(), "nobody", dibs.Holder{Fence: l.Fence()}, "")
 		if revoked || err != nil {
 			t.Errorf("revoke of a free name: %v, %v", revoked, err)
 		}
@@ -106,7 +132,7 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 		}
 		wantFree(t, s, "nobody")
 		wantErr(t, l.Unlock())
-		revoked, err = operator.Revoke(t.Context(), "n", l.Fence(), "") // it has ended
+		revoked, err = operator.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "") // it has ended
 		if revoked || err != nil {
 			t.Errorf("revoke of an ended lease: %v, %v", revoked, err)
 		}
@@ -232,12 +258,12 @@ func TestListIsBounded(t *testing.T) {
 func TestInvalidRevoke(t *testing.T) {
 	c := open(t, unusedStore{t})
 	for name, fence := range map[string]uint64{"n": 0, "": 1, "\xff": 1} {
-		if revoked, err := c.Revoke(t.Context(), name, fence, ""); revoked || !errors.Is(err, dibs.ErrInvalid) {
+		if revoked, err := c.Revoke(t.Context(), name, dibs.Holder{Fence: fence}, ""); revoked || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("revoke of %q, fence %d: %v, %v", name, fence, revoked, err)
 		}
 	}
 	for _, reason := range []string{"two\nlines", "\xff", "\x1b[2J", strings.Repeat("x", 257)} {
-		if revoked, err := c.Revoke(t.Context(), "n", 1, reason); revoked || !errors.Is(err, dibs.ErrInvalid) {
+		if revoked, err := c.Revoke(t.Context(), "n", dibs.Holder{Fence: 1}, reason); revoked || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("revoke with reason %q: %v, %v", reason, revoked, err)
 		}
 	}
@@ -251,7 +277,7 @@ func TestRevokeOfOnePermit(t *testing.T) {
 		a, b := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		next, after := permits(t, s, 1, 3), permits(t, s, 2, 3)
 		wantWaiting(t, next, after)
-		revoked, err := operator.Revoke(t.Context(), "n", a.lease.Fence(), "")
+		revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: a.lease.Fence()}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -259,7 +285,7 @@ func TestRevokeOfOnePermit(t *testing.T) {
 		wantWaiting(t, after)
 		wantLost(t, a.lease.Err(), dibs.ReasonRevoked)
 		wantErr(t, b.lease.Err())
-		revoked, err = operator.Revoke(t.Context(), "n", b.lease.Fence(), "")
+		revoked, err = operator.Revoke(t.Context(), "n", dibs.Holder{Fence: b.lease.Fence()}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -279,10 +305,10 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		s := memstore.New()
 		operator := open(t, s)
 		m := open(t, s).RWMutex("n")
-		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
+		r := queue(func() (*dibs.Lease, error) { return m.Reader().Lock(t.Context()) })
 		stuck := reading(t, s, "n")
 		w := writing(t, s, "n")
-		revoked, err := operator.Revoke(t.Context(), "n", stuck.lease.Fence(), "")
+		revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: stuck.lease.Fence()}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -290,11 +316,11 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		wantWaiting(t, w)
 		old := r.lease.Fence()
 		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
-		if revoked, err := operator.Revoke(t.Context(), "n", old, ""); revoked || err != nil {
+		if revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: old}, ""); revoked || err != nil {
 			t.Errorf("revoke of the fence before the upgrade: %v, %v", revoked, err)
 		}
 		wantErr(t, r.lease.Err())
-		if revoked, err := operator.Revoke(t.Context(), "n", r.lease.Fence(), ""); !revoked || err != nil {
+		if revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: r.lease.Fence()}, ""); !revoked || err != nil {
 			t.Errorf("revoke after the upgrade: %v, %v", revoked, err)
 		}
 		wantHeld(t, w)
@@ -311,7 +337,7 @@ func TestRevokeOfAReentrantLease(t *testing.T) {
 		inner, err := c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		synctest.Wait()
-		revoked, err := operator.Revoke(t.Context(), "n", inner.Fence(), "")
+		revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: inner.Fence()}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -335,7 +361,7 @@ func TestRevokeWithLostNotification(t *testing.T) {
 		l := lock(t, open(t, f, dibs.TTL(3*time.Second)), "n")
 		synctest.Wait()
 		begin := time.Now()
-		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
+		revoked, err := open(t, s).Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}
@@ -363,7 +389,7 @@ func TestRevokeWithLateNotification(t *testing.T) {
 		c := open(t, f)
 		l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		synctest.Wait()
-		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
+		revoked, err := open(t, s).Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "")
 		if !revoked || err != nil || len(late) != 1 {
 			t.Fatalf("%v, %v, %d notifications", revoked, err, len(late))
 		}
@@ -380,11 +406,10 @@ func TestRevokeNotifiesLastExtender(t *testing.T) {
 		s := memstore.New()
 		a, b := open(t, s), open(t, s)
 		l := lock(t, a, "n", dibs.OwnerToken("tok"), dibs.NoRenew())
-		at, err := b.Attach("n", "tok")
+		at, err := b.Attach(t.Context(), dibs.NewHandle("n", "tok"))
 		wantErr(t, err)
-		wantErr(t, at.Extend(t.Context(), time.Minute))
 		synctest.Wait()
-		ok, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
+		ok, err := open(t, s).Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "")
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}

@@ -45,7 +45,6 @@ type lease struct {
 	contexts derivedContexts // that end with the lease
 	own      *derivedContext // of Context; nil if it was not called
 	handles  int32           // that are not unlocked
-	term     bool            // the lease is a term of an election
 	ownToken bool            // the caller has chosen the token and may use it again
 	hasToken bool            // the token is listed, see acquire.Acquirer.Reserve
 }
@@ -54,6 +53,7 @@ type lease struct {
 // leases.
 type leaseExtra struct {
 	timeout    time.Duration // of one operation; or zero: that of the client
+	term       *Election     // that has acquired the lease, or nil
 	resigned   error         // the work must end, though the lease is held
 	lost       *LostError    // the same one for all who ask, or nil
 	resizeTurn chan struct{} // has an element while the weight is changed; nil before the first change
@@ -73,8 +73,8 @@ func (handle *Lease) Name() string {
 // it has seen is safe from holders that have not detected their loss. Fences are not
 // consecutive. They are about the time in µs since 1970, and fit in a signed 64-bit column.
 //
-// The fence of an attached lease is zero, because only the call that acquired it received
-// its fence: pass the fence on together with the token. For several names see FenceOf.
+// The fence of an attached lease is that of its handle: zero if NewHandle has made it. For several
+// names see FenceOf.
 func (handle *Lease) Fence() uint64 {
 	if handle.isZero() {
 		return 0
@@ -95,7 +95,7 @@ func (handle *Lease) FenceOf(name string) uint64 {
 	return l.LockState().FenceOf(name)
 }
 
-// Token returns the owner token, with which another process can Attach.
+// Token returns the owner token. To let another process use the lease, pass on its Handle.
 func (handle *Lease) Token() Token {
 	if handle.isZero() {
 		return ""
@@ -112,19 +112,14 @@ func (handle *Lease) String() string {
 }
 
 // Deadline returns the time at which the lease is lost if it is not renewed. That is a
-// little before the store's TTL ends: see docs/guarantees.md. For an
-// attached lease it is the zero time until Extend has confirmed the lease.
+// little before the store's TTL ends: see docs/guarantees.md.
 func (handle *Lease) Deadline() time.Time {
 	if handle.isZero() {
 		return time.Time{}
 	}
 	l := handle.l
 	defer l.UnlockState()
-	deadline := l.LockState().Times.Deadline()
-	if deadline == 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(deadline - l.c.clock.Now())
+	return time.Now().Add(l.LockState().Times.Deadline() - l.c.clock.Now())
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
@@ -193,8 +188,8 @@ func (l *lease) update(transition func(s *leasestate.State)) error {
 }
 
 // commit does what follows from a transition of a locked lease, and unlocks it: it schedules the
-// next action, or ends what belongs to the lease. It returns why the lease has ended or is not
-// confirmed, ErrClosed if the client is closed, or nil.
+// next action, or ends what belongs to the lease. It returns why the lease has ended, ErrClosed if the
+// client is closed, or nil.
 func (l *lease) commit() error {
 	if l.state.DetectEnd() {
 		l.endLocked()
@@ -226,6 +221,7 @@ func (l *lease) endLocked() {
 		l.c.partlyLost.add(l) // until the work has ended
 	}
 	l.c.renewals.Remove(l) // last: Close looks here first
+	l.c.signalIdle()
 }
 
 // end ends the contexts of a lease that has just ended, and queues its Lost hooks.
@@ -245,13 +241,11 @@ func (l *lease) end(contexts []*derivedContext) {
 	}
 }
 
-// errLocked returns why the lease has ended or is not confirmed, or nil.
+// errLocked returns why the lease has ended, or nil.
 func (l *lease) errLocked() error {
 	switch l.state.Reason() {
 	case leasestate.Held:
 		return nil
-	case leasestate.Unconfirmed:
-		return lostError(l.state.End(), l.state.Token)
 	case leasestate.Released, leasestate.Merged:
 		return releasedError{l.state.Name}
 	default:
@@ -302,12 +296,4 @@ func (l *lease) values() context.Context {
 // lose ends the lease because one of its names is lost.
 func (l *lease) lose(e leasestate.End) error {
 	return l.update(func(s *leasestate.State) { s.Lose(e) })
-}
-
-// checkNotEnded returns why the lease has ended, or nil.
-func (l *lease) checkNotEnded() error {
-	if err := l.first.Err(); l.reason().IsEnd() {
-		return err
-	}
-	return nil
 }

@@ -317,48 +317,6 @@ func TestManyLeases(t *testing.T) {
 	})
 }
 
-func TestAttach(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := memstore.New()
-		first, second, rival := open(t, s, dibs.TTL(2*time.Second)), open(t, s, dibs.TTL(2*time.Second)), open(t, s)
-		l := lock(t, first, "n", dibs.OwnerToken("request-7"), dibs.NoRenew())
-		taken, err := second.Attach("n", "request-7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantLost(t, taken.Err(), dibs.ReasonUnconfirmed)
-		if !taken.Deadline().IsZero() {
-			t.Error("deadline set before Extend")
-		}
-		if err := taken.Extend(t.Context(), 2*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if err := taken.Err(); err != nil {
-			t.Errorf("not renewed: %v", err)
-		}
-		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner has left the renewal to the second one
-		if _, err := rival.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
-			t.Errorf("try: %v", err)
-		}
-		third, err := first.Attach("n", "request-7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := third.Unlock(); err != nil {
-			t.Error(err)
-		}
-		lock(t, rival, "n")
-		time.Sleep(time.Second)
-		wantLost(t, taken.Unlock(), dibs.ReasonMissing)
-		stranger, err := second.Attach("n", "nobody")
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantLost(t, stranger.Extend(t.Context(), time.Second), dibs.ReasonMissing)
-	})
-}
-
 // Close waits for an Unlock in progress; otherwise its name would stay locked.
 func TestCloseWaitsForUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -280,7 +280,7 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 			wantErr(t, err)
 			ctx := l.Context()
 			synctest.Wait() // until it receives events
-			revoked, err := open(t, s).Revoke(t.Context(), name, l.FenceOf(name), "")
+			revoked, err := open(t, s).Revoke(t.Context(), name, dibs.Holder{Fence: l.FenceOf(name)}, "")
 			if !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
@@ -331,7 +331,7 @@ func TestReentrantMultiMutex(t *testing.T) {
 		}))
 		wantErr(t, c.All("a", "b", "c").Do(t.Context(), func(ctx context.Context) error {
 			for _, take := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){
-				c.All("c", "a").Lock, c.Mutex("b").Lock, c.RWMutex("c").RLock,
+				c.All("c", "a").Lock, c.Mutex("b").Lock, c.RWMutex("c").Reader().Lock,
 			} {
 				_, err := take(ctx)
 				wantErr(t, err, dibs.ErrReentrant)
@@ -838,7 +838,7 @@ func TestPartLostInStepwiseAcquire(t *testing.T) {
 		multi := multiMutex(t, splitStore{driver.Complete(s)}, []string{"a", "b", "c"}, dibs.TTL(3*time.Second))
 		state, err := s.Inspect(t.Context(), "a")
 		wantErr(t, err)
-		revoked, err := open(t, s).Revoke(t.Context(), "a", state.Holders[0].Fence, "")
+		revoked, err := open(t, s).Revoke(t.Context(), "a", dibs.Holder{Fence: state.Holders[0].Fence}, "")
 		if !revoked || err != nil {
 			t.Fatal(revoked, err)
 		}

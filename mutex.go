@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// A Mutex is a lock with one holder at a time. The value holds no state: it is cheap to
+// A Mutex is a lock with one holder at a time. So is the writer of an RWMutex. The value holds no state: it is cheap to
 // create, safe for concurrent use, and two Mutexes of one name are the same lock.
 type Mutex struct {
 	c        *Client
 	name     string
+	writer   bool // of an RWMutex
 	settings settings
 }
 
@@ -36,13 +37,20 @@ func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 }
 
 func (m *Mutex) lock(ctx context.Context, set settings) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), set)
+	return m.c.acquire(ctx, m.spec(), set)
+}
+
+func (m *Mutex) spec() lockSpec {
+	if m.writer {
+		return writer(m.name)
+	}
+	return exclusive(KindMutex, m.name)
 }
 
 // TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
 // ErrBusy at once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.c.acquire(ctx, exclusive(KindMutex, m.name), m.settings.with(atCall, options).tryOnce())
+	return m.lock(ctx, m.settings.with(atCall, options).tryOnce())
 }
 
 // Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is

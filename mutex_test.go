@@ -27,7 +27,7 @@ func TestMutexIsFree(t *testing.T) {
 		t.Errorf("%v allocations with a new Mutex, %v with one that is kept", created, kept)
 	}
 	reader := testing.AllocsPerRun(100, func() {
-		lease, err := c.RWMutex("config").RLock(t.Context())
+		lease, err := c.RWMutex("config").Reader().Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -345,13 +345,13 @@ func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 			return c.Mutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew(), dibs.OwnerToken("job-1"))
 		},
 		"writer": func(c *dibs.Client) error {
-			return c.RWMutex("n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
+			return c.RWMutex("n").Writer().Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
 		},
 		"reader": func(c *dibs.Client) error {
-			return c.RWMutex("n").Reading().Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew())
+			return c.RWMutex("n").Reader().Do(ctx, untilLost, dibs.MinHold(long), dibs.NoRenew())
 		},
 		"Semaphore": func(c *dibs.Client) error {
-			return c.Semaphore("n", 2).Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
+			return c.Semaphore("n", 2).Permits(1).Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))
 		},
 		"Set": func(c *dibs.Client) error {
 			return c.All("a", "n").Do(ctx, untilLost, dibs.MinHold(long), dibs.MaxHold(long))

@@ -60,7 +60,7 @@ var optionRules = [optionCount]struct {
 	of   useSet // at the levels of the lock and the call
 	why  string // it has no meaning elsewhere
 }{
-	ttlOption:       {"TTL", atClient, locks, "Extend sets the TTL of an attached lease"},
+	ttlOption:       {"TTL", atClient, anything, ""},
 	waitOption:      {"Wait", atClient, waiting, "the call does not wait"},
 	timeoutOption:   {"Timeout", atClient, anything, ""},
 	attemptsOption:  {"Attempts", atClient, waiting, "the call tries once"},

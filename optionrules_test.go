@@ -37,16 +37,16 @@ var uses = map[string]use{
 		return c.Mutex("n", lock...).Do(ctx, nothing, call...)
 	},
 	"writer": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		return unlocked(c.RWMutex("n", lock...).Lock(ctx, call...))
+		return unlocked(c.RWMutex("n", lock...).Writer().Lock(ctx, call...))
 	},
 	"reader": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		return unlocked(c.RWMutex("n", lock...).RLock(ctx, call...))
+		return unlocked(c.RWMutex("n", lock...).Reader().Lock(ctx, call...))
 	},
 	"TryRLock": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		return unlocked(c.RWMutex("n", lock...).TryRLock(ctx, call...))
+		return unlocked(c.RWMutex("n", lock...).Reader().TryLock(ctx, call...))
 	},
 	"semaphore": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		return unlocked(c.Semaphore("n", 2, lock...).Acquire(ctx, 1, call...))
+		return unlocked(c.Semaphore("n", 2, lock...).Permits(1).Lock(ctx, call...))
 	},
 	"multi-lock": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
 		return unlocked(c.All("m", "n").Lock(ctx, call...))
@@ -67,7 +67,7 @@ var uses = map[string]use{
 			return errors.Join(dibs.ErrInvalid)
 		}
 		defer l.Detach()
-		return unlocked(c.Attach("n", l.Token(), call...))
+		return unlocked(c.Attach(ctx, l.Handle(), call...))
 	},
 }
 
@@ -87,7 +87,7 @@ func TestNoOptionIsIgnored(t *testing.T) {
 	}{
 		"Wait":      {[]dibs.Option{dibs.Wait(time.Second)}, []string{"Once", "Attach"}},
 		"Attempts":  {[]dibs.Option{dibs.Attempts(2, time.Second)}, []string{"Once", "Attach"}},
-		"TTL":       {[]dibs.Option{dibs.TTL(time.Minute)}, []string{"Attach"}},
+		"TTL":       {[]dibs.Option{dibs.TTL(time.Minute)}, nil},
 		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Attach"}},
 		"Label":     {[]dibs.Option{dibs.Label("web")}, []string{"Attach"}},
 		"Reentrant": {[]dibs.Option{dibs.Reentrant()}, []string{"Attach"}},

@@ -36,6 +36,7 @@ type settings struct {
 	label     string
 	token     string // of the caller's choice, or empty
 	hooks     *hookChain
+	continues bool // the call is part of work that holds a lease, though its context does not carry one
 
 	use   use // what the settings are for
 	given [levels]optionSet
@@ -160,8 +161,8 @@ func Attempts(n int, every time.Duration) Option {
 	}
 }
 
-// Label sets a text that Inspect shows with the token, for operators. It is at most 64
-// bytes of printable UTF-8 without spaces.
+// Label sets a text that Inspect shows with the token, for operators. A leader can publish its address
+// in it. It is at most 128 bytes of printable UTF-8 without spaces.
 func Label(text string) Option {
 	return func(s *settings) { s.label = text; s.now.add(labelOption) }
 }
@@ -199,7 +200,7 @@ func Observe(hooks Hooks) Option {
 	return func(s *settings) { s.hooks = &hookChain{hooks: hooks, outer: s.hooks}; s.now.add(observeOption) }
 }
 
-const maxLabel = 64
+const maxLabel = 128
 
 // check validates the names and the settings of a request before anything is sent.
 func (s *settings) check(name string, more ...string) error {

@@ -125,8 +125,8 @@ func TestBadOptions(t *testing.T) {
 		"MaxHold the shortest": dibs.MaxHold(math.MinInt64),
 		"Token empty":          dibs.OwnerToken(""),
 		"Attempts in the past": dibs.Attempts(1, -time.Second),
-		"Label too long":       dibs.Label(strings.Repeat("l", 65)),
-		"Label too many bytes": dibs.Label(strings.Repeat("路", 22)),
+		"Label too long":       dibs.Label(strings.Repeat("l", 129)),
+		"Label too many bytes": dibs.Label(strings.Repeat("路", 43)),
 		"Label with space":     dibs.Label("a b"),
 		"Label of a space":     dibs.Label(" "),
 		"Label with tab":       dibs.Label("a\tb"),
@@ -150,7 +150,7 @@ func TestBadOptions(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			wantInvalid(t, "n", option)
-			if l, err := open(t, unusedStore{t}).Attach("n", "token", option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+			if l, err := open(t, unusedStore{t}).Attach(t.Context(), dibs.NewHandle("n", "token"), option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 				// Attach has its own token, which replaces that of an option.
 				if !strings.HasPrefix(what, "Token ") {
 					t.Errorf("Attach: %v, %v; want ErrInvalid", l, err)
@@ -176,7 +176,7 @@ func TestGoodOptions(t *testing.T) {
 		"no MaxHold, no MinHold": {dibs.MaxHold(0), dibs.MinHold(0)},
 		"one of the Attempts":    {dibs.Attempts(1, 0)},
 		"many Attempts":          {dibs.Attempts(math.MaxInt, math.MaxInt64)},
-		"the longest Label":      {dibs.Label(strings.Repeat("l", 64))},
+		"the longest Label":      {dibs.Label(strings.Repeat("l", 128))},
 		"no Label":               {dibs.Label("")},
 		"a Label with colons":    {dibs.Label(":a:b:")},
 		"a Label in UTF-8":       {dibs.Label("naïve/路/🔒")},
@@ -309,11 +309,11 @@ func TestNoStore(t *testing.T) {
 				wantErr(t, err, dibs.ErrInvalid)
 				_, err = listed(c, "*")
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.Revoke(ctx, "n", 1, "")
+				_, err = c.Revoke(ctx, "n", dibs.Holder{Fence: 1}, "")
 				wantErr(t, err, dibs.ErrInvalid)
 				err = c.Election("n").Run(ctx, func(context.Context) error { return nil })
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.Attach("n", "token")
+				_, err = c.Attach(ctx, dibs.NewHandle("n", "token"))
 				wantErr(t, err, dibs.ErrInvalid)
 				time.Sleep(time.Minute)
 				wantErr(t, c.Close())
@@ -330,9 +330,9 @@ func TestNoFunction(t *testing.T) {
 	for what, err := range map[string]error{
 		"Mutex":     c.Mutex("n").Do(ctx, nil),
 		"Set":       c.All("m", "n").Do(ctx, nil),
-		"RWMutex":   c.RWMutex("n").Do(ctx, nil),
-		"Reading":   c.RWMutex("n").Reading().Do(ctx, nil),
-		"Semaphore": c.Semaphore("n", 2).Do(ctx, nil),
+		"RWMutex":   c.RWMutex("n").Writer().Do(ctx, nil),
+		"Reading":   c.RWMutex("n").Reader().Do(ctx, nil),
+		"Semaphore": c.Semaphore("n", 2).Permits(1).Do(ctx, nil),
 		"Election":  c.Election("n").Run(ctx, nil),
 		"Once":      once,
 		"Call":      call,
@@ -349,12 +349,12 @@ func TestZeroValues(t *testing.T) {
 	number := func(context.Context) (int, error) { return 1, nil }
 	_, nilDoer := dibs.Call(ctx, nil, number)
 	_, nilMutex := dibs.Call(ctx, dibs.Doer((*dibs.Mutex)(nil)), number)
-	wrapped := dibs.Wrap(func(string) dibs.Doer { return (*dibs.RWMutex)(nil) }, func(context.Context, string) error { return nil })
+	wrapped := dibs.Wrap(func(string) dibs.Doer { return (*dibs.SharedLock)(nil) }, func(context.Context, string) error { return nil })
 	_, zeroOnce := new(dibs.Once).Do(ctx, nothing)
 	m := open(t, unusedStore{t}).RWMutex("n")
 	errs := map[string]error{
 		"Call of nil": nilDoer, "Call of a nil Mutex": nilMutex, "Wrap of a nil RWMutex": wrapped(ctx, "n"),
-		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).Reading().Do(ctx, nothing), "Semaphore": new(dibs.Semaphore).Do(ctx, nothing),
+		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).Reader().Do(ctx, nothing), "Semaphore": new(dibs.Semaphore).Permits(1).Do(ctx, nothing),
 		"MultiMutex": new(dibs.MultiMutex).Do(ctx, nothing), "Election": new(dibs.Election).Run(ctx, nothing), "Once": zeroOnce,
 	}
 	for what, l := range map[string]*dibs.Lease{"nil lease": nil, "zero lease": new(dibs.Lease)} {
@@ -366,14 +366,14 @@ func TestZeroValues(t *testing.T) {
 		}
 	}
 	for what, c := range map[string]*dibs.Client{"nil client": nil, "zero client": new(dibs.Client)} {
-		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").Reading().Do(ctx, nothing)
-		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Do(ctx, nothing), c.All("m", "n").Do(ctx, nothing)
+		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").Reader().Do(ctx, nothing)
+		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Permits(1).Do(ctx, nothing), c.All("m", "n").Do(ctx, nothing)
 		errs[what+": Election"], errs[what+": Check"] = c.Election("n").Run(ctx, nothing), c.Check(ctx)
 		_, errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)
-		_, errs[what+": Attach"] = c.Attach("n", "token")
+		_, errs[what+": Attach"] = c.Attach(ctx, dibs.NewHandle("n", "token"))
 		_, errs[what+": Inspect"] = c.Inspect(ctx, "n")
 		_, errs[what+": List"] = listed(c, "*")
-		_, errs[what+": Revoke"] = c.Revoke(ctx, "n", 1, "")
+		_, errs[what+": Revoke"] = c.Revoke(ctx, "n", dibs.Holder{Fence: 1}, "")
 		_, errs[what+": Leader"] = c.Election("n").Leader(ctx)
 		errs[what+": Holds"] = c.Holds(ctx, "n")
 		if c.Election("n").Resign() {
@@ -394,7 +394,7 @@ func TestBadTimeoutOfInspect(t *testing.T) {
 		c := open(t, unusedStore{t}, dibs.Timeout(d))
 		_, err := c.Inspect(t.Context(), "n")
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = c.Revoke(t.Context(), "n", 1, "")
+		_, err = c.Revoke(t.Context(), "n", dibs.Holder{Fence: 1}, "")
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 }
@@ -442,14 +442,14 @@ func TestBadNames(t *testing.T) {
 			if _, err := c.Inspect(t.Context(), name); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("Inspect: %v, want ErrInvalid", err)
 			}
-			if l, err := c.Attach(name, "token"); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+			if l, err := c.Attach(t.Context(), dibs.NewHandle(name, "token")); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("Attach: %v, %v, want ErrInvalid", l, err)
 			}
 		})
 	}
 	c := open(t, unusedStore{t})
 	for _, token := range []string{"", " ", "a b", "a\n", "\xff", strings.Repeat("t", 257)} {
-		if l, err := c.Attach("n", dibs.Token(token)); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+		if l, err := c.Attach(t.Context(), dibs.NewHandle("n", token)); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("Attach with token %q: %v, %v, want ErrInvalid", token, l, err)
 		}
 	}

@@ -42,13 +42,10 @@ func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (leas
 	return c.acquireNew(ctx, w, set)
 }
 
-// listAttachedToken lists the token of an attached lease that was confirmed.
-func (l *lease) listAttachedToken() {
+// holdToken lists the token of an attached lease.
+func (l *lease) holdToken() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ownToken || l.hasToken || l.state.Reason().IsEnd() {
-		return
-	}
 	l.hasToken = true
 	l.c.acquirer.Hold(l.namesLocked(), l.state.Token)
 }

@@ -22,9 +22,9 @@ func callsWithToken(ctx context.Context, c *dibs.Client) map[string]func(o ...di
 		"Attempts": func(o ...dibs.Option) (*dibs.Lease, error) {
 			return c.Mutex("n", dibs.Attempts(3, time.Second)).Lock(ctx, o...)
 		},
-		"reader":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx, o...) },
-		"writer":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Lock(ctx, o...) },
-		"semaphore":  func(o ...dibs.Option) (*dibs.Lease, error) { return c.Semaphore("n", 3).Acquire(ctx, 1, o...) },
+		"reader":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Reader().Lock(ctx, o...) },
+		"writer":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Writer().Lock(ctx, o...) },
+		"semaphore":  func(o ...dibs.Option) (*dibs.Lease, error) { return c.Semaphore("n", 3).Permits(1).Lock(ctx, o...) },
 		"multi-lock": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx, o...) },
 		"election":   func(o ...dibs.Option) (*dibs.Lease, error) { return c.Election("n").Campaign(ctx, o...) },
 	}
@@ -146,7 +146,7 @@ func TestTokenOfALostLease(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		lost := lock(t, c, "n", dibs.OwnerToken("request-1"))
-		revoked, err := c.Revoke(t.Context(), "n", lost.Fence(), "")
+		revoked, err := c.Revoke(t.Context(), "n", dibs.Holder{Fence: lost.Fence()}, "")
 		wantErr(t, err)
 		time.Sleep(time.Minute) // until the next renewal
 		if !revoked {
@@ -166,21 +166,19 @@ func TestTokenOfALostLease(t *testing.T) {
 	})
 }
 
-// An attached lease that was confirmed has the token, too. Attach itself acquires nothing, so it
-// may be given a token that is in use.
+// An attached lease has the token, too. Attach itself acquires nothing, so it may be given a token that
+// is in use.
 func TestTokenOfAnAttachedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c, first := open(t, s), open(t, s)
 		l := lock(t, first, "n", dibs.OwnerToken("request-1"))
-		attached, err := c.Attach("n", "request-1")
+		attached, err := c.Attach(t.Context(), dibs.NewHandle("n", "request-1"))
 		wantErr(t, err)
-		wantErr(t, attached.Extend(t.Context(), time.Minute))
 		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrReentrant)
-		again, err := c.Attach("n", "request-1")
+		again, err := c.Attach(t.Context(), dibs.NewHandle("n", "request-1"))
 		wantErr(t, err)
-		wantErr(t, again.Extend(t.Context(), time.Minute))
 		wantErr(t, again.Detach())
 		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrReentrant)
@@ -201,18 +199,18 @@ func TestTokenGivenToALock(t *testing.T) {
 		"Mutex and call":     errorOf(c.Mutex("n", token).Lock(ctx, dibs.OwnerToken("mine"))),
 		"TryLock":            errorOf(c.Mutex("n", token).TryLock(ctx)),
 		"Do":                 c.Mutex("n", token).Do(ctx, nothing),
-		"reader":             errorOf(c.RWMutex("n", token).RLock(ctx)),
-		"writer":             errorOf(c.RWMutex("n", token).Lock(ctx)),
-		"Semaphore":          errorOf(c.Semaphore("n", 2, token).Acquire(ctx, 1)),
+		"reader":             errorOf(c.RWMutex("n", token).Reader().Lock(ctx)),
+		"writer":             errorOf(c.RWMutex("n", token).Writer().Lock(ctx)),
+		"Semaphore":          errorOf(c.Semaphore("n", 2, token).Permits(1).Lock(ctx)),
 		"Election":           errorOf(c.Election("n", token).Campaign(ctx)),
 		"Run":                c.Election("n", token).Run(ctx, nothing),
 		"Once":               ranOnce,
 		"New":                errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx)),
 		"New and call":       errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx, dibs.OwnerToken("mine"))),
 		"New, of all":        errorOf(open(t, unusedStore{t}, token).All("m", "n").Lock(ctx)),
-		"New, of Attach":     errorOf(open(t, unusedStore{t}, token).Attach("n", "mine")),
-		"Attach":             errorOf(c.Attach("n", "mine", token)),
-		"Attach, same token": errorOf(c.Attach("n", "job-7", token)),
+		"New, of Attach":     errorOf(open(t, unusedStore{t}, token).Attach(ctx, dibs.NewHandle("n", "mine"))),
+		"Attach":             errorOf(c.Attach(ctx, dibs.NewHandle("n", "mine"), token)),
+		"Attach, same token": errorOf(c.Attach(ctx, dibs.NewHandle("n", "job-7"), token)),
 	} {
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)

@@ -38,27 +38,27 @@ func TestParseOptions(t *testing.T) {
 
 func TestParseOptionsRejects(t *testing.T) {
 	for text, why := range map[string]string{
-		"tll=20s":                          `"tll": unknown; want ttl, wait`,
-		"ttl":                              `"ttl": want a duration`,
-		"ttl=":                             `want a duration`,
-		"ttl=20":                           `want a duration`,
-		"ttl=1ms":                          `not within 10ms to 24h0m0s`,
-		"ttl=20s wait=1s ttl=30s":          `"ttl" is given twice`,
-		"wait=-1s":                         `negative`,
-		"wait=1s attempts=3/1s":            `one or the other`,
-		"attempts=3":                       `want a number and a duration`,
-		"attempts=0/1s":                    `less than 1`,
-		"attempts=x/1s":                    `want a number and a duration`,
-		"cohort=32/1s":                     `unknown`,
-		"minhold=1h maxhold=1m":            `below its MinHold`,
-		"timeout=1us":                      `below 1ms`,
-		"norenew=true":                     `"norenew": takes no value`,
-		"label=":                           `empty`,
-		"label=a\u00a0b":                   `unknown`, // that is a space, too
-		"token=secret":                     `unknown`,
-		"=":                                `unknown`,
-		"TTL=20s":                          `unknown`,
-		"label=" + strings.Repeat("x", 65): `at most 64 bytes`,
+		"tll=20s":                           `"tll": unknown; want ttl, wait`,
+		"ttl":                               `"ttl": want a duration`,
+		"ttl=":                              `want a duration`,
+		"ttl=20":                            `want a duration`,
+		"ttl=1ms":                           `not within 10ms to 24h0m0s`,
+		"ttl=20s wait=1s ttl=30s":           `"ttl" is given twice`,
+		"wait=-1s":                          `negative`,
+		"wait=1s attempts=3/1s":             `one or the other`,
+		"attempts=3":                        `want a number and a duration`,
+		"attempts=0/1s":                     `less than 1`,
+		"attempts=x/1s":                     `want a number and a duration`,
+		"cohort=32/1s":                      `unknown`,
+		"minhold=1h maxhold=1m":             `below its MinHold`,
+		"timeout=1us":                       `below 1ms`,
+		"norenew=true":                      `"norenew": takes no value`,
+		"label=":                            `empty`,
+		"label=a\u00a0b":                    `unknown`, // that is a space, too
+		"token=secret":                      `unknown`,
+		"=":                                 `unknown`,
+		"TTL=20s":                           `unknown`,
+		"label=" + strings.Repeat("x", 129): `at most 128 bytes`,
 	} {
 		options, err := dibs.ParseOptions(text)
 		if !errors.Is(err, dibs.ErrInvalid) || err != nil && !strings.Contains(err.Error(), why) || options != nil {

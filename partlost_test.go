@@ -135,7 +135,9 @@ func TestPartlyLostWhileClosing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var both sync.WaitGroup
-		both.Go(func() { _, _ = operator.Revoke(context.Background(), "a", lease.FenceOf("a"), "maintenance") })
+		both.Go(func() {
+			_, _ = operator.Revoke(context.Background(), "a", dibs.Holder{Fence: lease.FenceOf("a")}, "maintenance")
+		})
 		both.Go(func() {
 			for range rand.IntN(2000) { // so that they meet
 			}

@@ -28,8 +28,8 @@ func TestNestedCallsLeaveNothing(t *testing.T) {
 	for what, nested := range map[string]struct{ outer, inner dibs.Doer }{
 		"Mutex":     {c.Mutex("n"), c.Mutex("n", dibs.Reentrant())},
 		"Set":       {c.All("n", "m"), c.Mutex("m", dibs.Reentrant())},
-		"reader":    {c.RWMutex("n").Reading(), c.RWMutex("n", dibs.Reentrant()).Reading()},
-		"Semaphore": {c.Semaphore("n", 2), c.Semaphore("n", 2, dibs.Reentrant())},
+		"reader":    {c.RWMutex("n").Reader(), c.RWMutex("n", dibs.Reentrant()).Reader()},
+		"Semaphore": {c.Semaphore("n", 2).Permits(1), c.Semaphore("n", 2, dibs.Reentrant()).Permits(1)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			err := nested.outer.Do(t.Context(), func(ctx context.Context) error {

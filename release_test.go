@@ -35,7 +35,7 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 		},
 		"a writer that became a reader": func(t *testing.T, c *dibs.Client, _ *faulty) *dibs.Lease {
 			m := c.RWMutex("n")
-			l, err := m.Lock(t.Context())
+			l, err := m.Writer().Lock(t.Context())
 			wantErr(t, err)
 			extended(t, l, time.Hour, ttl)
 			wantErr(t, m.Downgrade(t.Context(), l))
@@ -48,9 +48,8 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 		},
 		"attached, with the TTL of another owner": func(t *testing.T, c *dibs.Client, f *faulty) *dibs.Lease {
 			first := lock(t, open(t, f.Store), "n", dibs.TTL(time.Hour))
-			l, err := c.Attach("n", first.Token())
+			l, err := c.Attach(t.Context(), first.Handle())
 			wantErr(t, err)
-			wantErr(t, l.Extend(t.Context(), ttl))
 			wantErr(t, first.Detach())
 			return l
 		},

@@ -36,7 +36,7 @@ func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
 	if err := r.awaitLate(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.l.checkNotEnded(); err != nil {
+	if err := r.l.first.Err(); err != nil {
 		return nil, err
 	}
 	return r.runAlone(ctx)

@@ -36,9 +36,9 @@ func wantReader(t *testing.T, s driver.Store, c *dibs.Client, l *dibs.Lease) {
 	if len(state.Holders) != 1 || state.Holders[0].Weight != 1 || state.Holders[0].Fence != l.Fence() {
 		t.Errorf("holders %+v, want one reader with fence %d", state.Holders, l.Fence())
 	}
-	beside, err := open(t, s).RWMutex("n").TryRLock(t.Context())
+	beside, err := open(t, s).RWMutex("n").Reader().TryLock(t.Context())
 	wantErr(t, err)
-	if nested, err := c.RWMutex("n").TryLock(l.Context(), dibs.Reentrant()); err == nil {
+	if nested, err := c.RWMutex("n").Writer().TryLock(l.Context(), dibs.Reentrant()); err == nil {
 		t.Error("a nested call writes beside another reader")
 		wantErr(t, nested.Unlock())
 	} else {
@@ -54,7 +54,7 @@ func TestResizesTakeTurns(t *testing.T) {
 		f, good := newFaulty()
 		c := open(t, f)
 		m := c.RWMutex("n")
-		l, err := m.RLock(t.Context())
+		l, err := m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		f.slowResize(true, 300*time.Millisecond)
 		for range 3 {
@@ -78,7 +78,7 @@ func TestWaitForAnotherResizeIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
 		m := open(t, f).RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.Timeout(10*time.Second))
+		l, err := m.Reader().Lock(t.Context(), dibs.Timeout(10*time.Second))
 		wantErr(t, err)
 		f.hangAll()
 		first := make(chan error)
@@ -126,10 +126,10 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := &faulty{Full: driver.Complete(memstore.New())}
 				m := open(t, f).RWMutex("n")
-				l, err := m.Lock(t.Context())
+				l, err := m.Writer().Lock(t.Context())
 				wantErr(t, err)
 				nested := func() error {
-					l, err := m.TryLock(l.Context(), dibs.Reentrant())
+					l, err := m.Writer().TryLock(l.Context(), dibs.Reentrant())
 					if err == nil {
 						wantErr(t, l.Unlock())
 					}
@@ -167,7 +167,7 @@ func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
 		m := open(t, f).RWMutex("n")
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
 			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -192,7 +192,7 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		f, good := newFaulty()
 		c := open(t, f)
 		m := c.RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.Timeout(10*time.Second))
+		l, err := m.Reader().Lock(t.Context(), dibs.Timeout(10*time.Second))
 		wantErr(t, err)
 		var delivered atomic.Int32
 		f.set(func(f *faulty) {
@@ -239,7 +239,7 @@ func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
 				return driver.AcquireReply{}, hang(ctx, c.Until)
 			}
 		})
-		l, err := m.RLock(t.Context(), dibs.Timeout(timeout))
+		l, err := m.Reader().Lock(t.Context(), dibs.Timeout(timeout))
 		wantErr(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)

@@ -75,12 +75,12 @@ func unlock(t *testing.T, calls ...*lockCall) {
 // reading and writing queue for a name in a client of their own.
 func reading(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).RWMutex(name, options...)
-	return queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
+	return queue(func() (*dibs.Lease, error) { return m.Reader().Lock(t.Context()) })
 }
 
 func writing(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).RWMutex(name, options...)
-	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+	return queue(func() (*dibs.Lease, error) { return m.Writer().Lock(t.Context()) })
 }
 
 func TestReadersAreSharedAndWritersExclusive(t *testing.T) {
@@ -96,16 +96,16 @@ func TestReadersAreSharedAndWritersExclusive(t *testing.T) {
 		for _, r := range readers {
 			wantErr(t, r.lease.Err())
 		}
-		_, err := m.TryLock(t.Context())
+		_, err := m.Writer().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		w := writing(t, s, "n")
 		unlock(t, readers[1:]...)
 		wantWaiting(t, w)
 		unlock(t, readers[0])
 		wantHeld(t, w)
-		_, err = m.TryRLock(t.Context())
+		_, err = m.Reader().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		_, err = m.TryLock(t.Context())
+		_, err = m.Writer().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, w)
 		wantFree(t, s, "n")
@@ -121,7 +121,7 @@ func TestReaderWaitsBehindAWaitingWriter(t *testing.T) {
 		wantHeld(t, first)
 		time.Sleep(time.Minute)
 		wantWaiting(t, w, second)
-		_, err := open(t, s).RWMutex("n").TryRLock(t.Context())
+		_, err := open(t, s).RWMutex("n").Reader().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, first)
 		wantHeld(t, w)
@@ -161,7 +161,7 @@ func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
 		s := memstore.New()
 		first := reading(t, s, "n")
 		c := open(t, s)
-		w := queue(func() (*dibs.Lease, error) { return c.RWMutex("n").Lock(t.Context(), dibs.Wait(time.Second)) })
+		w := queue(func() (*dibs.Lease, error) { return c.RWMutex("n").Writer().Lock(t.Context(), dibs.Wait(time.Second)) })
 		second := reading(t, s, "n")
 		wantHeld(t, first)
 		wantWaiting(t, w, second)
@@ -183,7 +183,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			group.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				for ctx.Err() == nil {
-					wantErr(t, m.Reading().Do(t.Context(), func(context.Context) error {
+					wantErr(t, m.Reader().Do(t.Context(), func(context.Context) error {
 						time.Sleep(time.Second)
 						return nil
 					}))
@@ -244,7 +244,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n")
-		w := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+		w := queue(func() (*dibs.Lease, error) { return m.Writer().Lock(t.Context()) })
 		r1, r2 := reading(t, s, "n"), reading(t, s, "n")
 		w2, r3 := writing(t, s, "n"), reading(t, s, "n")
 		fence := w.lease.Fence()
@@ -272,7 +272,7 @@ func TestDowngradeBehindAWaitingWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n")
-		w := queue(func() (*dibs.Lease, error) { return m.Lock(t.Context()) })
+		w := queue(func() (*dibs.Lease, error) { return m.Writer().Lock(t.Context()) })
 		w2, r := writing(t, s, "n"), reading(t, s, "n")
 		wantErr(t, m.Downgrade(t.Context(), w.lease))
 		wantErr(t, m.Downgrade(t.Context(), w.lease)) // it is a reader already
@@ -287,7 +287,7 @@ func TestTryUpgradeOnlyAsTheOnlyReader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.TTL(2*time.Second))
-		r := queue(func() (*dibs.Lease, error) { return m.RLock(t.Context()) })
+		r := queue(func() (*dibs.Lease, error) { return m.Reader().Lock(t.Context()) })
 		other := reading(t, s, "n")
 		begin, fence := time.Now(), r.lease.Fence()
 		err := m.TryUpgrade(t.Context(), r.lease)
@@ -326,8 +326,8 @@ func TestTwoReadersThatUpgradeDoNotDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := open(t, s).RWMutex("n"), open(t, s).RWMutex("n")
-		first := queue(func() (*dibs.Lease, error) { return a.RLock(t.Context()) })
-		second := queue(func() (*dibs.Lease, error) { return b.RLock(t.Context()) })
+		first := queue(func() (*dibs.Lease, error) { return a.Reader().Lock(t.Context()) })
+		second := queue(func() (*dibs.Lease, error) { return b.Reader().Lock(t.Context()) })
 		wantErr(t, a.TryUpgrade(t.Context(), first.lease), dibs.ErrBusy)
 		wantErr(t, b.TryUpgrade(t.Context(), second.lease), dibs.ErrBusy)
 		unlock(t, first)
@@ -341,7 +341,7 @@ func TestResizeOfALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}) // the client has not detected it
 		wantErr(t, err)
@@ -352,12 +352,12 @@ func TestResizeOfALostLease(t *testing.T) {
 		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonMissing)
 		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonMissing)
 
-		l, err = m.Lock(t.Context(), dibs.NoRenew())
+		l, err = m.Writer().Lock(t.Context(), dibs.NoRenew())
 		wantErr(t, err)
 		time.Sleep(2 * time.Second)
 		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonExpired)
 
-		l, err = m.RLock(t.Context())
+		l, err = m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
 		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReleased)
@@ -373,8 +373,8 @@ func TestResizeOfAnotherLease(t *testing.T) {
 		m := c.RWMutex("n")
 		of := func(l *dibs.Lease, err error) *dibs.Lease { wantErr(t, err); return l }
 		leases := map[string]*dibs.Lease{
-			"another name":   of(c.RWMutex("m").Lock(t.Context())),
-			"another client": of(other.RWMutex("n").RLock(t.Context())),
+			"another name":   of(c.RWMutex("m").Writer().Lock(t.Context())),
+			"another client": of(other.RWMutex("n").Reader().Lock(t.Context())),
 			"a multi-lock":   of(c.All("k", "l").Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
@@ -402,24 +402,24 @@ func TestResizeOfAReentrantLease(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		m := c.RWMutex("n")
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
-		inner, err := m.Lock(l.Context(), dibs.Reentrant())
+		inner, err := m.Writer().Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrReentrant)
 		wantErr(t, m.Downgrade(t.Context(), inner), dibs.ErrReentrant)
-		_, err = open(t, s).RWMutex("n").TryRLock(t.Context())
+		_, err = open(t, s).RWMutex("n").Reader().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		wantErr(t, inner.Unlock())
 		wantErr(t, m.Downgrade(t.Context(), l))
-		_, err = m.Lock(l.Context(), dibs.Reentrant()) // it is a reader now
+		_, err = m.Writer().Lock(l.Context(), dibs.Reentrant()) // it is a reader now
 		wantErr(t, err, dibs.ErrReentrant)
-		inner, err = m.RLock(l.Context(), dibs.Reentrant())
+		inner, err = m.Reader().Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReentrant)
 		wantErr(t, inner.Unlock())
 		wantErr(t, m.TryUpgrade(t.Context(), l))
-		inner, err = m.Lock(l.Context(), dibs.Reentrant()) // and a writer again
+		inner, err = m.Writer().Lock(l.Context(), dibs.Reentrant()) // and a writer again
 		wantErr(t, err)
 		wantErr(t, inner.Unlock())
 		wantErr(t, l.Unlock())
@@ -432,12 +432,12 @@ func TestWriterAndMutexOfANameExcludeEachOther(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		l := lock(t, c, "n")
-		_, err := c.RWMutex("n").TryLock(t.Context())
+		_, err := c.RWMutex("n").Writer().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		_, err = c.RWMutex("n").TryRLock(t.Context())
+		_, err = c.RWMutex("n").Reader().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		wantErr(t, l.Unlock())
-		for _, take := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){c.RWMutex("n").Lock, c.RWMutex("n").RLock} {
+		for _, take := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){c.RWMutex("n").Writer().Lock, c.RWMutex("n").Reader().Lock} {
 			l, err := take(t.Context())
 			wantErr(t, err)
 			_, err = c.Mutex("n").TryLock(t.Context())
@@ -447,16 +447,16 @@ func TestWriterAndMutexOfANameExcludeEachOther(t *testing.T) {
 	})
 }
 
-func TestReadingIsADoer(t *testing.T) {
+func TestReaderAndWriterAreDoers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		rw := open(t, s).RWMutex("n")
 		other := open(t, s).RWMutex("n")
-		n, err := dibs.Call(t.Context(), rw.Reading(), func(ctx context.Context) (int, error) {
-			l, err := other.TryRLock(t.Context())
+		n, err := dibs.Call(t.Context(), rw.Reader(), func(ctx context.Context) (int, error) {
+			l, err := other.Reader().TryLock(t.Context())
 			wantErr(t, err)
 			wantErr(t, l.Unlock())
-			_, err = other.TryLock(t.Context())
+			_, err = other.Writer().TryLock(t.Context())
 			wantErr(t, err, dibs.ErrBusy)
 			if dibs.Fence(ctx) == 0 {
 				t.Error("no fence in the context")
@@ -466,15 +466,15 @@ func TestReadingIsADoer(t *testing.T) {
 		if n != 42 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-		n, err = dibs.Call(t.Context(), rw, func(context.Context) (int, error) {
-			_, err := other.TryRLock(t.Context())
+		n, err = dibs.Call(t.Context(), rw.Writer(), func(context.Context) (int, error) {
+			_, err := other.Reader().TryLock(t.Context())
 			wantErr(t, err, dibs.ErrBusy)
 			return 43, nil
 		})
 		if n != 43 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-		_, err = dibs.Call(t.Context(), rw.Reading(), func(context.Context) (int, error) { return 0, nil }, dibs.TTL(0))
+		_, err = dibs.Call(t.Context(), rw.Reader(), func(context.Context) (int, error) { return 0, nil }, dibs.TTL(0))
 		wantErr(t, err, dibs.ErrInvalid)
 		wantFree(t, s, "n")
 	})
@@ -485,7 +485,7 @@ func TestResizeReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
 		m := open(t, f).RWMutex("n")
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		lose := func() {
 			f.set(func(f *faulty) {
@@ -524,7 +524,7 @@ func TestResizeUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
 		m := open(t, f).RWMutex("n", dibs.Timeout(300*time.Millisecond))
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		f.hangAll()
 		for what, change := range map[string]func(context.Context, *dibs.Lease) error{"downgrade": m.Downgrade, "upgrade": m.TryUpgrade} {
@@ -569,7 +569,7 @@ func TestResizeKeepsMaxHold(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.TTL(3*time.Second), dibs.MaxHold(10*time.Second))
 		begin := time.Now()
-		l, err := m.RLock(t.Context())
+		l, err := m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		time.Sleep(8 * time.Second)
 		wantErr(t, m.TryUpgrade(t.Context(), l))
@@ -589,27 +589,27 @@ func TestReentrantRWMutex(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		m := c.RWMutex("n")
-		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
-			_, err := m.RLock(ctx)
+		wantErr(t, m.Writer().Do(t.Context(), func(ctx context.Context) error {
+			_, err := m.Reader().Lock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			_, err = m.TryLock(ctx)
+			_, err = m.Writer().TryLock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			wantErr(t, m.Reading().Do(ctx, func(ctx context.Context) error {
+			wantErr(t, m.Reader().Do(ctx, func(ctx context.Context) error {
 				return c.Mutex("n").Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 			}, dibs.Reentrant()))
-			_, err = open(t, s).RWMutex("n").TryRLock(t.Context())
+			_, err = open(t, s).RWMutex("n").Reader().TryLock(t.Context())
 			wantErr(t, err, dibs.ErrBusy)
 			return nil
 		}))
 		wantFree(t, s, "n")
-		wantErr(t, m.Reading().Do(t.Context(), func(ctx context.Context) error {
-			_, err := m.RLock(ctx)
+		wantErr(t, m.Reader().Do(t.Context(), func(ctx context.Context) error {
+			_, err := m.Reader().Lock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, c.Mutex("n").Lock, c.All("n", "m").Lock} {
+			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Writer().Lock, m.Writer().TryLock, c.Mutex("n").Lock, c.All("n", "m").Lock} {
 				_, err := lock(ctx, dibs.Reentrant())
 				wantErr(t, err, dibs.ErrReentrant)
 			}
-			return m.Reading().Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
+			return m.Reader().Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 		}))
 		wantFree(t, s, "n")
 	})
@@ -619,21 +619,21 @@ func TestBadRWMutex(t *testing.T) {
 	c := open(t, unusedStore{t})
 	fn := func(context.Context) error { t.Error("fn was called"); return nil }
 	for what, m := range map[string]*dibs.RWMutex{"name": c.RWMutex(""), "option": c.RWMutex("n", dibs.TTL(0))} {
-		for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
+		for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Writer().Lock, m.Writer().TryLock, m.Reader().Lock, m.Reader().TryLock} {
 			if l, err := lock(t.Context()); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("bad %s: %v, %v", what, l, err)
 			}
 		}
-		wantErr(t, m.Do(t.Context(), fn), dibs.ErrInvalid)
-		wantErr(t, m.Reading().Do(t.Context(), fn), dibs.ErrInvalid)
-		wantErr(t, m.Reading().Do(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.Writer().Do(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.Reader().Do(t.Context(), fn), dibs.ErrInvalid)
+		wantErr(t, m.Reader().Do(t.Context(), fn), dibs.ErrInvalid)
 	}
 }
 
 // Run with the race detector.
 func TestDowngradeBesideExtend(t *testing.T) {
 	m := open(t, memstore.New()).RWMutex("n")
-	l, _ := m.Lock(t.Context())
+	l, _ := m.Writer().Lock(t.Context())
 	var g sync.WaitGroup
 	g.Go(func() {
 		for range 100 {
@@ -652,7 +652,7 @@ func TestDowngradeBesideExtend(t *testing.T) {
 func TestDowngradeBesideUnlock(t *testing.T) {
 	m := open(t, memstore.New()).RWMutex("n")
 	for range 200 {
-		l, _ := m.Lock(t.Context())
+		l, _ := m.Writer().Lock(t.Context())
 		var g sync.WaitGroup
 		g.Go(func() { _ = m.Downgrade(t.Context(), l) })
 		g.Go(func() { _ = l.Unlock() })
@@ -665,7 +665,7 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
 		m := open(t, f).RWMutex("n")
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		f.set(func(f *faulty) {
 			f.resize = func(_ context.Context, request driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -679,7 +679,7 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 		wantErr(t, m.Downgrade(t.Context(), l))
 		wantErr(t, m.TryUpgrade(t.Context(), l)) // the only reader
 		time.Sleep(200 * time.Millisecond)
-		if r, err := open(t, s).RWMutex("n").TryRLock(t.Context()); err == nil {
+		if r, err := open(t, s).RWMutex("n").Reader().TryLock(t.Context()); err == nil {
 			t.Errorf("a reader (%v) beside a writer (%v)", r.Err(), l.Err())
 		}
 	})
@@ -690,7 +690,7 @@ func TestDowngradeDoesNotExtendNoRenew(t *testing.T) {
 		s := memstore.New()
 		m := open(t, s).RWMutex("n", dibs.NoRenew(), dibs.TTL(10*time.Second))
 		begin := time.Now()
-		l, err := m.Lock(t.Context())
+		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		time.Sleep(8 * time.Second)
 		wantErr(t, m.Downgrade(t.Context(), l))

@@ -16,7 +16,7 @@ import (
 // permits queues for n permits of a semaphore, in a client of its own.
 func permits(t *testing.T, s driver.Store, n, of int, options ...dibs.Option) *lockCall {
 	sem := open(t, s).Semaphore("n", of, options...)
-	return queue(func() (*dibs.Lease, error) { return sem.Acquire(t.Context(), n) })
+	return queue(func() (*dibs.Lease, error) { return sem.Permits(n).Lock(t.Context()) })
 }
 
 func TestSemaphoreLimit(t *testing.T) {
@@ -25,12 +25,12 @@ func TestSemaphoreLimit(t *testing.T) {
 		sem := open(t, s).Semaphore("n", 5)
 		a, b := permits(t, s, 3, 5), permits(t, s, 2, 5)
 		wantHeld(t, a, b)
-		_, err := sem.TryAcquire(t.Context(), 1)
+		_, err := sem.Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, b)
-		_, err = sem.TryAcquire(t.Context(), 3)
+		_, err = sem.Permits(3).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		l, err := sem.TryAcquire(t.Context(), 2)
+		l, err := sem.Permits(2).TryLock(t.Context())
 		wantErr(t, err)
 		if l.Fence() <= a.lease.Fence() {
 			t.Errorf("fence %d after %d", l.Fence(), a.lease.Fence())
@@ -57,7 +57,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 				for range 20 {
 					n := 1 + r.IntN(permits)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+r.IntN(400))*time.Millisecond)
-					l, err := sem.Acquire(ctx, n)
+					l, err := sem.Permits(n).Lock(ctx)
 					cancel()
 					if err != nil {
 						wantErr(t, err, dibs.ErrBusy)
@@ -93,7 +93,7 @@ func TestLargeRequestIsNotOvertaken(t *testing.T) {
 		wantHeld(t, a, b)
 		time.Sleep(time.Minute)
 		wantWaiting(t, large, l1, l2)
-		_, err := open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		_, err := open(t, s).Semaphore("n", 5).Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, a)
 		wantWaiting(t, large, l1, l2) // 3 of 4 are free
@@ -119,16 +119,17 @@ func TestBadSemaphore(t *testing.T) {
 		{name: "", permits: 3, n: 1}, {name: "n", permits: 3, n: 1, option: dibs.TTL(0)},
 	} {
 		sem := c.Semaphore(bad.name, bad.permits, bad.option)
-		for what, acquire := range map[string]func(context.Context, int, ...dibs.Option) (*dibs.Lease, error){"Acquire": sem.Acquire, "TryAcquire": sem.TryAcquire} {
-			if l, err := acquire(t.Context(), bad.n); l != nil || !errors.Is(err, dibs.ErrInvalid) {
+		permits := sem.Permits(bad.n)
+		for what, acquire := range map[string]func(context.Context, ...dibs.Option) (*dibs.Lease, error){"Lock": permits.Lock, "TryLock": permits.TryLock} {
+			if l, err := acquire(t.Context()); l != nil || !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("%s of %+v: %v, %v", what, bad, l, err)
 			}
 		}
 		if bad.permits < 1 || bad.permits > driver.Unlimited || bad.name == "" || bad.option != nil {
-			wantErr(t, sem.Do(t.Context(), fn), dibs.ErrInvalid)
+			wantErr(t, sem.Permits(1).Do(t.Context(), fn), dibs.ErrInvalid)
 		}
 	}
-	wantErr(t, open(t, memstore.New()).Semaphore("n", driver.Unlimited).Do(t.Context(), func(context.Context) error { return nil }))
+	wantErr(t, open(t, memstore.New()).Semaphore("n", driver.Unlimited).Permits(1).Do(t.Context(), func(context.Context) error { return nil }))
 }
 
 func TestPermitsAreRenewed(t *testing.T) {
@@ -138,7 +139,7 @@ func TestPermitsAreRenewed(t *testing.T) {
 		wantHeld(t, a, b)
 		time.Sleep(time.Hour)
 		wantErr(t, errors.Join(a.lease.Err(), b.lease.Err()))
-		_, err := open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+		_, err := open(t, s).Semaphore("n", 2).Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 	})
 }
@@ -171,17 +172,17 @@ func TestRollingChangeOfPermits(t *testing.T) {
 		a, b := permits(t, s, 1, 3), permits(t, s, 1, 3)
 		c, d := permits(t, s, 1, 5), permits(t, s, 1, 5)
 		wantHeld(t, a, b, c, d)
-		_, err := small.TryAcquire(t.Context(), 1)
+		_, err := small.Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		e, err := large.TryAcquire(t.Context(), 1)
+		e, err := large.Permits(1).TryLock(t.Context())
 		wantErr(t, err)
-		_, err = large.TryAcquire(t.Context(), 1)
+		_, err = large.Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, a, b)
-		_, err = small.TryAcquire(t.Context(), 1) // three of the larger number are held
+		_, err = small.Permits(1).TryLock(t.Context()) // three of the larger number are held
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, c)
-		l, err := small.TryAcquire(t.Context(), 1)
+		l, err := small.Permits(1).TryLock(t.Context())
 		wantErr(t, err)
 		wantErr(t, errors.Join(l.Unlock(), e.Unlock(), d.lease.Unlock()))
 		wantFree(t, s, "n")
@@ -193,14 +194,14 @@ func TestAllPermitsAreAMutex(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		l := lock(t, c, "n")
-		_, err := c.Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		_, err := c.Semaphore("n", 5).Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		wantErr(t, l.Unlock())
 		all := permits(t, s, 5, 5)
 		wantHeld(t, all)
 		_, err = c.Mutex("n").TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
-		_, err = c.Semaphore("n", 100).TryAcquire(t.Context(), 1) // a holder of all permits is exclusive
+		_, err = c.Semaphore("n", 100).Permits(1).TryLock(t.Context()) // a holder of all permits is exclusive
 		wantErr(t, err, dibs.ErrBusy)
 		unlock(t, all)
 		one := permits(t, s, 1, 5)
@@ -215,10 +216,10 @@ func TestSemaphoreDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		sem := open(t, s).Semaphore("n", 2)
-		n, err := dibs.Call(t.Context(), sem, func(ctx context.Context) (int, error) {
-			l, err := open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+		n, err := dibs.Call(t.Context(), sem.Permits(1), func(ctx context.Context) (int, error) {
+			l, err := open(t, s).Semaphore("n", 2).Permits(1).TryLock(t.Context())
 			wantErr(t, err)
-			_, err = open(t, s).Semaphore("n", 2).TryAcquire(t.Context(), 1)
+			_, err = open(t, s).Semaphore("n", 2).Permits(1).TryLock(t.Context())
 			wantErr(t, err, dibs.ErrBusy)
 			return 42, l.Unlock()
 		})
@@ -235,20 +236,20 @@ func TestReentrantSemaphore(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		sem := c.Semaphore("n", 5)
-		l, err := sem.Acquire(t.Context(), 2)
+		l, err := sem.Permits(2).Lock(t.Context())
 		wantErr(t, err)
-		_, err = sem.Acquire(l.Context(), 1)
+		_, err = sem.Permits(1).Lock(l.Context())
 		wantErr(t, err, dibs.ErrReentrant)
-		_, err = sem.Acquire(l.Context(), 3, dibs.Reentrant())
+		_, err = sem.Permits(3).Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err, dibs.ErrReentrant)
 		_, err = c.Mutex("n").Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err, dibs.ErrReentrant)
-		inner, err := sem.Acquire(l.Context(), 2, dibs.Reentrant())
+		inner, err := sem.Permits(2).Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
 		other := permits(t, s, 3, 5)
 		wantHeld(t, other) // the nested call acquired none
 		wantErr(t, l.Unlock())
-		_, err = open(t, s).Semaphore("n", 5).TryAcquire(t.Context(), 1)
+		_, err = open(t, s).Semaphore("n", 5).Permits(1).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy) // until the last Unlock
 		wantErr(t, inner.Unlock())
 		unlock(t, other)

@@ -32,10 +32,10 @@ func TestSmallStore(t *testing.T) {
 			return dibs.Yield(ctx)
 		}))
 		for range 2 {
-			if _, err := c.RWMutex("r").RLock(t.Context()); err != nil {
+			if _, err := c.RWMutex("r").Reader().Lock(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.Semaphore("s", 3).TryAcquire(t.Context(), 1); err != nil {
+			if _, err := c.Semaphore("s", 3).Permits(1).TryLock(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -87,11 +87,11 @@ func TestMissingInterfaces(t *testing.T) {
 		c := open(t, smallStore{memstore.New()})
 		l := lock(t, c, "n")
 		rw := c.RWMutex("r")
-		reader, err := rw.RLock(t.Context())
+		reader, err := rw.Reader().Lock(t.Context())
 		wantErr(t, err)
 		for what, call := range map[string]func() error{
 			"upgrade": func() error { return rw.TryUpgrade(t.Context(), reader) },
-			"revoke":  func() error { _, err := c.Revoke(t.Context(), "n", l.Fence(), ""); return err },
+			"revoke":  func() error { _, err := c.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, ""); return err },
 			"inspect": func() error { _, err := c.Inspect(t.Context(), "n"); return err },
 			"fences":  func() error { _, err := l.ReserveFences(t.Context(), 3); return err },
 			"wanted":  func() error { _, err := l.IsWanted(t.Context()); return err },

@@ -1,6 +1,10 @@
 package dibs
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dibslock/dibs/driver"
+)
 
 // A lockSpec is what a call requests: one name, shared or exclusive, or several names,
 // all exclusive.
@@ -15,6 +19,11 @@ type lockSpec struct {
 // exclusive requests one name exclusively.
 func exclusive(kind Kind, name string) lockSpec {
 	return lockSpec{kind: kind, name: name, weight: 1, limit: 1}
+}
+
+// writer requests one name for writing.
+func writer(name string) lockSpec {
+	return lockSpec{kind: KindWriter, name: name, weight: driver.Unlimited, limit: driver.Unlimited}
 }
 
 // all requests several names, each exclusively, in the groups of a store.

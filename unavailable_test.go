@@ -138,11 +138,11 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 		leases[name] = lock(t, c, name)
 	}
 	rw := c.RWMutex("rw")
-	writer, err := rw.Lock(ctx)
+	writer, err := rw.Writer().Lock(ctx)
 	wantErr(t, err)
-	reader, err := c.RWMutex("rw2").RLock(ctx)
+	reader, err := c.RWMutex("rw2").Reader().Lock(ctx)
 	wantErr(t, err)
-	attached, err := c.Attach("extend", leases["extend"].Token())
+	attached, err := c.Attach(ctx, leases["extend"].Handle())
 	wantErr(t, err)
 	time.Sleep(50 * time.Millisecond) // virtual: the watch is established
 	f.failWith(failure)
@@ -153,9 +153,9 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 		"Mutex.TryLock":        func() (*dibs.Lease, error) { return c.Mutex("a").TryLock(ctx) },
 		"Mutex.Lock, attempts": func() (*dibs.Lease, error) { return c.Mutex("a").Lock(ctx, dibs.Attempts(2, time.Second)) },
 		"Mutex.Lock, token":    func() (*dibs.Lease, error) { return c.Mutex("a").Lock(ctx, dibs.OwnerToken("secret")) },
-		"RWMutex.Lock":         func() (*dibs.Lease, error) { return c.RWMutex("a").Lock(ctx) },
-		"RWMutex.RLock":        func() (*dibs.Lease, error) { return c.RWMutex("a").RLock(ctx) },
-		"Semaphore.Acquire":    func() (*dibs.Lease, error) { return c.Semaphore("a", 3).Acquire(ctx, 2) },
+		"Writer.Lock":          func() (*dibs.Lease, error) { return c.RWMutex("a").Writer().Lock(ctx) },
+		"Reader.Lock":          func() (*dibs.Lease, error) { return c.RWMutex("a").Reader().Lock(ctx) },
+		"Permits.Lock":         func() (*dibs.Lease, error) { return c.Semaphore("a", 3).Permits(2).Lock(ctx) },
 		"MultiMutex.Lock":      func() (*dibs.Lease, error) { return c.All("a", "b").Lock(ctx) },
 		"Election.Campaign":    func() (*dibs.Lease, error) { return c.Election("a").Campaign(ctx) },
 	}
@@ -179,11 +179,11 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 		"RWMutex.TryUpgrade":     func() error { return c.RWMutex("rw2").TryUpgrade(ctx, reader) },
 		"Client.Inspect":         func() error { _, err := c.Inspect(ctx, "a"); return err },
 		"Client.List":            func() error { _, err := listed(c, "*"); return err },
-		"Client.Revoke":          func() error { _, err := c.Revoke(ctx, "a", 1, ""); return err },
+		"Client.Revoke":          func() error { _, err := c.Revoke(ctx, "a", dibs.Holder{Fence: 1}, ""); return err },
 		"Client.Check":           func() error { return c.Check(ctx) },
 		"Election.Leader":        func() error { _, err := c.Election("a").Leader(ctx); return err },
-		"Election.Observe": func() error {
-			for _, err := range c.Election("a").Observe(ctx) {
+		"Election.Watch": func() error {
+			for _, err := range c.Election("a").Watch(ctx) {
 				return err
 			}
 			return nil

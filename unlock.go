@@ -86,7 +86,7 @@ func (handle *Lease) Detach() error {
 	}
 	l := handle.l
 	for {
-		if err := l.checkNotEnded(); err != nil && !errors.Is(err, ErrReleased) {
+		if err := l.first.Err(); err != nil && !errors.Is(err, ErrReleased) {
 			return err
 		}
 		again, nested, wait := false, false, time.Duration(0)

@@ -75,9 +75,8 @@ func (l *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 		return x.wanted, false
 	}
 	x.wanted = &wantedSignal{l: l, channel: make(chan struct{})}
-	if !l.state.Reason().IsEnd() && l.c.begin() { // an attached lease may be the first of its client
+	if !l.state.Reason().IsEnd() {
 		l.c.wanted.add(x.wanted)
-		l.c.work.Done()
 	}
 	return x.wanted, true
 }

@@ -71,16 +71,16 @@ func TestWantedByKind(t *testing.T) {
 		c, other := open(t, s), open(t, s)
 		hold := map[string]func(ctx context.Context) (*dibs.Lease, error){
 			"mutex":  func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex("a").Lock(ctx) },
-			"reader": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").RLock(ctx) },
-			"writer": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").Lock(ctx) },
-			"permit": func(ctx context.Context) (*dibs.Lease, error) { return c.Semaphore("a", 2).Acquire(ctx, 1) },
+			"reader": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").Reader().Lock(ctx) },
+			"writer": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").Writer().Lock(ctx) },
+			"permit": func(ctx context.Context) (*dibs.Lease, error) { return c.Semaphore("a", 2).Permits(1).Lock(ctx) },
 			"multi":  func(ctx context.Context) (*dibs.Lease, error) { return c.All("b", "a").Lock(ctx) },
 			"leader": func(ctx context.Context) (*dibs.Lease, error) { return c.Election("a").Campaign(ctx) },
 		}
 		want := map[string]func(ctx context.Context) (*dibs.Lease, error){
 			"mutex":   func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("a").Lock(ctx) },
-			"writer":  func(ctx context.Context) (*dibs.Lease, error) { return other.RWMutex("a").Lock(ctx) },
-			"permits": func(ctx context.Context) (*dibs.Lease, error) { return other.Semaphore("a", 2).Acquire(ctx, 2) },
+			"writer":  func(ctx context.Context) (*dibs.Lease, error) { return other.RWMutex("a").Writer().Lock(ctx) },
+			"permits": func(ctx context.Context) (*dibs.Lease, error) { return other.Semaphore("a", 2).Permits(2).Lock(ctx) },
 			"multi":   func(ctx context.Context) (*dibs.Lease, error) { return other.All("z", "a").Lock(ctx) },
 		}
 		for held, lock := range hold {
@@ -248,7 +248,7 @@ func TestWantedOfEndedAndAttached(t *testing.T) {
 			t.Errorf("wanted after Unlock, or %d requests", s.notifies)
 		}
 		held := lock(t, other, "n")
-		attached, err := c.Attach("n", held.Token())
+		attached, err := c.Attach(t.Context(), held.Handle())
 		wantErr(t, err)
 		if isWanted(attached) {
 			t.Error("wanted while nobody waits")
@@ -270,7 +270,7 @@ func TestHolds(t *testing.T) {
 		var ended context.Context
 		wantErr(t, c.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
 			ended = ctx
-			return c.RWMutex("c").Reading().Do(ctx, func(ctx context.Context) error {
+			return c.RWMutex("c").Reader().Do(ctx, func(ctx context.Context) error {
 				for _, name := range []string{"a", "b", "c"} {
 					wantErr(t, c.Holds(ctx, name))
 				}

@@ -82,6 +82,10 @@ func (carried *carriedLease) endYield() {
 // the context ends.
 func (carried *carriedLease) replaceLease(ctx context.Context, set settings) error {
 	old := carried.current()
+	c := old.l.c
+	c.acquiring.Add(1) // Shutdown waits until the lock is held again
+	defer c.leaveAcquire()
+	set.continues = true
 	returns := false
 	defer func() {
 		if !returns { // a hook has panicked: neither lease is held

@@ -69,7 +69,7 @@ func TestYieldKeepsTheContext(t *testing.T) {
 			wantErr(t, ctx.Err())
 			state, err := other.Inspect(t.Context(), "n")
 			wantErr(t, err)
-			revoked, err := other.Revoke(t.Context(), "n", state.Holders[0].Fence, "test")
+			revoked, err := other.Revoke(t.Context(), "n", dibs.Holder{Fence: state.Holders[0].Fence}, "test")
 			if !revoked {
 				t.Errorf("revoke: %v", err)
 			}
@@ -195,8 +195,8 @@ func TestYieldByKind(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, s), open(t, s)
 		for name, lock := range map[string]dibs.Doer{
-			"mutex": c.Mutex("a"), "writer": c.RWMutex("a"), "reader": c.RWMutex("a").Reading(),
-			"permit": c.Semaphore("a", 3), "multi": c.All("a", "b"),
+			"mutex": c.Mutex("a"), "writer": c.RWMutex("a").Writer(), "reader": c.RWMutex("a").Reader(),
+			"permit": c.Semaphore("a", 3).Permits(1), "multi": c.All("a", "b"),
 		} {
 			wantErr(t, lock.Do(t.Context(), func(ctx context.Context) error {
 				before := dibs.FenceOf(ctx, "a")
@@ -360,7 +360,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, wrap(s)), open(t, s)
 		for what, doer := range map[string]dibs.Doer{
-			"mutex": c.Mutex("n"), "lock": c.Mutex("n", dibs.MinHold(time.Minute)), "several": c.All("m", "n"), "reader": c.RWMutex("n").Reading(),
+			"mutex": c.Mutex("n"), "lock": c.Mutex("n", dibs.MinHold(time.Minute)), "several": c.All("m", "n"), "reader": c.RWMutex("n").Reader(),
 		} {
 			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
 				defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()

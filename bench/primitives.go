@@ -50,11 +50,11 @@ func openPrimitive(acquire func(context.Context, *dibs.Client, string) (*dibs.Le
 const shared = "shared" // by all goroutines
 
 func rlock(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
-	return c.RWMutex(shared).RLock(ctx)
+	return c.RWMutex(shared).Reader().Lock(ctx)
 }
 
 func permit(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) {
-	return c.Semaphore(shared, 1000).Acquire(ctx, 1)
+	return c.Semaphore(shared, 1000).Permits(1).Lock(ctx)
 }
 
 func multiLock(ctx context.Context, c *dibs.Client, name string) (*dibs.Lease, error) {

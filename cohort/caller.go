@@ -17,6 +17,7 @@ type caller struct {
 	begin   time.Time
 	wait    time.Duration // negative: until ctx ends
 	timeout time.Duration
+	closing <-chan struct{} // closed when the Client ends the call
 	label   string
 	lease   Lease
 
@@ -30,7 +31,7 @@ type caller struct {
 }
 
 func newCaller(ctx context.Context, c *Cohort, set dibs.CallSettings) *caller {
-	q := &caller{c: c, ctx: ctx, begin: time.Now(), wait: set.Wait, timeout: set.Timeout, label: set.Label}
+	q := &caller{c: c, ctx: ctx, begin: time.Now(), wait: set.Wait, timeout: set.Timeout, closing: set.Closing, label: set.Label}
 	q.lease.call, q.lease.maxHold = q, set.MaxHold
 	return q
 }
@@ -85,6 +86,7 @@ func (q *caller) await() error {
 		case <-q.turn:
 		case <-passed:
 		case <-q.ctx.Done():
+		case <-q.closing:
 		}
 	}
 }
@@ -104,6 +106,8 @@ func (q *caller) check() (has bool, left time.Duration, err error) {
 	q.contended = q.contended || c.isContended()
 	waited := time.Since(q.begin)
 	switch {
+	case isClosed(q.closing):
+		err = dibs.ErrClosed
 	case q.ctx.Err() != nil && q.contended:
 		err = c.busy(q, context.Cause(q.ctx))
 	case q.ctx.Err() != nil:
@@ -118,6 +122,15 @@ func (q *caller) check() (has bool, left time.Duration, err error) {
 		return false, 0, err
 	}
 	return false, q.left(waited), nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // left returns how long the call may wait before it must check again.

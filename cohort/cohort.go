@@ -34,7 +34,7 @@ import (
 // Cohort, with the values of the context of one of the calls.
 //
 // A Cohort has no goroutine while it has no store lease. It needs no Close: Client.Close ends its
-// leases and its calls. It is safe for concurrent use.
+// leases and its calls, and Client.Shutdown waits for its leases. It is safe for concurrent use.
 type Cohort struct {
 	m *dibs.Mutex
 	settings
@@ -264,7 +264,7 @@ func (c *Cohort) advance(now time.Time) (release *tenure) {
 // the next caller, which may be nil.
 func (c *Cohort) mustRelease(t *tenure, now time.Time, next *caller) bool {
 	switch {
-	case next == nil && (t.others == somebody || c.idleHold == 0):
+	case next == nil && (t.others == somebody || c.idleHold == 0 || isClosed(c.base.Closing)):
 		return true
 	case next != nil && next.label != t.label:
 		return true

@@ -390,7 +390,7 @@ func TestCohortBreaksNoOtherLock(t *testing.T) {
 		c := open(t, memstore.New(), dibs.TTL(200*time.Millisecond), dibs.Wait(time.Second), dibs.MaxHold(time.Hour), dibs.Label("web"))
 		a := cohort.New(c.Mutex("n"), cohort.IdleHold(10*time.Millisecond))
 		wantErr(t, lock(t, a).Unlock())
-		r, err := c.RWMutex("cfg").RLock(t.Context())
+		r, err := c.RWMutex("cfg").Reader().Lock(t.Context())
 		wantErr(t, err)
 		wantErr(t, r.Unlock())
 		l, err := c.Mutex("other").Lock(t.Context(), dibs.OwnerToken("request-1"))

@@ -31,7 +31,7 @@ func storeToken(t *testing.T, s driver.Store) driver.Holder {
 func TestCohortLoss(t *testing.T) {
 	for reason, lose := range map[dibs.Reason]func(t *testing.T, n *network, h driver.Holder){
 		dibs.ReasonRevoked: func(t *testing.T, n *network, h driver.Holder) {
-			revoked, err := open(t, n.Store).Revoke(t.Context(), "n", h.Fence, "stuck") // the fence that Inspect shows
+			revoked, err := open(t, n.Store).Revoke(t.Context(), "n", dibs.Holder{Fence: h.Fence}, "stuck") // the fence that Inspect shows
 			if err != nil || !revoked {
 				t.Error(revoked, err)
 			}
@@ -97,7 +97,7 @@ func TestCohortLossWhilePassed(t *testing.T) {
 			next := make(chan *cohort.Lease, 1)
 			go func() { next <- lock(t, a) }()
 			synctest.Wait()
-			revoked, err := b.Revoke(t.Context(), "n", storeToken(t, s).Fence, "")
+			revoked, err := b.Revoke(t.Context(), "n", dibs.Holder{Fence: storeToken(t, s).Fence}, "")
 			if err != nil || !revoked {
 				t.Fatal(revoked, err)
 			}
@@ -528,7 +528,7 @@ func TestCohortLossWhileItLingers(t *testing.T) {
 		synctest.Wait() // its client is subscribed, or it would learn of the loss at a renewal
 		lost := storeToken(t, s)
 		report := a.StopReport()
-		revoked, err := b.Revoke(t.Context(), "n", lost.Fence, "")
+		revoked, err := b.Revoke(t.Context(), "n", dibs.Holder{Fence: lost.Fence}, "")
 		if err != nil || !revoked {
 			t.Fatal(revoked, err)
 		}

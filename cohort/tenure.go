@@ -89,6 +89,8 @@ func (c *Cohort) watchOthers(t *tenure) {
 		select {
 		case <-t.store.Wanted():
 			c.setOthers(t, somebody)
+		case <-c.base.Closing:
+			c.change(func() {}) // the store lease need not linger
 		case <-t.store.Context().Done():
 		}
 	}()
@@ -230,12 +232,13 @@ func (c *Cohort) fail(err error) {
 	var of *driver.UnavailableError
 	outage := errors.Is(err, dibs.ErrUnavailable) && !errors.Is(err, driver.ErrDisconnected)
 	refused := errors.As(err, &of) && of.Refused || errors.Is(err, errHook)
+	closed := errors.Is(err, dibs.ErrClosed) // for those calls that may not wait any longer
 	if outage && !refused {
 		return
 	}
 	for q := c.callers.first; q != nil; {
 		next := q.next
-		if !outage || !q.contended {
+		if (!outage || !q.contended) && (!closed || isClosed(q.closing)) {
 			c.callers.remove(q)
 			q.fail(err)
 		}

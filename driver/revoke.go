@@ -36,7 +36,7 @@ func CheckRevoke(r RevokeRequest) error {
 	}
 	switch {
 	case r.Fence == 0 && r.Token == "":
-		return invalidRequest("revoke %q: fence 0", r.Name)
+		return invalidRequest("revoke %q: neither a fence nor a token", r.Name)
 	case r.Fence != 0 && r.Token != "":
 		return invalidRequest("revoke %q: both a fence and a token", r.Name)
 	case len(r.Reason) > MaxReason:

@@ -31,12 +31,12 @@ func TestLateAttemptsAreVoid(t *testing.T) {
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
 		{name: "a reader", first: func(s *scenario) error {
-			l, err := s.locks.RWMutex(job).TryRLock(s.t.Context())
+			l, err := s.locks.RWMutex(job).Reader().TryLock(s.t.Context())
 			s.lease = l
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
 		{name: "two permits", first: func(s *scenario) error {
-			l, err := s.locks.Semaphore(job, 3).Acquire(deadline(s.t, generous), 2)
+			l, err := s.locks.Semaphore(job, 3).Permits(2).Lock(deadline(s.t, generous))
 			s.lease = l
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},

@@ -56,7 +56,7 @@ func TestCleanUseLeavesNothing(t *testing.T) {
 
 			for _, what := range []string{"lock job", "read job", "permits job 1 3"} {
 				l = b.acquire(locks, what)
-				if revoked, err := rival.Revoke(t.Context(), job, l.Fence(), ""); err != nil || !revoked {
+				if revoked, err := rival.Revoke(t.Context(), job, dibs.Holder{Fence: l.Fence()}, ""); err != nil || !revoked {
 					t.Fatalf("revoke %s: %t, %v", what, revoked, err)
 				}
 				b.wantNoKeys()

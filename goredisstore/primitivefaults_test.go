@@ -84,7 +84,7 @@ func TestResizeReplyReset(t *testing.T) {
 			t.Errorf("fence %d after %d", l.Fence(), read)
 		}
 		b.holding(observer, l, 0)
-		if _, err := observer.RWMutex(job).TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		if _, err := observer.RWMutex(job).Reader().TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 			t.Errorf("read lock while the writer holds: %v, want ErrBusy", err)
 		}
 		b.unlock(l)
@@ -242,10 +242,10 @@ func TestRevokeAfterResize(t *testing.T) {
 		if have := b.inspect(operator, job).Holders[0].Fence; have != l.Fence() && have != 0 {
 			t.Errorf("%d changes: Inspect returns fence %d, the lease has %d", len(changes), have, l.Fence())
 		}
-		if revoked, err := operator.Revoke(t.Context(), job, seen, ""); err != nil || revoked {
+		if revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: seen}, ""); err != nil || revoked {
 			t.Errorf("%d changes: revoke of the fence before them: %t, %v", len(changes), revoked, err)
 		}
-		if revoked, err := operator.Revoke(t.Context(), job, l.Fence(), ""); err != nil || !revoked {
+		if revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: l.Fence()}, ""); err != nil || !revoked {
 			t.Errorf("%d changes: revoke of the fence after them: %t, %v", len(changes), revoked, err)
 		}
 		b.wantErr(l.Unlock(), dibs.ErrLost)
@@ -418,7 +418,7 @@ func TestRevokeReplyLost(t *testing.T) {
 			b.begin()
 			lost := lose.arm(proxy)
 			start := time.Now()
-			revoked, err := operator.Revoke(t.Context(), job, l.Fence(), "")
+			revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: l.Fence()}, "")
 			took := time.Since(start)
 			b.await("the reply is lost", lost)
 			b.within("revoke reply "+lose.name+", "+what.holds+": done after", took, lose.limit)

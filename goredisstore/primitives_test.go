@@ -108,16 +108,16 @@ func acquire(ctx context.Context, c *dibs.Client, what string, options ...dibs.O
 	case "lock":
 		return c.Mutex(f[1]).Lock(ctx, options...)
 	case "write":
-		return c.RWMutex(f[1]).Lock(ctx, options...)
+		return c.RWMutex(f[1]).Writer().Lock(ctx, options...)
 	case "read":
-		return c.RWMutex(f[1]).RLock(ctx, options...)
+		return c.RWMutex(f[1]).Reader().Lock(ctx, options...)
 	case "permits":
 		n, err1 := strconv.Atoi(f[2])
 		limit, err2 := strconv.Atoi(f[3])
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
-		return c.Semaphore(f[1], limit).Acquire(ctx, n, options...)
+		return c.Semaphore(f[1], limit).Permits(n).Lock(ctx, options...)
 	case "all":
 		return c.All(f[1:]...).Lock(ctx, options...)
 	case "lead":
@@ -150,7 +150,7 @@ func (b *fixture) warm(c *dibs.Client) {
 		}
 	}
 	b.inspect(c, "warm")
-	if revoked, err := c.Revoke(b.t.Context(), "warm", l.Fence(), ""); err != nil || !revoked {
+	if revoked, err := c.Revoke(b.t.Context(), "warm", dibs.Holder{Fence: l.Fence()}, ""); err != nil || !revoked {
 		b.t.Fatalf("revoke: %t, %v", revoked, err)
 	}
 	b.await("the lease ends", l.Context().Done())

@@ -49,7 +49,7 @@ func TestRevoke(t *testing.T) {
 				before := b.late()
 				b.begin()
 				begun := mono()
-				revoked, err := operator.Revoke(t.Context(), job, held.fence, "")
+				revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: held.fence}, "")
 				calls = append(calls, mono()-begun)
 				if err != nil || !revoked {
 					skipIfStalled(t, max(before, b.late()), time.Second/4) // the lease may have been lost for that reason
@@ -68,7 +68,7 @@ func TestRevoke(t *testing.T) {
 					t.Errorf("fence %d after %d", e.lease.Fence(), held.fence)
 				}
 				// The old fence does not revoke the new lease.
-				if revoked, err := operator.Revoke(t.Context(), job, held.fence, ""); revoked || err != nil {
+				if revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: held.fence}, ""); revoked || err != nil {
 					b.skipIfStalled(time.Second / 4) // the request may have been retried
 					t.Errorf("revoke of the old fence: %t, %v (control %v)", revoked, err, b.late())
 				}
@@ -111,7 +111,7 @@ func TestRevokeOneOfMany(t *testing.T) {
 		first, second := b.acquire(locks, what), b.acquire(locks, what)
 		theirs := other.acquire("o", what)
 		for _, l := range []*dibs.Lease{second, first} {
-			if revoked, err := operator.Revoke(t.Context(), job, l.Fence(), ""); err != nil || !revoked {
+			if revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: l.Fence()}, ""); err != nil || !revoked {
 				t.Fatalf("%s: revoke: %t, %v", what, revoked, err)
 			}
 			b.await("the holder is notified", l.Context().Done())
@@ -151,7 +151,7 @@ func TestRevokeWhileStopped(t *testing.T) {
 	waiter := b.enqueueFor(operator, "lock job")
 	b.begin()
 	start := time.Now()
-	if revoked, err := operator.Revoke(t.Context(), job, held.fence, ""); err != nil || !revoked {
+	if revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: held.fence}, ""); err != nil || !revoked {
 		t.Fatalf("revoke: %t, %v", revoked, err)
 	}
 	e := b.awaitEntry(waiter)

@@ -53,7 +53,7 @@ func TestReadersAndWriters(t *testing.T) {
 				// It holds from the time of the release before it, as far as that is
 				// known.
 				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
-				err := lock.Reading().Do(ctx, func(context.Context) error {
+				err := lock.Reader().Do(ctx, func(context.Context) error {
 					readWaits.add(time.Since(called))
 					n := reading.Add(1)
 					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -82,7 +82,7 @@ func TestReadersAndWriters(t *testing.T) {
 				var begun time.Time
 				called := time.Now()
 				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
-				err := lock.Do(ctx, func(context.Context) error {
+				err := lock.Writer().Do(ctx, func(context.Context) error {
 					writeWaits.add(time.Since(called))
 					exclusive := writing.Add(1) == 1 && reading.Load() == 0
 					time.Sleep(100 * time.Microsecond) // work
@@ -263,7 +263,7 @@ func TestLateReleaseGrants(t *testing.T) {
 				t.Errorf("the new holder assumes %v, the server has %v: %+v", left, remaining, s)
 			}
 			// A try now must not find the lease expired.
-			_, _ = rival.RWMutex(job).TryLock(t.Context())
+			_, _ = rival.RWMutex(job).Writer().TryLock(t.Context())
 			select {
 			case x := <-behind:
 				if err := e.lease.Err(); err == nil {

@@ -61,7 +61,7 @@ func TestPermitsInOrder(t *testing.T) {
 					Queued:     func(_ context.Context, w dibs.Queued) { p.joined, p.ticket = mono(), w.Ticket },
 					AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { p.begun = mono() - a.Handoff },
 				}
-				l, err := s.Acquire(ctx, p.weight, dibs.Observe(hooks))
+				l, err := s.Permits(p.weight).Lock(ctx, dibs.Observe(hooks))
 				p.enter = mono()
 				if err != nil {
 					t.Errorf("acquire: %v", err)
@@ -213,7 +213,7 @@ func TestPermitHolderIsKilled(t *testing.T) {
 		if s := b.inspect(rival, job); s.Holding != 2 {
 			t.Errorf("%+v, want 2 holders", s)
 		}
-		if _, err := rival.Semaphore(job, 3).TryAcquire(t.Context(), 1); err == nil {
+		if _, err := rival.Semaphore(job, 3).Permits(1).TryLock(t.Context()); err == nil {
 			t.Error("acquired a fourth permit of three")
 		}
 		if err := context.Cause(l.Context()); err != nil {

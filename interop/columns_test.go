@@ -302,11 +302,13 @@ func theirLateExtension(t *testing.T, r *row, name string) string {
 }
 
 func besideReader(t *testing.T, r *row, name string) string {
-	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.RWMutex(name).TryRLock(ctx) })
+	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.RWMutex(name).Reader().TryLock(ctx) })
 }
 
 func besidePermit(t *testing.T, r *row, name string) string {
-	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.Semaphore(name, 3).TryAcquire(ctx, 1) })
+	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) {
+		return r.dibs.Semaphore(name, 3).Permits(1).TryLock(ctx)
+	})
 }
 
 // besideShared checks that two shared leases exclude the library until both end.

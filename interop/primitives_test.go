@@ -15,9 +15,11 @@ func TestSharedAndMultiLocksExcludeOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for what, try := range map[string]func(context.Context) (*dibs.Lease, error){
-		"reader":     func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryRLock(ctx) },
-		"writer":     func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryLock(ctx) },
-		"permits":    func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.Semaphore(key, 3).TryAcquire(ctx, 2) },
+		"reader": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).Reader().TryLock(ctx) },
+		"writer": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).Writer().TryLock(ctx) },
+		"permits": func(ctx context.Context) (*dibs.Lease, error) {
+			return s.dibs.Semaphore(key, 3).Permits(2).TryLock(ctx)
+		},
 		"multi-lock": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.All("order:41", key).TryLock(ctx) },
 	} {
 		for name, peer := range s.peers() {

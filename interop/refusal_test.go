@@ -51,7 +51,7 @@ func theirsFirstRefusal(t *testing.T, r *row, name string) string {
 	for what, acquire := range map[string]func(context.Context) (*dibs.Lease, error){
 		"try":        func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.Mutex(name).TryLock(ctx) },
 		"lock":       func(ctx context.Context) (*dibs.Lease, error) { return r.lock(ctx, name) },
-		"try shared": func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.RWMutex(name).TryRLock(ctx) },
+		"try shared": func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.RWMutex(name).Reader().TryLock(ctx) },
 	} {
 		if _, err := acquire(t.Context()); !errors.Is(err, dibs.ErrWrongType) {
 			t.Errorf("dibs: %s: %v, want ErrWrongType", what, err)
@@ -66,7 +66,7 @@ func theirsFirstRefusal(t *testing.T, r *row, name string) string {
 }
 
 func besideReaderRefusal(t *testing.T, r *row, name string) string {
-	lease, err := r.dibs.RWMutex(name).TryRLock(t.Context())
+	lease, err := r.dibs.RWMutex(name).Reader().TryLock(t.Context())
 	mustLease(t, lease, err)
 	r.tryRefused(t, name)
 	if err := lease.Extend(t.Context(), longTTL); err != nil {

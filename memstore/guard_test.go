@@ -41,7 +41,7 @@ func ExampleStore_Guard() {
 	fmt.Println(a.withdraw(ctx, 10), a.balance)
 
 	a.guard = func(ctx context.Context) error {
-		if _, err := locks.Revoke(ctx, "account", dibs.Fence(ctx), "maintenance"); err != nil {
+		if _, err := locks.Revoke(ctx, "account", dibs.Holder{Fence: dibs.Fence(ctx)}, "maintenance"); err != nil {
 			return err
 		}
 		return store.Guard(ctx)

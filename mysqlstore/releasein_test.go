@@ -60,7 +60,7 @@ func TestReleaseIn(t *testing.T) {
 					t.Errorf("%+v, %v for the next heartbeat, want it held", reply, err)
 				}
 				// Not a loss: the holder has released it.
-				extend := driver.ExtendRequest{Name: "n", Token: l.Token(), TTL: sqldrill.TTL}
+				extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 				if errs := s.Extend(limited, []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 					t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
 				}
@@ -127,7 +127,7 @@ func TestReleaseInWithATokenThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t, dibs.TTL(time.Minute))
 	for range 3 {
-		l, err := locks.Mutex("n").Lock(t.Context(), dibs.Token("request-42"))
+		l, err := locks.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-42"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	permit, err := locks.Semaphore("permit", 1, dibs.MinHold(time.Hour)).Acquire(t.Context(), 1)
+	permit, err := locks.Semaphore("permit", 1, dibs.MinHold(time.Hour)).Permits(1).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestReleaseInBesideAnOpenTransaction(t *testing.T) {
 	s, locks, db := newClient(t, dibs.TTL(time.Minute))
 	var readers []*dibs.Lease
 	for range 2 {
-		l, err := locks.RWMutex("n").RLock(t.Context())
+		l, err := locks.RWMutex("n").Reader().Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestReleaseInBesideAnOpenTransaction(t *testing.T) {
 		if reply, err := s.Acquire(limited, writer); err != nil || reply.Held {
 			t.Errorf("%+v, %v, want it busy", reply, err)
 		}
-		if state, err := s.Inspect(limited, "n"); err != nil || state.Holding != 1 || state.Holders[0].Token != readers[0].Token() {
+		if state, err := s.Inspect(limited, "n"); err != nil || state.Holding != 1 || state.Holders[0].Token != string(readers[0].Token()) {
 			t.Errorf("%+v, %v, want the first reader", state, err)
 		}
 		return open.Commit()

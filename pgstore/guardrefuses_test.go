@@ -147,7 +147,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 		s, locks, pool := newClient(t)
 		shared := driver.AcquireRequest{Name: "n", Token: "mine", Client: "c", TTL: time.Minute, Weight: 1, Limit: 5}
 		release := driver.ReleaseRequest{Name: "n", Token: "mine", Reserve: reserve}
-		l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.OwnerToken("mine"))
+		l, err := locks.Semaphore("n", 5).Permits(1).Lock(t.Context(), dibs.OwnerToken("mine"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -206,7 +206,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	if runs != 1 {
 		t.Errorf("%d runs in an hour, want 1", runs)
 	}
-	permit, err := locks.Semaphore("permit", 3, dibs.MinHold(time.Hour)).Acquire(t.Context(), 1)
+	permit, err := locks.Semaphore("permit", 3, dibs.MinHold(time.Hour)).Permits(1).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

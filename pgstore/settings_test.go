@@ -28,7 +28,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	guarded := func(ctx context.Context) error { return inTransaction(ctx, store.GuardPgx) }
 	for _, lock := range []func(c *dibs.Client) dibs.Doer{
 		func(c *dibs.Client) dibs.Doer { return c.Mutex("mutex") },
-		func(c *dibs.Client) dibs.Doer { return c.RWMutex("readers").Reading() },
+		func(c *dibs.Client) dibs.Doer { return c.RWMutex("readers").Reader() },
 		func(c *dibs.Client) dibs.Doer { return c.All("one", "two") },
 	} {
 		handedOver := make(chan error, 1)
@@ -55,10 +55,10 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	if state, err := b.Inspect(ctx, "revoked"); err != nil || state.Holding != 1 {
 		t.Errorf("%+v, %v", state, err)
 	}
-	if revoked, err := b.Revoke(ctx, "revoked", lease.Fence(), "test"); err != nil || !revoked {
+	if revoked, err := b.Revoke(ctx, "revoked", dibs.Holder{Fence: lease.Fence()}, "test"); err != nil || !revoked {
 		t.Errorf("revoked: %v, %v", revoked, err)
 	}
-	writing, err := a.RWMutex("written").Lock(ctx)
+	writing, err := a.RWMutex("written").Writer().Lock(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

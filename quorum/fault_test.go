@@ -80,7 +80,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 			return c.Mutex("n").Lock(ctx, o...)
 		},
 		"writer": func(c *dibs.Client, ctx context.Context, o ...dibs.Option) (*dibs.Lease, error) {
-			return c.RWMutex("n").Lock(ctx, o...)
+			return c.RWMutex("n").Writer().Lock(ctx, o...)
 		},
 	}
 	for name, lock := range lockers {
@@ -102,11 +102,8 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					attached, err := second.Attach("n", l.Token())
+					attached, err := second.Attach(t.Context(), l.Handle(), dibs.TTL(ttl))
 					if err != nil {
-						t.Fatal(err)
-					}
-					if err := attached.Extend(t.Context(), ttl); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(ttl)
@@ -115,7 +112,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 						stores[i].LoseData()
 						time.Sleep(2 * longest)
 						wantWeights(t, fmt.Sprintf("node %d was restarted", i), stores, "n", string(l.Token()), 0, 0, 0)
-						if _, err := rival.RWMutex("n").TryRLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+						if _, err := rival.RWMutex("n").Reader().TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 							t.Errorf("concurrent reader: error %v, want ErrBusy", err)
 						}
 					}
@@ -135,17 +132,14 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores, first := newClient(t, quorum.DurableNodes())
 		_, second := newClientOf(t, quorum.DurableNodes(), stores...)
-		l, err := first.RWMutex("n").RLock(t.Context(), dibs.NoRenew())
+		l, err := first.RWMutex("n").Reader().Lock(t.Context(), dibs.NoRenew())
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond) // all nodes have voted
-		attached, err := second.Attach("n", l.Token())
-		if err != nil {
-			t.Fatal(err)
-		}
 		stores[4].LoseData()
-		if err := attached.Extend(t.Context(), ttl); err != nil {
+		attached, err := second.Attach(t.Context(), l.Handle(), dibs.TTL(ttl))
+		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)
@@ -154,25 +148,33 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	})
 }
 
+func newWriter(ctx context.Context, m *dibs.RWMutex, options ...dibs.Option) (*dibs.Lease, error) {
+	return m.Writer().Lock(ctx, options...)
+}
+
+func newReader(ctx context.Context, m *dibs.RWMutex, options ...dibs.Option) (*dibs.Lease, error) {
+	return m.Reader().Lock(ctx, options...)
+}
+
 // A node's late answer about a lease that was released, or is being upgraded, repairs
 // nothing.
 func TestLateAnswerRepairsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		lock func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
+		lock func(context.Context, *dibs.RWMutex, ...dibs.Option) (*dibs.Lease, error)
 		then func(*testing.T, *dibs.RWMutex, *dibs.Lease)
 		want int
 	}{
-		"released": {(*dibs.RWMutex).Lock, func(t *testing.T, _ *dibs.RWMutex, l *dibs.Lease) {
+		"released": {newWriter, func(t *testing.T, _ *dibs.RWMutex, l *dibs.Lease) {
 			if err := l.Unlock(); err != nil {
 				t.Error(err)
 			}
 		}, -1},
-		"reader released": {(*dibs.RWMutex).RLock, func(t *testing.T, _ *dibs.RWMutex, l *dibs.Lease) {
+		"reader released": {newReader, func(t *testing.T, _ *dibs.RWMutex, l *dibs.Lease) {
 			if err := l.Unlock(); err != nil {
 				t.Error(err)
 			}
 		}, -1},
-		"upgraded": {(*dibs.RWMutex).RLock, func(t *testing.T, m *dibs.RWMutex, l *dibs.Lease) {
+		"upgraded": {newReader, func(t *testing.T, m *dibs.RWMutex, l *dibs.Lease) {
 			if err := m.TryUpgrade(t.Context(), l); err != nil {
 				t.Error(err)
 			}
@@ -182,7 +184,7 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				m := locks.RWMutex("n")
-				l, err := c.lock(m, t.Context(), dibs.NoRenew())
+				l, err := c.lock(t.Context(), m, dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -326,7 +328,7 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 	rivals := map[string]bool{"free": false, "taken by then": true}
 	kinds := map[string]func(*dibs.Client) (*dibs.Lease, error){
 		"mutex":  func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(context.Background()) },
-		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(context.Background()) },
+		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").Reader().Lock(context.Background()) },
 		"token": func(c *dibs.Client) (*dibs.Lease, error) {
 			return c.Mutex("n").Lock(context.Background(), dibs.OwnerToken("request-42"))
 		},
@@ -464,14 +466,14 @@ func TestLateResize(t *testing.T) {
 		few, other := newClientOf(t, config, stores...)
 		_, rivals := newClientOf(t, config, stores...)
 		m := locks.RWMutex("n")
-		l, err := m.RLock(t.Context())
+		l, err := m.Reader().Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range few[:2] {
 			n.dead = errors.New("refused")
 		}
-		reader, err := other.RWMutex("n").RLock(t.Context()) // on nodes 2 to 4
+		reader, err := other.RWMutex("n").Reader().Lock(t.Context()) // on nodes 2 to 4
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,7 +499,7 @@ func TestLateResize(t *testing.T) {
 		for _, n := range nodes[3:] {
 			n.set(func() { n.dead = nil })
 		}
-		if r, err := rivals.RWMutex("n").TryRLock(t.Context()); err == nil && upgraded == nil && l.Err() == nil {
+		if r, err := rivals.RWMutex("n").Reader().TryLock(t.Context()); err == nil && upgraded == nil && l.Err() == nil {
 			t.Errorf("a reader, fence %d, beside a writer", r.Fence())
 		} else if err == nil {
 			r.Unlock()
@@ -511,20 +513,20 @@ func TestLateResize(t *testing.T) {
 // A token that is reused with another weight gets that weight, even on a node that did
 // not receive its release.
 func TestTokenOfAnotherWeight(t *testing.T) {
-	type locking = func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
+	type locking = func(context.Context, *dibs.RWMutex, ...dibs.Option) (*dibs.Lease, error)
 	for name, c := range map[string]struct {
 		first, second locking
 		want          int
 	}{
-		"reader, then writer": {(*dibs.RWMutex).RLock, (*dibs.RWMutex).Lock, 0},
-		"writer, then reader": {(*dibs.RWMutex).Lock, (*dibs.RWMutex).RLock, 1},
+		"reader, then writer": {newReader, newWriter, 0},
+		"writer, then reader": {newWriter, newReader, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, stores, locks := newClient(t, quorum.DurableNodes())
 				m := locks.RWMutex("n")
 				token := dibs.OwnerToken("request-42")
-				l, err := c.first(m, t.Context(), token)
+				l, err := c.first(t.Context(), m, token)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -535,7 +537,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 				if err := l.Unlock(); err != nil {
 					t.Fatal(err)
 				}
-				if l, err = c.second(m, t.Context(), token); err != nil {
+				if l, err = c.second(t.Context(), m, token); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
@@ -557,7 +559,7 @@ func TestNodeThatMissedAnUpgrade(t *testing.T) {
 		_, stores := newNodes(3)
 		nodes, locks := newClientOf(t, quorum.DurableNodes(), stores...)
 		m := locks.RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.NoRenew(), dibs.TTL(time.Minute))
+		l, err := m.Reader().Lock(t.Context(), dibs.NoRenew(), dibs.TTL(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -440,7 +440,7 @@ func TestTooLong(t *testing.T) {
 func TestSemaphoreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, locks := newClient(t, quorum.Option{})
-		if _, err := locks.Semaphore("n", 3).TryAcquire(t.Context(), 1); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
+		if _, err := locks.Semaphore("n", 3).Permits(1).TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "permits") {
 			t.Errorf("error %v, want semaphore permits rejected", err)
 		}
 	})

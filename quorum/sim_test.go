@@ -573,23 +573,20 @@ func (u *user) handOver(name, token string, wait, hold time.Duration) error {
 	delete(u.lastToken, name)   // the token is now the other user's
 	hold = max(hold, u.w.ttl/4) // the other user renews the lease
 	u.w.recordEnd(g)
-	l, err := u.other.locks.Attach(name, dibs.Token(token))
+	startBackground()
+	l, err := u.other.locks.Attach(context.Background(), dibs.NewHandle(name, token), dibs.TTL(u.w.ttl))
 	if err != nil {
+		u.w.logf("%s: attach to %q: %v", token, name, err)
 		return err
 	}
-	startBackground()
-	if err = l.Extend(context.Background(), u.w.ttl); err == nil {
-		g = u.w.recordGrant(name, l, g.shared)
-		for range 3 {
-			u.hold(g, hold/3)
-			startBackground()
-			_ = l.Extend(context.Background(), u.w.ttl)
-		}
-		u.w.checkMode(g)
-		return u.unlock(g)
+	g = u.w.recordGrant(name, l, g.shared)
+	for range 3 {
+		u.hold(g, hold/3)
+		startBackground()
+		_ = l.Extend(context.Background(), u.w.ttl)
 	}
-	u.w.logf("%s: attached to %q: %v", token, name, err)
-	return l.Unlock()
+	u.w.checkMode(g)
+	return u.unlock(g)
 }
 
 // hold lets time pass while a lease is held.
@@ -625,12 +622,12 @@ func lockInCohort(u *user, name string, o ...dibs.Option) (heldLease, bool, erro
 }
 
 func lockWriter(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
-	l, err := u.locks.RWMutex(name).Lock(context.Background(), o...)
+	l, err := u.locks.RWMutex(name).Writer().Lock(context.Background(), o...)
 	return l, false, err
 }
 
 func lockReader(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
-	l, err := u.locks.RWMutex(name).RLock(context.Background(), o...)
+	l, err := u.locks.RWMutex(name).Reader().Lock(context.Background(), o...)
 	return l, true, err
 }
 

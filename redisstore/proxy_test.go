@@ -272,7 +272,7 @@ func TestInspectAllBehindProxy(t *testing.T) {
 			if i%2 == 0 {
 				_, err = locks.Mutex(name).TryLock(t.Context())
 			} else {
-				_, err = locks.Semaphore(name, 2).TryAcquire(t.Context(), 1)
+				_, err = locks.Semaphore(name, 2).Permits(1).TryLock(t.Context())
 			}
 			if err != nil {
 				t.Fatal(err)

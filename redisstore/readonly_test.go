@@ -46,10 +46,10 @@ func observe(t *testing.T, server *redistest.Server, rights string, options ...r
 		}
 	}
 	hold(locks.Mutex("open-mutex").TryLock(t.Context()))
-	hold(locks.Semaphore("open-permits", 3).TryAcquire(t.Context(), 2))
-	hold(locks.RWMutex("open-reader").TryRLock(t.Context()))
+	hold(locks.Semaphore("open-permits", 3).Permits(2).TryLock(t.Context()))
+	hold(locks.RWMutex("open-reader").Reader().TryLock(t.Context()))
 	hold(locks.Mutex("closed-mutex").TryLock(t.Context()))
-	hold(locks.Semaphore("closed-permits", 3).TryAcquire(t.Context(), 2))
+	hold(locks.Semaphore("closed-permits", 3).Permits(2).TryLock(t.Context()))
 	server.MustCmd(t, "RPUSH", "lock:open-data", "x")
 	server.MustCmd(t, append([]string{"ACL", "SETUSER", "default", "reset", "on", "nopass"}, strings.Fields(rights)...)...)
 
@@ -96,7 +96,7 @@ func TestUserWithoutScripts(t *testing.T) {
 	server := redistest.Start(t)
 	locks := dibs.New(open(t, server))
 	t.Cleanup(func() { locks.Close() })
-	if _, err := locks.Semaphore("a", 2).TryAcquire(t.Context(), 1); err != nil {
+	if _, err := locks.Semaphore("a", 2).Permits(1).TryLock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server.MustCmd(t, "ACL", "SETUSER", "default", "reset", "on", "nopass", "~*", "+@read")

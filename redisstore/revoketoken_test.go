@@ -52,11 +52,11 @@ func TestRevokeByToken(t *testing.T) {
 	}{
 		"mutex": {lockMutex, lockMutex},
 		"writer": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.RWMutex(name).Lock(ctx)
+			return locks.RWMutex(name).Writer().Lock(ctx)
 		}, lockReader},
 		"reader": {lockReader, lockMutex},
 		"permit": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.Semaphore(name, 4).Acquire(ctx, 2)
+			return locks.Semaphore(name, 4).Permits(2).Lock(ctx)
 		}, lockMutex},
 		"multi-lock": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.All(name, name+" too").Lock(ctx)
@@ -119,7 +119,7 @@ func lockMutex(ctx context.Context, locks *dibs.Client, name string) (*dibs.Leas
 }
 
 func lockReader(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-	return locks.RWMutex(name).RLock(ctx)
+	return locks.RWMutex(name).Reader().Lock(ctx)
 }
 
 // A token that does not hold the name changes nothing: that of another name, or of a waiter. The
@@ -223,7 +223,7 @@ func TestLateRevocationByToken(t *testing.T) {
 			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-1"))
 		},
 		"reader": func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.RWMutex(name).RLock(ctx, dibs.OwnerToken("request-1"))
+			return locks.RWMutex(name).Reader().Lock(ctx, dibs.OwnerToken("request-1"))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -45,11 +45,8 @@ func TestAttachedLeaseIsRevoked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			attached, err := second.Attach("n", lease.Token())
+			attached, err := second.Attach(t.Context(), lease.Handle())
 			if err != nil {
-				t.Fatal(err)
-			}
-			if err := attached.Extend(t.Context(), time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			if err := lease.Detach(); err != nil {

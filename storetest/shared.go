@@ -609,7 +609,7 @@ func sharedClients(t *testing.T, s *driver.Full) {
 			group.Go(func() {
 				for range rounds {
 					rw := c.RWMutex("rw")
-					err := rw.Reading().Do(t.Context(), func(context.Context) error {
+					err := rw.Reader().Do(t.Context(), func(context.Context) error {
 						readers.Add(1)
 						defer readers.Add(-1)
 						if writers.Load() > 0 {
@@ -617,7 +617,7 @@ func sharedClients(t *testing.T, s *driver.Full) {
 						}
 						return nil
 					})
-					err = errors.Join(err, rw.Do(t.Context(), func(context.Context) error {
+					err = errors.Join(err, rw.Writer().Do(t.Context(), func(context.Context) error {
 						defer writers.Add(-1)
 						if writers.Add(1) > 1 || readers.Load() > 0 {
 							t.Error("a writer beside other holders")
@@ -625,7 +625,7 @@ func sharedClients(t *testing.T, s *driver.Full) {
 						return nil
 					}))
 					n := i%permits + 1
-					lease, failed := c.Semaphore("sem", permits).Acquire(t.Context(), n)
+					lease, failed := c.Semaphore("sem", permits).Permits(n).Lock(t.Context())
 					if failed == nil {
 						if taken.Add(int32(n)) > permits {
 							t.Error("more permits than there are")

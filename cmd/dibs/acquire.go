@@ -53,9 +53,9 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	case len(c.names) > 1:
 		return locks.All(c.names...).Lock(ctx, options...)
 	case c.shared:
-		return locks.RWMutex(name).RLock(ctx, options...)
+		return locks.RWMutex(name).Reader().Lock(ctx, options...)
 	case c.slots > 0:
-		return locks.Semaphore(name, c.slots).Acquire(ctx, c.permits, options...)
+		return locks.Semaphore(name, c.slots).Permits(c.permits).Lock(ctx, options...)
 	}
 	return locks.Mutex(name).Lock(ctx, options...)
 }

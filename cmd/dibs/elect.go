@@ -145,7 +145,7 @@ func observe(a *app, name string) error {
 		return err
 	}
 	ctx, stop := s.signals.context()
-	for leader, err := range s.locks.Election(name).Observe(ctx) {
+	for leader, err := range s.locks.Election(name).Watch(ctx) {
 		if err = s.printLeader(name, leader, err); err != nil {
 			return errors.Join(err, s.close())
 		}

@@ -128,8 +128,8 @@ func (o *attachFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.token, "token", "", "owner token; visible in ps (default $DIBS_TOKEN, which is not)")
 }
 
-// leases attaches to each name.
-func (o *attachFlags) leases(env environment, locks *dibs.Client, args []string, options ...dibs.Option) ([]*dibs.Lease, error) {
+// handles returns the handle of each name.
+func (o *attachFlags) handles(env environment, args []string) ([]dibs.Handle, error) {
 	names, token := args, o.token
 	if len(names) == 0 {
 		var err error
@@ -151,13 +151,9 @@ func (o *attachFlags) leases(env environment, locks *dibs.Client, args []string,
 	if err := checkNames(names); err != nil {
 		return nil, err
 	}
-	var all []*dibs.Lease
+	var all []dibs.Handle
 	for _, name := range names {
-		lease, err := locks.Attach(name, dibs.Token(token), options...)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, lease)
+		all = append(all, dibs.NewHandle(name, token))
 	}
 	return all, nil
 }
@@ -177,9 +173,7 @@ shortens a lease and never restores one that has ended: that is exit code 76.`,
 			if d := time.Duration(ttl); d < driver.MinTTL || d > driver.MaxTTL {
 				return usage("--ttl %v: want %v to %v", d, driver.MinTTL, driver.MaxTTL)
 			}
-			return o.forEach(a, args, func(lease *dibs.Lease) error {
-				return lease.Extend(context.Background(), time.Duration(ttl))
-			})
+			return o.forEach(a, args, func(*dibs.Lease) error { return nil }, dibs.TTL(time.Duration(ttl)))
 		},
 	}
 	o.flags(c.Flags())
@@ -205,21 +199,25 @@ NAME, nothing changes and the exit code is 76.`,
 	return c
 }
 
-// forEach calls do for each name. It does not close the client: that would
+// forEach attaches to each name, and calls do. It does not close the client: that would
 // release what renew has extended.
-func (o *attachFlags) forEach(a *app, args []string, do func(*dibs.Lease) error) error {
+func (o *attachFlags) forEach(a *app, args []string, do func(*dibs.Lease) error, options ...dibs.Option) error {
 	s, err := a.stores.open(untilTTL)
 	if err != nil {
 		return err
 	}
 	locks := s.client(dibs.NoRenew())
-	leases, err := o.leases(a.env, locks, args)
+	handles, err := o.handles(a.env, args)
 	if err != nil {
 		return errors.Join(err, s.close())
 	}
 	var errs []error
-	for _, lease := range leases {
-		errs = append(errs, do(lease))
+	for _, handle := range handles {
+		lease, err := locks.Attach(context.Background(), handle, options...)
+		if err == nil {
+			err = do(lease)
+		}
+		errs = append(errs, err)
 	}
 	return s.explain(errors.Join(append(errs, s.close())...))
 }

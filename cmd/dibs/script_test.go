@@ -341,9 +341,9 @@ func (l lockSpec) acquire(ctx context.Context, locks *dibs.Client, more ...dibs.
 	}
 	switch {
 	case l.shared:
-		return locks.RWMutex(l.name).RLock(ctx, options...)
+		return locks.RWMutex(l.name).Reader().Lock(ctx, options...)
 	case l.slots > 0:
-		return locks.Semaphore(l.name, l.slots).Acquire(ctx, l.permits, options...)
+		return locks.Semaphore(l.name, l.slots).Permits(l.permits).Lock(ctx, options...)
 	}
 	return locks.Mutex(l.name).Lock(ctx, options...)
 }

@@ -94,6 +94,10 @@ func (u unlockRequest) check(given func(flag string) bool, terminal bool) error 
 	case u.force && !u.yes && !terminal:
 		return usage("unlock %q: --force asks for confirmation, but stdin is not a terminal; pass --yes", u.name)
 	}
+	if u.token != "" {
+		_, err := dibs.NewHandle(u.name, u.token).MarshalText() // it rejects what no lease can have
+		return err
+	}
 	return nil
 }
 
@@ -134,14 +138,14 @@ func (u unlockRequest) unlock(ctx context.Context, con *console, s *opened) erro
 func (u unlockRequest) endLease(ctx context.Context, s *opened, seen driver.State) (ended []view.Holder, err error) {
 	locks := s.client()
 	defer locks.Close()
-	if u.force {
-		return u.endAllSeen(ctx, s, seen)
-	}
 	var done bool
-	if u.fence != 0 {
-		done, err = locks.Revoke(ctx, u.name, u.fence, u.reason)
-	} else {
-		done, err = unlockToken(locks, u)
+	switch {
+	case u.force:
+		return u.endAllSeen(ctx, s, locks, seen)
+	case u.fence != 0:
+		done, err = locks.Revoke(ctx, u.name, dibs.Holder{Fence: u.fence}, u.reason)
+	default:
+		done, err = s.release(ctx, driver.ReleaseRequest{Name: u.name, Token: u.token})
 	}
 	if !done {
 		return []view.Holder{}, err
@@ -150,10 +154,10 @@ func (u unlockRequest) endLease(ctx context.Context, s *opened, seen driver.Stat
 }
 
 // endAllSeen revokes all leases in seen.
-func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, seen driver.State) ([]view.Holder, error) {
+func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, locks *dibs.Client, seen driver.State) ([]view.Holder, error) {
 	ended := []view.Holder{}
 	for _, h := range seen.Holders {
-		done, err := u.endSeen(ctx, s, seen, h)
+		done, err := u.endSeen(ctx, s, locks, h)
 		if err != nil {
 			return ended, err
 		}
@@ -164,33 +168,24 @@ func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, seen driver.St
 	return ended, nil
 }
 
-// endSeen revokes one lease in seen, and no newer one.
+// endSeen revokes one lease that was seen, and no newer one.
 //
-// It uses the fence, which is unique. Before the first renewal the store may not have the fence
-// of a lease. Then endSeen compares the token, which dibs never reuses. A store that cannot
-// notify the holder of such a lease does not revoke it, so endSeen releases it.
-func (u unlockRequest) endSeen(ctx context.Context, s *opened, seen driver.State, h driver.Holder) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	r := driver.RevokeRequest{Name: seen.Name, Fence: h.Fence, Reason: u.reason}
-	if h.Fence == 0 {
-		r.Token = h.Token
-	}
-	if done, err := s.Revoke(ctx, r); done || err != nil || h.Fence != 0 {
+// A store may have neither the fence nor the client of a lease, if the application has chosen its
+// token. Such a store does not revoke it, because it cannot notify the holder. So endSeen releases it.
+func (u unlockRequest) endSeen(ctx context.Context, s *opened, locks *dibs.Client, h driver.Holder) (bool, error) {
+	done, err := locks.Revoke(ctx, u.name, dibs.Holder{Fence: h.Fence, Token: dibs.Token(h.Token)}, u.reason)
+	if done || err != nil || h.Fence != 0 {
 		return done, err
 	}
-	return s.Release(ctx, driver.ReleaseRequest{Name: seen.Name, Token: h.Token, Unreserve: h.Reserved, Until: time.Now().Add(s.timeout)})
+	return s.release(ctx, driver.ReleaseRequest{Name: u.name, Token: h.Token, Unreserve: h.Reserved})
 }
 
-func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
-	lease, err := locks.Attach(u.name, dibs.Token(u.token))
-	if err != nil {
-		return false, err
-	}
-	if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
-		return err == nil, err
-	}
-	return false, nil
+// release releases a lease within --timeout.
+func (s *opened) release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	r.Until = time.Now().Add(s.timeout)
+	return s.Release(ctx, r)
 }
 
 // endedHolder returns the holder that was revoked: the one in seen with its fence or

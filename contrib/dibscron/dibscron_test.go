@@ -189,7 +189,7 @@ func TestRunEndsWithItsLock(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}))
-		if revoked, err := locks.Revoke(t.Context(), "report", <-began, "maintenance"); !revoked || err != nil {
+		if revoked, err := locks.Revoke(t.Context(), "report", dibs.Holder{Fence: <-began}, "maintenance"); !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
 		wantEntry(t, logged, "job failed", dibs.ErrLost)

@@ -1,6 +1,7 @@
 package dibsgocron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,12 @@ import (
 // An Elector is a gocron.Elector: one of many instances is the leader and runs all jobs. It
 // campaigns in the background until Close. It is safe for concurrent use.
 type Elector struct {
-	name  string
-	holds func(ctx context.Context, name string) error // of the client
-	stop  context.CancelCauseFunc
-	done  chan struct{} // closed when the campaign has ended
-	err   error         // why it ended by itself; set before done is closed
+	name     string
+	election *dibs.Election
+	holds    func(ctx context.Context, name string) error // of the client
+	stop     context.CancelCauseFunc
+	done     chan struct{} // closed when the campaign has ended
+	err      error         // why it ended by itself; set before done is closed
 
 	mu     sync.Mutex
 	term   context.Context // of the current term; nil without one
@@ -46,17 +48,19 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 		Queued:     func(_ context.Context, q dibs.Queued) { e.setReason(leaderError(string(q.Holder))) },
 		TermFailed: func(_ context.Context, f dibs.TermFailed) { e.setReason(f.Err) },
 	}
-	election := locks.Election(name, append(slices.Clone(options), dibs.Observe(hooks))...)
+	e.election = locks.Election(name, append(slices.Clone(options), dibs.Observe(hooks))...)
 	go func() {
 		defer close(e.done)
-		err := election.Run(ctx, e.lead)
-		if !errors.Is(err, errClosed) {
-			e.err = err
-		}
-		e.setReason(err)
+		e.err = e.election.Run(ctx, e.lead)
+		e.setReason(cmp.Or(e.err, context.Cause(ctx), dibs.ErrClosed)) // without an error it was asked to end
 	}()
 	return e
 }
+
+// Resign lets another instance lead, and campaigns again behind the other candidates. Nobody leads until
+// the tasks of the term have returned. Resign does not wait for that. It reports whether this instance
+// was the leader.
+func (e *Elector) Resign() bool { return e.election.Resign() }
 
 // lead serves one term: until it ends, and then until the tasks of the term have returned.
 func (e *Elector) lead(term context.Context) error {

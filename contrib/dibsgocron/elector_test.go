@@ -155,7 +155,7 @@ func TestResignWaitsForTasks(t *testing.T) {
 			return nil
 		}))
 		<-began
-		if !locks.Election("scheduler").Resign() {
+		if !first.Resign() {
 			t.Fatal("no term to resign from")
 		}
 		wantError(t, <-ended, dibs.ErrResigned)

@@ -70,7 +70,7 @@ func TestTaskEndsWithItsLock(t *testing.T) {
 		}), gocron.WithName("report"))
 
 		fence := <-began
-		revoked, err := locks.Revoke(t.Context(), "report", fence, "maintenance")
+		revoked, err := locks.Revoke(t.Context(), "report", dibs.Holder{Fence: fence}, "maintenance")
 		if !revoked || err != nil {
 			t.Fatalf("revoke: %v, %v", revoked, err)
 		}
@@ -113,7 +113,7 @@ func TestRunAfterALostOne(t *testing.T) {
 			return nil
 		}), gocron.WithName("report"))
 		first := <-began
-		if _, err := locks.Revoke(t.Context(), "report", dibs.Fence(first), ""); err != nil {
+		if _, err := locks.Revoke(t.Context(), "report", dibs.Holder{Fence: dibs.Fence(first)}, ""); err != nil {
 			t.Fatal(err)
 		}
 		<-first.Done()

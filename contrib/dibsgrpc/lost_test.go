@@ -118,7 +118,7 @@ func testLost(t *testing.T, start starter, state lostState) {
 	result := make(chan error, 1)
 	read := make(chan struct{})
 	go func() { result <- callLost(t, client, state, read) }()
-	if done, err := locks.Revoke(t.Context(), "n", servicetest.Receive(t, "the method is ready", ready), "test"); !done || err != nil {
+	if done, err := locks.Revoke(t.Context(), "n", dibs.Holder{Fence: servicetest.Receive(t, "the method is ready", ready)}, "test"); !done || err != nil {
 		t.Fatalf("revoke: %v, %v", done, err)
 	}
 	if err := servicetest.Receive(t, "the method returns", returned); !errors.Is(err, dibs.ErrLost) {

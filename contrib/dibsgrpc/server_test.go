@@ -31,7 +31,7 @@ var shortTTL = dibs.TTL(time.Second)
 // lose revokes the lease of a call, and waits until its context ends.
 func lose(ctx context.Context, t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
-	if done, err := locks.Revoke(context.Background(), name, dibs.Fence(ctx), "test"); !done || err != nil {
+	if done, err := locks.Revoke(context.Background(), name, dibs.Holder{Fence: dibs.Fence(ctx)}, "test"); !done || err != nil {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}

@@ -446,7 +446,7 @@ func TestNestedLocks(t *testing.T) {
 
 		other := func(*http.Request) (dibs.Doer, error) { return locks.Mutex("other"), nil }
 		outerLost := dibshttp.Lock(byPath(locks))(dibshttp.Lock(other)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if done, err := locks.Revoke(r.Context(), "/n", dibs.FenceOf(r.Context(), "/n"), ""); !done || err != nil {
+			if done, err := locks.Revoke(r.Context(), "/n", dibs.Holder{Fence: dibs.FenceOf(r.Context(), "/n")}, ""); !done || err != nil {
 				t.Errorf("revoke: %v, %v", done, err)
 				return
 			}

@@ -297,7 +297,7 @@ func loseIn(t *testing.T, state lostState, major int) (server *httptest.Server, 
 	}), major)
 	return server, func() {
 		t.Helper()
-		if done, err := locks.Revoke(t.Context(), "/n", servicetest.Receive(t, "the handler is ready", ready), "test"); !done || err != nil {
+		if done, err := locks.Revoke(t.Context(), "/n", dibs.Holder{Fence: servicetest.Receive(t, "the handler is ready", ready)}, "test"); !done || err != nil {
 			t.Fatalf("revoke: %v, %v", done, err)
 		}
 		if err := servicetest.Receive(t, "the handler returns", returned); !errors.Is(err, dibs.ErrLost) {

@@ -83,7 +83,7 @@ var shortTTL = dibs.TTL(time.Second)
 // lose revokes the lease of a request, and waits until the context of the request ends.
 func lose(t *testing.T, locks *dibs.Client, r *http.Request) {
 	t.Helper()
-	if done, err := locks.Revoke(context.Background(), r.URL.Path, dibs.Fence(r.Context()), "test"); !done || err != nil {
+	if done, err := locks.Revoke(context.Background(), r.URL.Path, dibs.Holder{Fence: dibs.Fence(r.Context())}, "test"); !done || err != nil {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}

@@ -132,10 +132,7 @@ func TestMetricsOfAnAttachedLease(t *testing.T) {
 		observe, measured := measure(t, dibsotel.Config{})
 		store := memstore.New()
 		lease := must[*dibs.Lease](t)(newLocks(t, store).Mutex("order:1").Lock(t.Context()))
-		attached := must[*dibs.Lease](t)(newLocks(t, store, observe).Attach("order:1", lease.Token()))
-		if err := attached.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		attached := must[*dibs.Lease](t)(newLocks(t, store, observe).Attach(t.Context(), lease.Handle()))
 		if err := attached.Unlock(); err != nil {
 			t.Fatal(err)
 		}

@@ -372,9 +372,9 @@ func callOfLoad(ctx context.Context, locks *dibs.Client, n int) error {
 	name := fmt.Sprint("load:", n%4)
 	switch n % 6 {
 	case 0:
-		return locks.RWMutex(name).Reading().Do(ctx, nothing)
+		return locks.RWMutex(name).Reader().Do(ctx, nothing)
 	case 1:
-		return locks.RWMutex(name).Do(ctx, nothing)
+		return locks.RWMutex(name).Writer().Do(ctx, nothing)
 	case 2:
 		return locks.All(name, fmt.Sprint("load:", n%5+4)).Do(ctx, nothing)
 	case 3: // gives up

@@ -77,9 +77,9 @@ func TestSpansOfOtherKinds(t *testing.T) {
 			lock dibs.Doer
 			want string
 		}{
-			"api":     {locks.Semaphore("api", 5), "dibs.kind=semaphore dibs.limit=5 dibs.name=api dibs.result=acquired dibs.weight=1"},
+			"api":     {locks.Semaphore("api", 5).Permits(1), "dibs.kind=semaphore dibs.limit=5 dibs.name=api dibs.result=acquired dibs.weight=1"},
 			"a:1":     {locks.All("a:1", "b:2"), `dibs.kind=multi dibs.more=[b:2] dibs.name=a:1 dibs.result=acquired`},
-			"report:": {locks.RWMutex("report:").Reading(), "dibs.kind=reader dibs.name=report: dibs.result=acquired"},
+			"report:": {locks.RWMutex("report:").Reader(), "dibs.kind=reader dibs.name=report: dibs.result=acquired"},
 		} {
 			r.Reset()
 			if err := c.lock.Do(t.Context(), func(context.Context) error { return nil }); err != nil {

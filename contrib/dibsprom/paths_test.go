@@ -175,7 +175,7 @@ func TestPaths(t *testing.T) {
 			func(s *scene) {
 				l, err := s.locks.Mutex(name).Lock(background)
 				time.AfterFunc(time.Second, func() {
-					if _, err := s.other.Revoke(background, name, l.Fence(), "maintenance"); err != nil {
+					if _, err := s.other.Revoke(background, name, dibs.Holder{Fence: l.Fence()}, "maintenance"); err != nil {
 						s.t.Error(err)
 					}
 				})
@@ -194,7 +194,7 @@ func TestPaths(t *testing.T) {
 			func(s *scene) {
 				l, err := s.locks.Mutex(name).Lock(background, dibs.OwnerToken("mine"))
 				if err == nil {
-					hold(s.other.Attach(name, "mine"))
+					hold(s.other.Attach(background, dibs.NewHandle(name, "mine")))
 				}
 				hold(l, err)
 			},
@@ -219,20 +219,19 @@ func TestPaths(t *testing.T) {
 		},
 		"attached and lost": {
 			func(s *scene) {
-				l, err := s.locks.Attach(name, "nobody")
-				if err == nil {
-					err = l.Extend(background, time.Minute)
+				if _, err := s.other.Mutex(name).Lock(background, dibs.OwnerToken("theirs")); err != nil {
+					s.t.Error(err)
 				}
-				hold(l, err)
+				hold(s.locks.Attach(background, dibs.NewHandle(name, "theirs"), dibs.MaxHold(500*time.Millisecond)))
 			},
-			[]string{held(dibs.KindAttached, "lost"), lost("missing")},
+			[]string{held(dibs.KindAttached, "lost"), lost("max_hold")},
 		},
 		"attached and released": {
 			func(s *scene) {
 				if _, err := s.other.Mutex(name).Lock(background, dibs.OwnerToken("theirs")); err != nil {
 					s.t.Error(err)
 				}
-				hold(s.locks.Attach(name, "theirs"))
+				hold(s.locks.Attach(background, dibs.NewHandle(name, "theirs")))
 			},
 			[]string{held(dibs.KindAttached, "released")},
 		},
@@ -247,10 +246,10 @@ func TestPaths(t *testing.T) {
 			plain(mutex),
 		},
 		"invalid": {func(s *scene) { hold(s.locks.Mutex("").Lock(background)) }, nil},
-		"reader":  {func(s *scene) { hold(s.locks.RWMutex(name).RLock(background)) }, plain(dibs.KindReader)},
-		"writer":  {func(s *scene) { hold(s.locks.RWMutex(name).Lock(background)) }, plain(dibs.KindWriter)},
+		"reader":  {func(s *scene) { hold(s.locks.RWMutex(name).Reader().Lock(background)) }, plain(dibs.KindReader)},
+		"writer":  {func(s *scene) { hold(s.locks.RWMutex(name).Writer().Lock(background)) }, plain(dibs.KindWriter)},
 		"semaphore": {
-			func(s *scene) { hold(s.locks.Semaphore(name, 5).Acquire(background, 2)) },
+			func(s *scene) { hold(s.locks.Semaphore(name, 5).Permits(2).Lock(background)) },
 			plain(dibs.KindSemaphore),
 		},
 		"multi": {func(s *scene) { hold(s.locks.All(name, "order:2", "x").Lock(background)) }, plain(dibs.KindMulti)},
@@ -329,7 +328,7 @@ func TestGauges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup
 		for i := range 7 { // three hold, four wait
-			calls.Go(func() { hold(clients[i%2].Semaphore("pool", 3).Acquire(ctx, 1)) })
+			calls.Go(func() { hold(clients[i%2].Semaphore("pool", 3).Permits(1).Lock(ctx)) })
 			synctest.Wait()
 		}
 		time.Sleep(time.Millisecond)

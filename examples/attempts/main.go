@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
@@ -49,11 +49,11 @@ func run(ctx context.Context, args []string, url string, out io.Writer) error {
 	}
 	defer store.Close()
 	if len(args) == 1 && args[0] == finishArg {
-		token, err := io.ReadAll(os.Stdin)
+		text, err := io.ReadAll(os.Stdin)
 		if err != nil {
 			return err
 		}
-		return finish(ctx, store, string(token), func() { fmt.Fprintln(out, attached) })
+		return finish(ctx, store, text, func() { fmt.Fprintln(out, attached) })
 	}
 	fmt.Fprintf(out, "locks on %s\n", store.Description)
 	return runRequests(ctx, store, url, out)
@@ -70,7 +70,11 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	}
 	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token())
 
-	finished, err := startFinisher(ctx, store, url, string(first.Token()))
+	handle, err := first.Handle().MarshalText()
+	if err != nil {
+		return err
+	}
+	finished, err := startFinisher(ctx, store, url, handle)
 	if err != nil {
 		return err
 	}
@@ -100,11 +104,15 @@ func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, err
 	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.OwnerToken(id))
 }
 
-// finish does the rest of the work and releases the lock by its token.
-func finish(ctx context.Context, store driver.Store, token string, ready func()) error {
+// finish does the rest of the work and releases the lock, by the text of its handle.
+func finish(ctx context.Context, store driver.Store, text []byte, ready func()) error {
 	locks := dibs.New(store) // independent of the client that acquired the lock
 	defer locks.Close()
-	lease, err := locks.Attach(name, dibs.Token(token))
+	var handle dibs.Handle
+	if err := handle.UnmarshalText(text); err != nil {
+		return err
+	}
+	lease, err := locks.Attach(ctx, handle)
 	if err != nil {
 		return err
 	}
@@ -119,12 +127,12 @@ func finish(ctx context.Context, store driver.Store, token string, ready func())
 // startFinisher starts the finisher in another process, which runs this program. If other
 // processes cannot reach the store, a goroutine with another client is used instead. It
 // returns when the finisher has attached. finished waits for its end.
-func startFinisher(ctx context.Context, store *exstore.Store, url, token string) (finished func() error, err error) {
+func startFinisher(ctx context.Context, store *exstore.Store, url string, handle []byte) (finished func() error, err error) {
 	if store.Shared() {
-		return startFinisherProcess(ctx, url, token)
+		return startFinisherProcess(ctx, url, handle)
 	}
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- finish(ctx, store, token, func() { close(ready) }) }()
+	go func() { done <- finish(ctx, store, handle, func() { close(ready) }) }()
 	select {
 	case <-ready:
 		return func() error { return <-done }, nil
@@ -133,14 +141,14 @@ func startFinisher(ctx context.Context, store *exstore.Store, url, token string)
 	}
 }
 
-func startFinisherProcess(ctx context.Context, url, token string) (finished func() error, err error) {
+func startFinisherProcess(ctx context.Context, url string, handle []byte) (finished func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, finishArg)
 	cmd.Env = append(os.Environ(), "DIBS_URL="+url)
-	cmd.Stdin = strings.NewReader(token) // not an argument: arguments are visible to all users
+	cmd.Stdin = bytes.NewReader(handle) // not an argument: arguments are visible to all users
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -38,7 +38,7 @@ func TestLateWriteIsRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := locks.Revoke(ctx, "account:7", stopped.Fence(), ""); err != nil {
+	if _, err := locks.Revoke(ctx, "account:7", dibs.Holder{Fence: stopped.Fence()}, ""); err != nil {
 		t.Fatal(err)
 	}
 	others := dibs.New(store)

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,11 +48,7 @@ func run(ctx context.Context, url string) error {
 // lead stands for election until ctx ends, and runs work in each term. When ctx ends, it
 // returns only after the work has returned and the lock is released.
 func lead(ctx context.Context, locks *dibs.Client, work func(ctx context.Context) error) error {
-	err := locks.Election("scheduler").Run(ctx, work)
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil // asked to stop
-	}
-	return err
+	return locks.Election("scheduler").Run(ctx, work)
 }
 
 // hooks log what an operator of an election wants to know.

@@ -87,7 +87,7 @@ func unlockByToken(t *testing.T, locks *dibs.Client, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := locks.Attach(name, state.Holders[0].Token)
+	lease, err := locks.Attach(t.Context(), dibs.NewHandle(name, string(state.Holders[0].Token)))
 	if err != nil {
 		t.Fatal(err)
 	}

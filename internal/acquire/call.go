@@ -8,6 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/answer"
 	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/internal/work"
 )
 
 // A Call is an acquire in progress. It sends a request to the store. If the name is not free, it
@@ -33,9 +34,18 @@ type Call struct {
 
 // Limits limit a call.
 type Limits struct {
-	Queue   bool          // the call may wait
-	End     time.Duration // end of the waiting, on the client's clock; zero: with the context
-	Timeout time.Duration // for an operation
+	Queue     bool          // the call may wait
+	End       time.Duration // end of the waiting, on the client's clock; zero: with the context
+	Timeout   time.Duration // for an operation
+	Continues bool          // the call is part of work that holds a lease: it may wait while the client shuts down
+}
+
+// Life returns a context that ends when a call with these limits may no longer wait.
+func (l Limits) Life(b *work.Background) context.Context {
+	if l.Continues {
+		return b.UntilClose()
+	}
+	return b.UntilDrain()
 }
 
 // Begin begins a call that was not begun, or has ended. In the request, it sets Seq, Late, and the

@@ -164,7 +164,7 @@ func (c *Call) awaitCancelled(ctx context.Context) Outcome {
 			return c.stillCancelling(nil)
 		case <-ctx.Done():
 			return c.stillCancelling(context.Cause(ctx))
-		case <-c.a.Work.UntilClose().Done():
+		case <-c.limits.Life(c.a.Work).Done():
 			return Outcome{Why: Closed}
 		}
 	}

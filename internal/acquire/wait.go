@@ -85,7 +85,7 @@ func (c *Call) await(ctx context.Context, retry, limit <-chan time.Time) (Grant,
 				return Grant{}, c.busy(ctx)
 			case <-ctx.Done():
 				return Grant{}, c.busy(ctx)
-			case <-c.a.Work.UntilClose().Done():
+			case <-c.limits.Life(c.a.Work).Done():
 				return Grant{}, Outcome{Why: Closed}
 			}
 		}

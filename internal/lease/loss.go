@@ -5,7 +5,7 @@ import "time"
 // Reason returns why the lease is not held, or Held.
 func (s *State) Reason() Reason { return s.Times.reason }
 
-// End returns why the lease has ended, or is not confirmed, or Held.
+// End returns why the lease has ended, or Held.
 func (s *State) End() End {
 	e := s.readExtra().end
 	e.Reason = s.Times.reason

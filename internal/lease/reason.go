@@ -12,15 +12,14 @@ type Reason uint8
 
 // The reasons, and the state of a lease that is held. The losses come last.
 const (
-	Held        Reason = iota
-	Unconfirmed        // attached, and not extended; it has not ended
-	Merged             // its names belong to another lease
-	Released           // by its owner
-	Expired            // not renewed in time
-	MaxHold            // its longest time has passed
-	Missing            // the store no longer has it
-	Revoked            // an operator released it
-	Closed             // the client released it
+	Held     Reason = iota
+	Merged          // its names belong to another lease
+	Released        // by its owner
+	Expired         // not renewed in time
+	MaxHold         // its longest time has passed
+	Missing         // the store no longer has it
+	Revoked         // an operator released it
+	Closed          // the client released it
 )
 
 // IsEnd reports whether the reason is the end of a lease.

@@ -54,10 +54,13 @@ func Granted(r driver.AcquireRequest, fence uint64, ttl time.Duration) State {
 	return s
 }
 
-// Attached returns the state of a lease that somebody else has acquired, of which nothing is known
-// but its name and token. Confirm makes it a held one.
-func Attached(name, token string, now, ttl time.Duration, noRenew bool) State {
-	s := State{Name: name, Token: token, weight: 1, limit: driver.Unlimited, extra: &stateExtra{weightUnsure: true}, Times: unconfirmed(ttl, noRenew)}
+// Attached returns the state of a lease that somebody else has acquired, and whose weight is not known.
+// Begin starts it, when the store has extended it.
+func Attached(names []Named, token string, now, ttl time.Duration) State {
+	s := State{
+		Name: names[0].Name, Token: token, fence: names[0].Fence, weight: 1, limit: driver.Unlimited,
+		extra: &stateExtra{more: slices.Clone(names[1:]), weightUnsure: true}, Times: Times{ttl: ttl},
+	}
 	s.Times.MayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
 	return s
 }

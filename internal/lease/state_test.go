@@ -321,7 +321,7 @@ func TestStateAwaitsTheLastRenewal(t *testing.T) {
 // A TTL that the caller has asked for is that of later renewals, too.
 func TestStateConfirms(t *testing.T) {
 	s := newState(10 * second)
-	s.Times.reason, s.Times.changeExtra().renewErr = Unconfirmed, driver.ErrUnavailable
+	s.Times.changeExtra().renewErr = driver.ErrUnavailable
 	s.Times.Confirm(2*second, 2*second, 30*second, 20*second)
 	if s.Reason() != Held || s.Times.readExtra().renewErr != nil || s.Times.deadline != 31400*time.Millisecond || s.Times.RenewalTTL(3*second) != 20*second {
 		t.Errorf("reason %d, %v, deadline %v, next TTL %v; want it confirmed until 31.4s, and then 20s", s.Reason(), s.Times.readExtra().renewErr, s.Times.deadline, s.Times.RenewalTTL(3*second))
@@ -535,7 +535,7 @@ func TestStateStoredFor(t *testing.T) {
 		"a shorter TTL from now on":      {func(s *State) { s.Times.Confirm(2*second, 2*second, 4*second, 4*second) }, 8 * second},
 		"a renewal on its way":           {func(s *State) { s.Times.Send() }, 15800 * time.Millisecond},
 		"a renewal on its way, too late": {func(s *State) { s.Times.Send(); s.Times.deadline = 3 * second }, 10 * second},
-		"attached, with an unknown TTL":  {func(s *State) { *s = Attached("n", "token", 0, 10*second, false) }, driver.MaxTTL - 4*second},
+		"attached, with an unknown TTL":  {func(s *State) { *s = Attached([]Named{{"n", 7}}, "token", 0, 10*second) }, driver.MaxTTL - 4*second},
 	} {
 		s := newState(10 * second)
 		test.change(s)

@@ -9,7 +9,7 @@ import (
 // Times are the deadline of a lease and its renewals.
 type Times struct {
 	ttl          time.Duration
-	deadline     time.Duration // the lease is lost at this time; zero if it is not confirmed
+	deadline     time.Duration // the lease is lost at this time
 	deadlineFrom time.Duration // the request that set the deadline was sent at this time
 	renewAt      time.Duration // time of the next renewal, or never
 	extra        *timesExtra   // what only some leases have; or nil
@@ -40,15 +40,6 @@ const (
 	extendOnce             // once, from a short first TTL to its own TTL
 	fixed                  // never
 )
-
-// unconfirmed returns the times of a lease that Confirm makes a held one.
-func unconfirmed(ttl time.Duration, noRenew bool) Times {
-	t := Times{ttl: ttl, renewAt: clock.Never, reason: Unconfirmed}
-	if noRenew {
-		t.rule = fixed
-	}
-	return t
-}
 
 // Begin sets the times of a new lease at now. Its TTL began at sent or later. lift means
 // that ttl is shorter than the requested TTL, as after a hand-off. spread is from 0 to 1: leases
@@ -118,7 +109,6 @@ func (t *Times) Confirm(now, sent, ttl, next time.Duration) {
 	if t.reason.IsEnd() {
 		return
 	}
-	t.reason = Held
 	t.setRenewErr(nil)
 	if t.rule == extendOnce {
 		t.rule = fixed // ttl includes the one extension
@@ -154,7 +144,7 @@ func (t *Times) merge(o *Times) {
 // TTL returns the TTL of later renewals.
 func (t *Times) TTL() time.Duration { return t.ttl }
 
-// Deadline returns when the lease is lost if it is not renewed, or zero if it is not confirmed.
+// Deadline returns when the lease is lost if it is not renewed.
 func (t *Times) Deadline() time.Duration { return t.deadline }
 
 // IsOver reports whether the deadline has passed although nothing has ended the lease.

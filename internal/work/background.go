@@ -14,6 +14,8 @@ type Background struct {
 	end     context.CancelFunc
 	open    context.Context // ends with Close
 	endOpen context.CancelFunc
+	fresh   context.Context // ends with Drain
+	drain   context.CancelFunc
 	idle    chan struct{} // signals the end of a job or loop
 
 	mu     sync.Mutex
@@ -26,7 +28,8 @@ type Background struct {
 func NewBackground() *Background {
 	life, end := context.WithCancel(context.Background())
 	open, endOpen := context.WithCancel(life)
-	return &Background{life: life, end: end, open: open, endOpen: endOpen, idle: make(chan struct{}, 1)}
+	fresh, drain := context.WithCancel(open)
+	return &Background{life: life, end: end, open: open, endOpen: endOpen, fresh: fresh, drain: drain, idle: make(chan struct{}, 1)}
 }
 
 // UntilEnd returns the context of all background work. It ends with End.
@@ -34,6 +37,12 @@ func (b *Background) UntilEnd() context.Context { return b.life }
 
 // UntilClose returns a context that ends with Close.
 func (b *Background) UntilClose() context.Context { return b.open }
+
+// UntilDrain returns a context that ends with Drain or Close.
+func (b *Background) UntilDrain() context.Context { return b.fresh }
+
+// Drain ends what must not begin while the client shuts down.
+func (b *Background) Drain() { b.drain() }
 
 // Begin counts the caller as a job. The caller must call Done soon after UntilClose has ended.
 // Begin returns false after Close.

@@ -8,10 +8,8 @@ import (
 // Pause sleeps for d, or returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool { return pause(ctx, d, nil) }
 
-// Pause sleeps for d, or returns false if ctx ends or Close begins first.
-func (b *Background) Pause(ctx context.Context, d time.Duration) bool {
-	return pause(ctx, d, b.UntilClose().Done())
-}
+// PauseUntil sleeps for d, or returns false if ctx or another context ends first.
+func PauseUntil(ctx, other context.Context, d time.Duration) bool { return pause(ctx, d, other.Done()) }
 
 func pause(ctx context.Context, d time.Duration, end <-chan struct{}) bool {
 	if ctx.Err() != nil { // without a pause, both could be ready

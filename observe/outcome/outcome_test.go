@@ -55,7 +55,7 @@ func TestKindsAndReasonsHaveTheirWords(t *testing.T) {
 	}
 	for reason, want := range map[dibs.Reason]string{
 		dibs.ReasonExpired: "expired", dibs.ReasonMissing: "missing", dibs.ReasonRevoked: "revoked",
-		dibs.ReasonMaxHold: "max_hold", dibs.ReasonClosed: "closed", dibs.ReasonUnconfirmed: "other",
+		dibs.ReasonMaxHold: "max_hold", dibs.ReasonClosed: "closed",
 	} {
 		if have := outcome.OfReason(reason).String(); have != want {
 			t.Errorf("reason %q is %q, want %q", reason, have, want)

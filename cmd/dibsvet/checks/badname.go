@@ -11,7 +11,6 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/memstore"
 )
 
 const badNameDoc = `find names, numbers and options that dibs rejects
@@ -49,6 +48,8 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 			_, err := dibs.ParseOptions(words)
 			f.reportInvalid(call.Args[0], err)
 		}
+	case d.is("", "NewHandle") && len(call.Args) == 2:
+		f.checkHandle(call)
 	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
 			f.reportInvalid(call, ofOption(made).err())
@@ -61,8 +62,10 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		f.checkName(call.Args[1])
 	case d.is("Client", "Revoke") && len(call.Args) == 4:
 		f.checkRevoke(call)
-	case d.is("Client", "Attach") && len(call.Args) >= 2:
-		f.checkAttach(call)
+	case d.is("Client", "Attach"):
+		f.checkList(call, "Attach", atCall)
+	case d.is("Semaphore", "Permits"):
+		f.checkPermits(call, t.receiver)
 	case d.is("Client", "All"):
 		f.checkNames(call)
 	case d.receiver == "Client" && takesOptions(t.fn):
@@ -91,7 +94,7 @@ func (f *finder) checkName(e ast.Expr) {
 func (f *finder) checkRevoke(call *ast.CallExpr) {
 	f.checkName(call.Args[1])
 	const name, fence = "…", 1
-	if given := f.constant(call.Args[2]); given != nil && constant.Sign(given) == 0 {
+	if holder, ok := f.value(call.Args[2]).(*ast.CompositeLit); ok && len(holder.Elts) == 0 {
 		f.reportInvalid(call.Args[2], driver.CheckRevoke(driver.RevokeRequest{Name: name}))
 	}
 	if reason, ok := f.stringOf(call.Args[3]); ok {
@@ -99,13 +102,27 @@ func (f *finder) checkRevoke(call *ast.CallExpr) {
 	}
 }
 
-func (f *finder) checkAttach(call *ast.CallExpr) {
+func (f *finder) checkHandle(call *ast.CallExpr) {
 	f.checkName(call.Args[0])
 	if token, ok := f.stringOf(call.Args[1]); ok {
-		_, err := dibs.New(memstore.New()).Attach("…", dibs.Token(token))
+		_, err := dibs.NewHandle("…", token).MarshalText()
 		f.reportInvalid(call.Args[1], err)
 	}
-	f.checkList(call, "Attach", atCall)
+}
+
+// checkPermits checks a number of permits. semaphore is the expression that they are of.
+func (f *finder) checkPermits(call *ast.CallExpr, semaphore ast.Expr) {
+	r := newRequest()
+	made, ok := f.construction(semaphore)
+	if ok {
+		f.addPrimitive(&r, made)
+	}
+	n, ok := f.intOf(call.Args[0])
+	if !ok || r.err() != nil { // reported where the semaphore is made
+		return
+	}
+	r.kind, r.n = "Semaphore", n
+	f.reportInvalid(call.Args[0], r.err())
 }
 
 // checkConstructor checks the name and the number of a new primitive.
@@ -155,8 +172,8 @@ func (f *finder) checkList(call *ast.CallExpr, kind string, set func(r *request,
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
-// checkCall checks a call on a primitive. It checks the number of permits, and the options of
-// the call in combination with those of the primitive and the client.
+// checkCall checks a call on a primitive: the options of the call in combination with those of the
+// primitive and the client.
 func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	r := newRequest()
 	if d.receiver != "" {
@@ -168,13 +185,6 @@ func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	}
 	if r.err() != nil && f.reported(r) {
 		return
-	}
-	if d.is("Semaphore", "Acquire", "TryAcquire") && len(call.Args) > 1 {
-		if n, ok := f.intOf(call.Args[1]); ok {
-			acquire := newRequest()
-			acquire.kind, acquire.name, acquire.permits, acquire.n = "Semaphore", r.name, r.permits, n
-			f.reportInvalid(call.Args[1], acquire.err())
-		}
 	}
 	r.call = f.validOptions(call)
 	f.reportInvalid(methodAndArguments(call), r.err())

@@ -196,7 +196,7 @@ func givesLease(fn *types.Func) bool {
 		return false
 	}
 	switch fn.Name() {
-	case "Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign":
+	case "Lock", "TryLock", "Campaign":
 		return true
 	}
 	return false
@@ -215,7 +215,6 @@ type constructed struct {
 	call   *ast.CallExpr // of Client.Mutex and the like
 	kind   string        // the name of that method
 	client ast.Expr
-	reader bool // the result of RWMutex.Reading
 }
 
 // construction returns the constructor of a primitive, if the package shows it.
@@ -229,10 +228,8 @@ func (s *source) construction(lock ast.Expr) (constructed, bool) {
 	}
 	t := s.target(call)
 	switch d := dibsFuncOf(t.fn); {
-	case d.is("RWMutex", "Reading"):
-		c, ok := s.construction(t.receiver)
-		c.reader = true
-		return c, ok
+	case d.is("RWMutex", "Reader", "Writer"), d.is("Semaphore", "Permits"):
+		return s.construction(t.receiver)
 	case d.is("Client", "Mutex", "RWMutex", "Semaphore", "All", "Election", "Once") && t.receiver != nil:
 		return constructed{call: call, kind: d.name, client: t.receiver}, true
 	}

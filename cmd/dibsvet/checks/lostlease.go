@@ -16,9 +16,9 @@ const lostLeaseDoc = `find leases that are not unlocked
 A lease is renewed until Unlock. A lease that nobody unlocks keeps its name until the
 process ends or the Client is closed.
 
-The check reports a lease of Lock, TryLock, RLock, TryRLock, Acquire, TryAcquire or
-Campaign that is discarded, overwritten, or not unlocked on some path to a return. On a
-path on which the error of the call is not nil there is no lease.
+The check reports a lease of Lock, TryLock or Campaign that is discarded, overwritten, or
+not unlocked on some path to a return. On a path on which the error of the call is not nil
+there is no lease.
 
 Unlock and Detach end the duty. So does passing the lease on: a return, an argument, an
 assignment, or a function literal that uses it. A function that closes a Client is not

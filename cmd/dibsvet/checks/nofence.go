@@ -47,11 +47,7 @@ func newNoFence(src *analysis.Analyzer, enabled func() bool) *analysis.Analyzer 
 
 // excludes reports whether the lock of a function is exclusive, as far as the package shows it.
 func (f *finder) excludes(l lockedFunc) bool {
-	if l.dibs.receiver == "Semaphore" {
-		return false
-	}
-	made, ok := f.construction(l.lock)
-	return !ok || made.kind != "Semaphore" && !made.reader
+	return l.lock == nil || namedIn(f.info.TypeOf(f.value(l.lock)), dibsPath) != "SharedLock"
 }
 
 // declaredFunctions returns the bodies of the functions that the package declares.

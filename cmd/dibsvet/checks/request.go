@@ -54,9 +54,9 @@ func (r request) send(ctx context.Context) error {
 	mutex := locks.Mutex(r.name, r.lock...)
 	switch {
 	case r.kind == "Semaphore" && r.try:
-		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).TryAcquire(ctx, r.n, r.call...))
+		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Permits(r.n).TryLock(ctx, r.call...))
 	case r.kind == "Semaphore":
-		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Acquire(ctx, r.n, r.call...))
+		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Permits(r.n).Lock(ctx, r.call...))
 	case r.kind == "Once":
 		nothing := func(context.Context) error { return nil }
 		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
@@ -65,13 +65,13 @@ func (r request) send(ctx context.Context) error {
 	case r.kind == "All":
 		return errorOf(locks.All(r.names...).Lock(ctx, r.call...))
 	case r.kind == "RWMutex" && r.try:
-		return errorOf(locks.RWMutex(r.name, r.lock...).TryLock(ctx, r.call...))
+		return errorOf(locks.RWMutex(r.name, r.lock...).Writer().TryLock(ctx, r.call...))
 	case r.kind == "RWMutex":
-		return errorOf(locks.RWMutex(r.name, r.lock...).Lock(ctx, r.call...))
+		return errorOf(locks.RWMutex(r.name, r.lock...).Writer().Lock(ctx, r.call...))
 	case r.kind == "Election":
 		return errorOf(locks.Election(r.name, r.lock...).Campaign(ctx, r.call...))
 	case r.kind == "Attach":
-		return errorOf(locks.Attach(r.name, "token", r.call...))
+		return errorOf(locks.Attach(ctx, dibs.NewHandle(r.name, "token"), r.call...))
 	case r.try:
 		return errorOf(mutex.TryLock(ctx, r.call...))
 	default:

@@ -14,51 +14,42 @@ import (
 // ttl is how long the lock survives without an activity that extends it.
 const ttl = 5 * time.Minute
 
-// Held is a lock that a workflow holds. The history of the workflow contains it.
-type Held struct {
-	Name  string
-	Token string // whoever has it can act as the owner
-	Fence uint64
-}
-
 // Activities has the activities of the workflow. Each of them may run on any worker.
 type Activities struct {
 	Locks *dibs.Client
 	Pay   func(ctx context.Context, order string, fence uint64) error
 }
 
-// Acquire waits for the lock, and leaves it to the workflow.
-func (a *Activities) Acquire(ctx context.Context, name string) (Held, error) {
+// Acquire waits for the lock, and leaves it to the workflow, whose history contains the handle.
+func (a *Activities) Acquire(ctx context.Context, name string) (dibs.Handle, error) {
 	lease, err := a.Locks.Mutex(name).Lock(ctx, dibs.TTL(ttl), dibs.Wait(time.Minute))
 	if err != nil {
-		return Held{}, err // Temporal tries again
+		return dibs.Handle{}, err // Temporal tries again
 	}
-	held := Held{Name: name, Token: string(lease.Token()), Fence: lease.Fence()}
 	if err := lease.Extend(ctx, ttl); err != nil { // after a hand-off, 5 s are left until then
-		return Held{}, errors.Join(err, lease.Unlock())
+		return dibs.Handle{}, errors.Join(err, lease.Unlock())
 	}
-	return held, lease.Detach() // from now on this worker neither renews nor releases it
+	return lease.Handle(), lease.Detach() // from now on this worker neither renews nor releases it
 }
 
 // Charge is a step of the work.
-func (a *Activities) Charge(ctx context.Context, held Held, order string) error {
-	return a.under(ctx, held, func(ctx context.Context) error {
-		return a.Pay(ctx, order, held.Fence)
+func (a *Activities) Charge(ctx context.Context, held dibs.Handle, order string) error {
+	return a.under(ctx, held, func(ctx context.Context, fence uint64) error {
+		return a.Pay(ctx, order, fence)
 	})
 }
 
 // Extend keeps the lock for another TTL while the workflow waits.
-func (a *Activities) Extend(ctx context.Context, held Held) error {
-	return a.under(ctx, held, func(context.Context) error { return nil })
+func (a *Activities) Extend(ctx context.Context, held dibs.Handle) error {
+	return a.under(ctx, held, func(context.Context, uint64) error { return nil })
 }
 
 // Release releases the lock.
-func (a *Activities) Release(_ context.Context, held Held) error {
-	lease, err := a.Locks.Attach(held.Name, dibs.Token(held.Token))
-	if err != nil {
-		return err
+func (a *Activities) Release(ctx context.Context, held dibs.Handle) error {
+	lease, err := a.Locks.Attach(ctx, held)
+	if err == nil {
+		err = lease.Unlock()
 	}
-	err = lease.Unlock()
 	if errors.Is(err, dibs.ErrLost) {
 		return nil // each step has checked the lock; or an earlier attempt has released it
 	}
@@ -67,19 +58,16 @@ func (a *Activities) Release(_ context.Context, held Held) error {
 
 // under runs a step under the lock. The context of the step ends if the lock is lost.
 // Meanwhile this worker renews the lock.
-func (a *Activities) under(ctx context.Context, held Held, step func(ctx context.Context) error) error {
-	lease, err := a.Locks.Attach(held.Name, dibs.Token(held.Token))
+func (a *Activities) under(ctx context.Context, held dibs.Handle, step func(ctx context.Context, fence uint64) error) error {
+	lease, err := a.Locks.Attach(ctx, held, dibs.TTL(ttl))
 	if err != nil {
-		return err
-	}
-	defer lease.Detach()
-	if err := lease.Extend(ctx, ttl); err != nil {
 		return final(err)
 	}
+	defer lease.Detach()
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
-	err = step(work)
+	err = step(work, lease.Fence())
 	if lost := lease.Err(); lost != nil {
 		return final(errors.Join(lost, err))
 	}

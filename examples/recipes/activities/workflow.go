@@ -3,6 +3,7 @@ package activities
 import (
 	"time"
 
+	"github.com/dibslock/dibs"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -10,7 +11,7 @@ import (
 // on the order.
 func Order(ctx workflow.Context, order string, wait time.Duration) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Minute})
-	return WithLock(ctx, "order:"+order, func(ctx workflow.Context, held Held) error {
+	return WithLock(ctx, "order:"+order, func(ctx workflow.Context, held dibs.Handle) error {
 		var a *Activities
 		if err := workflow.ExecuteActivity(ctx, a.Charge, held, order).Get(ctx, nil); err != nil {
 			return err
@@ -20,9 +21,9 @@ func Order(ctx workflow.Context, order string, wait time.Duration) error {
 }
 
 // WithLock runs do while the workflow holds a lock.
-func WithLock(ctx workflow.Context, name string, do func(ctx workflow.Context, held Held) error) error {
+func WithLock(ctx workflow.Context, name string, do func(ctx workflow.Context, held dibs.Handle) error) error {
 	var a *Activities
-	var held Held
+	var held dibs.Handle
 	if err := workflow.ExecuteActivity(ctx, a.Acquire, name).Get(ctx, &held); err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func WithLock(ctx workflow.Context, name string, do func(ctx workflow.Context, h
 }
 
 // Sleep waits, and keeps the lock meanwhile.
-func Sleep(ctx workflow.Context, held Held, d time.Duration) error {
+func Sleep(ctx workflow.Context, held dibs.Handle, d time.Duration) error {
 	var a *Activities
 	for ; d > 0; d -= ttl / 3 {
 		if err := workflow.Sleep(ctx, min(d, ttl/3)); err != nil {

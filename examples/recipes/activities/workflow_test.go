@@ -111,8 +111,12 @@ func TestAcquireWaits(t *testing.T) {
 	if err := errors.Join(err, <-released); err != nil {
 		t.Fatal(err)
 	}
-	if held.Fence <= first.Fence() {
-		t.Errorf("fence %d, want more than %d", held.Fence, first.Fence())
+	lease, err := locks.Attach(t.Context(), held, dibs.NoRenew())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Fence() <= first.Fence() {
+		t.Errorf("fence %d, want more than %d", lease.Fence(), first.Fence())
 	}
 	state, err := store.Inspect(t.Context(), "order:42")
 	if err != nil {
@@ -149,7 +153,7 @@ func TestLockLost(t *testing.T) {
 	attempts := 0
 	r := newRun(t, store, func(ctx context.Context, _ string, fence uint64) error {
 		attempts++
-		if revoked, err := locks.Revoke(ctx, "order:42", fence, "test"); !revoked || err != nil {
+		if revoked, err := locks.Revoke(ctx, "order:42", dibs.Holder{Fence: fence}, "test"); !revoked || err != nil {
 			t.Errorf("revoked: %v, %v", revoked, err)
 		}
 		<-ctx.Done()
@@ -217,7 +221,7 @@ func TestWorkersStop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var held Held
+	var held dibs.Handle
 	onOneWorker(func(a *Activities) (err error) {
 		held, err = a.Acquire(t.Context(), "order:42")
 		return err

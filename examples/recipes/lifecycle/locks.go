@@ -24,7 +24,7 @@ func NewRedis(lifecycle fx.Lifecycle, options *redis.Options) *redis.Client {
 // NewLocks provides the locks. It depends on rdb, so its hook runs before that of NewRedis.
 func NewLocks(lifecycle fx.Lifecycle, rdb *redis.Client) *dibs.Client {
 	locks := dibs.New(goredisstore.New(rdb))
-	lifecycle.Append(fx.StopHook(locks.Close))
+	lifecycle.Append(fx.StopHook(locks.Shutdown))
 	return locks
 }
 

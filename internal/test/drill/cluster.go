@@ -203,9 +203,13 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 	locks, stable := open(), open()
 	leases := []*dibs.Lease{
 		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Mutex(name).Lock(ctx) }),
-		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.RWMutex(config).RLock(ctx) }),
-		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Semaphore(permits, 4).Acquire(ctx, 2) }),
-		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.Semaphore(permits, 4).Acquire(ctx, 1) }),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return locks.RWMutex(config).Reader().Lock(ctx) }),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) {
+			return locks.Semaphore(permits, 4).Permits(2).Lock(ctx)
+		}),
+		Obtain(t, func(ctx context.Context) (*dibs.Lease, error) {
+			return locks.Semaphore(permits, 4).Permits(1).Lock(ctx)
+		}),
 	}
 	var controls []*dibs.Lease
 	for i := 0; len(controls) < 2; i++ { // one on each side
@@ -300,15 +304,15 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 // and returns its lease.
 func wantHeld(t *testing.T, locks *dibs.Client, config, permits string) []*dibs.Lease {
 	t.Helper()
-	fourth, err := locks.Semaphore(permits, 4).TryAcquire(t.Context(), 1, dibs.Timeout(longTimeout))
+	fourth, err := locks.Semaphore(permits, 4).Permits(1).TryLock(t.Context(), dibs.Timeout(longTimeout))
 	if err != nil {
 		t.Errorf("the last of 4 permits: %v", err)
 		return nil
 	}
-	if _, err := locks.Semaphore(permits, 4).TryAcquire(t.Context(), 1, dibs.Timeout(longTimeout)); !errors.Is(err, dibs.ErrBusy) {
+	if _, err := locks.Semaphore(permits, 4).Permits(1).TryLock(t.Context(), dibs.Timeout(longTimeout)); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("a fifth of 4 permits: %v", err)
 	}
-	if _, err := locks.RWMutex(config).TryLock(t.Context(), dibs.Timeout(longTimeout)); !errors.Is(err, dibs.ErrBusy) {
+	if _, err := locks.RWMutex(config).Writer().TryLock(t.Context(), dibs.Timeout(longTimeout)); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("a writer beside a reader: %v", err)
 	}
 	return []*dibs.Lease{fourth}

@@ -17,8 +17,8 @@ func WantInvalid(t *testing.T, s driver.Store, want string) {
 	locks := dibs.New(s)
 	calls := map[string]error{}
 	_, calls["Lock"] = locks.Mutex("job").Lock(t.Context())
-	_, calls["TryLock"] = locks.RWMutex("job").TryRLock(t.Context())
-	_, calls["Acquire"] = locks.Semaphore("job", 2).Acquire(t.Context(), 1)
+	_, calls["TryLock"] = locks.RWMutex("job").Reader().TryLock(t.Context())
+	_, calls["Acquire"] = locks.Semaphore("job", 2).Permits(1).Lock(t.Context())
 	_, calls["Inspect"] = locks.Inspect(t.Context(), "job")
 	_, calls["List"] = driver.Complete(s).List(t.Context(), "*")
 	calls["Extend"] = s.Extend(t.Context(), []driver.ExtendRequest{{Name: "job", Token: "a:1", Client: "a", TTL: time.Second, Weight: 1, Limit: 1}})[0]

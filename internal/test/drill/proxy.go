@@ -90,12 +90,12 @@ func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 	doer, held, weight, limit := dibs.Doer(locks.Mutex(fmt.Sprintf("mutex-%d", at))), []string{fmt.Sprintf("mutex-%d", at)}, 1, 1
 	switch name := fmt.Sprintf("rw-%d", at); rand.IntN(5) {
 	case 0:
-		doer, held, weight, limit = locks.RWMutex(name).Reading(), []string{name}, 1, writer
+		doer, held, weight, limit = locks.RWMutex(name).Reader(), []string{name}, 1, writer
 	case 1:
-		doer, held, weight, limit = locks.RWMutex(name), []string{name}, writer, writer
+		doer, held, weight, limit = locks.RWMutex(name).Writer(), []string{name}, writer, writer
 	case 2:
 		name = fmt.Sprintf("sem-%d", at)
-		doer, held, weight, limit = locks.Semaphore(name, permits), []string{name}, 1, permits
+		doer, held, weight, limit = locks.Semaphore(name, permits).Permits(1), []string{name}, 1, permits
 	case 3:
 		held = []string{fmt.Sprintf("{all-%d}a", at), fmt.Sprintf("{all-%d}b", at)}
 		doer = locks.All(held...)

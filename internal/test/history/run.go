@@ -233,7 +233,7 @@ func (w *worker) revoke(s step, label string) {
 		return // the store has no fence for the lease
 	}
 	op := w.rec.Call(Op{Verb: Revoke, Label: label, Names: []string{name}, Token: string(victim.Token), Fences: []uint64{victim.Fence}})
-	broke, err := c.Revoke(w.ctx, name, victim.Fence, "")
+	broke, err := c.Revoke(w.ctx, name, dibs.Holder{Fence: victim.Fence}, "")
 	w.rec.Return(op, err)
 	op.Revoked = broke
 }
@@ -336,21 +336,16 @@ func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 		return m.Lock, m.TryLock
 	case reader:
 		m := c.RWMutex(name)
-		return m.RLock, m.TryRLock
+		return m.Reader().Lock, m.Reader().TryLock
 	case writer:
 		m := c.RWMutex(name)
-		return m.Lock, m.TryLock
+		return m.Writer().Lock, m.Writer().TryLock
 	case multiLock:
 		all := c.All(s.names...)
 		return all.Lock, all.TryLock
 	}
-	permits := c.Semaphore(name, s.limit)
-	some := func(acquire func(context.Context, int, ...dibs.Option) (*dibs.Lease, error)) lockFunc {
-		return func(ctx context.Context, options ...dibs.Option) (*dibs.Lease, error) {
-			return acquire(ctx, s.weight, options...)
-		}
-	}
-	return some(permits.Acquire), some(permits.TryAcquire)
+	permits := c.Semaphore(name, s.limit).Permits(s.weight)
+	return permits.Lock, permits.TryLock
 }
 
 // A heldLease is a lease from a Client or a cohort.
@@ -405,10 +400,8 @@ func (a *activity) attach() {
 		return
 	}
 	other := a.clients[a.step.pick%len(a.clients)&^1].get() // a closable client would release the lease when it is closed
-	lease, err := other.Attach(a.acquire.Names[0], dibs.Token(a.acquire.Token), dibs.NoRenew())
-	if err == nil {
-		_ = lease.Extend(a.ctx, a.step.ttl) // the lease may have ended, or the client may be closed
-	}
+	handle := dibs.NewHandle(a.acquire.Names[0], a.acquire.Token)
+	_, _ = other.Attach(a.ctx, handle, dibs.NoRenew(), dibs.TTL(a.step.ttl)) // the lease may have ended, or the client may be closed
 }
 
 // inspect checks on each name whether the store reports the lease.

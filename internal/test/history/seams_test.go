@@ -198,11 +198,8 @@ func detachAmongTries(w *world) error {
 		return nil // all tries were reset
 	}
 	time.Sleep(w.upTo(50 * time.Millisecond))
-	attached, err := second.Attach("n", lease.Token())
+	attached, err := second.Attach(w.t.Context(), lease.Handle(), dibs.TTL(time.Minute))
 	if err != nil {
-		return err
-	}
-	if err := attached.Extend(w.t.Context(), time.Minute); err != nil {
 		return err
 	}
 	if w.random.IntN(2) == 0 {
@@ -287,7 +284,7 @@ func (w *world) lockOnce(ctx context.Context, c *dibs.Client, primitive int) {
 	case 0:
 		_ = c.Mutex("n").Do(ctx, nothing)
 	case 1:
-		_ = c.RWMutex("n").Do(ctx, nothing)
+		_ = c.RWMutex("n").Writer().Do(ctx, nothing)
 	case 2:
 		_ = c.All("n", "m").Do(ctx, nothing)
 	default:
@@ -340,7 +337,7 @@ func extendHandOff(w *world) error {
 func resizeAtOnce(w *world) error {
 	p, other := w.process(faults{}), w.process(faults{})
 	m := p.RWMutex("n")
-	lease, err := m.RLock(w.t.Context())
+	lease, err := m.Reader().Lock(w.t.Context())
 	if err != nil {
 		return err
 	}
@@ -369,9 +366,9 @@ func resizeAtOnce(w *world) error {
 	if decreased.Load() || lease.Fence() < last.Load() {
 		return fmt.Errorf("%s: the fence of a lease decreases", history.Fences)
 	}
-	nested, err := m.Lock(lease.Context(), dibs.Reentrant())
+	nested, err := m.Writer().Lock(lease.Context(), dibs.Reentrant())
 	if err == nil {
-		if reads, err := other.RWMutex("n").TryRLock(w.t.Context()); err == nil {
+		if reads, err := other.RWMutex("n").Reader().TryLock(w.t.Context()); err == nil {
 			return errors.Join(fmt.Errorf("%s: a reader beside a nested writer", history.Exclusion), reads.Unlock())
 		}
 		if err := nested.Unlock(); err != nil {

@@ -42,10 +42,10 @@ func (s *served) example(t *testing.T) {
 		s.wait(t, s.locks, "billing:close", as(process, "m", "report"))
 	}
 	for _, process := range []string{"worker-1:7", "worker-2:7", "worker-3:7"} {
-		take(s.locks.Semaphore("api:partner", 4).TryAcquire(t.Context(), 1, as(process, "s4", "sync")))
+		take(s.locks.Semaphore("api:partner", 4).Permits(1).TryLock(t.Context(), as(process, "s4", "sync")))
 	}
-	take(s.locks.RWMutex("config").TryRLock(t.Context(), as(first, "r", "")))
-	take(s.locks.RWMutex("config").TryRLock(t.Context(), as(second, "r", "")))
+	take(s.locks.RWMutex("config").Reader().TryLock(t.Context(), as(first, "r", "")))
+	take(s.locks.RWMutex("config").Reader().TryLock(t.Context(), as(second, "r", "")))
 	for _, name := range []string{"order:4711", "order:4712", "order:4720", "cart:9"} {
 		mutex(name, first, "")
 	}

@@ -26,7 +26,7 @@ func WantNoneStale(t *testing.T, guards int, race func(i int) (outcome string)) 
 // lease.
 func GuardsChangedLeases(t *testing.T, locks *dibs.Client, guard func(ctx context.Context) error) {
 	t.Helper()
-	l, err := locks.RWMutex("n").Lock(t.Context())
+	l, err := locks.RWMutex("n").Writer().Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

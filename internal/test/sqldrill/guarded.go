@@ -25,7 +25,7 @@ var Locking = map[string]func(context.Context, *dibs.Client, ...dibs.Option) (*d
 		return c.Mutex("n").Lock(ctx, options...)
 	},
 	"reader": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.RWMutex("n").RLock(ctx, options...)
+		return c.RWMutex("n").Reader().Lock(ctx, options...)
 	},
 	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
 		return c.All("n", "o").Lock(ctx, options...)

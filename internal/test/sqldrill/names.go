@@ -106,7 +106,7 @@ func CarriesTexts(t *testing.T, one, other driver.Store) {
 	if err := <-waiting; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Revoke(ctx, "Übergabe", next.Fence(), "Wartung: 保守"); err != nil {
+	if _, err := a.Revoke(ctx, "Übergabe", dibs.Holder{Fence: next.Fence()}, "Wartung: 保守"); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -277,11 +277,11 @@ func (e *emitter) lock(m *method) string {
 	}
 	switch m.kind() {
 	case directive.Read:
-		return fmt.Sprintf("%s.RWMutex(%s%s).Reading()", locks, list, options)
+		return fmt.Sprintf("%s.RWMutex(%s%s).Reader()", locks, list, options)
 	case directive.Write:
-		return fmt.Sprintf("%s.RWMutex(%s%s)", locks, list, options)
+		return fmt.Sprintf("%s.RWMutex(%s%s).Writer()", locks, list, options)
 	case directive.Permits:
-		return fmt.Sprintf("%s.Semaphore(%s, %s%s)", locks, list, e.expression(m, m.found.Count), options)
+		return fmt.Sprintf("%s.Semaphore(%s, %s%s).Permits(1)", locks, list, e.expression(m, m.found.Count), options)
 	case directive.Once:
 		return fmt.Sprintf("%s.Once(%s, %s%s)", locks, list, directive.DurationCode(m.found.Interval, e.time()), options)
 	}

@@ -28,19 +28,19 @@ func (b *byHand) transfer(ctx context.Context, from, to string, cents int64) err
 }
 
 func (b *byHand) publish(ctx context.Context, page int, text string) error {
-	return b.locks.RWMutex("catalogue").Do(ctx, func(ctx context.Context) error {
+	return b.locks.RWMutex("catalogue").Writer().Do(ctx, func(ctx context.Context) error {
 		return b.next.Publish(ctx, page, text)
 	})
 }
 
 func (b *byHand) show(ctx context.Context, page int) (string, error) {
-	return dibs.Call(ctx, b.locks.RWMutex("catalogue").Reading(), func(ctx context.Context) (string, error) {
+	return dibs.Call(ctx, b.locks.RWMutex("catalogue").Reader(), func(ctx context.Context) (string, error) {
 		return b.next.Show(ctx, page)
 	})
 }
 
 func (b *byHand) upload(ctx context.Context, file string) error {
-	return b.locks.Semaphore("partner", 4).Do(ctx, func(ctx context.Context) error {
+	return b.locks.Semaphore("partner", 4).Permits(1).Do(ctx, func(ctx context.Context) error {
 		return b.next.Upload(ctx, file)
 	}, dibs.Wait(time.Minute))
 }

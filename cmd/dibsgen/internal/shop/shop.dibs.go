@@ -60,7 +60,7 @@ func (l *lockedShop) Archive(ctx context.Context, ids []string) error {
 }
 
 func (l *lockedShop) Show(ctx context.Context, page int) (r1 string, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Show(ctx, page)
 		return err
 	})
@@ -68,13 +68,13 @@ func (l *lockedShop) Show(ctx context.Context, page int) (r1 string, err error) 
 }
 
 func (l *lockedShop) Publish(ctx context.Context, page int, text string) error {
-	return l.locks.RWMutex("catalogue", l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex("catalogue", l.options...).Writer().Do(ctx, func(ctx context.Context) error {
 		return l.next.Publish(ctx, page, text)
 	})
 }
 
 func (l *lockedShop) Upload(ctx context.Context, file string) error {
-	return l.locks.Semaphore("partner", 4, l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.Semaphore("partner", 4, l.options...).Permits(1).Do(ctx, func(ctx context.Context) error {
 		return l.next.Upload(ctx, file)
 	}, l.uploadOptions...)
 }

@@ -32,7 +32,7 @@ func (l *lockedShop) Pay(ctx context.Context, id string) error {
 }
 
 func (l *lockedShop) Show(ctx context.Context) error {
-	return l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) error {
 		return l.next.Show(ctx)
 	})
 }

@@ -54,7 +54,7 @@ func (l *lockedShop) Pay(ctx context.Context, id string) error {
 }
 
 func (l *lockedShop) Show(ctx context.Context) (r1 string, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Show(ctx)
 		return err
 	})
@@ -84,7 +84,7 @@ func (l *lockedEverything) Pay(ctx context.Context, id string) error {
 }
 
 func (l *lockedEverything) Show(ctx context.Context) (r1 string, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Show(ctx)
 		return err
 	})

@@ -28,7 +28,7 @@ type lockedFile struct {
 }
 
 func (l *lockedFile) Save(ctx context.Context, name string, from io.Reader) (n int64, err error) {
-	err = l.locks.RWMutex("file:"+name, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("file:"+name, l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		n, err = l.next.Save(ctx, name, from)
 		return err
 	})

@@ -36,7 +36,7 @@ func (l *lockedRepository[K, V]) Update(ctx context.Context, key K, change func(
 }
 
 func (l *lockedRepository[K, V]) Get(ctx context.Context, key K) (r1 V, err error) {
-	err = l.locks.RWMutex(fmt.Sprint("row:", key), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex(fmt.Sprint("row:", key), l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Get(ctx, key)
 		return err
 	})

@@ -87,7 +87,7 @@ func (l *lockedKeyed[K, V]) Get(ctx context.Context, id string) (V, error) {
 }
 
 func (l *lockedKeyed[K, V]) Find(ctx context.Context, k K) (r1 V, err error) {
-	err = l.locks.RWMutex(pair[K, V](k), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex(pair[K, V](k), l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Find(ctx, k)
 		return err
 	})
@@ -313,7 +313,7 @@ func (l *lockedByID) Get(ctx context.Context, id string) (stringer, error) {
 }
 
 func (l *lockedByID) Find(ctx context.Context, k OrderID) (r1 stringer, err error) {
-	err = l.locks.RWMutex(pair[OrderID, stringer](k), l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex(pair[OrderID, stringer](k), l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Find(ctx, k)
 		return err
 	})

@@ -42,7 +42,7 @@ func (l *lockedShop) Name(ctx context.Context, string string) (r1 string, err er
 }
 
 func (l *lockedShop) Count(ctx context.Context, int string) (r1 map[string][]int, err error) {
-	err = l.locks.RWMutex(int, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex(int, l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Count(ctx, int)
 		return err
 	})

@@ -32,13 +32,13 @@ type lockedPartner struct {
 }
 
 func (l *lockedPartner) Upload(ctx context.Context, file string) error {
-	return l.locks.Semaphore("partner", 4, l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.Semaphore("partner", 4, l.options...).Permits(1).Do(ctx, func(ctx context.Context) error {
 		return l.next.Upload(ctx, file)
 	}, l.uploadOptions...)
 }
 
 func (l *lockedPartner) Download(ctx context.Context, name string) (r1 []byte, err error) {
-	err = l.locks.Semaphore("partner:"+name, calls*2, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Semaphore("partner:"+name, calls*2, l.options...).Permits(1).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Download(ctx, name)
 		return err
 	})
@@ -46,7 +46,7 @@ func (l *lockedPartner) Download(ctx context.Context, name string) (r1 []byte, e
 }
 
 func (l *lockedPartner) Call(ctx context.Context, limits Limits) error {
-	return l.locks.Semaphore("partner", limits.Calls, l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.Semaphore("partner", limits.Calls, l.options...).Permits(1).Do(ctx, func(ctx context.Context) error {
 		return l.next.Call(ctx, limits)
 	}, l.callOptions...)
 }

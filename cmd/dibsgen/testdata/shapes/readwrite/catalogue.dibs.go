@@ -32,7 +32,7 @@ type lockedCatalogue struct {
 }
 
 func (l *lockedCatalogue) Show(ctx context.Context, page int) (r1 string, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Show(ctx, page)
 		return err
 	})
@@ -40,13 +40,13 @@ func (l *lockedCatalogue) Show(ctx context.Context, page int) (r1 string, err er
 }
 
 func (l *lockedCatalogue) Check(ctx context.Context) error {
-	return l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) error {
 		return l.next.Check(ctx)
 	}, l.checkOptions...)
 }
 
 func (l *lockedCatalogue) Bounds(ctx context.Context) (first, last int, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		first, last, err = l.next.Bounds(ctx)
 		return err
 	})
@@ -54,13 +54,13 @@ func (l *lockedCatalogue) Bounds(ctx context.Context) (first, last int, err erro
 }
 
 func (l *lockedCatalogue) Publish(ctx context.Context, page int, text string) error {
-	return l.locks.RWMutex("catalogue", l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex("catalogue", l.options...).Writer().Do(ctx, func(ctx context.Context) error {
 		return l.next.Publish(ctx, page, text)
 	})
 }
 
 func (l *lockedCatalogue) Number(ctx context.Context, page int) (r1 int, err error) {
-	err = l.locks.RWMutex("catalogue", l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("catalogue", l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Number(ctx, page)
 		return err
 	}, l.numberOptions...)

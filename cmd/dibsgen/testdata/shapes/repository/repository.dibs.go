@@ -82,7 +82,7 @@ func (l *lockedRows[ID, E]) DeleteAll(ctx context.Context, ids ...ID) (deleted i
 }
 
 func (l *lockedRows[ID, E]) Export(ctx context.Context, to chan<- E) (r1 int64, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Export(ctx, to)
 		return err
 	})
@@ -90,7 +90,7 @@ func (l *lockedRows[ID, E]) Export(ctx context.Context, to chan<- E) (r1 int64, 
 }
 
 func (l *lockedRows[ID, E]) Import(ctx context.Context, from iter.Seq[E]) (added, replaced int, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		added, replaced, err = l.next.Import(ctx, from)
 		return err
 	}, l.importOptions...)
@@ -129,7 +129,7 @@ func (l *lockedTransactions) InTransaction(ctx context.Context, work func(ctx co
 }
 
 func (l *lockedTransactions) Analyze(ctx context.Context, arg2 string) (r1 sql.Result, err error) {
-	err = l.locks.Semaphore("connections", maxConnections, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Semaphore("connections", maxConnections, l.options...).Permits(1).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Analyze(ctx, arg2)
 		return err
 	}, l.analyzeOptions...)
@@ -216,7 +216,7 @@ func (l *lockedOrders) DeleteAll(ctx context.Context, ids ...model.OrderID) (del
 }
 
 func (l *lockedOrders) Export(ctx context.Context, to chan<- model.Order) (r1 int64, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Export(ctx, to)
 		return err
 	})
@@ -224,7 +224,7 @@ func (l *lockedOrders) Export(ctx context.Context, to chan<- model.Order) (r1 in
 }
 
 func (l *lockedOrders) Import(ctx context.Context, from iter.Seq[model.Order]) (added, replaced int, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		added, replaced, err = l.next.Import(ctx, from)
 		return err
 	}, l.importOptions...)
@@ -244,7 +244,7 @@ func (l *lockedOrders) InTransaction(ctx context.Context, work func(ctx context.
 }
 
 func (l *lockedOrders) Analyze(ctx context.Context, arg2 string) (r1 sql.Result, err error) {
-	err = l.locks.Semaphore("connections", maxConnections, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Semaphore("connections", maxConnections, l.options...).Permits(1).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Analyze(ctx, arg2)
 		return err
 	}, l.analyzeOptions...)
@@ -352,7 +352,7 @@ func (l *lockedOrders) Compact(ctx context.Context) (freed int64, err error) {
 }
 
 func (l *lockedOrders) Push(ctx context.Context, partner string, orders ...model.Order) (r1 map[model.OrderID]error, err error) {
-	err = l.locks.Semaphore("partner:"+partner, 3, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Semaphore("partner:"+partner, 3, l.options...).Permits(1).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Push(ctx, partner, orders...)
 		return err
 	}, l.pushOptions...)
@@ -360,13 +360,13 @@ func (l *lockedOrders) Push(ctx context.Context, partner string, orders ...model
 }
 
 func (l *lockedOrders) Reindex(ctx context.Context) error {
-	return l.locks.RWMutex("index:orders", l.options...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex("index:orders", l.options...).Writer().Do(ctx, func(ctx context.Context) error {
 		return l.next.Reindex(ctx)
 	}, l.reindexOptions...)
 }
 
 func (l *lockedOrders) Search(ctx context.Context, query string, limit int) (r1 []model.Order, err error) {
-	err = l.locks.RWMutex("index:orders", l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("index:orders", l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Search(ctx, query, limit)
 		return err
 	})
@@ -489,7 +489,7 @@ func (l *lockedProducts) DeleteAll(ctx context.Context, ids ...model.ProductID) 
 }
 
 func (l *lockedProducts) Export(ctx context.Context, to chan<- model.Product) (r1 int64, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Export(ctx, to)
 		return err
 	})
@@ -497,7 +497,7 @@ func (l *lockedProducts) Export(ctx context.Context, to chan<- model.Product) (r
 }
 
 func (l *lockedProducts) Import(ctx context.Context, from iter.Seq[model.Product]) (added, replaced int, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		added, replaced, err = l.next.Import(ctx, from)
 		return err
 	}, l.importOptions...)
@@ -580,7 +580,7 @@ func (l *lockedCustomers) DeleteAll(ctx context.Context, ids ...model.CustomerID
 }
 
 func (l *lockedCustomers) Export(ctx context.Context, to chan<- model.Customer) (r1 int64, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reading().Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Reader().Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Export(ctx, to)
 		return err
 	})
@@ -588,7 +588,7 @@ func (l *lockedCustomers) Export(ctx context.Context, to chan<- model.Customer) 
 }
 
 func (l *lockedCustomers) Import(ctx context.Context, from iter.Seq[model.Customer]) (added, replaced int, err error) {
-	err = l.locks.RWMutex("table:"+model.Region, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.RWMutex("table:"+model.Region, l.options...).Writer().Do(ctx, func(ctx context.Context) (err error) {
 		added, replaced, err = l.next.Import(ctx, from)
 		return err
 	}, l.importOptions...)

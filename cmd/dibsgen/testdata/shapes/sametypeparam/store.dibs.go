@@ -52,7 +52,7 @@ func (l *lockedStore[T, K]) Once(T2 context.Context) (r1 K, err error) {
 }
 
 func (l *lockedStore[T, K]) Other(ctx context.Context, T3, T2 string) error {
-	return l.locks.RWMutex(T2, l.options...).Reading().Do(ctx, func(ctx context.Context) error {
+	return l.locks.RWMutex(T2, l.options...).Reader().Do(ctx, func(ctx context.Context) error {
 		return l.next.Other(ctx, T3, T2)
 	})
 }

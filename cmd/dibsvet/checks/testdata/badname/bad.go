@@ -18,39 +18,39 @@ const (
 		"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789" +
 		"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789" +
 		"0123456789012"
-	longLabel = "01234567890123456789012345678901234567890123456789012345678901234"
+	longLabel = "012345678901234567890123456789012345678901234567890123456789012301234567890123456789012345678901234567890123456789012345678901234"
 )
 
 func nothing(context.Context) error { return nil }
 
 func names(ctx context.Context, locks *dibs.Client) {
-	locks.Mutex("")                         // want `dibs rejects this: empty name`
-	locks.RWMutex(empty)                    // want `empty name`
-	locks.Election(long)                    // want `of 513 bytes: more than 512`
-	locks.Semaphore("\xff", 2)              // want `not UTF-8`
-	locks.Once("", time.Hour)               // want `empty name`
-	locks.All("a", "")                      // want `empty name`
-	locks.All()                             // want `multi-lock on 0 names: not within 1 to 100`
-	locks.Attach("", "token")               // want `empty name`
-	locks.Attach("a", "")                   // want `empty token`
-	locks.Attach("a", "two words")          // want `printable UTF-8 without spaces`
-	locks.Inspect(ctx, "")                  // want `empty name`
-	locks.Revoke(ctx, "", 1, "why")         // want `empty name`
-	locks.Revoke(ctx, "a", 0, "why")        // want `fence 0`
-	locks.Revoke(ctx, "a", 1, "two\nlines") // want `want one line of printable UTF-8`
-	dibs.ParseOptions("ttl=5ms")            // want `TTL 5ms of "options": not within 10ms to 24h0m0s`
-	dibs.ParseOptions("ttl=10s ttl=20s")    // want `option "ttl" is given twice`
+	locks.Mutex("")                                             // want `dibs rejects this: empty name`
+	locks.RWMutex(empty)                                        // want `empty name`
+	locks.Election(long)                                        // want `of 513 bytes: more than 512`
+	locks.Semaphore("\xff", 2)                                  // want `not UTF-8`
+	locks.Once("", time.Hour)                                   // want `empty name`
+	locks.All("a", "")                                          // want `empty name`
+	locks.All()                                                 // want `multi-lock on 0 names: not within 1 to 100`
+	dibs.NewHandle("", "token")                                 // want `empty name`
+	dibs.NewHandle("a", "")                                     // want `token for "…": want 1 to 256 bytes`
+	dibs.NewHandle("a", "two words")                            // want `printable UTF-8 without spaces`
+	locks.Inspect(ctx, "")                                      // want `empty name`
+	locks.Revoke(ctx, "", dibs.Holder{Fence: 1}, "why")         // want `empty name`
+	locks.Revoke(ctx, "a", dibs.Holder{}, "why")                // want `neither a fence nor a token`
+	locks.Revoke(ctx, "a", dibs.Holder{Fence: 1}, "two\nlines") // want `want one line of printable UTF-8`
+	dibs.ParseOptions("ttl=5ms")                                // want `TTL 5ms of "options": not within 10ms to 24h0m0s`
+	dibs.ParseOptions("ttl=10s ttl=20s")                        // want `option "ttl" is given twice`
 }
 
 func numbers(ctx context.Context, locks *dibs.Client, name string) {
-	locks.Semaphore(name, 0)                   // want `semaphore "…" of 0 permits: not within 1 to 2147483647`
-	locks.Semaphore(name, -1)                  // want `of -1 permits`
-	locks.Semaphore("a", 4).Acquire(ctx, 5)    // want `5 permits of semaphore "a": not within 1 to its 4`
-	locks.Semaphore("a", 4).TryAcquire(ctx, 0) // want `0 permits of semaphore "a": not within 1 to its 4`
-	locks.Once("a", 5*time.Millisecond)        // want `interval 5ms of "…": not within 10ms to 24h0m0s`
-	locks.Once("a", 25*time.Hour)              // want `interval 25h0m0s of "…": not within 10ms to 24h0m0s`
+	locks.Semaphore(name, 0)                        // want `semaphore "…" of 0 permits: not within 1 to 2147483647`
+	locks.Semaphore(name, -1)                       // want `of -1 permits`
+	locks.Semaphore("a", 4).Permits(5).Lock(ctx)    // want `5 permits of semaphore "a": not within 1 to its 4`
+	locks.Semaphore("a", 4).Permits(0).TryLock(ctx) // want `0 permits of semaphore "a": not within 1 to its 4`
+	locks.Once("a", 5*time.Millisecond)             // want `interval 5ms of "…": not within 10ms to 24h0m0s`
+	locks.Once("a", 25*time.Hour)                   // want `interval 25h0m0s of "…": not within 10ms to 24h0m0s`
 	partner := locks.Semaphore("api:partner", 2)
-	partner.Acquire(ctx, 3) // want `3 permits of semaphore "api:partner": not within 1 to its 2`
+	partner.Permits(3) // want `3 permits of semaphore "api:partner": not within 1 to its 2`
 }
 
 func options() []dibs.Option {
@@ -68,7 +68,7 @@ func options() []dibs.Option {
 		dibs.Attempts(3, 100),          // want `Attempts\(3, 100ns\) of "…": below 1ms`
 		dibs.Attempts(0, time.Second),  // want `Attempts\(0, 1s\) of "…": less than 1`
 		dibs.Attempts(3, -time.Second), // want `Attempts\(3, -1s\) of "…": negative`
-		dibs.Label("two words"),        // want `Label of "…": want at most 64 bytes of printable UTF-8 without spaces`
+		dibs.Label("two words"),        // want `Label of "…": want at most 128 bytes of printable UTF-8 without spaces`
 		dibs.Label(longLabel),          // want `Label of "…"`
 		dibs.OwnerToken(""),            // want `Token of "…": empty`
 		dibs.OwnerToken("two words"),   // want `Token of "…": want at most 256 bytes`
@@ -81,9 +81,9 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))              // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
 	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": one or the other`
 	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                             // want `Wait or Attempts given to a call on "a" that tries once`
-	other.RWMutex("a").TryRLock(ctx, dibs.Attempts(2, time.Second))                   // want `Wait or Attempts given to a call on "a" that tries once`
+	other.RWMutex("a").Reader().TryLock(ctx, dibs.Attempts(2, time.Second))           // want `Wait or Attempts given to a call on "a" that tries once`
 	other.All("a").TryLock(ctx, dibs.Wait(time.Second))                               // want `Wait or Attempts given to a call on "…" that tries once`
-	other.Semaphore("a", 1).TryAcquire(ctx, 1, dibs.Wait(0))                          // want `Wait or Attempts given to a call on "a" that tries once`
+	other.Semaphore("a", 1).Permits(1).TryLock(ctx, dibs.Wait(0))                     // want `Wait or Attempts given to a call on "a" that tries once`
 	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))             // want `Wait given to a call on "a": the call does not wait`
 	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
@@ -99,9 +99,9 @@ func combinations(ctx context.Context) {
 	locks := dibs.New(memstore.New())
 	locks.Election("a", dibs.Wait(time.Second), dibs.Attempts(2, 0)).Run(ctx, nothing)           // want `Wait and Attempts of "…": one or the other`
 	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	locks.Attach("a", "token", dibs.MinHold(time.Second))                                        // want `MinHold given to Attach of "…": only the call that acquires a lease can set it`
-	locks.Attach("a", "token", dibs.Wait(time.Second))                                           // want `Wait given to Attach of "…": the call does not wait`
-	locks.Attach("a", "token", dibs.Reentrant())                                                 // want `Reentrant given to Attach of "…": an attached lease is acquired already`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.MinHold(time.Second))                   // want `MinHold given to Attach of "…": only the call that acquires a lease can set it`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Wait(time.Second))                      // want `Wait given to Attach of "…": the call does not wait`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Reentrant())                            // want `Reentrant given to Attach of "…": an attached lease is acquired already`
 }
 
 func number(context.Context) (int, error) { return 1, nil }

@@ -22,7 +22,7 @@ func onePath(ctx context.Context, m *dibs.Mutex) error {
 }
 
 func never(ctx context.Context, s *dibs.Semaphore) error {
-	permits, err := s.Acquire(ctx, 2) // want `the lease permits is not unlocked`
+	permits, err := s.Permits(2).Lock(ctx) // want `the lease permits is not unlocked`
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func never(ctx context.Context, s *dibs.Semaphore) error {
 }
 
 func discarded(ctx context.Context, m *dibs.RWMutex) error {
-	_, err := m.RLock(ctx) // want `the lease is discarded, so nothing can unlock it`
+	_, err := m.Reader().Lock(ctx) // want `the lease is discarded, so nothing can unlock it`
 	return err
 }
 
@@ -137,7 +137,7 @@ func methodValue(ctx context.Context, m *dibs.Mutex) error {
 	return lease.Err()
 }
 
-// A locker is implemented by Mutex, MultiMutex and RWMutex.
+// A locker is implemented by Mutex, SharedLock and MultiMutex.
 type locker interface {
 	Lock(ctx context.Context, options ...dibs.Option) (*dibs.Lease, error)
 }
@@ -159,7 +159,7 @@ func generic[L locker](ctx context.Context, l L) error {
 }
 
 func downgraded(ctx context.Context, m *dibs.RWMutex) error {
-	lease, err := m.Lock(ctx) // want `the lease lease is not unlocked`
+	lease, err := m.Writer().Lock(ctx) // want `the lease lease is not unlocked`
 	if err != nil {
 		return err
 	}

@@ -264,7 +264,7 @@ func closes(ctx context.Context) error {
 
 // An attached lease has another owner.
 func attached(ctx context.Context, locks *dibs.Client) error {
-	lease, err := locks.Attach("a", "token")
+	lease, err := locks.Attach(ctx, dibs.NewHandle("a", "token"))
 	if err != nil {
 		return err
 	}

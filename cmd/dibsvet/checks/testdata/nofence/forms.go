@@ -23,7 +23,7 @@ func method(ctx context.Context, locks *dibs.Client, r *repository) error {
 }
 
 func afterRead(ctx context.Context, locks *dibs.Client, r *repository) error {
-	return locks.RWMutex("a").Do(ctx, func(ctx context.Context) error {
+	return locks.RWMutex("a").Writer().Do(ctx, func(ctx context.Context) error {
 		if err := r.Find(ctx); err != nil {
 			return err
 		}

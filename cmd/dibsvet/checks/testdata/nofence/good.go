@@ -58,13 +58,13 @@ func otherWords(ctx context.Context, locks *dibs.Client, c cache, header header)
 // Readers do not write what the lock protects, and the fences of permits are not compared.
 func shared(ctx context.Context, locks *dibs.Client, c cache) error {
 	write := func(ctx context.Context) error { return c.Set(ctx, "a", 1) }
-	if err := locks.RWMutex("a").Reading().Do(ctx, write); err != nil {
+	if err := locks.RWMutex("a").Reader().Do(ctx, write); err != nil {
 		return err
 	}
-	if err := locks.Semaphore("a", 2).Do(ctx, write); err != nil {
+	if err := locks.Semaphore("a", 2).Permits(1).Do(ctx, write); err != nil {
 		return err
 	}
-	_, err := dibs.Call(ctx, locks.RWMutex("a").Reading(), func(ctx context.Context) (int, error) { return 1, c.Set(ctx, "a", 1) })
+	_, err := dibs.Call(ctx, locks.RWMutex("a").Reader(), func(ctx context.Context) (int, error) { return 1, c.Set(ctx, "a", 1) })
 	return err
 }
 

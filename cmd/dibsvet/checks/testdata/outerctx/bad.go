@@ -51,14 +51,14 @@ func nestedLock(ctx context.Context, locks *dibs.Client, names []string) error {
 
 func innermost(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
-		return locks.RWMutex("b").Reading().Do(a, func(b context.Context) error {
+		return locks.RWMutex("b").Reader().Do(a, func(b context.Context) error {
 			return save(a) // want `a is from outside`
 		})
 	})
 }
 
 func blank(ctx context.Context, locks *dibs.Client) error {
-	return locks.Semaphore("a", 2).Do(ctx, func(_ context.Context) error {
+	return locks.Semaphore("a", 2).Permits(1).Do(ctx, func(_ context.Context) error {
 		if err := save(ctx, 1); err != nil { // want `ctx is from outside.*; give the context parameter of this function a name, and use it`
 			return err
 		}
@@ -98,7 +98,7 @@ func wrap(ctx context.Context, locks *dibs.Client) func(context.Context, string)
 }
 
 func wrapCall(ctx context.Context, locks *dibs.Client) func(context.Context, string) (int, error) {
-	lock := func(id string) dibs.Doer { return locks.RWMutex(id).Reading() }
+	lock := func(id string) dibs.Doer { return locks.RWMutex(id).Reader() }
 	return dibs.WrapCall(lock, func(inner context.Context, id string) (int, error) {
 		return load(ctx, id) // want `ctx is from outside`
 	})
@@ -205,7 +205,7 @@ func packageVariable() error {
 
 func twoLevels(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
-		return locks.Semaphore("b", 2).Do(a, func(b context.Context) error {
+		return locks.Semaphore("b", 2).Permits(1).Do(a, func(b context.Context) error {
 			return save(ctx) // want `ctx is from outside.*use b`
 		})
 	})

@@ -122,7 +122,7 @@ func requestFromContext(ctx context.Context) any { return ctx.Value(key{}) }
 
 func bothFences(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
-		return locks.Semaphore("b", 2).Do(a, func(b context.Context) error {
+		return locks.Semaphore("b", 2).Permits(1).Do(a, func(b context.Context) error {
 			return save(b, dibs.Fence(a), dibs.FenceOf(a, "a"), dibs.Fence(b))
 		})
 	})

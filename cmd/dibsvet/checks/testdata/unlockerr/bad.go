@@ -20,7 +20,7 @@ func plain(ctx context.Context, m *dibs.Mutex) error {
 }
 
 func twoResults(ctx context.Context, m *dibs.RWMutex) (int, error) {
-	lease, err := m.RLock(ctx)
+	lease, err := m.Reader().Lock(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -32,7 +32,7 @@ func twoResults(ctx context.Context, m *dibs.RWMutex) (int, error) {
 }
 
 func namedResult(ctx context.Context, s *dibs.Semaphore) (failure error) {
-	permits, err := s.Acquire(ctx, 2)
+	permits, err := s.Permits(2).Lock(ctx)
 	if err != nil {
 		return err
 	}
