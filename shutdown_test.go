@@ -106,8 +106,9 @@ func TestShutdownEndsCalls(t *testing.T) {
 		}
 		ended := make(map[string]chan error)
 		for what, call := range calls {
-			ended[what] = make(chan error, 1)
-			go func() { ended[what] <- errorOf(call(t.Context())) }()
+			end := make(chan error, 1)
+			ended[what] = end
+			go func() { end <- errorOf(call(t.Context())) }()
 		}
 		synctest.Wait()
 		result, begin := shutDown(c, t.Context()), time.Now()
