@@ -565,7 +565,9 @@ func TestWaiterSurvivesRejections(t *testing.T) {
 	waits := map[string]func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error){
 		"mutex":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
 		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx) },
-		"names":  func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
+		"names": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
+			return c.All([]string{"m", "n"}).Lock(ctx)
+		},
 	}
 	for kind, wait := range waits {
 		t.Run(kind, func(t *testing.T) {

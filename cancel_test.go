@@ -89,7 +89,7 @@ var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs
 		return c.Semaphore("n", 3).Acquire(ctx, 2, options...)
 	},
 	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.All("n", "o").Lock(ctx, options...)
+		return c.All([]string{"n", "o"}).Lock(ctx, options...)
 	},
 }
 
@@ -163,7 +163,7 @@ func TestLateAcquireDuringUnlock(t *testing.T) {
 				return f.Store.Release(ctx, r)
 			}
 		})
-		l, err := open(t, net).All("a", "b", "c").Lock(t.Context())
+		l, err := open(t, net).All([]string{"a", "b", "c"}).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,10 +266,10 @@ func TestTokenReuseAfterTimeout(t *testing.T) {
 				f, good := newFaulty()
 				c := open(t, f, dibs.TTL(20*time.Second))
 				f.hangAll()
-				_, err := call(t.Context(), c, dibs.Token("request-1"))
+				_, err := call(t.Context(), c, dibs.OwnerToken("request-1"))
 				wantErr(t, err, dibs.ErrUnavailable)
 				f.heal()
-				l, err := call(t.Context(), c, dibs.Token("request-1"))
+				l, err := call(t.Context(), c, dibs.OwnerToken("request-1"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -302,12 +302,12 @@ func TestTokenReuseWhileCancelling(t *testing.T) {
 				c, rival := open(t, f), open(t, good)
 				for range 50 {
 					other := lock(t, rival, "n")
-					_, err := c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"), dibs.Wait(3*time.Millisecond))
+					_, err := c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"), dibs.Wait(3*time.Millisecond))
 					wantErr(t, err, dibs.ErrBusy)
 					if err := other.Unlock(); err != nil {
 						t.Fatal(err)
 					}
-					l := lock(t, c, "n", dibs.Token("request-1"))
+					l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 					time.Sleep(2 * time.Second)
 					if released, err := good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: l.Token()}); !released || err != nil {
 						t.Fatalf("%v, %v: the earlier call ended the lease", released, err)
@@ -338,10 +338,10 @@ func TestTokenReuseAfterLateRelease(t *testing.T) {
 			}
 		})
 		c := open(t, f)
-		if err := lock(t, c, "n", dibs.Token("request-1")).Unlock(); err != nil {
+		if err := lock(t, c, "n", dibs.OwnerToken("request-1")).Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		l := lock(t, c, "n", dibs.Token("request-1"))
+		l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		time.Sleep(2 * time.Second)
 		if state, err := driver.Complete(good).Inspect(t.Context(), "n"); err != nil || len(state.Holders) != 1 {
 			t.Errorf("held by %v, %v: the earlier release ended the lease", state.Holders, err)
@@ -358,19 +358,19 @@ func TestTokenReuseWhileStoreHangs(t *testing.T) {
 		f, _ := newFaulty()
 		c := open(t, f)
 		f.hangAll()
-		_, err := c.Mutex("n").TryLock(t.Context(), dibs.Token("request-1"))
+		_, err := c.Mutex("n").TryLock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable)
 		begin := time.Now()
-		_, err = c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable)
 		if d := time.Since(begin); d > 2200*time.Millisecond {
 			t.Errorf("returned after %v, want two operation timeouts at most", d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err = c.Mutex("n").Lock(ctx, dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(ctx, dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrUnavailable, context.DeadlineExceeded)
-		if _, err := c.Mutex("other").TryLock(ctx, dibs.Token("request-2")); err == nil {
+		if _, err := c.Mutex("other").TryLock(ctx, dibs.OwnerToken("request-2")); err == nil {
 			t.Error("a store that hangs granted the lock")
 		}
 		f.heal()
@@ -393,7 +393,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		})
 		c := open(t, f)
 		m := c.RWMutex("n")
-		l, err := m.RLock(t.Context(), dibs.Token("request-1"))
+		l, err := m.RLock(t.Context(), dibs.OwnerToken("request-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}
-		if l, err = m.RLock(t.Context(), dibs.Token("request-1")); err != nil {
+		if l, err = m.RLock(t.Context(), dibs.OwnerToken("request-1")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)

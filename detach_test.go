@@ -18,7 +18,7 @@ func TestDetachHandsTheLeaseOver(t *testing.T) {
 		s := memstore.New()
 		var j journal
 		first := dibs.New(s, dibs.TTL(3*time.Second), dibs.Observe(j.all()))
-		l := lock(t, first, "n", dibs.Token("request-7"))
+		l := lock(t, first, "n", dibs.OwnerToken("request-7"))
 		ctx := l.Context()
 		attached, err := open(t, s).Attach("n", l.Token())
 		wantErr(t, err)

@@ -533,6 +533,8 @@ func TestLeader(t *testing.T) {
 		wantErr(t, l.Unlock())
 		_, err = open(t, unusedStore{t}).Election("").Leader(t.Context())
 		wantErr(t, err, dibs.ErrInvalid)
+		_, err = open(t, unusedStore{t}).Election("n", dibs.OwnerToken("always-me")).Leader(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
 	})
 }
 
@@ -615,7 +617,7 @@ func TestObserveYieldsNewTermOfSameLeader(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seen, done := observe(t, ctx, e)
 		for range 2 {
-			l, err := e.Campaign(t.Context(), dibs.Token("always-me"))
+			l, err := e.Campaign(t.Context(), dibs.OwnerToken("always-me"))
 			wantErr(t, err)
 			time.Sleep(time.Minute)
 			wantErr(t, l.Unlock())

@@ -22,11 +22,11 @@ func TestMessagesShowNoToken(t *testing.T) {
 		}{
 			"plain":      {},
 			"label":      {options: []dibs.Option{dibs.Label("payroll")}},
-			"a token":    {options: []dibs.Option{dibs.Token("request-4711")}},
-			"short":      {options: []dibs.Option{dibs.Token("x")}},
-			"like ours":  {options: []dibs.Option{dibs.Token("web-7:1:secretsecretsecret:more")}},
-			"nearly so":  {options: []dibs.Option{dibs.Token("web-7:1:secret:more")}},
-			"emoji":      {options: []dibs.Option{dibs.Token(strings.Repeat("🔒", 20))}},
+			"a token":    {options: []dibs.Option{dibs.OwnerToken("request-4711")}},
+			"short":      {options: []dibs.Option{dibs.OwnerToken("x")}},
+			"like ours":  {options: []dibs.Option{dibs.OwnerToken("web-7:1:secretsecretsecret:more")}},
+			"nearly so":  {options: []dibs.Option{dibs.OwnerToken("web-7:1:secret:more")}},
+			"emoji":      {options: []dibs.Option{dibs.OwnerToken(strings.Repeat("🔒", 20))}},
 			"reserved":   {options: []dibs.Option{dibs.MinHold(time.Hour)}, unlock: true},
 			"long since": {options: []dibs.Option{dibs.TTL(time.Hour)}},
 		} {
@@ -37,7 +37,7 @@ func TestMessagesShowNoToken(t *testing.T) {
 			}
 			_, busy := open(t, s).Mutex("n").Lock(t.Context(), dibs.Wait(0))
 			wantErr(t, busy, dibs.ErrBusy)
-			_, second := open(t, s).All("m", "n").TryLock(t.Context())
+			_, second := open(t, s).All([]string{"m", "n"}).TryLock(t.Context())
 			wantErr(t, second, dibs.ErrBusy)
 			wantErr(t, c.Close())
 			for _, text := range []string{busy.Error(), second.Error(), fmt.Sprintf("%v", busy), fmt.Sprint(l.Err())} {

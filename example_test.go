@@ -98,7 +98,7 @@ func ExampleClient_Attach() {
 	// One process acquires the lock with a token that it can pass to another one.
 	here := dibs.New(store)
 	defer here.Close()
-	lease, err := here.Mutex("import").Lock(ctx, dibs.Token("req-5f0c9b72e1"))
+	lease, err := here.Mutex("import").Lock(ctx, dibs.OwnerToken("req-5f0c9b72e1"))
 	if err != nil {
 		fmt.Println(err)
 		return

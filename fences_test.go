@@ -85,7 +85,7 @@ func TestBadReserveFences(t *testing.T) {
 		}
 		reader, err := c.RWMutex("r").RLock(t.Context())
 		wantErr(t, err)
-		several, err := c.All("x", "y").Lock(t.Context())
+		several, err := c.All([]string{"x", "y"}).Lock(t.Context())
 		wantErr(t, err)
 		plain := lock(t, open(t, struct{ driver.Store }{memstore.New()}), "n")
 		for what, l := range map[string]*dibs.Lease{"reader": reader, "several names": several, "store without fences": plain, "nil": nil, "zero": {}} {
@@ -197,7 +197,7 @@ func TestCallSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := dibs.New(memstore.New(), dibs.TTL(time.Minute), dibs.Label("web"), dibs.Wait(time.Second))
 		m := c.Mutex("n", dibs.Timeout(2*time.Second))
-		set, err := m.CallSettings(t.Context(), dibs.MaxHold(time.Hour), dibs.Observe(dibs.Hooks{}), dibs.Token("request-1"))
+		set, err := m.CallSettings(t.Context(), dibs.MaxHold(time.Hour), dibs.Observe(dibs.Hooks{}), dibs.OwnerToken("request-1"))
 		wantErr(t, err)
 		want := dibs.CallSettings{
 			Name: "n", TTL: time.Minute, Wait: time.Second, Timeout: 2 * time.Second, MaxHold: time.Hour, Label: "web", Token: "request-1", Observed: true,

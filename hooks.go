@@ -51,7 +51,8 @@ type Hooks struct {
 	Released     func(ctx context.Context, e Released)
 	TermFailed   func(ctx context.Context, e TermFailed)
 
-	// These concern many leases. They are called only if they were given to New.
+	// The events of these concern many leases. Given to a lock or a call, they are ErrInvalid: give
+	// them to New.
 	Renewed  func(e Renewed)
 	Degraded func(e Degraded)
 }
@@ -168,7 +169,7 @@ type TermFailed struct {
 
 // A hookChain is the hooks of one level, with a link to those of the outer level.
 type hookChain struct {
-	hooks Hooks
+	hooks *Hooks
 	outer *hookChain
 }
 
@@ -178,5 +179,5 @@ func (c *hookChain) each(f func(hooks *Hooks)) {
 		return
 	}
 	c.outer.each(f)
-	f(&c.hooks)
+	f(c.hooks)
 }

@@ -361,7 +361,7 @@ func TestRevokeWithLateNotification(t *testing.T) {
 			}
 		})
 		c := open(t, f)
-		l := lock(t, c, "n", dibs.Token("request-1"))
+		l := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		synctest.Wait()
 		revoked, err := open(t, s).Revoke(t.Context(), "n", l.Fence(), "")
 		if !revoked || err != nil || len(late) != 1 {
@@ -379,7 +379,7 @@ func TestRevokeNotifiesLastExtender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := open(t, s), open(t, s)
-		l := lock(t, a, "n", dibs.Token("tok"), dibs.NoRenew())
+		l := lock(t, a, "n", dibs.OwnerToken("tok"), dibs.NoRenew())
 		at, err := b.Attach("n", "tok")
 		wantErr(t, err)
 		wantErr(t, at.Extend(t.Context(), time.Minute))

@@ -321,7 +321,7 @@ func TestAttach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		first, second, rival := open(t, s, dibs.TTL(2*time.Second)), open(t, s, dibs.TTL(2*time.Second)), open(t, s)
-		l := lock(t, first, "n", dibs.Token("request-7"), dibs.NoRenew())
+		l := lock(t, first, "n", dibs.OwnerToken("request-7"), dibs.NoRenew())
 		taken, err := second.Attach("n", "request-7")
 		if err != nil {
 			t.Fatal(err)

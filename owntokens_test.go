@@ -25,7 +25,7 @@ func callsWithToken(ctx context.Context, c *dibs.Client) map[string]func(o ...di
 		"reader":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").RLock(ctx, o...) },
 		"writer":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Lock(ctx, o...) },
 		"semaphore":  func(o ...dibs.Option) (*dibs.Lease, error) { return c.Semaphore("n", 3).Acquire(ctx, 1, o...) },
-		"multi-lock": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx, o...) },
+		"multi-lock": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All([]string{"m", "n"}).Lock(ctx, o...) },
 		"election":   func(o ...dibs.Option) (*dibs.Lease, error) { return c.Election("n").Campaign(ctx, o...) },
 	}
 }
@@ -41,21 +41,21 @@ func TestTokenOfALeaseIsRefused(t *testing.T) {
 			}
 			c := open(t, s)
 			for what, first := range callsWithToken(t.Context(), c) {
-				l, err := first(dibs.Token("request-1"))
+				l, err := first(dibs.OwnerToken("request-1"))
 				wantErr(t, err)
 				for other, second := range callsWithToken(t.Context(), c) {
-					if again, err := second(dibs.Token("request-1")); again != nil || !errors.Is(err, dibs.ErrReentrant) {
+					if again, err := second(dibs.OwnerToken("request-1")); again != nil || !errors.Is(err, dibs.ErrReentrant) {
 						t.Errorf("%s, then %s with its token: %v, %v; want ErrReentrant", what, other, again, err)
 					}
 				}
-				ran, err := c.Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil }, dibs.Token("request-1"))
+				ran, err := c.Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil }, dibs.OwnerToken("request-1"))
 				if ran || !errors.Is(err, dibs.ErrReentrant) {
 					t.Errorf("%s, then Once with its token: %v, %v; want ErrReentrant", what, ran, err)
 				}
 				wantErr(t, l.Err())
 				wantErr(t, l.Unlock())
 				for other, next := range callsWithToken(t.Context(), c) {
-					l, err := next(dibs.Token("request-1"))
+					l, err := next(dibs.OwnerToken("request-1"))
 					if err != nil {
 						t.Errorf("%s with the token after Unlock: %v", other, err)
 						continue
@@ -82,7 +82,7 @@ func TestCallsWithOneTokenExcludeEachOther(t *testing.T) {
 						granted.Add(1)
 						time.Sleep(time.Second)
 						return nil
-					}, dibs.Token("job-7"))
+					}, dibs.OwnerToken("job-7"))
 					if errors.Is(err, dibs.ErrReentrant) {
 						refused.Add(1)
 					} else if err != nil {
@@ -105,7 +105,7 @@ func TestTokenIsFreeAfterItsCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, s), open(t, s)
-		token := dibs.Token("request-1")
+		token := dibs.OwnerToken("request-1")
 		held := lock(t, other, "n")
 		for range 2 {
 			_, err := c.Mutex("n").Lock(t.Context(), token, dibs.Wait(time.Second))
@@ -145,7 +145,7 @@ func TestTokenOfALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
-		lost := lock(t, c, "n", dibs.Token("request-1"))
+		lost := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		revoked, err := c.Revoke(t.Context(), "n", lost.Fence(), "")
 		wantErr(t, err)
 		time.Sleep(time.Minute) // until the next renewal
@@ -153,10 +153,10 @@ func TestTokenOfALostLease(t *testing.T) {
 			t.Fatal("not revoked")
 		}
 		wantErr(t, lost.Err(), dibs.ErrLost)
-		_, err = c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrReentrant)
 		wantErr(t, lost.Unlock(), dibs.ErrLost)
-		next := lock(t, c, "n", dibs.Token("request-1"))
+		next := lock(t, c, "n", dibs.OwnerToken("request-1"))
 		wantErr(t, lost.Unlock())
 		synctest.Wait()
 		if _, err := open(t, s).Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
@@ -172,33 +172,33 @@ func TestTokenOfAnAttachedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c, first := open(t, s), open(t, s)
-		l := lock(t, first, "n", dibs.Token("request-1"))
+		l := lock(t, first, "n", dibs.OwnerToken("request-1"))
 		attached, err := c.Attach("n", "request-1")
 		wantErr(t, err)
 		wantErr(t, attached.Extend(t.Context(), time.Minute))
-		_, err = c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrReentrant)
 		again, err := c.Attach("n", "request-1")
 		wantErr(t, err)
 		wantErr(t, again.Extend(t.Context(), time.Minute))
 		wantErr(t, again.Detach())
-		_, err = c.Mutex("n").Lock(t.Context(), dibs.Token("request-1"))
+		_, err = c.Mutex("n").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err, dibs.ErrReentrant)
 		wantErr(t, l.Detach())
 		wantErr(t, attached.Unlock())
-		wantErr(t, lock(t, c, "n", dibs.Token("request-1")).Unlock())
+		wantErr(t, lock(t, c, "n", dibs.OwnerToken("request-1")).Unlock())
 	})
 }
 
 // Token is for a call only, also if the call has one of its own.
 func TestTokenGivenToALock(t *testing.T) {
 	c, ctx := open(t, unusedStore{t}), t.Context()
-	token := dibs.Token("job-7")
+	token := dibs.OwnerToken("job-7")
 	nothing := func(context.Context) error { return nil }
 	_, ranOnce := c.Once("n", time.Hour, token).Do(ctx, nothing)
 	for what, err := range map[string]error{
 		"Mutex":              errorOf(c.Mutex("n", token).Lock(ctx)),
-		"Mutex and call":     errorOf(c.Mutex("n", token).Lock(ctx, dibs.Token("mine"))),
+		"Mutex and call":     errorOf(c.Mutex("n", token).Lock(ctx, dibs.OwnerToken("mine"))),
 		"TryLock":            errorOf(c.Mutex("n", token).TryLock(ctx)),
 		"Do":                 c.Mutex("n", token).Do(ctx, nothing),
 		"reader":             errorOf(c.RWMutex("n", token).RLock(ctx)),
@@ -208,8 +208,8 @@ func TestTokenGivenToALock(t *testing.T) {
 		"Run":                c.Election("n", token).Run(ctx, nothing),
 		"Once":               ranOnce,
 		"New":                errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx)),
-		"New and call":       errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx, dibs.Token("mine"))),
-		"New, of all":        errorOf(open(t, unusedStore{t}, token).All("m", "n").Lock(ctx)),
+		"New and call":       errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx, dibs.OwnerToken("mine"))),
+		"New, of all":        errorOf(open(t, unusedStore{t}, token).All([]string{"m", "n"}).Lock(ctx)),
 		"New, of Attach":     errorOf(open(t, unusedStore{t}, token).Attach("n", "mine")),
 		"Attach":             errorOf(c.Attach("n", "mine", token)),
 		"Attach, same token": errorOf(c.Attach("n", "job-7", token)),

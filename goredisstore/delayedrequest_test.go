@@ -41,7 +41,7 @@ func TestLateAttemptsAreVoid(t *testing.T) {
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
 		{name: "two names", first: func(s *scenario) error {
-			l, err := s.locks.All(job, "another").Lock(deadline(s.t, generous))
+			l, err := s.locks.All([]string{job, "another"}).Lock(deadline(s.t, generous))
 			s.lease = l
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
@@ -62,11 +62,11 @@ func TestLateAttemptsAreVoid(t *testing.T) {
 			return nil
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
 		{name: "a release, then the same token again", before: func(s *scenario) {
-			s.lease = s.lock(s.locks, job, dibs.Token(token))
+			s.lease = s.lock(s.locks, job, dibs.OwnerToken(token))
 		}, first: func(s *scenario) error {
 			return s.lease.Unlock()
 		}, after: func(s *scenario) {
-			s.lease = s.lock(s.locks, job, dibs.Token(token))
+			s.lease = s.lock(s.locks, job, dibs.OwnerToken(token))
 		}, holder: token},
 	} {
 		t.Run(what.name, func(t *testing.T) {

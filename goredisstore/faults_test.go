@@ -815,7 +815,7 @@ func TestForeignHolder(t *testing.T) {
 		t.Parallel()
 		b := setUp(t)
 		locks := b.newClient(b.server.Addr())
-		l := b.lock(locks, job, dibs.Token("worker-1")) // its value has nothing else, so other libraries can compare it
+		l := b.lock(locks, job, dibs.OwnerToken("worker-1")) // its value has nothing else, so other libraries can compare it
 		if v := b.call("SET", key, "theirs", "NX", "PX", "1000"); v != nil {
 			t.Fatalf("SET NX on a held name: %v", v)
 		}

@@ -15,10 +15,12 @@ func TestSharedAndMultiLocksExcludeOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	for what, try := range map[string]func(context.Context) (*dibs.Lease, error){
-		"reader":     func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryRLock(ctx) },
-		"writer":     func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryLock(ctx) },
-		"permits":    func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.Semaphore(key, 3).TryAcquire(ctx, 2) },
-		"multi-lock": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.All("order:41", key).TryLock(ctx) },
+		"reader":  func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryRLock(ctx) },
+		"writer":  func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.RWMutex(key).TryLock(ctx) },
+		"permits": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.Semaphore(key, 3).TryAcquire(ctx, 2) },
+		"multi-lock": func(ctx context.Context) (*dibs.Lease, error) {
+			return s.dibs.All([]string{"order:41", key}).TryLock(ctx)
+		},
 	} {
 		for name, peer := range s.peers() {
 			lease, err := try(t.Context())

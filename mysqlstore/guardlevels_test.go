@@ -154,7 +154,7 @@ func TestGuardRacesRevoke(t *testing.T) {
 // and token is that of the next holder.
 func raceRevoke(t *testing.T, s *mysqlstore.Store, locks *dibs.Client, db *sql.DB, level sql.IsolationLevel, before, token string) string {
 	t.Helper()
-	l, err := locks.Mutex("n").Lock(t.Context(), dibs.Token("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
+	l, err := locks.Mutex("n").Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

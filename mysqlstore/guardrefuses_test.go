@@ -227,7 +227,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 			t.Run(level.String(), func(t *testing.T) {
 				t.Parallel()
 				s, locks, db := newClient(t)
-				l, err := locks.Mutex("n").Lock(t.Context(), dibs.Token("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
+				l, err := locks.Mutex("n").Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +270,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 		s, locks, db := newClient(t)
 		shared := driver.AcquireRequest{Name: "n", Token: "mine", Client: "c", TTL: time.Minute, Weight: 1, Limit: 5}
 		release := driver.ReleaseRequest{Name: "n", Token: "mine", Reserve: reserve}
-		l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.Token("mine"))
+		l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.OwnerToken("mine"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestGuardBesideAReservedLease(t *testing.T) {
 	if held, err := s.Release(t.Context(), release); err != nil || !held {
 		t.Fatalf("%v, %v, want it released", held, err)
 	}
-	l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.Token("mine"), dibs.NoRenew())
+	l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.OwnerToken("mine"), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			s, locks, pool := newClient(t)
-			l, err := locks.Mutex("n").Lock(t.Context(), dibs.Token("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
+			l, err := locks.Mutex("n").Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 		s, locks, pool := newClient(t)
 		shared := driver.AcquireRequest{Name: "n", Token: "mine", Client: "c", TTL: time.Minute, Weight: 1, Limit: 5}
 		release := driver.ReleaseRequest{Name: "n", Token: "mine", Reserve: reserve}
-		l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.Token("mine"))
+		l, err := locks.Semaphore("n", 5).Acquire(t.Context(), 1, dibs.OwnerToken("mine"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,7 +96,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 					nodes[2].set(func() { nodes[2].dead = errors.New("refused") })
 					options := []dibs.Option{dibs.NoRenew()}
 					if token != "" {
-						options = append(options, dibs.Token(token))
+						options = append(options, dibs.OwnerToken(token))
 					}
 					l, err := lock(first, t.Context(), options...)
 					if err != nil {
@@ -328,7 +328,7 @@ func TestLateAcquireAfterALaterOne(t *testing.T) {
 		"mutex":  func(c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(context.Background()) },
 		"reader": func(c *dibs.Client) (*dibs.Lease, error) { return c.RWMutex("n").RLock(context.Background()) },
 		"token": func(c *dibs.Client) (*dibs.Lease, error) {
-			return c.Mutex("n").Lock(context.Background(), dibs.Token("request-42"))
+			return c.Mutex("n").Lock(context.Background(), dibs.OwnerToken("request-42"))
 		},
 	}
 	for kind, lock := range kinds {
@@ -416,7 +416,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 				if verb == "cancel" { // an unanswered acquire is cancelled, not released
 					nodes[0].fault = resetOnce("acquire", time.Millisecond)
 				}
-				token := dibs.Token("request-42")
+				token := dibs.OwnerToken("request-42")
 				l, err := locks.Mutex("n").Lock(t.Context(), token)
 				if err != nil {
 					t.Fatal(err)
@@ -523,7 +523,7 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, stores, locks := newClient(t, quorum.Config{Trusting: true})
 				m := locks.RWMutex("n")
-				token := dibs.Token("request-42")
+				token := dibs.OwnerToken("request-42")
 				l, err := c.first(m, t.Context(), token)
 				if err != nil {
 					t.Fatal(err)

@@ -434,7 +434,7 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 		options = append(options, dibs.NoRenew())
 	}
 	if !u.w.cohorts {
-		options = append(options, dibs.Token(token))
+		options = append(options, dibs.OwnerToken(token))
 	}
 	l, shares, err := lock(u, name, append(options, dibs.Wait(wait))...)
 	if err != nil {

@@ -19,7 +19,7 @@ func TestCommandsOfAPair(t *testing.T) {
 		records int // of the client, which is not in the token
 	}{
 		"token of dibs":       {nil, 1, 0},
-		"token of the caller": {[]dibs.Option{dibs.Token("request-1")}, 2, 1},
+		"token of the caller": {[]dibs.Option{dibs.OwnerToken("request-1")}, 2, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := redistest.Start(t)

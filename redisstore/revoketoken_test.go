@@ -59,10 +59,10 @@ func TestRevokeByToken(t *testing.T) {
 			return locks.Semaphore(name, 4).Acquire(ctx, 2)
 		}, lockMutex},
 		"multi-lock": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.All(name, name+" too").Lock(ctx)
+			return locks.All([]string{name, name + " too"}).Lock(ctx)
 		}, lockMutex},
 		"chosen token": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.Mutex(name).Lock(ctx, dibs.Token("request-"+name))
+			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-"+name))
 		}, lockMutex},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -220,10 +220,10 @@ func TestLateRevocationByToken(t *testing.T) {
 	t.Parallel()
 	for what, hold := range map[string]func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error){
 		"mutex": func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.Mutex(name).Lock(ctx, dibs.Token("request-1"))
+			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-1"))
 		},
 		"reader": func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.RWMutex(name).RLock(ctx, dibs.Token("request-1"))
+			return locks.RWMutex(name).RLock(ctx, dibs.OwnerToken("request-1"))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -337,7 +337,7 @@ func (w *scriptState) lockFlags(args []string) (l lockSpec) {
 func (l lockSpec) acquire(ctx context.Context, locks *dibs.Client, more ...dibs.Option) (*dibs.Lease, error) {
 	options := append(more, dibs.TTL(l.ttl), dibs.Label(l.label), dibs.MinHold(l.minHold))
 	if l.token != "" {
-		options = append(options, dibs.Token(l.token))
+		options = append(options, dibs.OwnerToken(l.token))
 	}
 	switch {
 	case l.shared:

@@ -192,7 +192,7 @@ func TestPaths(t *testing.T) {
 		},
 		"found lost by Unlock": {
 			func(s *scene) {
-				l, err := s.locks.Mutex(name).Lock(background, dibs.Token("mine"))
+				l, err := s.locks.Mutex(name).Lock(background, dibs.OwnerToken("mine"))
 				if err == nil {
 					hold(s.other.Attach(name, "mine"))
 				}
@@ -229,7 +229,7 @@ func TestPaths(t *testing.T) {
 		},
 		"attached and released": {
 			func(s *scene) {
-				if _, err := s.other.Mutex(name).Lock(background, dibs.Token("theirs")); err != nil {
+				if _, err := s.other.Mutex(name).Lock(background, dibs.OwnerToken("theirs")); err != nil {
 					s.t.Error(err)
 				}
 				hold(s.locks.Attach(name, "theirs"))
@@ -253,13 +253,13 @@ func TestPaths(t *testing.T) {
 			func(s *scene) { hold(s.locks.Semaphore(name, 5).Acquire(background, 2)) },
 			plain(dibs.KindSemaphore),
 		},
-		"multi": {func(s *scene) { hold(s.locks.All(name, "order:2", "x").Lock(background)) }, plain(dibs.KindMulti)},
+		"multi": {func(s *scene) { hold(s.locks.All([]string{name, "order:2", "x"}).Lock(background)) }, plain(dibs.KindMulti)},
 		"multi after a wait": {
-			func(s *scene) { hold(s.locks.All(name, taken).Lock(background)) },
+			func(s *scene) { hold(s.locks.All([]string{name, taken}).Lock(background)) },
 			[]string{acquire(dibs.KindMulti, "acquired"), held(dibs.KindMulti, "released")},
 		},
 		"multi in vain": {
-			func(s *scene) { hold(s.locks.All(name, taken).Lock(background, dibs.Wait(time.Second))) },
+			func(s *scene) { hold(s.locks.All([]string{name, taken}).Lock(background, dibs.Wait(time.Second))) },
 			[]string{acquire(dibs.KindMulti, "busy")},
 		},
 		"election": {func(s *scene) { hold(s.locks.Election(name).Campaign(background)) }, plain(dibs.KindElection)},

@@ -67,11 +67,11 @@ func TestAcquireAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		have := inBubble(t, memstore.New(), dibsslog.Config{SlowWait: 3 * time.Second}, func(locks *dibs.Client) {
 			first := lock(t, locks.Mutex("order:42"), dibs.Label("web"))
-			if _, err := locks.Mutex("order:42").TryLock(t.Context(), dibs.Token("t")); !errors.Is(err, dibs.ErrBusy) {
+			if _, err := locks.Mutex("order:42").TryLock(t.Context(), dibs.OwnerToken("t")); !errors.Is(err, dibs.ErrBusy) {
 				t.Fatal(err)
 			}
 			time.AfterFunc(3*time.Second, func() { first.Unlock() })
-			second := lock(t, locks.All("order:42", "x=1 y\n2"))
+			second := lock(t, locks.All([]string{"order:42", "x=1 y\n2"}))
 			second.Unlock()
 			first = lock(t, locks.Mutex("order:42"))
 			time.AfterFunc(time.Second, func() { first.Unlock() })

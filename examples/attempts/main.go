@@ -97,7 +97,7 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
 	// Whoever has the ID can release the lock, so it must be hard to guess.
 	id := "req-" + rand.Text()
-	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.Token(id))
+	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.OwnerToken(id))
 }
 
 // finish does the rest of the work and releases the lock by its token.

@@ -307,7 +307,7 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 		options = append(options, dibs.NoRenew())
 	}
 	if s.token != "" && (s.waitMode != attempts || len(w.store.Groups(s.names)) == 1) {
-		options = append(options, dibs.Token(s.token))
+		options = append(options, dibs.OwnerToken(s.token))
 	}
 	if len(w.store.Groups(s.names)) > 1 {
 		return options // the ticket belongs to one group of the names only
@@ -342,7 +342,7 @@ func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 		m := c.RWMutex(name)
 		return m.Lock, m.TryLock
 	case multiLock:
-		all := c.All(s.names...)
+		all := c.All(s.names)
 		return all.Lock, all.TryLock
 	}
 	permits := c.Semaphore(name, s.limit)

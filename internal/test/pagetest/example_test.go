@@ -58,7 +58,7 @@ func as(process, kind, label string) dibs.Option {
 	if label != "" {
 		token += ":" + label
 	}
-	return dibs.Token(token)
+	return dibs.OwnerToken(token)
 }
 
 // findings are those of an example of a server.

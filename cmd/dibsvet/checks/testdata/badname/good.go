@@ -15,9 +15,9 @@ func goodNames(ctx context.Context, locks *dibs.Client, name string, names []str
 	locks.Mutex(name)
 	locks.Mutex(long[:512])
 	locks.RWMutex("order:" + name)
-	locks.All(names...)
-	locks.All("a", name)
-	locks.All("a", "a")
+	locks.All(names)
+	locks.All([]string{"a", name})
+	locks.All([]string{"a", "a"})
 	locks.Attach("a", name)
 	locks.Inspect(ctx, name)
 	locks.List(ctx, "")
@@ -56,8 +56,8 @@ func goodOptions(d time.Duration, text string) []dibs.Option {
 		dibs.Label(""),
 		dibs.Label(longLabel[1:]),
 		dibs.Label(text),
-		dibs.Token("request-1"),
-		dibs.Token(text),
+		dibs.OwnerToken("request-1"),
+		dibs.OwnerToken(text),
 		dibs.NoRenew(),
 		dibs.Reentrant(),
 		dibs.Observe(dibs.Hooks{}),
@@ -75,9 +75,13 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	locks.Once("a", time.Second).Do(ctx, nothing)
 	// The call raises MaxHold.
 	locks.Mutex("a", dibs.MinHold(time.Hour)).Lock(ctx, dibs.MaxHold(2*time.Hour))
-	locks.Mutex("a").Lock(ctx, dibs.Token("request-1"))
+	locks.Mutex("a").Lock(ctx, dibs.OwnerToken("request-1"))
 	locks.Attach("a", "token", dibs.MaxHold(time.Minute), dibs.NoRenew())
 	locks.Mutex("a").Lock(ctx, options...)
 	locks.Mutex("a", dibs.MinHold(time.Minute), dibs.MaxHold(time.Minute))
 	lease.Extend(ctx, 30*time.Second)
+	dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{Renewed: renewed, Degraded: degraded}))
+	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Renewed: nil}), dibs.Option{})
+	locks.All([]string{"a"}, dibs.Wait(time.Second)).TryLock(ctx)
+	dibs.Yield(ctx, dibs.Wait(time.Second), dibs.TTL(time.Minute))
 }
