@@ -15,7 +15,7 @@ import (
 //   - Client.Mutex and the like set it for one lock,
 //   - Lock, TryLock, Do and Call for one call.
 //
-// The nearest level wins.
+// The nearest level wins. Options of Yield are nearer than those of Do.
 //
 // An option with a bad value makes the call return ErrInvalid. So does an option that is
 // given to a lock or a call for which it has no meaning. Examples are Wait given to a Try
@@ -211,7 +211,8 @@ func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration
 
 // MinHold keeps the name unavailable for at least d after the lock was acquired, even if
 // it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
-// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none.
+// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none. It is
+// ErrInvalid for Once, whose interval has this effect, and for Yield.
 //
 // If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
 // from a hand-off gets that TTL with its first renewal, within 2 s.
@@ -232,14 +233,14 @@ func Label(text string) Option { return Option{id: labelOption, text: text} }
 // Reentrant lets a call use the lease that its context already carries, if that lease
 // holds at least what the call requests. A reader does not become a writer in this way
 // (see RWMutex.TryUpgrade). The name is free after as many Unlocks as Locks. Without this
-// option such a call returns ErrReentrant.
+// option such a call returns ErrReentrant. It is ErrInvalid for Yield.
 func Reentrant() Option { return Option{id: reentrantOption} }
 
 // OwnerToken sets the owner token for one call, such as a request id, so that another process
 // can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence.
 // All calls with the same token on the same name are the same owner. So a token must be unique
 // to one piece of work and hard to guess. It is 1 to 256 bytes of printable UTF-8 without
-// spaces. OwnerToken is for a call only: given to New or to a lock it is ErrInvalid.
+// spaces. OwnerToken is for one call: given to New, a lock, Wrap or a Locker it is ErrInvalid.
 //
 // While a call or a lease of this Client has a token on a name, another call with this token
 // on this name returns ErrReentrant. A lease has its token until its last Unlock, also after a
@@ -253,7 +254,8 @@ func Reentrant() Option { return Option{id: reentrantOption} }
 // To use a lease whose token dibs made, call Attach; do not give that token here.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
-// Observe adds hooks. Those of outer levels run too, before these.
+// Observe adds hooks. Those of outer levels run before these. Hooks.Renewed and Hooks.Degraded are
+// for New only: given to a lock or a call they are ErrInvalid.
 func Observe(hooks Hooks) Option { return Option{id: observeOption, hooks: &hooks} }
 
 const maxLabel = 64
