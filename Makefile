@@ -87,7 +87,7 @@ LANGUAGES ?= available
 OUT       ?=
 
 .PHONY: interop
-interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the tables)
+interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the results as CSV)
 	@scripts/install-server redis; \
 		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
 		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*)$$' ./interop | grep -v '^=== '
@@ -101,11 +101,12 @@ demo: ## run the demonstration program: make demo ARGS="..."
 	@go run ./examples/demo $(ARGS)
 
 .PHONY: lint
-lint: prose ## check with gofmt, go mod tidy, go vet, dibsvet, golangci-lint, and the prose; changes nothing
+lint: prose ## check with gofmt, go mod tidy, go vet, dibsvet, apidiff, golangci-lint, and the prose; changes nothing
 	@unformatted=$$(gofmt -s -l .); [ -z "$$unformatted" ] || { echo "run gofmt -s -w on: $$unformatted"; exit 1; }
 	@# Only the root module: the others require versions of it that are not published yet.
 	@GOWORK=off go mod tidy -diff
 	@go vet work
+	@scripts/api
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; \
 		go build -o "$$tool/dibsvet" ./cmd/dibsvet; go vet -vettool="$$tool/dibsvet" work
 	@$(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')

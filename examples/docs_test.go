@@ -11,10 +11,13 @@ import (
 	"testing"
 )
 
-var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
+var (
+	program  = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
+	function = regexp.MustCompile("(?s)```go\n(func .*?)```")
+)
 
 // Each program in README.md and docs/ compiles in an empty module that uses a clone, as
-// README.md says.
+// README.md says, together with the functions of its page.
 func TestProgramsOfTheDocumentsCompile(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -31,11 +34,15 @@ func TestProgramsOfTheDocumentsCompile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		functions := ""
+		for _, match := range function.FindAllStringSubmatch(string(text), -1) {
+			functions += "\n" + match[1]
+		}
 		for i, match := range program.FindAllStringSubmatch(string(text), -1) {
 			found++
 			t.Run(fmt.Sprint(filepath.Base(page), i), func(t *testing.T) {
 				t.Parallel()
-				compile(t, root, match[1])
+				compile(t, root, match[1]+functions)
 			})
 		}
 	}

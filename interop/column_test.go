@@ -30,6 +30,6 @@ func (c column) headings() []string {
 // failed returns the cells of a test that has failed.
 func (c column) failed() []string {
 	cells := make([]string, len(c.headings()))
-	cells[0] = "**no**"
+	cells[0] = "no"
 	return cells
 }

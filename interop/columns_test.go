@@ -251,7 +251,7 @@ func theirLateRelease(t *testing.T, r *row, name string) string {
 	if r.lateRelease == deletes {
 		wantDone(t, "unlock", ok, err)
 		wantToldOfLoss(t, lease, ttl/3+time.Second)
-		return "**no**: " + string(deletes)
+		return "no: " + string(deletes)
 	}
 	cell := refused(t, "unlock", ok, err)
 	r.wantHeldByDibs(t, lease)
@@ -282,7 +282,7 @@ func theirLateExtension(t *testing.T, r *row, name string) string {
 	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
 	mustLease(t, lease, err)
 	ok, err := l.extend(t.Context(), longTTL)
-	cell := "**no**: " + string(r.lateExtension)
+	cell := "no: " + string(r.lateExtension)
 	switch {
 	case errors.Is(err, errUnsupported):
 		cell = "no extension"

@@ -7,5 +7,5 @@
 // release a lock: dibs finds out at its next retry, after half a waiter TTL at most.
 //
 // With DIBS_INTEROP=1, TestMatrix also tests libraries of other languages, through the
-// programs in drivers. docs/interop.md has the results.
+// programs in drivers. docs/interop.csv has the results, and docs/interop.md what they mean.
 package interop

@@ -64,7 +64,7 @@ func (r *row) columns() [][]column {
 	}
 }
 
-// TestMatrix tests each library with each column, and writes the results as tables.
+// TestMatrix tests each library with each column, and writes the results.
 func TestMatrix(t *testing.T) {
 	value := os.Getenv(selectVariable)
 	if value == "" {
@@ -96,7 +96,9 @@ func TestMatrix(t *testing.T) {
 		s.report(t)
 	}
 	m.run(t)
-	writePage(t, m.rows, selection.complete())
+	if err := writeResults(os.Getenv(resultsVariable), m.rows, selection.complete()); err != nil {
+		t.Error(err)
+	}
 }
 
 // A matrix is the rows of one run.

@@ -1,6 +1,6 @@
 // Package kvstore makes a store of locks from a key-value service. The service has five functions:
 // get, compare-and-swap, watch, list, and the clock that judges expiry. They are a Bucket, and New
-// makes a store of it. The page docs/kvstore.md has a whole example.
+// makes a store of it. The page docs/kvstore.md explains them; examples/natskv is a whole store.
 //
 // A name is a key. Its value is the state of the lock: holders, queue and fence. An operation reads
 // the value and the clock, applies the rules of locking, and swaps the value. If another client was

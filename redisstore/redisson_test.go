@@ -15,7 +15,7 @@ import (
 )
 
 // notInRedissonMode are the cases of the conformance suite that need readers or permits, which
-// Redisson mode rejects. docs/spec.md has the same list.
+// Redisson mode rejects.
 var notInRedissonMode = []string{
 	"limit", "exclusive", "own limit", "shared expiry", "shared owner only", "grant together", "heavy first waiter",
 	"heavy first waiter leaves", "reserve shared", "resize", "resize needs a lease", "revoke", "extend shared repeatedly", "inspect shared", "shared clients",

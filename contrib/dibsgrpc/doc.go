@@ -37,7 +37,7 @@
 // dibs.ErrLost. It must not use the message of that call any more: gRPC may still write it.
 // The abandoned call may still run when the method has returned. It also uses the fields that
 // SendMsg or RecvMsg of an outer interceptor's stream changes, so these need a mutex there.
-// docs/services.md has a table of all states.
+// TestLostInEachState has all states.
 //
 // Each receive and each send under a lock has a goroutine for this, which costs about a
 // microsecond.

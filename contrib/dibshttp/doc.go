@@ -45,7 +45,7 @@
 //   - A hijacked connection belongs to the handler, which must close it when its context
 //     ends.
 //
-// docs/services.md has a table of all states. Nothing is buffered for this. A response that
+// TestLostInEachState has all states. Nothing is buffered for this. A response that
 // the handler writes without Flush, and that fits into the buffers of net/http, is sent only
 // after the lock was released. If the handler has sent all bytes of a Content-Length over
 // HTTP/1, the client has a success, and nothing can take it back.

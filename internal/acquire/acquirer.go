@@ -1,8 +1,8 @@
-// Package acquire acquires locks at a store: from a request to a grant, or to nothing left at the store. It
-// removes from the store what a call or a lease has left there.
+// Package acquire acquires locks at a store: from a request until a grant, or until nothing is left
+// at the store. It also removes from the store the remains of calls and leases.
 //
-// It knows requests, replies and errors of package driver. What a grant becomes is the business of its
-// caller: the package knows no leases, options, hooks, or errors that users see.
+// It uses the requests, replies and errors in package driver. The caller turns a grant into a
+// lease: the package does not depend on leases, options, hooks or public errors.
 package acquire
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// An Acquirer has what the acquires and releases of one client share. The exported fields are set before
-// its first use. It is safe for concurrent use.
+// An Acquirer contains the state shared by a client's acquires and releases. Set the exported
+// fields before its first use. It is safe for concurrent use.
 type Acquirer struct {
 	Sender
 	Store   *Store
 	Work    *work.Background
-	Timeout time.Duration // of one operation in the background
+	Timeout time.Duration // for an operation in the background
 	Inbox   Inbox
 
 	seq       atomic.Uint64
@@ -29,7 +29,7 @@ type Acquirer struct {
 	polls     pollPacer
 }
 
-// Granted delivers the event of a grant, or one that makes a waiter repeat its request.
+// Granted delivers the event for a grant, or an event that makes a waiter repeat its request.
 func (a *Acquirer) Granted(e driver.Event) {
 	if e.Age >= lateAge {
 		a.lateness.begin(a.Clock.Now())
@@ -37,5 +37,5 @@ func (a *Acquirer) Granted(e driver.Event) {
 	a.Inbox.Deliver(e)
 }
 
-// GrantsLost records that events of grants are lost.
+// GrantsLost records that grant events are lost.
 func (a *Acquirer) GrantsLost() { a.lateness.begin(a.Clock.Now()) }

@@ -9,39 +9,37 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A call that acquires its names group by group announces those of later groups while it
-// waits for an earlier one. Otherwise it could find dead waiters in each group in turn, and
-// wait for them in each.
+// A call that acquires its names group by group announces the later groups while it waits for an
+// earlier group. Otherwise it could find dead waiters in each group in turn, and wait for each.
 const (
 	announceAfter = 250 * time.Millisecond // how long a call takes before: most calls are shorter
-	announceEvery = heartbeat / 2          // so that one lost announcement does not matter
+	announceEvery = heartbeat / 2          // so that losing an announcement does not matter
 )
 
-// An announcer has the calls of a client that acquire their names group by group. All share one
-// timer, and one announcement to the store. The zero announcer is ready for use. It is safe for
-// concurrent use.
+// An announcer contains a client's calls that acquire their names group by group. All share a timer
+// and an announcement. The zero announcer is ready for use. It is safe for concurrent use.
 type announcer struct {
 	mu    sync.Mutex
 	calls map[*Announcement]struct{}
 	timer *time.Timer // nil if there is no call
 }
 
-// An Announcement is what one call requests later. A nil Announcement announces nothing. It is safe
-// for concurrent use.
+// An Announcement lists names that a call will request later. A nil Announcement announces nothing.
+// It is safe for concurrent use.
 type Announcement struct {
 	of     *Acquirer
 	values context.Context // the store's client sees its values, such as a trace
 	begin  time.Duration   // of the call
-	later  [][]string      // the groups of names; guarded by the lock of the announcer
+	later  [][]string      // groups of names; guarded by the announcer's lock
 }
 
-// Announce begins the announcement of a call that begins now. Its caller ends it. values is the
-// context of the call.
+// Announce begins the announcement for a call that begins now. The caller must end it. values is
+// the call's context.
 func (a *Acquirer) Announce(values context.Context) *Announcement {
 	return &Announcement{of: a, values: values, begin: a.Clock.Now()}
 }
 
-// Set sets which groups of names the call requests later.
+// Set sets the groups of names that the call will request later.
 func (n *Announcement) Set(later [][]string) {
 	if n == nil {
 		return
@@ -70,8 +68,8 @@ func (n *Announcement) End() {
 	delete(a.calls, n)
 }
 
-// due returns the names that are to be announced now, with the values of one of their calls: an
-// announcement has the trace of that one. It sets the timer again if there are calls.
+// due returns the names to announce now, with the values from one of their calls, such as its
+// trace. It sets the timer again if there are calls.
 func (a *announcer) due(now time.Duration) (names []string, values context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

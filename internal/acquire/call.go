@@ -10,35 +10,36 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// A Call is one acquire in progress. It sends a request to the store. If the name is not free, it joins
-// the store's wait queue, until a notification arrives or the next heartbeat is due. The request is
-// idempotent. So the same request is also the heartbeat, and detects a grant whose
-// notification was lost.
+// A Call is an acquire in progress. It sends a request to the store. If the name is not free, it
+// joins the store's wait queue, until a notification arrives or the next heartbeat is due. The
+// request is idempotent. So the same request is also the heartbeat, and detects a grant with a lost
+// notification.
 //
-// Begin begins a Call, Run runs it, once for each attempt, and End ends it. One goroutine uses a Call.
+// Begin begins a Call, Run runs it, once for each attempt, and End ends it. Only one goroutine can
+// use a Call.
 type Call struct {
 	a          *Acquirer
 	request    driver.AcquireRequest
 	limits     Limits
-	own        bool                // the caller has chosen the token and may use it again
-	waiter     *waiter             // nil if the call has not begun, or has ended
+	own        bool                // the caller chose the token and may use it again
+	waiter     *waiter             // nil before the call begins and after it ends
 	sent       time.Duration       // when the last answered request was sent
-	reply      driver.AcquireReply // to the last request that was answered
+	reply      driver.AcquireReply // to the last answered request
 	replied    bool                // reply is set
 	failed     time.Duration       // since when no request was answered, or zero
 	poll       pollInterval        // while the store cannot notify the waiter
 	unanswered time.Time           // an unanswered acquire may arrive at the store until then
 }
 
-// Limits are the limits of a call.
+// Limits limit a call.
 type Limits struct {
 	Queue   bool          // the call may wait
-	End     time.Duration // of the waiting, in the time of the client's clock; zero: with the context
-	Timeout time.Duration // of one operation
+	End     time.Duration // end of the waiting, on the client's clock; zero: with the context
+	Timeout time.Duration // for an operation
 }
 
-// Begin begins a call that was not begun, or has ended. Of the request it sets Seq and Late, and
-// what is known with each reply only. own means that the caller has chosen the token and may use it again.
+// Begin begins a call that was not begun, or has ended. In the request, it sets Seq, Late, and the
+// fields that depend on each reply. own means that the caller chose the token and may use it again.
 func (c *Call) Begin(a *Acquirer, request driver.AcquireRequest, limits Limits, own bool) {
 	*c = Call{a: a, request: request, limits: limits, own: own}
 	c.request.Seq = a.seq.Add(1)
@@ -46,18 +47,18 @@ func (c *Call) Begin(a *Acquirer, request driver.AcquireRequest, limits Limits, 
 	c.waiter = a.Inbox.add(request.Token)
 }
 
-// HasBegun reports whether the call has begun and has not ended.
+// HasBegun reports whether the call has begun and not ended.
 func (c *Call) HasBegun() bool { return c.waiter != nil }
 
-// Name returns the first name of the call, or an empty string if it was never begun.
+// Name returns the call's first name, or an empty string if it was never begun.
 func (c *Call) Name() string { return c.request.Name }
 
-// Token returns the token of the call, or an empty string if it was never begun.
+// Token returns the call's token, or an empty string if it was never begun.
 func (c *Call) Token() string { return c.request.Token }
 
-// End ends a call, if it has begun. Unless the caller keeps its grant, the call leaves nothing at the
-// store: no queue entry, no lock, and no unanswered request that arrives later. values is the context of
-// the call.
+// End ends a call, if it has begun. Unless the caller keeps its grant, the call leaves nothing at
+// the store: no queue entry, no lock, and no unanswered request that arrives later. values is the
+// call's context.
 func (c *Call) End(values context.Context, keep bool) {
 	if c.waiter == nil {
 		return
@@ -69,8 +70,8 @@ func (c *Call) End(values context.Context, keep bool) {
 	}
 }
 
-// Run requests the lock once, and waits for it if the limits allow it. It calls queued, unless that is nil,
-// each time that the call waits in the queue. queued must not block.
+// Run requests the lock once, and waits for it if the limits allow it. It calls queued, unless nil,
+// each time the call waits in the queue. queued must not block.
 func (c *Call) Run(ctx context.Context, queued func(driver.AcquireReply)) (Grant, Outcome) {
 	switch {
 	case ctx.Err() == nil:
@@ -94,7 +95,7 @@ func (c *Call) timeLeft() time.Duration {
 	return c.limits.End - c.a.Clock.Now()
 }
 
-// try sends one request, and returns the grant or the reason why there is none.
+// try sends a request, and returns the grant or the reason for its absence.
 func (c *Call) try(ctx context.Context) (Grant, Outcome) {
 	switch err := c.send(ctx); {
 	case err != nil:
@@ -123,8 +124,8 @@ func (c *Call) busy(ctx context.Context) Outcome {
 	return Outcome{Why: Busy, Reply: c.reply, Replied: c.replied, Cause: cause(ctx)}
 }
 
-// send sends one request. It repeats it while the outcome is unknown and the
-// operation timeout has not passed.
+// send sends a request. It repeats it while the outcome is unknown and the operation timeout has
+// not passed.
 func (c *Call) send(ctx context.Context) error {
 	timeout := c.limits.Timeout
 	if c.replied && c.limits.Queue {
@@ -157,8 +158,8 @@ func (c *Call) send(ctx context.Context) error {
 // crowded is how many operation timeouts a first request may wait for its turn in this process.
 const crowded = 10
 
-// isCrowdedOut reports whether to send the first request again that was not sent in time. If many calls
-// begin at once, the last ones have to wait for more than one timeout.
+// isCrowdedOut reports whether to repeat a first request that was not sent in time. If many calls
+// begin at once, the last calls may wait for more than a timeout.
 func (c *Call) isCrowdedOut(ctx context.Context, err error) bool {
 	return c.limits.Queue && c.timeLeft() > 0 && answer.IsUnsentHere(err) && ctx.Err() == nil
 }

@@ -19,8 +19,8 @@ type scripted struct {
 	driver.Store
 	answer func(r driver.AcquireRequest) (driver.AcquireReply, error)
 
-	mu      sync.Mutex   // of the cancels
-	cancel  func() error // what is answered to each; or nil
+	mu      sync.Mutex   // guards cancels
+	cancel  func() error // result of each cancel; or nil
 	cancels int
 }
 
@@ -48,8 +48,8 @@ func newAcquirer(s driver.Store) *Acquirer {
 	return a
 }
 
-// A call ends with a grant, or with an outcome that says why there is none. Only a call that may have left
-// something at the store cancels it.
+// A call should end with a grant, or with an outcome that gives the reason. Only a call that may
+// have left something at the store should cancel it.
 func TestEndsOfACall(t *testing.T) {
 	const ttl = 30 * time.Second
 	busy := driver.AcquireReply{Holder: "other", Position: 1, Ticket: 7, Fence: 100, Remaining: time.Hour}
@@ -111,7 +111,7 @@ func TestEndsOfACall(t *testing.T) {
 					t.Errorf("granted %+v, want %+v", g, test.grant)
 				}
 				call.End(ctx, o.Why == Granted)
-				call.End(ctx, false) // it has ended
+				call.End(ctx, false) // it ended before
 				synctest.Wait()
 				if store.cancels != test.cancels {
 					t.Errorf("%d cancels, want %d", store.cancels, test.cancels)
@@ -131,8 +131,8 @@ func grantOf(ticket, fence uint64) func(*Acquirer, context.CancelFunc) {
 	}
 }
 
-// The end of a context is the cause of an outcome that another attempt might have changed, and of no
-// other one.
+// A context's end should be the cause of an outcome only if another attempt could have changed the
+// outcome.
 func TestOutcomeOfAnEndedContext(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the user went away")
@@ -167,7 +167,8 @@ func TestOutcomeOfAnEndedContext(t *testing.T) {
 	}
 }
 
-// The pauses of a waiter grow with an outage, and are short again at the beginning of the next one.
+// A waiter's pauses should grow during an outage, and be short again at the beginning of the next
+// outage.
 func TestWaiterRetriesSoonInEachOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const soon = 50 * time.Millisecond * 5 / 4
@@ -206,8 +207,8 @@ func TestWaiterRetriesSoonInEachOutage(t *testing.T) {
 	})
 }
 
-// A waiter repeats its request when the holder's lease expires, one after another, but all within a short
-// time: those before it may be dead.
+// Waiters should repeat their requests when the holder's lease expires, in sequence but all within
+// a short time: earlier waiters may be dead.
 func TestRetryDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
@@ -232,8 +233,8 @@ func TestRetryDelay(t *testing.T) {
 	})
 }
 
-// A client that is not subscribed yet cannot be notified. So its first request does not queue, and the
-// next one does: as soon as the client is subscribed or has no events, or after a while.
+// A client without a subscription cannot be notified. So its first request should not queue. The
+// next request queues: when the client is subscribed or has no events, or after a while.
 func TestCallBeforeTheSubscription(t *testing.T) {
 	const after = 200 * time.Millisecond
 	for what, test := range map[string]struct {
@@ -271,8 +272,8 @@ func TestCallBeforeTheSubscription(t *testing.T) {
 	}
 }
 
-// A grant by hand-off counts from the last answered request. If too little is left of it, the next request
-// confirms it.
+// A grant by hand-off should count from the last answered request. If little time is left, the next
+// request confirms it.
 func TestLateHandOffIsConfirmed(t *testing.T) {
 	const ttl, late = 30 * time.Second, 3650 * time.Millisecond // 5 s without the margin and a quarter
 	for what, test := range map[string]struct {

@@ -12,13 +12,13 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// cancelGrace is how long after a TTL a cancel continues, for requests that arrive late.
+// cancelGrace is how long after a TTL a cancel continues, for late requests.
 const cancelGrace = time.Second
 
-// Cancel cancels a request in the background. If unanswered is not zero, a try of the
-// request had no answer and may arrive until then. So Cancel continues until then, and for
-// as long as the store may keep what that try has acquired. values is the context of the
-// call that sent the request. own means that the caller has chosen the token and may use it again.
+// Cancel cancels a request in the background. If unanswered is not zero, an unanswered try may
+// arrive until then. So Cancel continues until then, and for as long as the store may keep the lock
+// acquired by that try. values is the context of the call that sent the request. own means that the
+// caller chose the token and may use it again.
 func (a *Acquirer) Cancel(values context.Context, request driver.AcquireRequest, own bool, unanswered time.Time) {
 	var cancelling *Cancellation
 	if own {
@@ -35,14 +35,13 @@ func (a *Acquirer) Cancel(values context.Context, request driver.AcquireRequest,
 	})
 }
 
-// A try is one request of those that are repeated in the background.
+// A try is a request that is repeated in the background.
 type try func(ctx context.Context, until time.Time) (done bool, err error)
 
-// retryUntilDone runs tries in the background until one is done or life has passed. A renewal
-// that was sent before may arrive within an operation timeout and make life longer. A try
-// that hangs does not delay the next one, which may use another connection. The pauses between
-// them grow with the time that has passed, and the budget limits how many are on their way. The
-// store's client sees the values of a context, such as a trace.
+// retryUntilDone runs tries in the background until a try is done or life has passed. A renewal
+// sent earlier may arrive within an operation timeout and make life longer. A hanging try does not
+// delay the next, which may use another connection. The pauses grow with the elapsed time, and the
+// budget limits the number in flight. The store's client sees a context's values, such as a trace.
 func (a *Acquirer) retryUntilDone(values context.Context, cancelling *Cancellation, life time.Duration, do try) {
 	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
 	begin := a.Clock.Now()
@@ -72,7 +71,7 @@ func (a *Acquirer) retryUntilDone(values context.Context, cancelling *Cancellati
 	}
 }
 
-// tryInBackground makes one try when the budget has room for it. It reports whether no other one is
+// tryInBackground makes a try when the budget has room. It reports whether no further try is
 // needed.
 func (a *Acquirer) tryInBackground(ctx context.Context, cancelling *Cancellation, do try) bool {
 	on, err := a.Gate.Wait(ctx, load.Cleanup)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	heartbeat   = 2400 * time.Millisecond // the longest time between two heartbeats; less than half of driver.WaiterTTL
-	heartbeatAt = 50 * time.Millisecond   // waiters far back send theirs at multiples of this time
+	heartbeat   = 2400 * time.Millisecond // the longest time between two heartbeats; less than half driver.WaiterTTL
+	heartbeatAt = 50 * time.Millisecond   // waiters far back send heartbeats at multiples of this time
 	farBack     = 64                      // the position in the queue after which a waiter is far back
 )
 
@@ -38,7 +38,7 @@ func (c *Call) retryDelay(o Outcome) time.Duration {
 		return c.a.polls.delay(now, d)
 	}
 	if position > farBack && d > 2*heartbeatAt {
-		d -= (now + d) % heartbeatAt // so that many are sent together, and the store serves them in one call
+		d -= (now + d) % heartbeatAt // so that many are sent together, and the store serves them in a single call
 	}
 	return d
 }

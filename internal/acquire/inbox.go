@@ -6,9 +6,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Inbox passes the store's events to the calls that wait for them, by token, and
-// records whether the store sends any. The zero Inbox is ready for use. It is safe for
-// concurrent use.
+// An Inbox passes the store's events to the calls waiting for them, by token. It also records
+// whether the store sends events. The zero Inbox is ready for use. It is safe for concurrent use.
 type Inbox struct {
 	mu      sync.Mutex
 	flow    Flow
@@ -16,7 +15,7 @@ type Inbox struct {
 	spare   *waiter // free list
 }
 
-// A waiter receives the events for one token.
+// A waiter receives the events for a token.
 type waiter struct {
 	event chan driver.Event
 	next  *waiter // another call with the same token
@@ -32,8 +31,8 @@ const (
 	Stopped
 )
 
-// add registers a waiter. A call does this before its first request, so that it misses
-// no event for its token.
+// add registers a waiter. A call does this before its first request, so that it misses no event for
+// its token.
 func (i *Inbox) add(token string) *waiter {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,7 +70,7 @@ func (i *Inbox) remove(token string, w *waiter) {
 	i.spare, w.next = w, i.spare
 }
 
-// Calls returns how many calls are in progress. Those with one token count once.
+// Calls returns how many calls are in progress. Calls with the same token count once.
 func (i *Inbox) Calls() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,8 +97,8 @@ func (i *Inbox) RetryAll() {
 	}
 }
 
-// putLocked gives an event to a waiter. It replaces an event that the waiter has not received,
-// but EventRetry does not replace EventGranted. Its callers hold the lock of the inbox.
+// putLocked gives an event to a waiter. It replaces an undelivered event, but EventRetry does not
+// replace EventGranted. The caller must hold the inbox's lock.
 func (w *waiter) putLocked(e driver.Event) {
 	select {
 	case old := <-w.event:
@@ -111,9 +110,9 @@ func (w *waiter) putLocked(e driver.Event) {
 	w.event <- e
 }
 
-// SetFlow records whether events flow, and returns what was recorded before. If events
-// have stopped, or flow again, it first calls changed, in the order of these changes. The lock of
-// the inbox is held meanwhile: changed only queues what is to be done.
+// SetFlow records whether events flow, and returns the previous value. If the flow has stopped or
+// resumed, it first calls changed, in the order of the changes. The inbox's lock is held meanwhile,
+// so changed should only queue its work.
 func (i *Inbox) SetFlow(now Flow, changed func()) (before Flow) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

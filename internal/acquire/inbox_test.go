@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// received returns the kind of the event that waits in w, or zero.
+// received returns the kind of the event waiting in w, or zero.
 func received(w *waiter) driver.EventKind {
 	select {
 	case e := <-w.event:
@@ -32,7 +32,7 @@ func TestInboxDeliversByToken(t *testing.T) {
 	}
 }
 
-// A waiter that is late has the newest event, but a grant stays.
+// A late waiter should see the newest event, but keep a grant.
 func TestInboxKeepsGrants(t *testing.T) {
 	var box Inbox
 	w := box.add("a")
@@ -44,7 +44,7 @@ func TestInboxKeepsGrants(t *testing.T) {
 	}
 }
 
-// Waiters are removed in any order, and a waiter that is used again has no old event.
+// Waiters can be removed in any order, and a reused waiter should have no old event.
 func TestInboxRemove(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		var box Inbox

@@ -9,11 +9,11 @@ import (
 // short time ago may miss the next grant, too, and the lock would be idle meanwhile. So it requests
 // the lock when it is its turn: see driver.AcquireRequest.Late. The zero lateness is ready
 // for use. It is safe for concurrent use.
-type lateness struct{ until atomic.Int64 } // in the time of the client's clock
+type lateness struct{ until atomic.Int64 } // on the client's clock
 
 const (
-	lateAge = 500 * time.Millisecond // a grant that is older when it arrives came late
-	lateFor = time.Minute            // for how long the client counts as late after that
+	lateAge = 500 * time.Millisecond // an older grant counts as late when it arrives
+	lateFor = time.Minute            // how long the client counts as late after that
 )
 
 // begin records that a grant came late now, or was lost.

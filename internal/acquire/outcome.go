@@ -9,16 +9,16 @@ import (
 	"github.com/dibslock/dibs/internal/answer"
 )
 
-// A Grant is a held lock, as the store has granted it.
+// A Grant is a held lock, as granted by the store.
 type Grant struct {
 	Request    driver.AcquireRequest
 	Fence      uint64
-	FirstFence uint64        // of those that belong to the grant: all from FirstFence to Fence
-	Sent       time.Duration // its TTL began then or later, in the time of the client's clock
-	TTL        time.Duration // of the request, or shorter after a hand-off
+	FirstFence uint64        // the grant's fences run from FirstFence to Fence
+	Sent       time.Duration // the TTL began then or later, on the client's clock
+	TTL        time.Duration // as requested, or shorter after a hand-off
 	Notified   bool          // it came from a hand-off, with a notification
-	Handoff    time.Duration // how long ago that was requested; zero if unknown
-	Unanswered time.Time     // a try of the request without an answer may arrive until then; or zero
+	Handoff    time.Duration // how long ago the hand-off was requested; zero if unknown
+	Unanswered time.Time     // an unanswered try may arrive until then; or zero
 }
 
 // Why says how a call has ended.
@@ -29,17 +29,17 @@ const (
 	Granted Why = iota
 	NotSent     // the context ended before the first request
 	Busy        // the waiting is over
-	Failed      // the store has failed, or rejected the request
+	Failed      // the store failed, or rejected the request
 	Closed      // the client was closed
 	again       // the next request is due; no caller sees it
 )
 
-// An Outcome is how a call has ended. The zero Outcome is that of a grant.
+// An Outcome says how a call has ended. The zero Outcome belongs to a grant.
 type Outcome struct {
 	Why     Why
-	Reply   driver.AcquireReply // the last one
-	Replied bool                // there was one
-	Err     error               // of Failed
+	Reply   driver.AcquireReply // the last reply
+	Replied bool                // there was a reply
+	Err     error               // for Failed
 	Cause   error               // why the context ended; nil if it has not
 }
 
@@ -48,8 +48,8 @@ func (o Outcome) MayRetry() bool {
 	return o.Why == Busy || o.Why == Failed && !answer.IsRefusal(o.Err) && !answer.IsPermanent(o.Err)
 }
 
-// Ended returns the outcome of a call whose context has ended, or whose client if ctx is valid, before
-// another attempt could be made.
+// Ended returns the outcome for a call whose context has ended before another attempt, or whose
+// client has ended if ctx is valid.
 func (o Outcome) Ended(ctx context.Context, name string) Outcome {
 	if ctx.Err() == nil {
 		return Outcome{Why: Closed}
@@ -57,8 +57,8 @@ func (o Outcome) Ended(ctx context.Context, name string) Outcome {
 	return o.withCause(cause(ctx), name)
 }
 
-// withCause adds why the context has ended to an outcome, or replaces an error that only reports the
-// end of the context.
+// withCause adds the reason why the context ended to an outcome, or replaces an error that only
+// reports this end.
 func (o Outcome) withCause(ended error, name string) Outcome {
 	switch {
 	case ended == nil:

@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Behind a foreign holder a waiter polls often while the holder changes. A new holder shows
-// by its token, or by a TTL that has grown since the last answer, as far as time has passed.
+// Behind a foreign holder, a waiter should poll often while the holder changes. A new holder shows
+// by its token, or by a TTL larger than the last TTL minus the elapsed time.
 func TestPollIntervalBehindForeignHolder(t *testing.T) {
 	const soon = 2 * time.Millisecond
 	first := driver.AcquireReply{Holder: "1", Position: 1, Remaining: 5 * time.Second, Poll: soon}

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// A pollPacer makes the waiters of a client poll together, so that their requests share
-// batches. It also limits how many requests they send: to 1,000 a second, or to one in about
-// two seconds for each waiter if that is more. A few waiters are not limited; they poll as
-// soon as their queues move. The zero pollPacer is ready for use. It is safe for concurrent
-// use.
+// A pollPacer makes a client's waiters poll together, so that their requests share batches. It also
+// limits their rate: to 1,000 requests a second, or to about one request per waiter in two seconds
+// if that is more. A few waiters are not limited; they poll as soon as their queues move. The zero
+// pollPacer is ready for use. It is safe for concurrent use.
 //
-// Time is divided into ticks. A waiter gets the first tick, from the time that it wants on,
-// in which there is room, so waiters of equal pauses take turns. A tick of a waiter that was
-// granted the lock meanwhile stays unused.
+// Time is divided into ticks. A waiter gets the first tick with room at or after its desired time,
+// so waiters with equal pauses take turns. If a waiter is granted the lock meanwhile, its tick
+// stays unused.
 type pollPacer struct {
 	mu      sync.Mutex
 	first   int64              // the earliest tick that counts
@@ -22,17 +21,17 @@ type pollPacer struct {
 }
 
 const (
-	pollTick   = 10 * time.Millisecond // the waiters of a client poll at multiples of this time
+	pollTick   = 10 * time.Millisecond // a client's waiters poll at multiples of this time
 	pacedTicks = 1024                  // more than the longest pause and delay
 	fewPolls   = 16                    // pending ones; not limited
 	slowTicks  = 5                     // those whose queues do not move poll at each fifth tick
-	tickPolls  = 10                    // in one tick, unless they would take too long
+	tickPolls  = 10                    // in a tick, unless they would take too long
 	roundTicks = 180                   // in which each waiter polls once
-	pollDelay  = 2 * time.Second       // the longest one, and
+	pollDelay  = 2 * time.Second       // the longest delay
 	latestPoll = 3 * time.Second       // from now, well before WaiterTTL: a poll is a heartbeat, too
 )
 
-// delay returns when a waiter polls that wants to do so after a pause.
+// delay returns when a waiter should poll, given its desired pause.
 func (p *pollPacer) delay(now, pause time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +56,7 @@ func (p *pollPacer) delay(now, pause time.Duration) time.Duration {
 	return pause
 }
 
-// forget removes the ticks that have passed.
+// forget removes past ticks.
 func (p *pollPacer) forget(now int64) {
 	for n := 0; p.first < now && n < pacedTicks; n++ {
 		p.pending -= int(p.counts[p.first%pacedTicks])

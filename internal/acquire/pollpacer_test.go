@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A simulation of waiters that poll: each one wants to poll again after a pause.
+// A simulation of polling waiters: each wants to poll again after a pause.
 type pollSimulation struct {
 	pacer pollPacer
 	due   map[time.Duration][]int // waiters by the time of their next poll
@@ -36,13 +36,13 @@ func simulatePolls(waiters int, pause func(waiter int) time.Duration, within tim
 	return s.polls, bursts
 }
 
-// Many waiters that want to poll every 100 ms send a limited number of requests, in a limited
-// number of bursts. They take turns: none polls much more often than another. None polls so
-// seldom that it loses its place in the queue.
+// Many waiters that want to poll every 100 ms should send a limited number of requests, in a
+// limited number of bursts. They should take turns, without large differences. None should poll so
+// seldom as to lose its place in the queue.
 func TestManyWaitersPollTogether(t *testing.T) {
 	t.Parallel()
 	const within = 20 * time.Second
-	for _, c := range []struct{ waiters, most, least int }{ // polls per second of all, and of each
+	for _, c := range []struct{ waiters, most, least int }{ // polls per second: in total, and for each waiter
 		{100, 1000, 9}, {1000, 1050, 0}, {10000, 6000, 0},
 	} {
 		polls, bursts := simulatePolls(c.waiters, func(int) time.Duration { return 100 * time.Millisecond }, within)

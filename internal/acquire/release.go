@@ -12,11 +12,11 @@ import (
 // There are two ways to remove a lease or a request from the store: release and cancel.
 // Both continue in the background if the outcome is unknown, until nothing can be left.
 
-// A Release is the release of one name.
+// A Release is the release of a single name.
 type Release struct {
 	Request      driver.ReleaseRequest
 	Values       context.Context // the store's client sees its values, such as a trace
-	ReserveUntil time.Duration   // the name stays unavailable until then, in the time of the client's clock; zero: it is free at once
+	ReserveUntil time.Duration   // the name stays unavailable until then, on the client's clock; zero: free at once
 }
 
 // at returns the request as it is sent now.
@@ -26,11 +26,11 @@ func (r *Release) at(now time.Duration, until time.Time) driver.ReleaseRequest {
 	return request
 }
 
-// A ReleaseOutcome is what came of a release.
+// A ReleaseOutcome is a release's result.
 type ReleaseOutcome struct {
 	Released bool  // the store had the lease
 	Unknown  bool  // a request without an answer may have released it
-	Err      error // of the last request
+	Err      error // from the last request
 }
 
 // Release releases a name, with retries until by.

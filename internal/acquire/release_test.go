@@ -9,9 +9,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A cancel is repeated for as long as the store may keep what the request has left there. That is a
-// lease, a queue entry that becomes a lease at the last moment, or what a try without an answer
-// acquires.
+// A cancel should be repeated for as long as the store may keep the request's remains. These are a
+// lease, a queue entry that becomes a lease at the last moment, or a lock acquired by an
+// unanswered try.
 func TestCancelLastsAsLongAsTheStoreKeepsIt(t *testing.T) {
 	for what, test := range map[string]struct {
 		ttl, unanswered, want time.Duration
@@ -43,8 +43,8 @@ func TestCancelLastsAsLongAsTheStoreKeepsIt(t *testing.T) {
 	}
 }
 
-// A cancel without an answer may end a later lease of the same token. So a call with this token begins when
-// the cancel cannot arrive any more.
+// An unanswered cancel may end a later lease with the same token. So a call with this token should
+// begin only when the cancel can no longer arrive.
 func TestCallAwaitsACancelWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &scripted{answer: func(driver.AcquireRequest) (driver.AcquireReply, error) {

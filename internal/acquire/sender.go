@@ -12,23 +12,23 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A Sender sends the requests of a client, as often as is useful and as fast as the store answers.
-// It is safe for concurrent use.
+// A Sender sends a client's requests, as often as useful and as fast as the store answers. It is
+// safe for concurrent use.
 type Sender struct {
 	Clock *clock.Clock
-	Gate  *load.Gate // of the requests that need not be sent at once
+	Gate  *load.Gate // for requests that need not be sent at once
 	trip  load.RoundTrip
 }
 
-// An Attempt is one of the requests of an operation.
+// An Attempt is a single request in an operation.
 type Attempt struct {
-	Sent  time.Duration // in the time of the client's clock
+	Sent  time.Duration // on the client's clock
 	Until time.Time     // when the request must have been answered
 }
 
-// Retry makes attempts until one has an outcome, until end, or until ctx ends. It returns
-// the last error. An attempt that hangs leaves time for another one, on another
-// connection. The first attempt is sent at once, the others when the budget has room.
+// Retry makes attempts until an attempt has an outcome, until end, or until ctx ends. It returns
+// the last error. A hanging attempt leaves time for another attempt on another connection. The
+// first attempt is sent at once, the others when the budget has room.
 func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) error) error {
 	err := s.try(ctx, s.trip.AttemptDeadline(time.Now(), end), do)
 	for n := 0; ; n++ {
@@ -48,13 +48,13 @@ func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) erro
 	}
 }
 
-// sendHeartbeat sends an answered request once more, when the budget has room: the heartbeat of a waiter.
-// It makes one attempt, because a waiter repeats it in any case.
+// sendHeartbeat repeats an answered request when the budget has room: a waiter's heartbeat. It
+// makes a single attempt, because a waiter repeats it in any case.
 func (s *Sender) sendHeartbeat(ctx context.Context, end time.Time, do func(Attempt) error) error {
 	return s.tryInTurn(ctx, end, load.Waiter, do)
 }
 
-// try makes one attempt.
+// try makes an attempt.
 func (s *Sender) try(ctx context.Context, until time.Time, do func(Attempt) error) error {
 	t := Attempt{Sent: s.Clock.Check(), Until: until}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
@@ -67,11 +67,10 @@ func (s *Sender) try(ctx context.Context, until time.Time, do func(Attempt) erro
 	return err
 }
 
-// errNoRoom is the error of an attempt for which there was no room until its end.
+// errNoRoom is the error for an attempt that got no room before its end.
 var errNoRoom = &driver.UnavailableError{Op: "send", Unsent: true, Cause: errors.New("not sent in time: the store answers slowly")}
 
-// tryInTurn makes one attempt when the budget has room for it. One that is repeated leaves time for
-// another one.
+// tryInTurn makes an attempt when the budget has room. A repeated attempt leaves time for another.
 func (s *Sender) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, do func(Attempt) error) error {
 	const short = 100 * time.Millisecond
 	begin := time.Now()

@@ -21,7 +21,7 @@ func TestRetry(t *testing.T) {
 	unavailable := &driver.UnavailableError{Op: "acquire", Cause: errors.New("connection reset")}
 	for name, test := range map[string]struct {
 		takes time.Duration // each attempt
-		fails int           // the number of failures before the last error
+		fails int           // number of failures before the last error
 		last  error
 		want  error
 		tries int
@@ -57,7 +57,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// The deadline of the caller's context limits an attempt, and its end the retries.
+// The deadline of the caller's context should limit an attempt, and its end should stop the
+// retries.
 func TestRetryEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender()
@@ -76,11 +77,11 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A retry that got room shortly before its end is not sent: its answer would be late.
+// A retry that got room shortly before its end should not be sent: its answer would be late.
 func TestRetryThatWaitedTooLongIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tries := newSender(), 0
-		sent, units := s.Gate.Try(load.Retry, 1<<20, 0) // all that there may be
+		sent, units := s.Gate.Try(load.Retry, 1<<20, 0) // all available units
 		if units == 0 {
 			t.Fatal("no room")
 		}

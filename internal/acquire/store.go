@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/internal/answer"
 )
 
-// A Store is the store of a client. It detects when the store is back after a failure, perhaps
-// without its data. It is safe for concurrent use.
+// A Store is a client's store. It detects when the store is back after a failure, perhaps without
+// its data. It is safe for concurrent use.
 type Store struct {
 	*driver.Full
 	IsBack  func() bool // called when the store is back; false asks for another call at the next success
@@ -68,8 +68,8 @@ func (s *Store) Extend(ctx context.Context, until time.Time, requests []driver.E
 	return errs
 }
 
-// observe records the outcome of an operation. A failure with an ended ctx is ignored, and
-// that of a request that waited in this process only: they say nothing about the store.
+// observe records an operation's outcome. It ignores failures with an ended ctx, and failures of
+// requests that waited only in this process: they reveal nothing about the store.
 func (s *Store) observe(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// answers is a store that returns one error.
+// answers is a store that always returns the same error.
 type answers struct {
 	*driver.Full
 	err error
@@ -26,8 +26,7 @@ func (s *answers) Release(context.Context, driver.ReleaseRequest) (bool, error) 
 
 func (s *answers) Extend(context.Context, []driver.ExtendRequest) []error { return []error{s.err} }
 
-// The first success of any operation after a failure to reach the store means that the
-// store is back.
+// The first success after a failure to reach the store should mean that the store is back.
 func TestStoreIsBack(t *testing.T) {
 	operations := map[string]func(context.Context, *Store){
 		"acquire": func(ctx context.Context, s *Store) { _, _ = s.Acquire(ctx, driver.AcquireRequest{}) },

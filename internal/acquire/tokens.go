@@ -10,13 +10,13 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// tokens lists how a client uses tokens of callers' choice on names. Tokens that dibs makes are never
-// reused and not listed. The zero value is ready for use. It is safe for concurrent use.
+// tokens records where a client uses tokens chosen by callers. Tokens made by dibs are never reused
+// and not listed. The zero value is ready for use. It is safe for concurrent use.
 //
-// The store grants a name again to the token that holds it, because a request may be repeated. So two
-// calls with one token would both get the lock. And a late cancel of an earlier call would end the
-// lease of a later one. So a later call waits until no request is in progress that releases or cancels
-// what the token held, and none can arrive.
+// The store grants a name again to the token that holds it, because a request may be repeated. So
+// two calls with the same token would both get the lock. And a late cancel for an earlier call
+// would end a later call's lease. So a later call waits until no request to release or cancel the
+// token's lease is in progress, and none can arrive.
 type tokens struct {
 	mu   sync.Mutex
 	uses map[ownedName]*tokenUse
@@ -25,15 +25,15 @@ type tokens struct {
 // ownedName is a name with the token that holds it.
 type ownedName struct{ name, token string }
 
-// A tokenUse counts what uses one token on one name.
+// A tokenUse counts the uses of a token on a name.
 type tokenUse struct {
 	holders   int           // calls and leases; more than one with an attached lease
 	cancels   int           // cancellations in progress
-	cancelled chan struct{} // closed when cancels is zero again; nil before the first one
+	cancelled chan struct{} // closed when cancels is zero again; nil before the first cancel
 }
 
-// Reserve lists a token for a call with these names, unless another call or lease has it on one of them.
-// Then it returns that name.
+// Reserve lists a token for a call with these names. If another call or lease already uses the
+// token on any of them, Reserve returns that name.
 func (a *Acquirer) Reserve(names []string, token string) (taken string, ok bool) {
 	t := &a.tokens
 	t.mu.Lock()
@@ -47,7 +47,7 @@ func (a *Acquirer) Reserve(names []string, token string) (taken string, ok bool)
 	return "", true
 }
 
-// Hold lists a token of an attached lease, which may be that of another lease.
+// Hold lists an attached lease's token, which another lease may also use.
 func (a *Acquirer) Hold(names []string, token string) { a.tokens.add(names, token, 1, 0) }
 
 // Drop ends a Reserve or a Hold.
@@ -83,8 +83,8 @@ func (t *tokens) addLocked(names []string, token string, holders, cancels int) {
 	}
 }
 
-// cancelling returns a channel that is closed when a cancellation in progress has ended for one of these
-// names, or nil if there is none.
+// cancelling returns a channel that is closed when a cancellation for any of these names has ended,
+// or nil if there is none.
 func (t *tokens) cancelling(names []string, token string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +96,9 @@ func (t *tokens) cancelling(names []string, token string) <-chan struct{} {
 	return nil
 }
 
-// A Cancellation is one request, or a series of them, that ends what one token holds. A
-// nil Cancellation belongs to a token that is never reused, and does nothing. It is safe for
-// concurrent use.
+// A Cancellation is a request, or a series of requests, that ends a token's lease. A nil
+// Cancellation belongs to a token that is never reused, and does nothing. It is safe for concurrent
+// use.
 type Cancellation struct {
 	tokens *tokens
 	names  []string
@@ -108,7 +108,7 @@ type Cancellation struct {
 	lateUntil time.Time // a request without an answer may arrive until then
 }
 
-// Cancelling lists the end of what a token of the caller's choice holds on names. Until the result has
+// Cancelling records that leases with a caller's own token are being ended. Until the result has
 // ended, no call with this token begins.
 func (a *Acquirer) Cancelling(names []string, token string) *Cancellation {
 	a.tokens.add(names, token, 0, 1)
@@ -125,7 +125,7 @@ func (c *Cancellation) Unanswered(until time.Time) {
 	c.lateUntil = clock.Later(c.lateUntil, until)
 }
 
-// End removes the cancellation from the list as soon as none of its requests can arrive.
+// End removes the cancellation when none of its requests can arrive any more.
 func (c *Cancellation) End() {
 	if c == nil {
 		return
@@ -144,8 +144,8 @@ func (c *Cancellation) unlist() { c.tokens.add(c.names, c.token, 0, -1) }
 
 var errCancelling = errors.New("an earlier call with this token is still being cancelled: retry later, or use another token")
 
-// awaitCancelled waits until no earlier call with the caller's own token is being
-// cancelled. Its limit is the time of two operations. It returns why that is not so.
+// awaitCancelled waits until no earlier call with the caller's own token is being cancelled, for at
+// most two operation timeouts. It returns an error if it cannot wait that long.
 func (c *Call) awaitCancelled(ctx context.Context) Outcome {
 	if !c.own {
 		return Outcome{}

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// wait sends requests and waits in the queue until the lock is granted. A call that does not queue sends
-// one request.
+// wait sends requests and waits in the queue until the lock is granted. A call that does not queue
+// sends a single request.
 func (c *Call) wait(ctx context.Context, queued func(driver.AcquireReply)) (Grant, Outcome) {
 	if c.request.Queue && c.a.Inbox.Flow() == Unsubscribed {
 		if g, o := c.tryBeforeEvents(ctx); o.Why != again {
@@ -38,20 +38,20 @@ func (c *Call) wait(ctx context.Context, queued func(driver.AcquireReply)) (Gran
 	}
 }
 
-// limit sets the timer to the end of the waiting, if there is one.
+// limit sets the timer to the end of the waiting, if any.
 func (c *Call) limit(t *timer) {
 	if c.limits.End != 0 {
 		t.set(c.timeLeft())
 	}
 }
 
-// subscriptionWait is how long a call waits for the subscription of its new client.
+// subscriptionWait is how long a call waits for its new client's subscription.
 const subscriptionWait = time.Second
 
-// tryBeforeEvents sends the first request of a new client, which cannot be notified before it is
-// subscribed. The request does not queue: a release would pass over the queue entry of a client without
-// a subscription, and serve later waiters first. If the name is not free, the call waits
-// until the client is subscribed, or until the store has no events. Then it may queue.
+// tryBeforeEvents sends a new client's first request, before the client is subscribed and can be
+// notified. The request does not queue: a release would skip the queue entry of a client without a
+// subscription, and serve later waiters first. If the name is not free, the call waits until the
+// client is subscribed, or until the store has no events. Then it can queue.
 func (c *Call) tryBeforeEvents(ctx context.Context) (Grant, Outcome) {
 	c.request.Queue = false
 	g, o := c.try(ctx)
@@ -67,7 +67,7 @@ func (c *Call) tryBeforeEvents(ctx context.Context) (Grant, Outcome) {
 	if c.a.Inbox.Flow() != Unsubscribed {
 		return Grant{}, Outcome{Why: again}
 	}
-	return c.await(ctx, end.c, limit.c) // an event, whichever, means that the client is subscribed
+	return c.await(ctx, end.c, limit.c) // any event means that the client is subscribed
 }
 
 // await waits until the lock is granted, the waiting is over, or the next request is due.
@@ -75,7 +75,7 @@ func (c *Call) await(ctx context.Context, retry, limit <-chan time.Time) (Grant,
 	for {
 		var e driver.Event
 		select {
-		case e = <-c.waiter.event: // an event that has arrived counts, even if the waiting is over
+		case e = <-c.waiter.event: // an event counts even if the waiting is over
 		default:
 			select {
 			case e = <-c.waiter.event:
@@ -92,17 +92,17 @@ func (c *Call) await(ctx context.Context, retry, limit <-chan time.Time) (Grant,
 		if e.Kind != driver.EventGranted {
 			return Grant{}, Outcome{Why: again}
 		}
-		// The grant is older than its notification, but not older than the request that
-		// was last answered "not granted". So the lease is counted from the sending of
-		// that request. Ticket and fence show that the grant is for the current queue
-		// entry, not for an earlier one that was lost and replaced.
+		// The grant is older than its notification, but not older than the last request answered
+		// "not granted". So the lease counts from when that request was sent. Ticket and fence show
+		// that the grant belongs to the current queue entry, not to an earlier entry that was lost
+		// and replaced.
 		if e.Ticket == c.reply.Ticket && e.Fence > c.reply.Fence && c.request.Queue {
 			return c.acceptGrant(e)
 		}
 	}
 }
 
-// acceptGrant accepts a grant by hand-off. If too little of the hand-off TTL is left, the next request
+// acceptGrant accepts a grant by hand-off. If little of the hand-off TTL is left, the next request
 // confirms the grant.
 func (c *Call) acceptGrant(e driver.Event) (Grant, Outcome) {
 	ttl := c.request.HandoffTTL()
@@ -118,10 +118,10 @@ func (c *Call) acceptGrant(e driver.Event) (Grant, Outcome) {
 	return g, Outcome{}
 }
 
-// keepsWaiting reports whether a call continues without a grant. The first request of a waiter must be
-// answered. After that, an outage costs a waiter at most its queue position. A store that
-// rejects requests, for instance because its memory is full, is an outage, too: somebody has to
-// mend it, and the wait has a limit of its own.
+// keepsWaiting reports whether a call continues without a grant. A waiter's first request must be
+// answered. After that, an outage costs a waiter at most its queue position. A store that rejects
+// requests, for example because its memory is full, also counts as an outage: an operator has to
+// mend it, and the wait has its own limit.
 func (c *Call) keepsWaiting(ctx context.Context, o Outcome) bool {
 	switch {
 	case !c.request.Queue:
@@ -137,7 +137,7 @@ func (c *Call) keepsWaiting(ctx context.Context, o Outcome) bool {
 	return true
 }
 
-// A timer is a time.Timer that is created when it is first needed.
+// A timer is a time.Timer that is created on first use.
 type timer struct {
 	t *time.Timer
 	c <-chan time.Time

@@ -12,27 +12,27 @@ import (
 // not. Deadlines are in this time. A Clock is safe for concurrent use.
 type Clock struct {
 	start           time.Time
-	suspended       func() time.Duration // how long the machine has been suspended since it booted
+	suspended       func() time.Duration // total suspend time since the machine booted
 	suspendedBefore time.Duration        // the result of suspended at start
-	suspendedFor    atomic.Int64         // how long the machine has been suspended since start, in ns
-	wallOffset      atomic.Int64         // how far the wall clock was ahead of the monotonic one, in ns
+	suspendedFor    atomic.Int64         // suspend time since start, in ns
+	wallOffset      atomic.Int64         // the wall clock's lead over the monotonic clock, in ns
 }
 
 // New returns a clock that starts now.
 func New() *Clock { return newClock(suspended) }
 
-// newClock returns a clock for a measure of suspends. A preemption between the two clock
-// readings of suspended makes its result too small, so the largest of three is used.
+// newClock returns a clock with a measure of suspends. A preemption between suspended's two clock
+// readings makes its result too small, so the largest of three is used.
 func newClock(suspended func() time.Duration) *Clock {
 	return &Clock{start: time.Now(), suspended: suspended, suspendedBefore: max(suspended(), suspended(), suspended())}
 }
 
-// Now returns the time since the start, as far as Check has detected suspends.
+// Now returns the time since the start, including the suspends detected by Check.
 func (c *Clock) Now() time.Duration {
 	return time.Since(c.start) + time.Duration(c.suspendedFor.Load())
 }
 
-// At returns a time of this process in the time of the clock.
+// At converts a time in this process to the clock's time.
 func (c *Clock) At(t time.Time) time.Duration { return Add(c.Now(), time.Until(t)) }
 
 // Check returns the time since the start, after a check whether the machine was suspended.
@@ -56,10 +56,9 @@ func (c *Clock) Check() time.Duration {
 	return c.Now()
 }
 
-// wallClockJumped reports whether the wall clock has moved against the monotonic one
-// since Check last asked the kernel. Then the machine was suspended, or the clock was set.
-// Only the kernel can distinguish the two; to ask it takes ten times as long, and each
-// lock runs this check.
+// wallClockJumped reports whether the wall clock has moved against the monotonic clock since Check
+// last asked the kernel. Then the machine was suspended, or the clock was set. Only the kernel can
+// distinguish the two. Asking it takes ten times as long, and each lock runs this check.
 func (c *Clock) wallClockJumped(now time.Time) (offset int64, jumped bool) {
 	const noise = 300 * time.Microsecond
 	offset = now.UnixNano() - int64(now.Sub(c.start))

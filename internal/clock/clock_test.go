@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The kernel is asked whether the machine was suspended at the start and when the wall
-// clock has moved against the monotonic one, not for each lock.
+// The kernel should be asked about suspends only at the start and after the wall clock moved
+// against the monotonic clock, not for each lock.
 func TestBootClockIsReadWhenTheWallClockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(suspended)

@@ -8,13 +8,12 @@ import (
 // Never is a time in the infinite future.
 const Never = time.Duration(math.MaxInt64)
 
-// Slack is by how much the clocks of the store and of this process may differ when a request says
-// until when it may have an effect.
+// Slack is the assumed maximum difference between the store's clock and this process's clock, for
+// requests with a time limit.
 const Slack = 100 * time.Millisecond
 
-// Add returns the sum of two durations. Beyond the range of a duration it returns the
-// largest or the smallest one: an option may have any value, and a limit that overflows would
-// lie in the past.
+// Add returns the sum of two durations. Out of range, it returns the largest or the smallest
+// duration: an option can have any value, and an overflowing limit would lie in the past.
 func Add(a, b time.Duration) time.Duration {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:

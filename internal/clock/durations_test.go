@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sums and products of durations never change their sign.
+// Sums and products should never change their sign.
 func TestDurationsSaturate(t *testing.T) {
 	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	for _, test := range []struct{ have, want time.Duration }{

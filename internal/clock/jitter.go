@@ -2,8 +2,8 @@ package clock
 
 import "time"
 
-// Jitter returns a number from 0 to 1 that differs between names, times and clients: their clocks
-// begin at different moments. It is no random one, so that a simulation can repeat a run.
+// Jitter returns a number from 0 to 1 that differs between names, times and clients, whose clocks
+// begin at different moments. It is not random, so a simulation can repeat a run.
 func Jitter(name string, now time.Duration) float64 {
 	const offset, prime = 2166136261, 16777619 // FNV-1a: hash/fnv would cost two allocations
 	h := uint32(offset)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Names that begin together, and times of one name, have evenly distributed numbers.
+// Names that begin together, and different times for a name, should get evenly distributed numbers.
 func TestJitter(t *testing.T) {
 	for what, number := range map[string]func(i int) float64{
 		"names": func(i int) float64 { return Jitter(fmt.Sprint("name-", i), time.Hour) },

@@ -11,10 +11,10 @@ const (
 	clockBoottime  = 7
 )
 
-// suspended returns how long this machine has been suspended since it booted. Go's
-// monotonic clock stops during a suspend, while the TTL on a server runs on. The boot
-// clock is read first: a preemption between the two readings can make the result too
-// small for a moment, never too large. So no lease is lost by mistake.
+// suspended returns the total suspend time since the machine booted. Go's monotonic clock stops
+// during a suspend, while the server's TTL continues. The boot clock is read first: a preemption
+// between the two readings can make the result too small for a moment, but never too large. So no
+// lease is lost by mistake.
 func suspended() time.Duration {
 	boot, ok1 := gettime(clockBoottime)
 	mono, ok2 := gettime(clockMonotonic)

@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// attempts returns the times of the attempts in an outage, since its beginning, if each takes
-// some time.
+// attempts returns the times of the attempts during an outage, since its beginning, if each attempt
+// takes a given time.
 func attempts(b *load.Backoff, outage, each time.Duration) (at []time.Duration) {
 	begin := time.Now()
 	for now := begin; now.Sub(begin) < outage; {
@@ -19,7 +19,8 @@ func attempts(b *load.Backoff, outage, each time.Duration) (at []time.Duration) 
 	return at
 }
 
-// An outage of any length is followed by an attempt soon, and few were made in it.
+// After an outage of any length, an attempt should follow soon, and few should have been made
+// during it.
 func TestPausesAreAShareOfTheOutage(t *testing.T) {
 	const shortest, longest, part = 10 * time.Millisecond, time.Second, 4
 	for range 20 {
@@ -41,7 +42,7 @@ func TestPausesAreAShareOfTheOutage(t *testing.T) {
 	}
 }
 
-// Clients that notice an outage together do not try together.
+// Clients that notice an outage together should not try together.
 func TestPausesHaveJitter(t *testing.T) {
 	now, seen := time.Now(), make(map[time.Duration]bool)
 	for range 100 {
@@ -74,7 +75,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Failures that are far apart are no outage.
+// Failures far apart should not count as an outage.
 func TestRareFailures(t *testing.T) {
 	b := load.Backoff{Shortest: time.Millisecond, Longest: time.Second, Part: 2}
 	now := time.Now()

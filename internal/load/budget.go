@@ -2,13 +2,13 @@ package load
 
 import "time"
 
-// A Budget limits the requests on their way. The limit grows while answers come fast, and is
-// halved when one is late. It is late if it took much longer than the fastest one did lately,
-// because requests waited for each other. A long way to the store is no lateness.
+// A Budget limits the requests in flight. The limit grows while answers are fast, and is halved by
+// a late answer. An answer is late if it took much longer than the fastest recent answer, because
+// requests waited for each other. A distant store is not late.
 //
-// The limit is a window like that of TCP. After a failure it starts small, and doubles with each
-// round of answers up to half of what was too much. From there on it grows by one unit a round.
-// All clients of a store see the same lateness, so they share it without knowing of each other.
+// The limit is a window like TCP's. After a failure it starts small. It doubles with each round of
+// answers up to half the excessive value, and then grows by a unit per round. All clients see the
+// same lateness, so they share a store without coordination.
 //
 // A Budget is not safe for concurrent use: see Gate.
 type Budget struct {
@@ -16,34 +16,34 @@ type Budget struct {
 	steady float64       // up to here the limit doubles
 	sent   [kinds]int    // units on their way
 	total  int           // their sum
-	since  time.Duration // since when something has been on its way
+	since  time.Duration // since when requests have been in flight
 	flown  float64       // the limit that the last request would have filled
 	last   time.Duration // when a request was last sent
-	cutAt  time.Duration // requests sent before that do not reduce the limit again
+	cutAt  time.Duration // requests sent earlier do not reduce the limit again
 	silent int           // probes since the last answer
 	failed time.Duration // the last failure
-	pause  time.Duration // after it; it doubles with each one
+	pause  time.Duration // pause after a failure; doubles each time
 	least  least
 	heard  Heard
-	slow   time.Duration // a slow answer: the slowest one, which is forgotten as others come
+	slow   time.Duration // slowest recent answer, forgotten as others arrive
 }
 
-// Heard is what is known of answers.
+// Heard describes the answers received.
 type Heard struct {
-	At   time.Duration // when the last one came
-	Sent time.Duration // when the last request was sent that is answered
+	At   time.Duration // when the last answer came
+	Sent time.Duration // when the last answered request was sent
 	Took time.Duration // the last answer
 }
 
 const (
 	initialLimit = 256  // 2,048 renewals: four full batches
-	restartLimit = 16   // after a failure; 128 renewals are a sample of what the store still has
+	restartLimit = 16   // after a failure; 128 renewals are a sample of the store's content
 	highestLimit = 4096 // units
 	lowestLimit  = 8
-	lowestShare  = 8 // of each kind but renewals
+	lowestShare  = 8 // for each kind except renewals
 
 	lateBy   = 200 * time.Millisecond // a waiting time from which on the limit is halved
-	fastBy   = 100 * time.Millisecond // one up to which the limit grows
+	fastBy   = 100 * time.Millisecond // the limit grows up to this round trip
 	probeGap = 250 * time.Millisecond // between requests while those on their way have no answer; it doubles
 	longest  = 500 * time.Millisecond // and is at most this
 
@@ -51,13 +51,13 @@ const (
 	longestPause  = 500 * time.Millisecond
 )
 
-// NewBudget returns the budget of a client that has sent nothing.
+// NewBudget returns the budget for a client that has sent nothing.
 func NewBudget() *Budget {
 	return &Budget{limit: initialLimit, steady: highestLimit, least: least{current: unknown, previous: unknown}}
 }
 
-// isSilent reports whether nothing was answered for so long that the next answer is late. Who
-// went on sending would send what the store cannot do in time. The first time it halves the limit.
+// isSilent reports whether nothing was answered for so long that the next answer will be late.
+// Further requests could not be answered in time. The first time, it halves the limit.
 func (b *Budget) isSilent(now time.Duration) bool {
 	since := max(b.heard.At, b.since)
 	if b.total == 0 || now-since <= b.least.value()+lateBy {
@@ -69,8 +69,8 @@ func (b *Budget) isSilent(now time.Duration) bool {
 	return true
 }
 
-// Room returns how many units of a kind may be sent now. After a failure there is none for a
-// while, but not for longer than patience.
+// Room returns how many units of a kind can be sent now. After a failure it is zero for a while,
+// but not for longer than patience.
 func (b *Budget) Room(now time.Duration, k Kind, patience time.Duration) int {
 	if now < b.resume(patience) {
 		return 0
@@ -91,8 +91,8 @@ func (b *Budget) Room(now time.Duration, k Kind, patience time.Duration) int {
 	return 0
 }
 
-// most returns how many units of a kind may be on their way. Renewals have the whole limit, because
-// they have deadlines; what the others add to it is less than that.
+// most returns how many units of a kind can be in flight. Renewals can use the whole limit, because
+// they have deadlines; the other kinds add less than the limit.
 func (b *Budget) most(k Kind) float64 {
 	if k == Renewal {
 		return b.limit
@@ -100,8 +100,8 @@ func (b *Budget) most(k Kind) float64 {
 	return max(b.limit/4, lowestShare)
 }
 
-// Batch returns how many units a batch may have that has up to most. A small part of a batch is not
-// sent while others are on their way: it would cost the store almost as much as a whole one.
+// Batch returns the size for a batch with up to most units. A small part is not sent while others
+// are in flight: it would cost the store almost as much as a full batch.
 func (b *Budget) Batch(now time.Duration, k Kind, most int, patience time.Duration) int {
 	units := min(b.Room(now, k, patience), most)
 	if units < most && b.sent[k] > 0 && float64(units) < b.most(k)/2 && now < b.probeAt() {
@@ -110,7 +110,7 @@ func (b *Budget) Batch(now time.Duration, k Kind, most int, patience time.Durati
 	return units
 }
 
-// Next returns when there is room for one unit, if no answer comes before.
+// Next returns when there will be room for a unit if no answer comes before.
 func (b *Budget) Next(now time.Duration, k Kind, patience time.Duration) time.Duration {
 	if b.isSilent(now) {
 		return max(b.probeAt(), b.resume(patience))
@@ -146,8 +146,8 @@ func (b *Budget) Send(now time.Duration, k Kind, units int) Sent {
 	return Sent{kind: k, at: now, units: units, filled: 2*float64(b.sent[k]) >= b.most(k), limit: b.flown}
 }
 
-// End records what came of a request. Only the first end of a request frees its room. But an
-// answer that comes after Unanswered still counts as one.
+// End records a request's outcome. Only the first End for a request frees its room. But an answer
+// after Unanswered still counts as an answer.
 func (b *Budget) End(now time.Duration, s *Sent, what Outcome) {
 	b.sent[s.kind] -= s.units
 	b.total -= s.units
@@ -183,8 +183,8 @@ func (b *Budget) answered(now time.Duration, s *Sent, units int) {
 	}
 }
 
-// halve sets the limit to half of what was on its way, once for all requests that were on their
-// way together.
+// halve sets the limit to half the amount in flight, once for all requests that were in flight
+// together.
 func (b *Budget) halve(now time.Duration, s *Sent) {
 	if s.at < b.cutAt {
 		return
@@ -192,15 +192,15 @@ func (b *Budget) halve(now time.Duration, s *Sent) {
 	b.cut(now, s.limit)
 }
 
-// cut sets the limit to half of what was on its way.
+// cut sets the limit to half the amount in flight.
 func (b *Budget) cut(now time.Duration, flown float64) {
 	b.cutAt = now
 	b.limit = max(min(b.limit, flown)/2, lowestLimit)
 	b.steady = b.limit
 }
 
-// Restart makes the limit small: the store was out of reach, and may be busy with others that
-// come back. Up to half of the last limit it doubles with each round of answers.
+// Restart makes the limit small: the store was unreachable, and may be busy with other returning
+// clients. The limit doubles with each round of answers, up to half its last value.
 func (b *Budget) Restart(now time.Duration) {
 	if b.limit > restartLimit {
 		b.steady = max(b.limit/2, restartLimit)
@@ -212,5 +212,5 @@ func (b *Budget) Restart(now time.Duration) {
 // Slow returns how long a slow answer takes.
 func (b *Budget) Slow() time.Duration { return b.slow }
 
-// IsReduced reports whether the store has been slow, so that not everything can be sent.
+// IsReduced reports whether the store was slow, so that some requests must wait.
 func (b *Budget) IsReduced() bool { return b.limit < initialLimit }

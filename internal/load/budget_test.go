@@ -25,7 +25,7 @@ func endAll(b *Budget, now time.Duration, sent []Sent, what Outcome) {
 	}
 }
 
-// While answers come fast, the limit grows with what is sent.
+// While answers are fast, the limit should grow with the requests.
 func TestLimitGrows(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -48,7 +48,7 @@ func TestLimitGrows(t *testing.T) {
 	}
 }
 
-// Answers that are late by the same time halve the limit once.
+// Equally late answers should halve the limit once.
 func TestLateAnswersHalveOnce(t *testing.T) {
 	b := NewBudget()
 	one := b.Send(0, Renewal, 1)
@@ -64,7 +64,7 @@ func TestLateAnswersHalveOnce(t *testing.T) {
 	}
 }
 
-// A store that is slow for long is not taken for one that is far away.
+// A store that stays slow should not be mistaken for a distant store.
 func TestSlowForLongIsLate(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -99,7 +99,7 @@ func TestSilenceIsLate(t *testing.T) {
 	}
 }
 
-// A store that is far away is not late.
+// A distant store is not late.
 func TestLongWayIsNotLate(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -137,7 +137,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// After a failure there is a pause that grows, but for no longer than there is patience.
+// After a failure, the pause should grow, but not beyond the patience.
 func TestPauseAfterFailures(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -165,7 +165,7 @@ func TestPauseAfterFailures(t *testing.T) {
 	}
 }
 
-// No kind of request takes all of the room.
+// No kind of request should take all the room.
 func TestShares(t *testing.T) {
 	for first := range kinds {
 		for second := range kinds {
@@ -178,7 +178,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A request ends once, and an answer after that still counts as one.
+// A request ends once; a later answer should still count as an answer.
 func TestLateAnswerCounts(t *testing.T) {
 	b := NewBudget()
 	sent := b.Send(0, Renewal, 10)
@@ -189,7 +189,7 @@ func TestLateAnswerCounts(t *testing.T) {
 	}
 }
 
-// FuzzBudget checks that the count of what is on its way is right, whatever happens.
+// FuzzBudget checks that the number of units in flight is always right.
 func FuzzBudget(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 100, 50})
 	f.Fuzz(func(t *testing.T, steps []byte) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Gate lets requests pass as a Budget permits. Requests of one kind pass in the order in
-// which they came, and kinds in turn. It is safe for concurrent use.
+// A Gate admits requests as a Budget permits. Requests of the same kind pass in order of arrival,
+// and the kinds take turns. It is safe for concurrent use.
 type Gate struct {
 	now  func() time.Duration
 	free func() // called, without a lock, when there may be room again
@@ -19,14 +19,14 @@ type Gate struct {
 	timer   *time.Timer // wakes visitors for a probe
 }
 
-// A visitor is a caller that waits for room.
+// A visitor is a caller waiting for room.
 type visitor struct {
 	pass chan struct{} // has an element when sent is set
 	sent Sent
 }
 
-// patienceOf returns how long a request waits after a failure. Those of calls have pauses of
-// their own, which are shorter.
+// patienceOf returns how long a request waits after a failure. Calls have their own, shorter
+// pauses.
 func patienceOf(k Kind) time.Duration {
 	if k == Cleanup {
 		return longestPause
@@ -34,14 +34,14 @@ func patienceOf(k Kind) time.Duration {
 	return 0
 }
 
-// NewGate returns a gate that reads the time from now, and calls free when there may be room
-// for renewals again.
+// NewGate returns a gate. It reads the time from now, and calls free when there may be room for
+// renewals again.
 func NewGate(now func() time.Duration, free func()) *Gate {
 	return &Gate{now: now, free: free, budget: NewBudget()}
 }
 
-// Try sends a request of at most this many units if there is room, and returns its size. A size of
-// zero means that there is none.
+// Try sends a request with at most this many units if there is room, and returns its size; zero
+// means that there was no room.
 func (g *Gate) Try(k Kind, most int, patience time.Duration) (s Sent, units int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +53,7 @@ func (g *Gate) Try(k Kind, most int, patience time.Duration) (s Sent, units int)
 	return g.budget.Send(now, k, units), units
 }
 
-// Wait waits until there is room for a request of one unit, or until ctx ends.
+// Wait waits until there is room for a request with a single unit, or until ctx ends.
 func (g *Gate) Wait(ctx context.Context, k Kind) (Sent, error) {
 	g.mu.Lock()
 	now := g.now()
@@ -81,7 +81,7 @@ func (g *Gate) Wait(ctx context.Context, k Kind) (Sent, error) {
 	return v.sent, nil // it passed at the same moment
 }
 
-// End records what came of a request.
+// End records a request's outcome.
 func (g *Gate) End(s *Sent, what Outcome) {
 	g.mu.Lock()
 	now := g.now()
@@ -98,21 +98,21 @@ func (g *Gate) Restart() {
 	g.budget.Restart(g.now())
 }
 
-// Next returns when there is room for one unit, if no answer comes before.
+// Next returns when there will be room for a unit if no answer comes before.
 func (g *Gate) Next(k Kind, patience time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.budget.Next(g.now(), k, patience)
 }
 
-// Heard returns what is known of answers.
+// Heard describes the answers received.
 func (g *Gate) Heard() Heard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.budget.heard
 }
 
-// Needs returns how long a slow renewal takes now, if the store has been slow; or zero.
+// Needs returns how long a slow renewal takes now if the store was slow, or zero.
 func (g *Gate) Needs() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,7 +140,7 @@ func (g *Gate) admit(now time.Duration) {
 	g.setTimer(now)
 }
 
-// setTimer wakes the visitors when one may pass although no answer came.
+// setTimer wakes the visitors when there is room although no answer came.
 func (g *Gate) setTimer(now time.Duration) {
 	in := time.Duration(-1)
 	for k := range kinds {

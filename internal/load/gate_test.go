@@ -14,7 +14,7 @@ func newTestGate() *Gate {
 	return NewGate(func() time.Duration { return time.Since(begin) }, func() {})
 }
 
-// narrow reduces the limit of a gate to its lowest.
+// narrow reduces a gate's limit to its minimum.
 func narrow(g *Gate) {
 	for range 20 {
 		time.Sleep(time.Second)
@@ -94,7 +94,7 @@ func TestGateProbes(t *testing.T) {
 	})
 }
 
-// A visitor that gives up does not take room.
+// A visitor that gives up should not take room.
 func TestGateVisitorLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()

@@ -2,9 +2,9 @@ package load
 
 import "time"
 
-// A least is the shortest of the last durations: of the last half minute to minute. The average
-// says more about how busy a machine is than about the distance to a server. It is a time and
-// not a number of them: a store that is slow for long would otherwise be taken for a distant one.
+// A least is the shortest duration in the last half minute to minute. An average would depend more
+// on the machine's load than on the distance to a server. It covers a time, not a number of
+// samples: otherwise a store that stays slow would look distant.
 type least struct {
 	from              time.Duration // when current began
 	current, previous time.Duration // or unknown

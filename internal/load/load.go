@@ -1,30 +1,30 @@
-// Package load bounds what clients do to a server that is slow or down: how many requests they
-// have on their way, and how often they connect. Otherwise a slow server is kept busy by requests
-// that come too late, and by their repetitions.
+// Package load limits the load that clients put on a slow or unreachable server: their requests in
+// flight, and their connection attempts. Otherwise late requests and their retries would keep a
+// slow server busy.
 //
-// It does no I/O and reads no clock: times are arguments, so that it runs in simulations as it
-// is. Gate, which blocks callers, is the exception.
+// It does no I/O and reads no clock: times are arguments, so that simulations can run it unchanged.
+// Only Gate blocks its callers.
 package load
 
 import "time"
 
-// A Kind is what a request is for. Each kind has its share of the budget, so that none has to
-// wait until another one has nothing more to send.
+// A Kind classifies requests. Each kind has its own share of the budget, so that no kind waits for
+// another to finish.
 type Kind uint8
 
-// The kinds of requests.
+// Kinds of requests.
 const (
-	Renewal Kind = iota // of leases; it may use the whole limit, whatever else is on its way
-	Waiter              // the heartbeat of a waiter, or its request after a notification
-	Retry               // of a call that had no answer
-	Cleanup             // a cancel or a release that goes on in the background
+	Renewal Kind = iota // can use the whole limit, whatever else is in flight
+	Waiter              // a waiter's heartbeat, or its request after a notification
+	Retry               // repeats a call's unanswered request
+	Cleanup             // a cancel or a release that continues in the background
 	kinds
 )
 
-// An Outcome is what came of a request.
+// An Outcome is a request's result.
 type Outcome uint8
 
-// The outcomes of requests.
+// Outcomes of requests.
 const (
 	Answered   Outcome = iota // late or not
 	Unanswered                // nobody waits for the answer any longer, or it is very late
@@ -32,14 +32,14 @@ const (
 	Dropped                   // it did not leave the process, or its caller gave up: this tells nothing
 )
 
-// renewalsInUnit is how many leases are renewed for the cost of one other request.
+// renewalsInUnit is how many renewals cost as much as any other request.
 const renewalsInUnit = 8
 
-// Units returns the size of a request that renews this many leases. Any other request has one
+// Units returns the size of a request that renews this many leases. Any other request is a single
 // unit.
 func Units(leases int) int { return (leases + renewalsInUnit - 1) / renewalsInUnit }
 
-// Leases returns how many leases a request of this many units may renew.
+// Leases returns how many leases a request with this many units can renew.
 func Leases(units int) int { return units * renewalsInUnit }
 
 // A Sent is a request on its way.
@@ -47,6 +47,6 @@ type Sent struct {
 	kind   Kind
 	at     time.Duration
 	units  int     // zero after its end
-	filled bool    // with it, at least half of the share of its kind was on its way
-	limit  float64 // with which what was on its way would have filled the share
+	filled bool    // at least half its kind's share was in flight with it
+	limit  float64 // the limit at which the amount in flight would have filled the share
 }

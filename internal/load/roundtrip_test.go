@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// An operation of one second has time for a second try, unless the store is so slow that
-// neither try could be answered.
+// An operation with a second should have time for two tries, unless the store is so slow that
+// neither could be answered.
 func TestAttemptDeadlineOfASlowStore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		took  []time.Duration
-		first time.Duration // of one second
+		first time.Duration // deadline of the first try, in an operation with a second
 	}{
 		{"nothing is known", nil, 500 * ms},
 		{"quick", []time.Duration{ms}, 500 * ms},

@@ -6,8 +6,8 @@ import (
 )
 
 // OwnDelay returns how long an answer may wait in this process. turn is how long a goroutine waited
-// until it ran. A process that computes reads an answer after several turns, although its timers are on
-// time. The delay is zero if nobody would notice it.
+// to run. A busy process reads an answer after several turns, although its timers fire on time. The
+// delay is zero if nobody would notice it.
 func OwnDelay(turn time.Duration) time.Duration {
 	const noticeable, turns = 5 * time.Millisecond, 4
 	if turn < noticeable {
@@ -16,8 +16,8 @@ func OwnDelay(turn time.Duration) time.Duration {
 	return turns * turn
 }
 
-// TooLittleCPU returns the error of a process that was late by some time, or nil if that is too
-// short to be the cause of anything.
+// TooLittleCPU returns an error for a process that ran late, or nil if the delay is too short to
+// matter.
 func TooLittleCPU(late time.Duration) error {
 	const noticeable = 50 * time.Millisecond
 	if late < noticeable {

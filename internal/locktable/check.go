@@ -6,8 +6,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Check returns an error if no operation can have stored this state. A store that keeps locks as
-// text calls it after decoding one.
+// Check returns an error if no operation can have produced this state. Stores that keep locks as
+// text call it after decoding.
 func (l *Lock) Check() error {
 	for _, h := range l.Holders {
 		if h.Token == "" || h.Weight < 1 || h.Weight > driver.Unlimited || h.Expires < 0 {

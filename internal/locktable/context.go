@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Admit returns an UnavailableError if the context of an operation has ended, or if the operation
-// is late. until is zero for one without a time limit.
+// Admit returns an UnavailableError if an operation's context has ended, or if the operation is
+// late. until is zero for an operation without a time limit.
 func Admit(ctx context.Context, op, name string, until, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:
@@ -20,5 +20,5 @@ func Admit(ctx context.Context, op, name string, until, now time.Time) error {
 	return nil
 }
 
-// ErrLate is the cause of the error of a late operation, which changed nothing.
+// ErrLate is the error for a late operation, which changed nothing.
 var ErrLate = errors.New("the request arrived after its time limit")

@@ -8,14 +8,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Lock is the state of one name. Its times are those of Now.At. The JSON names of the
-// fields are the file format of localstore.
+// A Lock is a name's state. Its times are those in Now.At. The fields' JSON names are localstore's
+// file format.
 type Lock struct {
 	Holders []Holder `json:"h,omitempty"`
 	Queue   []Waiter `json:"q,omitempty"` // in the order of service
 }
 
-// A Holder is one lease on the name.
+// A Holder is a lease on the name.
 type Holder struct {
 	Token     string        `json:"t"`
 	Client    string        `json:"c"`
@@ -23,7 +23,7 @@ type Holder struct {
 	Exclusive bool          `json:"a,omitempty"`
 	Fence     uint64        `json:"f"`
 	Expires   time.Duration `json:"x"`
-	Wanted    bool          `json:"n,omitempty"` // its client is to be notified of the next waiter; only while no live one waits
+	Wanted    bool          `json:"n,omitempty"` // notify its client about the next waiter; only while there is no live waiter
 	Reserved  bool          `json:"r,omitempty"` // released: the token does not hold any more, but the name stays unavailable
 
 	Owner        string        `json:"o,omitempty"` // see Table.Owner
@@ -37,8 +37,8 @@ type Waiter struct {
 	Client    string        `json:"c"`
 	Weight    int           `json:"w"`
 	Limit     int           `json:"l"`
-	TTL       time.Duration `json:"d"`           // of a hand-off
-	MultiLock bool          `json:"s,omitempty"` // the request has more names: it must retry and gets no hand-off
+	TTL       time.Duration `json:"d"`           // for a hand-off
+	MultiLock bool          `json:"s,omitempty"` // the request has several names: it must retry and gets no hand-off
 	Ticket    uint64        `json:"n"`
 	Joined    time.Duration `json:"j"`
 	Heartbeat time.Duration `json:"x"`           // time of the last heartbeat
@@ -48,7 +48,7 @@ type Waiter struct {
 	MinHold time.Duration `json:"m,omitempty"` // see driver.AcquireRequest
 	owner   OwnerState    // set by CheckOwners
 
-	Vote *driver.Vote `json:"-"` // of a quorum, on its nodes
+	Vote *driver.Vote `json:"-"` // for a quorum node
 }
 
 // Expires returns when all holders and waiters have expired unless they are renewed. The
@@ -90,8 +90,8 @@ func (l *Lock) expire(now time.Duration) (changed bool, notifications []Notifica
 
 func (h Holder) expired(now time.Duration) bool { return h.owner == Dead || now >= h.Expires }
 
-// before reports whether the waiter is served before another one. Tickets from a quorum
-// make the order the same in each store.
+// before reports whether the waiter is served before another. With a quorum's tickets, the order is
+// the same in each store.
 func (w Waiter) before(ticket uint64, token string) bool {
 	return w.Ticket < ticket || w.Ticket == ticket && w.Token < token
 }
@@ -115,7 +115,7 @@ func (l *Lock) fits(weight, limit int) bool {
 	return used <= limit-weight
 }
 
-// setOwner sets the owner of a new lease.
+// setOwner sets a new lease's owner.
 func (h *Holder) setOwner(owner string, now Now, minHold time.Duration) {
 	h.Owner = owner
 	if owner != "" && minHold > 0 {
@@ -123,8 +123,8 @@ func (h *Holder) setOwner(owner string, now Now, minHold time.Duration) {
 	}
 }
 
-// keepOwnerOnlyIf removes the owner of a lease that another owner uses too. A lease ends
-// with its owner only while that owner is its only user.
+// keepOwnerOnlyIf removes a lease's owner if another owner also uses the lease. A lease ends with
+// its owner only while that owner is its only user.
 func (h *Holder) keepOwnerOnlyIf(owner string) {
 	if h.Owner != owner {
 		h.Owner = ""
@@ -151,7 +151,7 @@ func (l *Lock) enqueue(r driver.AcquireRequest, ticket uint64, now time.Duration
 	return i
 }
 
-// notifyWanted returns the notifications of the holders that are to learn of a waiter.
+// notifyWanted returns the notifications for holders that asked about waiters.
 func (l *Lock) notifyWanted() (notifications []Notification) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
@@ -189,12 +189,12 @@ func (l *Lock) removeHolder(token string) bool {
 	return l.removeAt(l.holderIndex(token))
 }
 
-// removeReserved removes what a release of the token has reserved.
+// removeReserved removes the token's reservation.
 func (l *Lock) removeReserved(token string) bool {
 	return l.removeAt(slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Token == token && h.Reserved }))
 }
 
-// removeAt removes the holder with an index, and returns false if that is negative.
+// removeAt removes the holder at an index, and returns false if the index is negative.
 func (l *Lock) removeAt(i int) bool {
 	if i < 0 {
 		return false
@@ -203,8 +203,8 @@ func (l *Lock) removeAt(i int) bool {
 	return true
 }
 
-// Owners returns the owners that a waiting token depends on: those of all holders and
-// that of the waiter before it.
+// Owners returns the owners on which a waiting token depends: the holders' owners and the previous
+// waiter's owner.
 func (l *Lock) Owners(token string) (owners []string) {
 	for _, h := range l.Holders {
 		if h.Owner != "" {

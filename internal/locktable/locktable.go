@@ -1,12 +1,11 @@
-// Package locktable is the state machine of the stores without a server that knows the rules of
-// locking. It decides who holds a name, which waiter is served next, and with which fence. kvstore
-// has the verbs of a store on it. memstore keeps a lock table in memory, localstore keeps one in a
-// file.
+// Package locktable is the state machine for stores whose server does not implement locking. It
+// decides who holds a name, which waiter is served next, and with which fence. kvstore builds a
+// store's verbs on it. memstore keeps a lock table in memory, localstore in a file.
 //
-// It has no mutex, no clock and no I/O. The caller gives each operation the time. The
-// operation returns its reply and the notifications, which the caller sends after it has
-// stored the change. An operation reads only the locks of the names in its request, so a
-// store need not load others.
+// It uses no mutex, no clock and no I/O. The caller passes the time to each operation. The
+// operation returns its reply and notifications, which the caller sends after storing the change.
+// An operation reads only the locks for the names in its request, so a store does not need to load
+// others.
 package locktable
 
 import (
@@ -20,25 +19,25 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// A Table is the state of all names, or of those that an operation concerns. It is not
-// safe for concurrent use.
+// A Table is the state of all names, or of the names in an operation. It is not safe for concurrent
+// use.
 type Table struct {
 	Names       map[string]*Lock
-	Fence       uint64        // fence high-water mark of all names
-	Ticket      uint64        // largest ticket of all names
+	Fence       uint64        // fence high-water mark for all names
+	Ticket      uint64        // largest ticket for all names
 	Node        string        // incarnation, for a quorum
 	RestartedAt time.Duration // when the store last lost its data, as Now.At
-	Owner       string        // the owner with which the new leases of this operation end; or ""
+	Owner       string        // new leases in this operation end with this owner; or ""
 }
 
-// Now is the time of one operation, by two clocks.
+// Now is an operation's time, on two clocks.
 type Now struct {
 	At   time.Duration // monotonic, with any origin: for expiry
 	Wall time.Time     // for fences and tickets
 }
 
-// after returns the time after a duration, or the end of time if that is later. A TTL that
-// overflows would lie in the past, and the lease would expire at once.
+// after returns the time after a duration, or the end of time if earlier. An overflowing TTL would
+// lie in the past, and the lease would expire at once.
 func (n Now) after(d time.Duration) time.Duration {
 	if d > 0 && n.At > math.MaxInt64-d {
 		return math.MaxInt64
@@ -52,14 +51,14 @@ type Notification struct {
 	Event  driver.Event
 }
 
-// New returns an empty lock table that has never lost data.
+// New returns an empty lock table that never lost data.
 func New() *Table {
-	const ever = math.MinInt64 / 2 // so that no difference overflows
+	const ever = math.MinInt64 / 2 // differences must not overflow
 	return &Table{Names: make(map[string]*Lock), RestartedAt: ever}
 }
 
-// Acquire processes a request that driver.CheckAcquire has accepted. It returns an error only for
-// a request of a quorum: the node is recovering.
+// Acquire processes a request that driver.CheckAcquire accepted. It returns an error only for a
+// quorum's request: the node is recovering.
 func (t *Table) Acquire(request driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification, err error) {
 	wanted, notifications := t.wanted(request, now)
 	if err = t.mayVote(wanted[0], request, now); err == nil {
@@ -73,8 +72,8 @@ func (t *Table) Acquire(request driver.AcquireRequest, now Now) (reply driver.Ac
 	return reply, notifications, err
 }
 
-// mayVote returns an error if a request of a quorum must be refused, because the table may have
-// lost a lease. A token that holds the name keeps it.
+// mayVote returns an error if a quorum's request must be refused because the table may have lost a
+// lease. A token that holds the name keeps it.
 func (t *Table) mayVote(lock *Lock, request driver.AcquireRequest, now Now) error {
 	left := t.inRecoveryWindow(request.Vote, now)
 	if left <= 0 || lock.holderIndex(request.Token) >= 0 {
@@ -85,7 +84,7 @@ func (t *Table) mayVote(lock *Lock, request driver.AcquireRequest, now Now) erro
 	}
 }
 
-// voteReply returns what the reply to a request with this vote adds, and the event of its grant.
+// voteReply returns the vote's part of the reply, and the event for its grant.
 func (t *Table) voteReply(vote *driver.Vote) driver.VoteReply {
 	if vote == nil {
 		return driver.VoteReply{}
@@ -93,7 +92,7 @@ func (t *Table) voteReply(vote *driver.Vote) driver.VoteReply {
 	return driver.VoteReply{Node: t.Node}
 }
 
-// relinquish hands the lease of a request to an older waiter, if its quorum wants that.
+// relinquish hands a request's lease to an older waiter, if its quorum asks for this.
 func (t *Table) relinquish(wanted []*Lock, request driver.AcquireRequest, now Now) []Notification {
 	if request.Vote == nil || !request.Vote.Relinquish || !request.Queue {
 		return nil
@@ -107,7 +106,7 @@ func (t *Table) relinquish(wanted []*Lock, request driver.AcquireRequest, now No
 	return append(notifications, t.serve(lock, now, true, request.Vote)...)
 }
 
-// wanted returns the locks of a request, without expired holders.
+// wanted returns the locks for a request, without expired holders.
 func (t *Table) wanted(r driver.AcquireRequest, now Now) (wanted []*Lock, notifications []Notification) {
 	for _, name := range r.Names() {
 		lock := t.lock(name)
@@ -128,8 +127,8 @@ func (t *Table) inRecoveryWindow(vote *driver.Vote, now Now) time.Duration {
 	return vote.RecoveryWindow - (now.At - t.RestartedAt)
 }
 
-// acquire processes a request after expired holders were removed and waiters were served.
-// If there is still a queue, its head does not fit, or has to retry.
+// acquire processes a request after expired holders were removed and waiters were served. If a
+// queue remains, its first waiter does not fit, or has to retry.
 func (t *Table) acquire(wanted []*Lock, r driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
 	var busy driver.AcquireReply
 	free := true
@@ -160,12 +159,12 @@ func (t *Table) acquire(wanted []*Lock, r driver.AcquireRequest, now Now) (reply
 		busy.Ticket, busy.Position, more = t.queue(wanted, r, now)
 		notifications = append(notifications, more...)
 	}
-	busy.Fence = t.Fence // no earlier grant has a larger one: see ticketStep
+	busy.Fence = t.Fence // no earlier grant has a larger fence: see ticketStep
 	return busy, notifications
 }
 
-// releaseRest ends the remaining leases of a request for several names that has lost one
-// of them: a waiter for several names holds none.
+// releaseRest ends a multi-lock's remaining leases after the loss of a name: a waiter for several
+// names holds none.
 func (t *Table) releaseRest(wanted []*Lock, r driver.AcquireRequest, now Now) (notifications []Notification) {
 	for _, lock := range wanted {
 		if lock.removeHolder(r.Token) {
@@ -192,8 +191,8 @@ func (t *Table) grant(wanted []*Lock, r driver.AcquireRequest, now Now) driver.A
 	return driver.AcquireReply{Held: true, Fence: fence}
 }
 
-// queue adds a request to each wait queue, with the same ticket in all, or keeps its
-// queue entries. The first waiter of a name is reported to the holders that asked for it.
+// queue adds a request to each wait queue with the same ticket, or keeps its queue entries. Holders
+// that asked about waiters are notified about a name's first waiter.
 func (t *Table) queue(wanted []*Lock, r driver.AcquireRequest, now Now) (ticket uint64, position int, notifications []Notification) {
 	for _, lock := range wanted {
 		if i := lock.waiterIndex(r.Token); i >= 0 {
@@ -221,14 +220,15 @@ func (t *Table) queue(wanted []*Lock, r driver.AcquireRequest, now Now) (ticket 
 	return ticket, position, notifications
 }
 
-// Tickets are multiples of ticketStep. The numbers up to the next multiple are for the same
-// waiter, after it lost its queue entry. It so has its former place with another ticket, and
-// the notification of a grant that it missed is not mistaken for a new one. If a reply with the
-// next ticket is lost, the waiter gets this ticket twice: then the fence of the reply shows which
-// grants are earlier. A waiter that has used them all joins at the end.
+// Tickets are multiples of ticketStep. The numbers up to the next multiple belong to the same
+// waiter, in case it loses its queue entry. It then gets its former place with another ticket, and
+// a missed grant notification is not mistaken for a new one. If the reply with the next ticket is
+// lost, the waiter gets this ticket twice; the fence in the reply then shows which grants are
+// earlier. After the last number, the waiter joins at the end.
 const ticketStep = 16
 
-// newTicket returns the ticket of a new queue entry of a waiter, whose last ticket may be zero.
+// newTicket returns the ticket for a waiter's new queue entry. The waiter's last ticket can be
+// zero.
 func (t *Table) newTicket(last uint64, now Now) uint64 {
 	if last != 0 && (last+1)%ticketStep != 0 {
 		return last + 1
@@ -237,8 +237,8 @@ func (t *Table) newTicket(last uint64, now Now) uint64 {
 	return t.Ticket
 }
 
-// NotifyWanted has the client of a holder notified of the next waiter. If a request waits
-// already, it returns true instead. A silent waiter does not count before it is heard again.
+// NotifyWanted registers a holder's client for a notification about the next waiter. If a request
+// already waits, it returns true instead. A silent waiter counts only after its next heartbeat.
 func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, notifications []Notification) {
 	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
 		i := lock.holderIndex(r.Token)
@@ -253,7 +253,7 @@ func (t *Table) NotifyWanted(r driver.WantedRequest, now Now) (wanted bool, noti
 	return wanted, notifications
 }
 
-// ReserveFences reserves fences for an exclusive lease. driver.CheckFences has accepted the
+// ReserveFences reserves fences for an exclusive lease. driver.CheckFences must have accepted the
 // request.
 func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.FenceReply, notifications []Notification) {
 	_, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
@@ -267,7 +267,7 @@ func (t *Table) ReserveFences(r driver.FenceRequest, now Now) (reply driver.Fenc
 	return reply, notifications
 }
 
-// Resize changes the weight of a lease. driver.CheckAcquire has accepted the request.
+// Resize changes a lease's weight. driver.CheckAcquire must have accepted the request.
 func (t *Table) Resize(r driver.AcquireRequest, now Now) (reply driver.AcquireReply, notifications []Notification) {
 	_, notifications = t.change(r.Name, now, r.Vote, func(lock *Lock) bool {
 		i := lock.holderIndex(r.Token)
@@ -296,7 +296,7 @@ func (t *Table) Resize(r driver.AcquireRequest, now Now) (reply driver.AcquireRe
 	return reply, notifications
 }
 
-// Revoke ends the lease that has this fence, or this token if the fence is zero.
+// Revoke ends the lease with this fence, or with this token if the fence is zero.
 func (t *Table) Revoke(r driver.RevokeRequest, now Now) (revoked bool, notifications []Notification) {
 	var extra []Notification
 	revoked, notifications = t.change(r.Name, now, nil, func(lock *Lock) bool {
@@ -315,7 +315,7 @@ func (t *Table) Revoke(r driver.RevokeRequest, now Now) (revoked bool, notificat
 	return revoked, append(notifications, extra...)
 }
 
-// Cancel removes the token of a request from holders and queues.
+// Cancel removes a request's token from holders and queues.
 func (t *Table) Cancel(r driver.AcquireRequest, now Now) (notifications []Notification) {
 	for _, name := range r.Names() {
 		_, more := t.change(name, now, r.Vote, func(lock *Lock) bool {
@@ -349,8 +349,8 @@ func (t *Table) Release(r driver.ReleaseRequest, now Now) (held bool, notificati
 	return held, append(notifications, extra...)
 }
 
-// change runs f, which may end a lease, and then serves the waiters that fit. vote is that of the
-// request, or nil.
+// change runs f, which may end a lease, and then serves the waiters that fit. vote is the request's
+// vote, or nil.
 func (t *Table) change(name string, now Now, vote *driver.Vote, f func(*Lock) bool) (changed bool, notifications []Notification) {
 	lock := t.lock(name)
 	expired, notifications := lock.expire(now.At)
@@ -360,8 +360,8 @@ func (t *Table) change(name string, now Now, vote *driver.Vote, f func(*Lock) bo
 	return changed, notifications
 }
 
-// Extend raises the remaining time of each lease to its TTL. An error is nil, or ErrLost
-// if there is no such lease.
+// Extend raises each lease's remaining time to its TTL. An error is nil, or ErrLost if there is no
+// such lease.
 func (t *Table) Extend(requests []driver.ExtendRequest, now Now) []error {
 	errs := make([]error, len(requests))
 	for i, request := range requests {
@@ -381,7 +381,7 @@ func (t *Table) Extend(requests []driver.ExtendRequest, now Now) []error {
 	return errs
 }
 
-// Inspect returns the state of a name.
+// Inspect returns a name's state.
 func (t *Table) Inspect(name string, now Now) driver.State {
 	const most = 100
 	state := driver.State{Name: name, Fence: t.Fence}
@@ -414,7 +414,7 @@ func (t *Table) Inspect(name string, now Now) driver.State {
 	return state
 }
 
-// Holds reports whether a token holds a name, with a fence unless that is zero.
+// Holds reports whether a token holds a name, with this fence unless it is zero.
 func (t *Table) Holds(name, token string, fence uint64, now Now) bool {
 	lock := t.Names[name]
 	if lock == nil {
@@ -428,7 +428,7 @@ func (t *Table) Holds(name, token string, fence uint64, now Now) bool {
 	return !h.expired(now.At) && (fence == 0 || h.Fence == fence)
 }
 
-// InspectAll returns the states of names, in their order.
+// InspectAll returns the names' states, in order.
 func (t *Table) InspectAll(names []string, now Now) []driver.State {
 	states := make([]driver.State, len(names))
 	for i, name := range names {
@@ -437,7 +437,7 @@ func (t *Table) InspectAll(names []string, now Now) []driver.State {
 	return states
 }
 
-// List returns the held names that match a glob.
+// List returns the held names matching a glob.
 func (t *Table) List(pattern string, now Now) ([]string, error) {
 	matching, err := glob.Parse(pattern)
 	if err != nil {
@@ -452,8 +452,8 @@ func (t *Table) List(pattern string, now Now) ([]string, error) {
 	return names, nil
 }
 
-// Sweep checks a few names, so that names without live holders do not accumulate. It
-// skips names with live waiters: their next requests find out.
+// Sweep checks a few names, so that names without live holders do not accumulate. It skips names
+// with live waiters: their next requests do the check.
 func (t *Table) Sweep(now Now) (notifications []Notification) {
 	checks := 2
 	for name, lock := range t.Names {
@@ -469,8 +469,8 @@ func (t *Table) Sweep(now Now) (notifications []Notification) {
 	return notifications
 }
 
-// Expire removes what has expired from all names. It grants nothing: the next request for a name
-// does. The notifications are for waiters whose heartbeat is missing.
+// Expire removes everything that has expired. It grants nothing: the next request for a name does.
+// The notifications are for waiters with a missing heartbeat.
 func (t *Table) Expire(now Now) (notifications []Notification) {
 	for name, lock := range t.Names {
 		_, retries := lock.expire(now.At)
@@ -480,7 +480,7 @@ func (t *Table) Expire(now Now) (notifications []Notification) {
 	return notifications
 }
 
-// lock returns the lock of a name. It adds a new one, which removeUnused may remove.
+// lock returns a name's lock. It adds a new lock, which removeUnused may remove.
 func (t *Table) lock(name string) *Lock {
 	lock := t.Names[name]
 	if lock == nil {
@@ -499,10 +499,10 @@ func (t *Table) removeUnused(names ...string) {
 	}
 }
 
-// serve grants the name to the waiters that fit, in order. vote is that of the request
-// that made room, or nil. A waiter that does not fit blocks those behind it; otherwise
-// they could overtake it for ever. So does a silent waiter, until it is dead, and a waiter for
-// several names; they are notified to retry if something has changed.
+// serve grants the name to the waiters that fit, in order. vote belongs to the request that made
+// room, or is nil. A waiter that does not fit blocks later waiters; otherwise they could overtake
+// it for ever. A silent waiter also blocks them until it is dead, as does a waiter for several
+// names; these are notified to retry if something has changed.
 func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []Notification {
 	var notifications []Notification
 	for len(lock.Queue) > 0 && lock.fits(lock.Queue[0].Weight, lock.Queue[0].Limit) {

@@ -2,20 +2,20 @@ package locktable
 
 import "time"
 
-// An OwnerState is what is known about an owner.
+// An OwnerState says whether an owner is alive.
 type OwnerState int
 
-// The states of an owner.
+// States of an owner.
 const (
 	Unknown OwnerState = iota // it ends by time
 	Alive
 	Dead
 )
 
-// CheckOwners ends the leases and queue entries of dead owners. A waiter of a live owner keeps
-// its queue entry without heartbeats: see distrust for the exceptions. CheckOwners checks all
-// holders, the waiters from the head of the queue to the first live one, and those without a
-// recent heartbeat.
+// CheckOwners ends dead owners' leases and queue entries. A live owner's waiter keeps its queue
+// entry without heartbeats: see distrust for the exceptions. CheckOwners checks all holders, the
+// waiters from the front of the queue to the first live waiter, and waiters without a recent
+// heartbeat.
 func (l *Lock) CheckOwners(stateOf func(owner string) OwnerState, now time.Duration) {
 	for i, h := range l.Holders {
 		if h.Owner != "" && stateOf(h.Owner) == Dead {
@@ -34,13 +34,13 @@ func (l *Lock) CheckOwners(stateOf func(owner string) OwnerState, now time.Durat
 	}
 }
 
-// distrust has the silent waiters of an owner judged by time, although it is alive, because a
-// lease of it expired. An owner is a process: it may live longer than the call that waited. Such
-// an entry gets the lock once, and blocks the others for one hand-off TTL, but the next ones of
-// the same process do not.
+// distrust makes an owner's silent waiters depend on time, although the owner is alive, because the
+// owner let a lease expire. An owner is a process: it may outlive the call that waited. Such an
+// entry gets the lock once, and blocks the others for a hand-off TTL, but the process's next
+// entries do not.
 //
-// For the same reason an entry that may block others for longer is always judged by time. These are
-// the entries of multi-locks, and all while the name has shared holders.
+// For the same reason, entries that can block others for longer always depend on time: multi-locks'
+// entries, and all entries while the name has shared holders.
 func (l *Lock) distrust(owner string, now time.Duration) {
 	if owner == "" {
 		return

@@ -6,14 +6,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A waiter that sends no heartbeat is dead, or the store stalled, or its clock was set. So
-// silence is judged in two steps. The first operation that finds a heartbeat overdue records
-// the time, and notifies the waiter to retry: the store answers by then. A live waiter uses the time
-// from there to missedTTL. It receives the notification, or repeats a request that failed at least
-// every second. A stall of any length, and a step of the clock, take no waiter's place in this way.
+// A waiter without heartbeats is dead, or the store stalled, or its clock was set. So silence is
+// judged in two steps. The first operation that finds an overdue heartbeat records the time, and
+// notifies the waiter to retry: the store answers by then. A live waiter has until missedTTL. It
+// receives the notification, or repeats a failed request at least every second. So a stall of any
+// length, or a clock step, costs no waiter its place.
 //
-// A dead waiter that heads the queue blocks it until WaiterTTL after its last heartbeat, if
-// requests arrive meanwhile, and for missedTTL otherwise.
+// A dead waiter at the front blocks the queue until WaiterTTL after its last heartbeat if other
+// requests arrive meanwhile, and otherwise for missedTTL.
 const (
 	overdue   = 2750 * time.Millisecond    // a client sends heartbeats every WaiterTTL/2
 	missedTTL = driver.WaiterTTL - overdue // from the record to the end of the queue entry
@@ -25,8 +25,8 @@ const mostRetries = 64
 // clockStep is by how much the clock may go back unnoticed.
 const clockStep = time.Second
 
-// recordMissed records if the heartbeat of a waiter is overdue, and reports whether it has done so now.
-// If the clock has gone back, the waiter counts as heard now.
+// recordMissed records an overdue heartbeat, and reports whether it did so now. If the clock has
+// gone back, the waiter counts as heard now.
 func (w *Waiter) recordMissed(now time.Duration) bool {
 	if w.Heartbeat > now+clockStep {
 		w.Heartbeat, w.Joined = now, min(w.Joined, now)
@@ -46,8 +46,8 @@ func (w *Waiter) heard(now time.Duration) {
 	w.Heartbeat, w.Missed, w.Joined = now, 0, min(w.Joined, now)
 }
 
-// dropAt returns when the queue entry ends unless a heartbeat arrives, or, if no heartbeat is
-// missing so far, when one is.
+// dropAt returns when the queue entry ends without a further heartbeat. If no heartbeat is missing
+// yet, it returns when it will be.
 func (w Waiter) dropAt() time.Duration {
 	if w.Missed == 0 {
 		return w.Heartbeat + overdue

@@ -10,17 +10,17 @@ import (
 	"github.com/dibslock/dibs/internal/lease"
 )
 
-// A batch is what is sent for the leases of a flight.
+// A batch contains the requests for a flight's leases.
 type batch[H Holder] struct {
 	leases   []H
 	sent     time.Duration
 	requests []driver.ExtendRequest
 	first    []int           // the index of each lease's first request
-	ttls     []time.Duration // of each lease
+	ttls     []time.Duration // each lease's TTL
 	longest  time.Duration   // until the last deadline
 }
 
-// renew extends the leases of a flight in one store call. The call ends when no lease can need its
+// renew extends a flight's leases in a single store call. The call ends when no lease can need its
 // answer any more.
 func (s *Scheduler[H]) renew(f *flight[H]) {
 	b := newBatch(f.leases, s.client.Identity(), s.clock.Check())
@@ -55,7 +55,7 @@ func newBatch[H Holder](leases []H, client string, now time.Duration) *batch[H] 
 	return b
 }
 
-// of returns the results of the i-th lease: one for each of its names.
+// of returns the i-th lease's results, one for each name.
 func (b *batch[H]) of(i int, errs []error) []error {
 	if i+1 < len(b.first) {
 		return errs[b.first[i]:b.first[i+1]]
@@ -63,8 +63,8 @@ func (b *batch[H]) of(i int, errs []error) []error {
 	return errs[b.first[i]:]
 }
 
-// retryAt returns when those that failed are sent again, together: when the first one of them
-// has to be. It is not exact, because other clients have failed at the same moment.
+// retryAt returns when the failed requests are sent again, together: when the first of them must
+// be. It has jitter, because other clients failed at the same moment.
 func (b *batch[H]) retryAt(errs []error, now time.Duration) time.Duration {
 	at := clock.Never
 	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
@@ -87,8 +87,8 @@ func (b *batch[H]) retryAt(errs []error, now time.Duration) time.Duration {
 	return now + time.Duration((0.75+clock.Jitter(name, now)/2)*float64(at-now))
 }
 
-// record records the outcome of the renewal of the i-th lease, and reports whether it succeeded, and
-// with which headroom. errs are the results of its names. The lease itself reports its loss.
+// record records the outcome for the i-th lease. It reports whether the renewal succeeded, and with
+// which headroom. errs are the results for its names. The lease itself reports its loss.
 func (s *Scheduler[H]) record(b *batch[H], i int, errs []error, retryAt time.Duration) (headroom float64, ok bool) {
 	h := b.leases[i]
 	state := h.LockState()

@@ -13,16 +13,16 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// A flight is a batch of renewals on its way. The server executes it, however late, unless its
-// connection is broken. So it is not sent again while its answer may come: a server that is slow
-// would be even slower. What tells the two apart is the answer to a later request. If nothing
-// is answered for a while, a few of the leases are sent again as a probe.
+// A flight is a batch of renewals in flight. The server executes it, however late, unless its
+// connection is broken. So the batch is not repeated while its answer can still arrive: repeats
+// would slow a slow server further. An answer to a later request distinguishes the two cases. If
+// nothing is answered for a while, a few leases are sent again as a probe.
 type flight[H Holder] struct {
 	sent     time.Duration
 	on       load.Sent
 	leases   []H
 	deadline time.Duration // the earliest
-	reported bool          // hooks know that it has no answer so far
+	reported bool          // hooks were notified about the missing answer
 }
 
 const (
@@ -31,12 +31,12 @@ const (
 	probeSize    = 8                      // leases
 )
 
-// A flights has the flights of a client that are awaited, in the order in which they were sent. The
-// zero value is ready for use. It is safe for concurrent use.
+// A flights contains a client's awaited flights, in the order in which they were sent. The zero
+// value is ready for use. It is safe for concurrent use.
 type flights[H Holder] struct {
 	mu       sync.Mutex
 	list     []*flight[H]
-	answered time.Duration // the last answer that probed knew of
+	answered time.Duration // the last answer seen by probe
 	probed   time.Duration // the last probe since then, or that answer
 	pause    time.Duration // before the next probe; it doubles
 	turn     turn
@@ -44,8 +44,7 @@ type flights[H Holder] struct {
 
 var errNoAnswer = &driver.UnavailableError{Op: "extend", Cause: errors.New("the store has not answered so far: it is slow, or cannot be reached")}
 
-// A turn is how long goroutines of this process wait until they run. It is measured before a probe is
-// sent.
+// A turn is how long goroutines in this process wait to run. It is measured before a probe is sent.
 type turn struct {
 	waited    time.Duration
 	from      time.Duration // when it was measured
@@ -58,7 +57,7 @@ func (fs *flights[H]) add(f *flight[H]) {
 	fs.list = append(fs.list, f)
 }
 
-// remove removes a flight that has ended.
+// remove removes an ended flight.
 func (fs *flights[H]) remove(f *flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -67,8 +66,8 @@ func (fs *flights[H]) remove(f *flight[H]) {
 	}
 }
 
-// removeOvertaken removes and returns the flights whose connection is broken: a request that was
-// sent later is answered, and they have taken several times as long.
+// removeOvertaken removes and returns the flights with a broken connection: a later request was
+// answered, and they took several times as long.
 func (fs *flights[H]) removeOvertaken(now time.Duration, heard load.Heard) (broken []*flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -83,7 +82,7 @@ func (fs *flights[H]) removeOvertaken(now time.Duration, heard load.Heard) (brok
 	return broken
 }
 
-// measured records that a goroutine has waited since some time.
+// measured records that a goroutine has waited since a given time.
 func (fs *flights[H]) measured(since, now time.Duration) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -100,9 +99,9 @@ func (fs *flights[H]) whyUnanswered() error {
 	return errNoAnswer
 }
 
-// probe returns the flight of which a few leases are to be sent again, or nil: that with the
-// earliest deadline. It returns one if there was no answer at all for a while. The turn has to be
-// measured before each probe, since the last one: it reports when that is to begin.
+// probe returns the flight with the earliest deadline if a few of its leases should be sent again,
+// or nil. It returns a flight only after a period without any answer. The turn must be measured
+// before each probe: probe reports when to begin.
 func (fs *flights[H]) probe(now time.Duration, heard load.Heard) (f *flight[H], measure bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -150,7 +149,7 @@ func (fs *flights[H]) next(heard load.Heard) time.Duration {
 	return fs.probeAt(heard)
 }
 
-// unreported returns the flights without an answer that the hooks do not know of.
+// unreported returns the unanswered flights about which hooks were not notified.
 func (fs *flights[H]) unreported(now time.Duration) (list []*flight[H]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -163,7 +162,7 @@ func (fs *flights[H]) unreported(now time.Duration) (list []*flight[H]) {
 	return list
 }
 
-// anyLate reports whether there is a flight that may be overtaken.
+// anyLate reports whether any flight may be overtaken.
 func (fs *flights[H]) anyLate(now time.Duration) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

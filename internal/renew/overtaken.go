@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// checkFlights makes leases ready again whose renewal is lost, or may be. It reports whether
-// there was one.
+// checkFlights makes leases ready again if their renewal is lost, or may be. It reports whether
+// there was such a lease.
 func (s *Scheduler[H]) checkFlights(now time.Duration) bool {
 	heard := s.gate.Heard()
 	broken := s.flights.removeOvertaken(now, heard)
@@ -35,15 +35,15 @@ func (s *Scheduler[H]) checkFlights(now time.Duration) bool {
 	return len(broken) > 0 || probed != nil
 }
 
-// sendAgain makes the renewal due again that was sent at sent.
+// sendAgain makes the renewal sent at sent due again.
 func (s *Scheduler[H]) sendAgain(h H, now, sent time.Duration) {
 	s.reportNoAnswer(h, sent)
 	h.LockState().Times.SendAgain(now, sent)
 	h.Commit()
 }
 
-// reportNoAnswer reports that the renewal of a lease has no answer, if anybody wants to know: to
-// record why costs memory for each lease.
+// reportNoAnswer reports that a lease's renewal has no answer, if anybody is interested: recording
+// the reason costs memory for each lease.
 func (s *Scheduler[H]) reportNoAnswer(h H, sent time.Duration) {
 	if !h.IsObserved() {
 		return
@@ -59,7 +59,7 @@ func (s *Scheduler[H]) reportNoAnswer(h H, sent time.Duration) {
 	}
 }
 
-// measureTurn measures how long a goroutine of this process waits until it runs.
+// measureTurn measures how long a goroutine in this process waits to run.
 func (s *Scheduler[H]) measureTurn() {
 	began := s.clock.Now()
 	runtime.Gosched()

@@ -2,9 +2,9 @@ package renew
 
 import "time"
 
-// A pace limits how many leases are renewed only because the store may have lost them. All of
-// them may be, once in a few seconds, and a small number at any time, however often the
-// connection to the store breaks.
+// A pace limits renewals that are only needed in case the store lost the leases. All leases can be
+// renewed once in a few seconds, and a small number at any time, however often the connection
+// breaks.
 type pace struct {
 	allowed float64
 	at      time.Duration
@@ -12,10 +12,10 @@ type pace struct {
 
 const (
 	allWithin = 3.0 // seconds after which all leases may be renewed again
-	always    = 128 // leases that may be renewed each second
+	always    = 128 // leases that can be renewed each second
 )
 
-// allow returns how many of n leases may be renewed now, of a client that has this many.
+// allow returns how many of n leases can be renewed now by a client with this many leases.
 func (p *pace) allow(now time.Duration, n, leases int) int {
 	most := float64(max(leases, always))
 	if p.at == 0 {
@@ -28,7 +28,8 @@ func (p *pace) allow(now time.Duration, n, leases int) int {
 	return n
 }
 
-// next returns when there is room for one lease, or for a batch of this many if it has to wait.
+// next returns when there is room for a single lease, or for a batch of this many if it has to
+// wait.
 func (p *pace) next(now time.Duration, batch, leases int) time.Duration {
 	missing := min(float64(batch), float64(leases)/10+1) - p.allowed
 	if missing <= 0 {

@@ -1,6 +1,6 @@
-// Package renew has the deadlines and the renewals of all leases of a client. A Queue orders them: by
-// the time of their next action, and those whose renewal is due by their deadline. A Scheduler ends
-// and renews them. What follows for the users of a lease is behind Holder.
+// Package renew contains the deadlines and renewals for a client's leases. A Queue orders the
+// leases by the time of their next action, and leases due for renewal by their deadline. A
+// Scheduler ends and renews them. Holder hides the consequences for a lease's users.
 package renew
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/dibslock/dibs/internal/lease"
 )
 
-// A Place is the place of a lease in a Queue, which guards it. The zero Place is in none.
+// A Place is a lease's place in a Queue, which guards it. The zero Place is in no queue.
 type Place struct {
-	at    time.Duration // of the next action; of a ready lease its deadline
+	at    time.Duration // time of the next action; if ready, the deadline
 	early int32         // µs; the action may be done this long before, to share a batch
-	index int32         // in the schedule, plus one; in the ready leases, minus that; or zero
+	index int32         // in the schedule, plus one; if ready, negative; or zero
 }
 
 func (p *Place) earliest(late time.Duration) time.Duration {
 	return p.at - lease.Early(time.Duration(p.early)*time.Microsecond, late)
 }
 
-// A Queue has the leases of a client. A lease is scheduled until its next action is due, which
-// is a renewal or the deadline. If its renewal is due, it is ready, until there is room to send
-// it. A Queue calls nothing while it holds its lock. A lease calls it while it holds its own. It
-// is safe for concurrent use.
+// A Queue contains a client's leases. A lease is scheduled until its next action is due: a renewal
+// or the deadline. If its renewal is due, it is ready until there is room to send it. A Queue calls
+// nothing while holding its lock. A lease calls it while holding its own lock. It is safe for
+// concurrent use.
 type Queue[H Holder] struct {
 	wake chan struct{} // wakes the scheduler
 
@@ -37,8 +37,8 @@ type Queue[H Holder] struct {
 	ready        byTime[H]
 	suspects     []H           // to be renewed because the store may have lost them
 	suspectSince time.Duration // those renewed by a later request are no suspects any more
-	pace         pace          // of the suspects
-	shortestWait time.Duration // of the leases scheduled since the last tick, the shortest time to the next action
+	pace         pace          // for suspects
+	shortestWait time.Duration // shortest time to the next action among the leases scheduled since the last tick
 	wakeAt       time.Duration // when the scheduler wakes without a signal
 }
 
@@ -50,7 +50,7 @@ func newQueue[H Holder]() *Queue[H] {
 // byTime is a heap of leases.
 type byTime[H Holder] struct {
 	all  []H
-	side int32 // sign of their index
+	side int32 // sign of the leases' index
 }
 
 func (s *byTime[H]) Len() int           { return len(s.all) }
@@ -76,7 +76,7 @@ func (s *byTime[H]) Pop() any {
 	return h
 }
 
-// first returns the place of the first lease, or nil.
+// first returns the first lease's place, or nil.
 func (s *byTime[H]) first() *Place {
 	if len(s.all) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *byTime[H]) first() *Place {
 	return s.all[0].Place()
 }
 
-// Set schedules the next action of a lease. It returns false after Close.
+// Set schedules a lease's next action. It returns false after Close.
 func (q *Queue[H]) Set(h H, now, at, early time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +99,7 @@ func (q *Queue[H]) Set(h H, now, at, early time.Duration) bool {
 	return true
 }
 
-// MakeReady records that the renewal of a lease is due.
+// MakeReady records that a lease's renewal is due.
 func (q *Queue[H]) MakeReady(h H, deadline time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,7 +108,7 @@ func (q *Queue[H]) MakeReady(h H, deadline time.Duration) {
 	}
 }
 
-// place puts a lease into one of the heaps.
+// place puts a lease into a heap.
 func (q *Queue[H]) place(into *byTime[H], h H, at, early time.Duration) {
 	p := h.Place()
 	if p.index*into.side <= 0 {
@@ -170,8 +170,8 @@ func (q *Queue[H]) Close() []H {
 	return held
 }
 
-// Due returns up to n leases whose deadline has passed or whose renewal is due. If there is one
-// of these, further ones that may be renewed early follow. late is how late the
+// Due returns up to n leases whose deadline has passed or whose renewal is due. If there is any,
+// leases that can be renewed early follow. late is how late the
 // scheduler is. The caller sets their next action, or makes them ready; until then they have none.
 func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 	q.mu.Lock()
@@ -189,7 +189,7 @@ func (q *Queue[H]) Due(now, late time.Duration, n int) (due []H) {
 	return due
 }
 
-// postpone takes the first lease of a heap, and leaves it in the schedule without an action.
+// postpone takes a heap's first lease, and leaves it in the schedule without an action.
 func (q *Queue[H]) postpone(from *byTime[H]) H {
 	h := from.all[0]
 	q.place(&q.scheduled, h, clock.Never, 0)
@@ -203,7 +203,7 @@ func (q *Queue[H]) Ready() int {
 	return len(q.ready.all)
 }
 
-// FirstDeadline returns the earliest deadline of those that are ready.
+// FirstDeadline returns the earliest deadline among the ready leases.
 func (q *Queue[H]) FirstDeadline() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -213,8 +213,8 @@ func (q *Queue[H]) FirstDeadline() time.Duration {
 	return clock.Never
 }
 
-// PopReady returns up to n leases that are ready, the earliest deadlines first. The caller
-// sets their next action; until then they have none.
+// PopReady returns up to n ready leases, the earliest deadlines first. The caller sets their next
+// action; until then they have none.
 func (q *Queue[H]) PopReady(n int) (batch []H) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,7 +235,7 @@ func (q *Queue[H]) Suspect(some []H, now time.Duration) {
 	}
 }
 
-// SuspectAll is Suspect for all leases without a limit: the store has lost one of them.
+// SuspectAll is like Suspect for all leases, without a limit: the store lost one.
 func (q *Queue[H]) SuspectAll(now time.Duration) {
 	all := q.All()
 	q.Suspect(all, now)
@@ -258,12 +258,12 @@ func (q *Queue[H]) PopSuspects(now time.Duration, n int) (some []H, since time.D
 	return some, q.suspectSince
 }
 
-// Sleep returns how long the scheduler sleeps without a signal. If leases are ready, there is room
-// for one at a time.
+// Sleep returns how long the scheduler can sleep without a signal. If leases are ready, there is
+// room for one at a time.
 func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// A timer stops while the machine is suspended; the TTL of a lease does not.
+	// A timer stops while the machine is suspended, but a lease's TTL does not.
 	q.wakeAt = now + time.Second
 	switch p := q.scheduled.first(); {
 	case p != nil:
@@ -278,8 +278,8 @@ func (q *Queue[H]) Sleep(now, room time.Duration) time.Duration {
 		q.wakeAt = min(q.wakeAt, max(q.pace.next(now, len(q.suspects), q.len()), now+time.Millisecond))
 	}
 	if q.shortestWait < clock.Never {
-		// More leases like these will probably come and end before their first action. An
-		// early tick spares each of them the wake-up.
+		// More leases like these will probably come and end before their first action. An early
+		// tick saves the wake-up for each.
 		q.wakeAt = min(q.wakeAt, now+max(q.shortestWait, 0))
 	}
 	q.shortestWait = clock.Never

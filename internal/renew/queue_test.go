@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/internal/lease"
 )
 
-// A holder is a lease of which the tests of the queue use the place only.
+// A holder is a lease of which the queue's tests use only the place.
 type holder struct {
 	place Place
 	lease.State
@@ -24,7 +24,7 @@ func (h *holder) Renewed()                {}
 
 const ms = time.Millisecond
 
-// A client that holds nothing hardly wakes.
+// A client that holds nothing should hardly wake.
 func TestSleep(t *testing.T) {
 	q, h := newQueue[*holder](), new(holder)
 	if d := q.Sleep(0, 0); d != time.Hour {
@@ -47,13 +47,13 @@ func TestSleep(t *testing.T) {
 	}
 	q.Remove(h)
 	q.Remove(h)
-	q.MakeReady(h, 500*ms) // it has ended meanwhile
+	q.MakeReady(h, 500*ms) // it ended in the meantime
 	if len(q.All()) != 0 || q.Len() > 0 {
 		t.Error("it was not removed")
 	}
 }
 
-// A lease that is due stays in the queue, because Close must release it too.
+// A due lease should stay in the queue, because Close must also release it.
 func TestDueLeasesStay(t *testing.T) {
 	q, h := newQueue[*holder](), new(holder)
 	q.Set(h, 0, time.Second, 100*ms)
@@ -78,7 +78,7 @@ func TestDueLeasesStay(t *testing.T) {
 	}
 }
 
-// A lease is renewed early only together with one that is due, and only to fill the batch.
+// A lease should be renewed early only together with a due lease, and only to fill the batch.
 func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 	q := newQueue[*holder]()
 	for at, early := range map[time.Duration]time.Duration{1000 * ms: 0, 1500 * ms: 500 * ms, 1501 * ms: 501 * ms, 1600 * ms: 500 * ms} {
@@ -92,8 +92,7 @@ func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 	}
 }
 
-// Of the leases that are ready, those with the earliest deadlines are first, and a deadline that
-// has passed is due.
+// Ready leases with the earliest deadlines should come first. A passed deadline is due.
 func TestReadyByDeadline(t *testing.T) {
 	q := newQueue[*holder]()
 	for _, deadline := range []int{5, 1, 4, 2, 3} {
@@ -115,7 +114,7 @@ func TestReadyByDeadline(t *testing.T) {
 	}
 }
 
-// A lease moves between the heaps without a trace in the other one.
+// A lease should move between the heaps without a trace in the other heap.
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -178,7 +177,7 @@ func TestSuspectsHaveAPace(t *testing.T) {
 	}
 }
 
-// Once one lease is known to be lost, the others are renewed without a limit.
+// After a known loss, the other leases should be renewed without a limit.
 func TestLossesHaveNoPace(t *testing.T) {
 	q := newQueue[*holder]()
 	for range 1000 {
@@ -192,8 +191,8 @@ func TestLossesHaveNoPace(t *testing.T) {
 	}
 }
 
-// A scheduler that is late does at once what is due in the same time from now, but nothing
-// more than three times as early as allowed.
+// A scheduler that runs late should include actions due within the same time ahead, but none more
+// than three times as early as allowed.
 func TestDueOfALateScheduler(t *testing.T) {
 	for name, test := range map[string]struct {
 		at, early, late time.Duration

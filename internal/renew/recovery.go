@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// sampleSize is how many leases show whether the store has lost its data.
+// sampleSize is how many leases show whether the store lost its data.
 const sampleSize = 32
 
 // A recovery records when the store was last found to be back after a failure. It is safe for
 // concurrent use.
 type recovery struct {
 	mu        sync.Mutex
-	sampledAt time.Duration // when a sample of the leases was last made due, or zero
-	lost      bool          // one of them is lost
+	sampledAt time.Duration // when a sample was last made due, or zero
+	lost      bool          // a lease in the sample is lost
 }
 
-// mayBegin reports whether a sample may be renewed now. That is at most once a second: if one
-// of several servers is down for long, successes and failures alternate.
+// mayBegin reports whether a sample can be renewed now: at most once a second. If one of several
+// servers is down for long, successes and failures alternate.
 func (r *recovery) mayBegin(now time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (r *recovery) begin(now time.Duration) {
 	r.sampledAt, r.lost = now, false
 }
 
-// finds reports whether a loss that a request found is the first one since the sample.
+// finds reports whether a loss found by a request is the first since the sample.
 func (r *recovery) finds(sent time.Duration) bool {
 	const sampling = 10 * time.Second
 	r.mu.Lock()
@@ -48,7 +48,7 @@ func (r *recovery) finds(sent time.Duration) bool {
 	return true
 }
 
-// sample moves a random sample of the leases to the beginning, and returns it.
+// sample moves a random sample to the front of the leases, and returns it.
 func sample[H any](all []H) []H {
 	if len(all) <= sampleSize {
 		return all[:len(all):len(all)]

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	maxBatch = 512 // leases in one renewal
+	maxBatch = 512 // leases in a renewal
 	slice    = 512 // leases between two looks at the deadlines
 )
 
@@ -19,7 +19,7 @@ func (s *Scheduler[H]) SendMore() {
 	}
 }
 
-// Run is the loop of the scheduler. It returns when done is closed.
+// Run is the scheduler's loop. It returns when done is closed.
 func (s *Scheduler[H]) Run(done <-chan struct{}) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -34,7 +34,7 @@ func (s *Scheduler[H]) Run(done <-chan struct{}) {
 	}
 }
 
-// tick does what is due and returns how long to sleep.
+// tick runs due actions and returns how long to sleep.
 func (s *Scheduler[H]) tick() time.Duration {
 	now := s.clock.Check()
 	late := s.Late(now)
@@ -45,12 +45,12 @@ func (s *Scheduler[H]) tick() time.Duration {
 	return min(sleep, max(s.flights.next(s.gate.Heard())-now, time.Millisecond))
 }
 
-// checkDue ends leases whose deadline has passed, and makes those ready whose renewal is due. It
-// reports whether there was one.
+// checkDue ends leases after their deadline, and makes leases ready when their renewal is due. It
+// reports whether there was any.
 func (s *Scheduler[H]) checkDue(now, late time.Duration) bool {
 	ahead := late
 	if s.Len() > slice {
-		ahead = 0 // its renewals may be why it is late, and more of them would make it worse
+		ahead = 0 // renewals may be the reason for running late, and more would make it worse
 	}
 	due := s.Due(now, ahead, slice)
 	if len(due) == 0 {
@@ -69,8 +69,8 @@ func (s *Scheduler[H]) checkDue(now, late time.Duration) bool {
 	return true
 }
 
-// checkSuspects makes leases ready that the store may have lost, unless enough are. It reports
-// whether there was one.
+// checkSuspects makes leases ready that the store may have lost, unless enough are ready. It
+// reports whether there was any.
 func (s *Scheduler[H]) checkSuspects(now time.Duration) bool {
 	if s.Ready() >= slice {
 		return false
@@ -83,8 +83,7 @@ func (s *Scheduler[H]) checkSuspects(now time.Duration) bool {
 	return len(some) > 0
 }
 
-// sendReady sends one batch of renewals, if there is room for it. It reports whether there was
-// something to send.
+// sendReady sends a batch of renewals if there is room. It reports whether it sent anything.
 func (s *Scheduler[H]) sendReady(now time.Duration) bool {
 	ready := s.Ready()
 	if ready == 0 {
@@ -109,9 +108,9 @@ func (s *Scheduler[H]) patience(now time.Duration) time.Duration {
 	return max((s.FirstDeadline()-now)/4, 0)
 }
 
-// newFlight marks leases as being renewed, and returns them as a flight. Those whose answer would
-// come too late are left out, and tried again later. The last one is always sent: its answer
-// tells how fast the store is now.
+// newFlight marks leases as being renewed, and returns them as a flight. It omits leases whose
+// answer would come too late; they are tried again later. The last lease is always sent: its answer
+// shows how fast the store is now.
 func (s *Scheduler[H]) newFlight(ready []H, now time.Duration, on load.Sent) *flight[H] {
 	needs := s.gate.Needs()
 	f := &flight[H]{sent: now, on: on, leases: ready[:0], deadline: clock.Never}

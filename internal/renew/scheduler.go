@@ -5,10 +5,10 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// A Scheduler is the queue of the leases of a client, and one goroutine that ends them at their
-// deadlines and starts their renewals in batches. It never waits for the store, so a store that hangs
-// delays no deadline. Deadlines go first; then come the renewals that are due, in the order of
-// deadlines, as many as the budget has room for. It is safe for concurrent use.
+// A Scheduler consists of a client's lease queue and a goroutine, which ends leases at their
+// deadlines and starts renewals in batches. It never waits for the store, so a hanging store delays
+// no deadline. Deadlines come first, then due renewals in order of their deadlines, as many as the
+// budget permits. It is safe for concurrent use.
 type Scheduler[H Holder] struct {
 	*Queue[H]
 	client   Client

@@ -21,12 +21,12 @@ type bench struct {
 	now *clock.Clock
 
 	mu      sync.Mutex
-	answer  func(requests []driver.ExtendRequest) error // of each of them; nil: they are renewed at once
-	sent    [][]string                                  // the names of each request
+	answer  func(requests []driver.ExtendRequest) error // result for each request; nil: renewed at once
+	sent    [][]string                                  // each request's names
 	renewed int                                         // leases
 }
 
-// A held is a lease of a bench.
+// A held is a lease in a bench.
 type held struct {
 	bench *bench
 	place Place
@@ -105,7 +105,7 @@ func (b *bench) answers(answer func(requests []driver.ExtendRequest) error) {
 	b.answer = answer
 }
 
-// begin adds leases that begin now, with names that begin with a text.
+// begin adds leases that begin now, with a common name prefix.
 func (b *bench) begin(names string, n int, ttl time.Duration) (all []*held) {
 	for i := range n {
 		h := &held{bench: b, state: lease.Granted(driver.AcquireRequest{Name: fmt.Sprint(names, i), Token: "token", Weight: 1, Limit: 1}, 7, ttl)}
@@ -129,8 +129,8 @@ func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-// A lease is renewed while the store answers. It ends when the store no longer has it, and at its
-// deadline if no answer comes.
+// A lease should be renewed while the store answers. It ends when the store no longer has it, or at
+// its deadline without an answer.
 func TestScheduler(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  func(t *testing.T) error
@@ -161,7 +161,7 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
-// A renewal that was answered is awaited no longer, and nothing is sent before the next one.
+// An answered renewal is no longer awaited, and nothing should be sent before the next renewal.
 func TestAnsweredRenewalsAreNotAwaited(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		b.begin("n", 100, time.Minute)
@@ -181,7 +181,7 @@ func TestAnsweredRenewalsAreNotAwaited(t *testing.T) {
 	})
 }
 
-// When one of a sample is lost, all leases are renewed at once.
+// When a lease in the sample is lost, all leases should be renewed at once.
 func TestLossInASample(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		all := b.begin("n", 10*sampleSize, time.Minute)
@@ -203,8 +203,8 @@ func TestLossInASample(t *testing.T) {
 	})
 }
 
-// After a reconnect, a sample of the leases is renewed, and those that were never renewed: the last writes
-// may be lost alone.
+// After a reconnect, a sample should be renewed, plus the leases that were never renewed: only the
+// last writes may be lost.
 func TestReconnectRenewsNewLeases(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		b.begin("old", 10*sampleSize, time.Minute)
@@ -229,8 +229,8 @@ func TestReconnectRenewsNewLeases(t *testing.T) {
 	})
 }
 
-// If the store does not answer, a few leases of the flight are sent again as a probe: it may only be slow.
-// With a short TTL that is soon.
+// If the store does not answer, a few of the flight's leases should be sent again as a probe: the
+// store may only be slow. With a short TTL this happens soon.
 func TestProbeIsSmall(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		const leases, ttl = 100, 600 * ms

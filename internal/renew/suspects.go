@@ -2,8 +2,8 @@ package renew
 
 import "time"
 
-// Sample renews some leases now, because the store is available again after a failure,
-// and may have lost them. It returns false if that was done just before.
+// Sample renews some leases now, because the store is available again after a failure, and may have
+// lost them. It returns false if this was just done.
 func (s *Scheduler[H]) Sample() bool {
 	now := s.clock.Now()
 	if !s.recovery.mayBegin(now) {
@@ -13,9 +13,9 @@ func (s *Scheduler[H]) Sample() bool {
 	return true
 }
 
-// Reconnected renews leases because the connection to the store was lost, and perhaps the store's
-// data. A sample tells whether it has lost all. The last writes may be lost alone: so leases that
-// were never renewed are suspects, too.
+// Reconnected renews leases because the connection was lost, perhaps together with the store's
+// data. A sample shows whether all data is lost. The last writes can be lost alone, so leases that
+// were never renewed are also suspects.
 func (s *Scheduler[H]) Reconnected() {
 	now, all := s.restart(), s.All()
 	some := sample(all)
@@ -28,14 +28,14 @@ func (s *Scheduler[H]) Reconnected() {
 	s.Suspect(some, now)
 }
 
-// FailedOver renews all leases, because another server may have become the master, which has not
-// received all writes.
+// FailedOver renews all leases, because another server may have become the master without all
+// writes.
 func (s *Scheduler[H]) FailedOver() {
 	now := s.restart()
 	s.Suspect(s.All(), now)
 }
 
-// restart forgets how the store has answered, because another one may answer from now on.
+// restart resets the estimates about the store, because another server may answer from now on.
 func (s *Scheduler[H]) restart() (now time.Duration) {
 	now = s.clock.Now()
 	s.recovery.begin(now)
@@ -43,7 +43,7 @@ func (s *Scheduler[H]) restart() (now time.Duration) {
 	return now
 }
 
-// suspectRest renews all leases at once, because one of the sample is lost.
+// suspectRest renews all leases at once, because a lease in the sample is lost.
 func (s *Scheduler[H]) suspectRest(sent time.Duration) {
 	if s.recovery.finds(sent) {
 		s.SuspectAll(sent)

@@ -1,5 +1,5 @@
-// Package work runs what a client does beside its calls: jobs and loops, and the calls of functions that
-// may be slow. It limits how long the end of a client takes.
+// Package work runs a client's background work: jobs, loops, and functions that may be slow. It
+// limits how long closing a client takes.
 package work
 
 import (
@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// A Background runs and counts the goroutines of a client, and the calls that Close waits
-// for. Jobs end by themselves, loops run until life ends. It is safe for concurrent use.
+// A Background runs and counts a client's goroutines, and the calls for which Close waits. Jobs end
+// by themselves; loops run until life ends. It is safe for concurrent use.
 type Background struct {
-	life    context.Context // of all background work
+	life    context.Context // context of all background work
 	end     context.CancelFunc
 	open    context.Context // ends with Close
 	endOpen context.CancelFunc
-	idle    chan struct{} // signals that a job or loop has ended
+	idle    chan struct{} // signals the end of a job or loop
 
 	mu     sync.Mutex
 	closed bool
@@ -35,8 +35,8 @@ func (b *Background) UntilEnd() context.Context { return b.life }
 // UntilClose returns a context that ends with Close.
 func (b *Background) UntilClose() context.Context { return b.open }
 
-// Begin counts the caller as a job. It must call Done soon after Open has ended. Begin
-// returns false after Close.
+// Begin counts the caller as a job. The caller must call Done soon after UntilClose has ended.
+// Begin returns false after Close.
 func (b *Background) Begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func (b *Background) Begin() bool {
 	return true
 }
 
-// Done ends what Begin began.
+// Done ends a Begin.
 func (b *Background) Done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,9 +55,9 @@ func (b *Background) Done() {
 	b.signal()
 }
 
-// Run runs a job in a goroutine. f must return soon after its context ends. Run returns
-// false if life has ended: the state that f would have removed from the store expires
-// there. Between Close and then it still runs jobs.
+// Run runs a job in a goroutine. f must return soon after its context ends. Run returns false if
+// life has ended: the state that f would have removed expires at the store. Jobs can still start
+// after Close.
 func (b *Background) Run(f func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +94,7 @@ func (b *Background) signal() {
 	}
 }
 
-// Close makes Begin return false, and ends Open. It returns false if that was done
-// before.
+// Close makes Begin return false, and ends UntilClose. It returns false if already closed.
 func (b *Background) Close() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,7 @@ func TestBackgroundWaits(t *testing.T) {
 			}
 		}
 		wait(b.WaitJobs, 3*time.Second)
-		wait(b.WaitAll, 13*time.Second) // the loop runs until the end of life
+		wait(b.WaitAll, 13*time.Second) // the loop runs until life ends
 		if !b.Run(func(context.Context) {}) {
 			t.Error("a job does not run between Close and the end of life")
 		}

@@ -5,20 +5,19 @@ import (
 	"sync"
 )
 
-// maxQueued is how many calls may wait for a slow one.
+// maxQueued is how many calls can wait for a slow call.
 const maxQueued = 10_000
 
-// A CallQueue calls functions one after another, in a goroutine that
-// exists only while there is one to call. So a function that is slow, or that never returns,
-// delays only those after it. The zero CallQueue is ready for use. It is safe for concurrent use.
+// A CallQueue calls functions in sequence, in a goroutine that exists only while the queue is not
+// empty. So a function that is slow, or never returns, delays only later functions. The zero
+// CallQueue is ready for use. It is safe for concurrent use.
 type CallQueue struct {
 	mu    sync.Mutex
 	calls []func()
 	idle  chan struct{} // closed when all calls have returned; nil while there is none
 }
 
-// Add queues a call. If too many calls wait, it drops a call that is not important and
-// returns false.
+// Add queues a call. If too many calls wait, it drops an unimportant call and returns false.
 func (q *CallQueue) Add(important bool, call func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -36,7 +35,7 @@ func (q *CallQueue) Add(important bool, call func()) bool {
 func (q *CallQueue) run() {
 	exits := true
 	defer func() {
-		if exits { // the function has called runtime.Goexit: the others must still be called
+		if exits { // the function called runtime.Goexit: the others must still be called
 			go q.run()
 		}
 	}()
@@ -61,7 +60,7 @@ func (q *CallQueue) next() func() {
 	return call
 }
 
-// Wait waits until all calls have returned, or ctx has ended.
+// Wait waits until all calls have returned or ctx has ended.
 func (q *CallQueue) Wait(ctx context.Context) {
 	q.mu.Lock()
 	idle := q.idle

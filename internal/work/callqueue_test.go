@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// A call that does not return delays a bounded number of others, and all that are important.
+// A call that does not return should delay a limited number of other calls, and all important
+// calls.
 func TestCallQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q CallQueue
@@ -41,8 +42,7 @@ func TestCallQueueIsBounded(t *testing.T) {
 	})
 }
 
-// A call that ends its goroutine, such as one that fails a test, does not stop the
-// others.
+// A call that ends its goroutine, for example by failing a test, should not stop the others.
 func TestCallThatExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q CallQueue

@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// A CloseLimit is the time limit of the releases during the end of a client. The zero CloseLimit
-// is ready for use. It is safe for concurrent use.
+// A CloseLimit limits the releases while a client closes. The zero CloseLimit is ready for use. It
+// is safe for concurrent use.
 type CloseLimit struct {
 	mu  sync.Mutex
 	end time.Time // all releases end by then; zero before Begin
@@ -21,8 +21,8 @@ func (l *CloseLimit) Begin(timeout time.Duration) {
 	l.end = time.Now().Add(clock.Times(5, timeout))
 }
 
-// Shorten leaves one operation timeout for the remaining releases: the store has failed to
-// release a lease. While the store answers, they may take longer.
+// Shorten leaves an operation timeout for the remaining releases: the store failed to release a
+// lease. While the store answers, they can take longer.
 func (l *CloseLimit) Shorten(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,8 +31,8 @@ func (l *CloseLimit) Shorten(timeout time.Duration) {
 	}
 }
 
-// Limit returns the end of a release that begins now and may take timeout, or at most
-// longest after Begin.
+// Limit returns the end of a release that begins now and can take timeout, or at most longest after
+// Begin.
 func (l *CloseLimit) Limit(timeout, longest time.Duration) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A detachedContext is the context of work that outlives its call. It ends with the
-// client, and has the values of the call's context, such as the parent of a trace.
+// A detachedContext is a context for work that outlives its call. It ends with the client, and
+// carries values from the call's context, such as a trace parent.
 type detachedContext struct {
 	context.Context // ends with the client
 	values          context.Context
 }
 
-// Detach returns a context that ends with life and has the values of another context.
+// Detach returns a context that ends with life and carries another context's values.
 func Detach(life, values context.Context) context.Context {
-	if values == context.Background() { // it has none: no need for an allocation
+	if values == context.Background() { // no values, so no allocation
 		return life
 	}
 	return detachedContext{life, values}
@@ -22,13 +22,13 @@ func Detach(life, values context.Context) context.Context {
 
 func (b detachedContext) Value(key any) any { return valueWithoutCancel(b.values, key) }
 
-// AfterFunc saves a goroutine for each context that is derived from this one.
+// AfterFunc saves a goroutine for each derived context.
 func (b detachedContext) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(b.Context, f)
 }
 
-// Values is a context that has the values of another one, and never ends. It is as the result
-// of context.WithoutCancel, but can be part of another allocation.
+// Values is a context that carries another context's values and never ends. It is like
+// context.WithoutCancel, but can be part of a larger allocation.
 type Values struct{ Of context.Context }
 
 // Deadline implements context.Context: there is none.
@@ -43,9 +43,9 @@ func (*Values) Err() error { return nil }
 // Value implements context.Context.
 func (v *Values) Value(key any) any { return valueWithoutCancel(v.Of, key) }
 
-// valueWithoutCancel returns what context.WithoutCancel(ctx).Value returns, in most cases
-// without its allocation. Package context uses a pointer to an int as the key of what ends a
-// context, which must not be found.
+// valueWithoutCancel returns the result of context.WithoutCancel(ctx).Value, usually without
+// allocating. Package context uses a pointer to an int as the key for cancellation, which must not
+// be found.
 func valueWithoutCancel(ctx context.Context, key any) any {
 	if _, ok := key.(*int); ok {
 		return context.WithoutCancel(ctx).Value(key)

@@ -8,12 +8,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Acquire is the step of an acquire. It sends the request to all nodes at once. The call
-// ends when a majority has given the same answer, or no longer can.
+// Acquire starts an acquire. It sends the request to all nodes together. The call ends when a
+// majority has given the same answer, or can no longer do so.
 func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	m.byToken[q.Token] = c
-	if !c.active { // it has no queue entry to keep; a ticket ends with its grant
+	if !c.active { // there is no queue entry to keep; a ticket ends with its grant
 		c.ticket = m.clock.next(now)
 	}
 	c.AcquireRequest, c.active, c.noWait, c.skipStragglers, c.upgraded = q, true, !q.Queue, false, mode{}
@@ -55,7 +55,7 @@ func (c *acquisition) abandoned(m *Machine, call *Call, err error, now time.Time
 	}
 }
 
-// end ends the calls of an acquisition with one result.
+// endAcquire ends an acquisition's calls, all with the same result.
 func (m *Machine) endAcquire(c *acquisition, reply driver.AcquireReply, err error) {
 	for _, call := range c.calls {
 		call.Reply, call.Err = reply, err
@@ -64,8 +64,7 @@ func (m *Machine) endAcquire(c *acquisition, reply driver.AcquireReply, err erro
 	c.calls = nil
 }
 
-// decide ends the calls of an acquisition if the votes decide it. expired forces a
-// decision now.
+// decide ends an acquisition's calls if the votes decide it. expired forces a decision now.
 func (m *Machine) decide(c *acquisition, expired bool, now time.Time) {
 	if len(c.calls) == 0 {
 		return
@@ -101,8 +100,8 @@ func (m *Machine) decide(c *acquisition, expired bool, now time.Time) {
 	}
 }
 
-// failAcquire ends the calls of an acquisition that a majority has not answered. The
-// caller repeats a request whose outcome is unknown, with the same queue entry.
+// failAcquire ends the calls when a majority has not answered. The caller should repeat a request
+// with an unknown outcome, using the same queue entry.
 func (m *Machine) failAcquire(c *acquisition, now time.Time) {
 	err := Unavailable("acquire", c.Name, c.nodeErrors())
 	m.endAcquire(c, driver.AcquireReply{}, err)
@@ -112,9 +111,9 @@ func (m *Machine) failAcquire(c *acquisition, now time.Time) {
 	}
 }
 
-// decideTry decides on a request that does not wait. If several requests arrive at once,
-// each may have the votes of a few nodes. Then this request queues with the others until
-// the oldest has all votes.
+// decideTry decides on a request that does not wait. If several requests arrive together, each may
+// get votes from a few nodes. Then this request queues with the others until the oldest has all
+// votes.
 func (m *Machine) decideTry(c *acquisition, n tally, now time.Time) {
 	const enough = 3 // attempts to relinquish; by then the request with the most votes holds the lock, or was cancelled
 	none := n.votes+n.pending < m.Majority
@@ -129,8 +128,8 @@ func (m *Machine) decideTry(c *acquisition, n tally, now time.Time) {
 	}
 }
 
-// nodeErrors returns why each node has not answered in this round, or nil for a node that
-// has.
+// nodeErrors returns an error for each node without an answer in this round, and nil for the
+// others.
 func (c *acquisition) nodeErrors() []error {
 	errs := make([]error, len(c.queues))
 	for i := range c.queues {
@@ -148,7 +147,7 @@ func (c *acquisition) nodeErrors() []error {
 	return errs
 }
 
-// busyReply is the reply to a request without a majority of votes.
+// busyReply returns the reply to a request without a majority.
 func (c *acquisition) busyReply(majority int) driver.AcquireReply {
 	a := driver.AcquireReply{Name: c.Name}
 	most := 0

@@ -8,37 +8,36 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An acquisition is the state of one token on one name while requests for it are pending,
-// or while it is queued: mainly what each node has answered.
+// An acquisition is the state of a token on a name while its requests are pending or it is queued:
+// mainly the nodes' answers.
 type acquisition struct {
 	driver.AcquireRequest
 	key            acquisitionKey
-	ticket         uint64      // position in the queues of all nodes: the smallest is served first
+	ticket         uint64      // position in all nodes' queues: the smallest is served first
 	queues         []nodeQueue // by node
-	voteRound      uint64      // of the latest Acquire; a vote counts only if it was requested since then
+	voteRound      uint64      // round of the latest Acquire; votes requested earlier do not count
 	active         bool        // the lock is still wanted
 	noWait         bool        // the caller does not wait in the queue
-	calls          []*Call     // that wait for the votes of this round
-	lastCall       *Call       // the cause of messages that are sent while no call waits; or nil
-	skipStragglers bool        // do not wait for the remaining nodes if a majority has answered
+	calls          []*Call     // waiting for the votes in this round
+	lastCall       *Call       // the cause of messages while no call waits; or nil
+	skipStragglers bool        // do not wait for the remaining nodes after a majority
 	granted        bool        // in this round, and the client was notified
 	fence          uint64      // a majority must store it before the lock is granted; 0: none yet
 	relinquished   int         // how often this round relinquished its votes to older requests
-	upgraded       mode        // of a lease that became exclusive, or may have; zero: none
+	upgraded       mode        // mode of a lease that became exclusive, or may have; zero: none
 	lastUsed       time.Time
 	unused         alarm // removes the acquisition when its queue entries have expired
-	split          alarm // relinquishes the votes of this round again
+	split          alarm // relinquishes this round's votes again
 }
 
-// An acquisitionKey identifies an acquisition. The names of a multi-lock share one token.
+// An acquisitionKey identifies an acquisition. The names in a multi-lock share a token.
 type acquisitionKey struct{ name, token string }
 
 // unusedTime is how long an acquisition is kept after its last use. Its queue entries have
 // expired by then.
 const unusedTime = 2 * driver.WaiterTTL
 
-// acquisitionFor returns the acquisition of a token on a name, and creates it if there is
-// none.
+// acquisitionFor returns the acquisition of a token on a name, and creates it if necessary.
 func (m *Machine) acquisitionFor(name, token string, now time.Time) *acquisition {
 	at := acquisitionKey{name, token}
 	c := m.acquisitions[at]
@@ -56,7 +55,7 @@ func (m *Machine) acquisitionFor(name, token string, now time.Time) *acquisition
 	return c
 }
 
-// An unusedAcquisition removes an acquisition that is not used any longer.
+// An unusedAcquisition removes an acquisition when it is no longer used.
 type unusedAcquisition struct{ *acquisition }
 
 func (u unusedAcquisition) wake(m *Machine, now time.Time) {
@@ -83,16 +82,15 @@ func (c *acquisition) hasDeliveries() bool {
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.sending || q.undelivered > 0 })
 }
 
-// hasLateMessages reports whether a message without an answer may still arrive at a node.
-// Without this state, such a message could be the last that the node receives for the
-// token.
+// hasLateMessages reports whether an unanswered message may still arrive at a node. If this state
+// were removed, such a message could be the node's last for the token.
 func (c *acquisition) hasLateMessages(now time.Time) bool {
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool {
 		return now.Before(q.lateUntil) || now.Before(q.uncertainUntil) || now.Before(q.resizeUntil)
 	})
 }
 
-// jitter is a small delay that separates acquisitions that do the same thing at once.
+// jitter returns a small delay to separate acquisitions that act at the same time.
 func (c *acquisition) jitter() time.Duration {
 	return time.Duration(1+c.ticket%1000) * time.Microsecond
 }
@@ -106,13 +104,13 @@ func (m *Machine) remove(c *acquisition) {
 	}
 }
 
-// deactivate ends all activity of an acquisition of its own.
+// deactivate ends all activity that an acquisition started itself.
 func (m *Machine) deactivate(c *acquisition) {
 	c.active = false
 	m.alarms.stop(&c.split)
 }
 
-// removeIfDone removes an acquisition whose state is no longer needed. A granted one is
+// removeIfDone removes an acquisition when its state is no longer needed. A granted acquisition is
 // needed while it may still have an entry in a node's queue.
 func (m *Machine) removeIfDone(c *acquisition, now time.Time) {
 	if c.active || c.hasDeliveries() || c.hasLateMessages(now) || m.acquisitions[c.key] != c {
@@ -124,12 +122,12 @@ func (m *Machine) removeIfDone(c *acquisition, now time.Time) {
 	m.remove(c)
 }
 
-// newVote returns the vote that is sent to a node.
+// newVote returns the vote to send to a node.
 func (m *Machine) newVote(c *acquisition, relinquish bool) *driver.Vote {
 	return &driver.Vote{Ticket: c.ticket, Fence: cmp.Or(c.fence, c.voteRound), RecoveryWindow: m.RecoveryWindow, Relinquish: relinquish}
 }
 
-// newNodeRequest returns the request that is sent to a node.
+// newNodeRequest returns the request to send to a node.
 func (c *acquisition) newNodeRequest(now time.Time) driver.AcquireRequest {
 	q := c.AcquireRequest
 	if len(c.calls) == 0 { // sent without a caller: the client may be dead
@@ -138,8 +136,8 @@ func (c *acquisition) newNodeRequest(now time.Time) driver.AcquireRequest {
 	return q
 }
 
-// cause returns the call that a message belongs to: the first one that waits for the votes,
-// or else the last one. It is nil if there was none.
+// cause returns the call to which a message belongs: the first call waiting for the votes,
+// otherwise the last call. It is nil if there was no call.
 func (c *acquisition) cause() *Call {
 	if len(c.calls) == 0 {
 		return c.lastCall
@@ -147,17 +145,17 @@ func (c *acquisition) cause() *Call {
 	return c.calls[0]
 }
 
-// A voteRequest requests the vote of a node.
+// A voteRequest requests a node's vote.
 type voteRequest struct {
 	c           *acquisition
 	round       uint64
-	relinquish  bool // the node gives its vote to an older waiter, if it has one
+	relinquish  bool // the node should give its vote to an older waiter, if any
 	requestedAt time.Time
 }
 
 // requestVote queues a vote request for a node.
 func (m *Machine) requestVote(c *acquisition, q *nodeQueue, relinquish bool, now time.Time) {
-	q.pendingCancel = nil // a pending cancel must be sent before this request, and a later one after it
+	q.pendingCancel = nil // a pending cancel must be sent before this request, and a later cancel after it
 	m.enqueue(q, driver.WaiterTTL, &Message{Call: c.cause(), purpose: &voteRequest{c: c, round: c.voteRound, relinquish: relinquish}}, now)
 }
 
@@ -220,9 +218,9 @@ func (v *voteRequest) answered(m *Machine, msg *Message, r Reply, now time.Time)
 	return outcomeOf(r.Err)
 }
 
-// Granted is the step of a node's notification that it has granted the lock to a waiter.
+// Granted handles a node's notification about a grant to a waiter.
 func (m *Machine) Granted(node int, e driver.Event, now time.Time) Effects {
-	c := m.byToken[e.Token] // a multi-lock has one token for all names and acquires them one by one
+	c := m.byToken[e.Token] // a multi-lock uses one token for all names and acquires them in sequence
 	if c != nil && e.Ticket == c.ticket {
 		m.clock.observe(e.Fence)
 		m.recordStoreID(node, e.Vote.Node)

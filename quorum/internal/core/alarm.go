@@ -14,12 +14,12 @@ type alarm struct {
 
 func (a *alarm) isSet() bool { return a.index > 0 }
 
-// An alarmOwner has something to do at a time.
+// An alarmOwner acts at a given time.
 type alarmOwner interface {
 	wake(m *Machine, now time.Time)
 }
 
-// alarms are those that are set, the earliest first.
+// alarms are the active alarms, the earliest first.
 type alarms struct{ heap alarmHeap }
 
 func (s *alarms) set(a *alarm, at time.Time) {
@@ -37,7 +37,7 @@ func (s *alarms) stop(a *alarm) {
 	}
 }
 
-// next returns the time of the earliest alarm, or zero if none is set.
+// next returns the time of the earliest alarm, or zero if there is none.
 func (s *alarms) next() time.Time {
 	if len(s.heap) == 0 {
 		return time.Time{}
@@ -45,7 +45,7 @@ func (s *alarms) next() time.Time {
 	return s.heap[0].at
 }
 
-// due removes and returns an alarm whose time has come, or nil.
+// due removes and returns a due alarm, or nil.
 func (s *alarms) due(now time.Time) *alarm {
 	if len(s.heap) == 0 || s.heap[0].at.After(now) {
 		return nil

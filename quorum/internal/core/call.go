@@ -7,19 +7,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// StragglerTimeout is how long an operation waits for the remaining nodes once a majority
-// has answered.
+// StragglerTimeout is how long an operation waits for the remaining nodes after a majority has
+// answered.
 const StragglerTimeout = 50 * time.Millisecond
 
-// A Call is an operation of a caller. It ends once, when a step has it in Effects.Ended.
-// Until then its result is not known.
+// A Call is a caller's operation. It ends once, in the step that returns it in Effects.Ended. Until
+// then its result is unknown.
 type Call struct {
-	Context context.Context // of the caller; its values go with the messages of the call
-	Done    chan struct{}   // for the caller of the machine, which does not use it
+	Context context.Context // the caller's context; the call's messages carry its values
+	Done    chan struct{}   // for the runner; the machine does not use it
 
-	Reply driver.AcquireReply // of an acquire or a resize
-	OK    bool                // of a release or a revoke
-	Errs  []error             // of an extend, by request
+	Reply driver.AcquireReply // for an acquire or a resize
+	OK    bool                // for a release or a revoke
+	Errs  []error             // for an extend, by request
 	Err   error
 
 	op, name string
@@ -30,11 +30,11 @@ type Call struct {
 	role     role
 }
 
-// A role decides what becomes of a call.
+// A role decides how a call continues.
 type role interface {
 	straggled(m *Machine, now time.Time)                     // the remaining nodes are not waited for any longer
-	expired(m *Machine, c *Call, now time.Time)              // the time of the call is over
-	abandoned(m *Machine, c *Call, err error, now time.Time) // its caller does not wait any longer, because of err
+	expired(m *Machine, c *Call, now time.Time)              // the call's time is over
+	abandoned(m *Machine, c *Call, err error, now time.Time) // the caller left because of err
 }
 
 // begin starts a call.
@@ -52,8 +52,7 @@ func (m *Machine) setCallAlarm(c *Call) {
 	m.alarms.set(&c.alarm, at)
 }
 
-// wake is called when the time of a call is over, or when it has waited long enough for
-// the last nodes.
+// wake runs when a call's time is over, or when it has waited long enough for the last nodes.
 func (c *Call) wake(m *Machine, now time.Time) {
 	if !c.straggle.IsZero() && !now.Before(c.straggle) {
 		c.straggle = time.Time{}
@@ -68,7 +67,7 @@ func (c *Call) wake(m *Machine, now time.Time) {
 	}
 }
 
-// end ends a call, whose result has been written.
+// end ends a call after its result was written.
 func (m *Machine) end(c *Call) {
 	if c.ended {
 		return

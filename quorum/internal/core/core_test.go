@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A bench runs one machine by hand: the test answers the messages.
+// A bench runs a machine by hand: the test answers the messages.
 type bench struct {
 	t    *testing.T
 	m    *Machine
@@ -41,7 +41,7 @@ func (b *bench) pass(d time.Duration) {
 	}
 }
 
-// message returns the message that was sent to a node, and wants it to have a verb.
+// message returns the message sent to a node, and checks its verb.
 func (b *bench) message(node int, verb Verb) *Message {
 	b.t.Helper()
 	i := slices.IndexFunc(b.sent, func(msg *Message) bool { return msg.Node == node })
@@ -81,7 +81,7 @@ func vote(fence uint64) Reply {
 	return Reply{Acquire: driver.AcquireReply{Held: true, Fence: fence}}
 }
 
-// accept is the vote with the fence that a message proposes.
+// accept returns a vote with the fence proposed in a message.
 func (b *bench) accept(nodes ...int) {
 	b.t.Helper()
 	for _, n := range nodes {
@@ -128,7 +128,7 @@ func (b *bench) wantHeld(c *Call) {
 	}
 }
 
-// A call without a chance of a majority ends at once, and a call that has ended does not wake
+// A call without a chance for a majority should end at once. A call that has ended should not wake
 // the machine.
 func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
 	b := newBench(t, 3)
@@ -144,16 +144,16 @@ func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
 	if c.alarm.isSet() {
 		t.Error("its alarm is still set")
 	}
-	b.message(0, Cancel) // it does not wait, so nothing may be left of it
+	b.message(0, Cancel) // it does not wait, so nothing should be left
 }
 
-// A caller that leaves cancels the request, unless another call for the token waits.
+// A caller that leaves should cancel the request, unless another call for the token waits.
 func TestLeavingCallerCancels(t *testing.T) {
 	b := newBench(t, 3)
 	one, two := b.acquire(mutex(true)), b.acquire(mutex(true))
 	b.do(b.m.Leave(one, errors.New("left"), b.now))
 	for n := range 3 {
-		b.answer(n, Acquire, rival) // of the first call
+		b.answer(n, Acquire, rival) // the answer to the first call
 	}
 	b.accept(0, 1, 2)
 	b.wantHeld(two)
@@ -165,8 +165,7 @@ func TestLeavingCallerCancels(t *testing.T) {
 	b.message(0, Cancel)
 }
 
-// A message that is sent while no call waits belongs to the last call, so that its trace is
-// that of the call.
+// A message sent while no call waits should belong to the last call, and carry that call's trace.
 func TestMessagesBelongToTheLastCall(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
@@ -194,8 +193,8 @@ func TestMessagesBelongToTheLastCall(t *testing.T) {
 	}
 }
 
-// A vote that is being relinquished does not count, whatever a notification says, nor after
-// an answer that was lost.
+// A vote that is being relinquished should not count, whatever a notification says. It should not
+// count after a lost answer either.
 func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 	b := newBench(t, 3)
 	c := b.acquire(mutex(true))
@@ -227,7 +226,8 @@ func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 	}
 }
 
-// A notification that arrives before the reply "not granted" to an earlier request counts.
+// A notification should count even if it arrives before the reply "not granted" to an earlier
+// request.
 func TestNotificationBeforeTheReply(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
@@ -243,8 +243,8 @@ func TestNotificationBeforeTheReply(t *testing.T) {
 	}
 }
 
-// A ticket ends with its grant. So a client that receives the notification after the reply to
-// a later request does not count that lease from the later request.
+// A ticket ends with its grant. So a client that sees the notification after the reply to a later
+// request should not count the lease from the later request.
 func TestTicketEndsWithItsGrant(t *testing.T) {
 	b := newBench(t, 3)
 	first := b.acquire(mutex(true))
@@ -284,8 +284,8 @@ func TestHandOffIsNoSplitVote(t *testing.T) {
 	}
 }
 
-// If the address of a node resolves to the server of another one, that server has one vote. This is
-// so also if the other node has answered before, and does not answer now.
+// If a node's address resolves to another node's server, that server should have a single vote,
+// even if the other node is silent now.
 func TestVoteOfAMovedNode(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		b := newBench(t, 3)
@@ -319,7 +319,7 @@ func TestVoteOfAMovedNode(t *testing.T) {
 	}
 }
 
-// After a cancel or a release, requests that wait for their turn are not sent.
+// After a cancel or a release, queued requests should not be sent.
 func TestEndDropsPendingRequests(t *testing.T) {
 	for name, end := range map[string]struct {
 		do   func(b *bench) *Call
@@ -328,7 +328,7 @@ func TestEndDropsPendingRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 3)
 			b.acquire(reader())
-			b.accept(0, 1) // node 2 has not answered
+			b.accept(0, 1) // node 2 is silent
 			b.release()
 			b.answer(0, Release, Reply{OK: true})
 			b.answer(1, Release, Reply{OK: true})
@@ -336,7 +336,7 @@ func TestEndDropsPendingRequests(t *testing.T) {
 			b.accept(0, 1)
 			b.wantHeld(writer)
 			end.do(b)
-			b.answer(2, Acquire, vote(1)) // of the reader
+			b.answer(2, Acquire, vote(1)) // for the reader
 			if msg := b.message(2, end.verb); isRequest(msg) {
 				t.Error("the vote for a lease that has ended was requested")
 			}
@@ -350,14 +350,14 @@ func isRequest(msg *Message) bool {
 	return is
 }
 
-// After a cancel, the heartbeat of a waiter that waits for its turn is not sent.
+// After a cancel, a waiter's queued heartbeat should not be sent.
 func TestCancelDropsHeartbeats(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
 	b.answer(0, Acquire, rival)
 	b.answer(1, Acquire, rival)
 	b.pass(StragglerTimeout)
-	b.acquire(mutex(true)) // node 2 has not answered the first
+	b.acquire(mutex(true)) // node 2 has not answered the first request
 	b.cancel()
 	b.answer(2, Acquire, rival)
 	if msg := b.message(2, Cancel); isRequest(msg) {
@@ -444,8 +444,8 @@ func (b *bench) extend(q driver.AcquireRequest) *Call {
 	return c
 }
 
-// A downgrade that got no answer may make a reader of the next lease with its token. A node
-// where that is possible does not count for a mutex until it has confirmed the mode.
+// An unanswered downgrade may make a reader out of the next lease with the same token. Such a node
+// should not count for a mutex until it confirms the mode.
 func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -466,7 +466,7 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	}
 	b.acquire(mutex(false))
 	b.accept(0, 1, 2)
-	b.pass(2 * time.Second) // the downgrade has arrived or will not
+	b.pass(2 * time.Second) // the downgrade has arrived or never will
 	renewed := func(c *Call) bool {
 		b.answer(0, Extend, Reply{Errs: []error{driver.ErrLost}})
 		b.answer(1, Extend, Reply{Errs: []error{nil}})
@@ -484,16 +484,16 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	}
 	b.pass(2 * time.Second)
 	b.answer(1, Resize, resized(10)) // it was sent again
-	b.sent = nil                     // such as the repair of node 0
+	b.sent = nil                     // such as the repair on node 0
 	if c := b.extend(mutex(false)); !renewed(c) {
 		t.Errorf("%v: want it renewed, since the node has confirmed the mode", c.Errs)
 	}
 }
 
-// A repair that got no answer may make a reader of the next lease with its token.
+// An unanswered repair may make a reader out of the next lease with the same token.
 func TestLateRepairOfTheNextLease(t *testing.T) {
 	b := newBench(t, 3)
-	b.extend(reader()) // of a lease that was acquired before this process knew it
+	b.extend(reader()) // for a lease acquired before this process knew it
 	b.answer(0, Extend, Reply{Errs: []error{nil}})
 	b.answer(1, Extend, Reply{Errs: []error{nil}})
 	b.answer(2, Extend, Reply{Errs: []error{driver.ErrLost}})
@@ -508,7 +508,7 @@ func TestLateRepairOfTheNextLease(t *testing.T) {
 	}
 }
 
-// What ended an acquisition is sent once more only when no earlier request can arrive.
+// The end of an acquisition should be repeated only when no earlier request can still arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(false))
@@ -524,7 +524,7 @@ func TestEndIsRepeatedLast(t *testing.T) {
 	b.message(2, Cancel)
 }
 
-// Neither a repair nor a change of mode is sent after a later message for its token.
+// Neither a repair nor a mode change should be sent after a later message for the same token.
 func TestRepairAfterALaterMessage(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -536,7 +536,7 @@ func TestRepairAfterALaterMessage(t *testing.T) {
 	} {
 		q := &c.queues[0]
 		msg := &Message{purpose: p}
-		q.sending = true // so that it waits for its turn
+		q.sending = true // so the next message waits
 		b.m.enqueue(q, time.Minute, msg, b.now)
 		if !p.prepare(b.m, msg, b.now) {
 			t.Errorf("%s: not sent, though it is the last message", name)
@@ -559,7 +559,7 @@ func (b *bench) resize(weight int) *Call {
 
 func resized(fence uint64) Reply { return vote(fence) }
 
-// If a majority refuses an upgrade, the nodes that have upgraded the reader downgrade it.
+// If a majority refuses an upgrade, the nodes with the upgrade should undo it.
 func TestRefusedUpgradeIsReverted(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -581,7 +581,7 @@ func TestRefusedUpgradeIsReverted(t *testing.T) {
 	}
 }
 
-// The fence of a resize is the largest that a node issued, and a majority stores it.
+// A resize should return the largest fence issued by a node, stored by a majority.
 func TestFenceOfAResizeIsStored(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -606,7 +606,8 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 	}
 }
 
-// One yes decides only if a majority has answered, and a repeated answer does not count.
+// A single yes should decide only after a majority has answered. A repeated answer should not
+// count.
 func TestPoll(t *testing.T) {
 	b := newBench(t, 5)
 	c := b.release()

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Why a node has not answered.
+// Reasons why a node has not answered.
 var (
 	ErrNoAnswer      = errors.New("no answer yet")
 	errDuplicateNode = errors.New("another node has the same store ID: one server is configured twice")
@@ -21,15 +21,14 @@ var (
 	errResizePending = errors.New("an earlier resize to another weight got no answer and may still arrive")
 )
 
-// unanswered reports whether err means that the node gave no answer, and may give one
-// later.
+// unanswered reports whether err means "no answer": the node may still answer later.
 func unanswered(err error) bool {
 	var u *driver.UnavailableError
 	return errors.As(err, &u) && !u.Refused
 }
 
-// Unavailable returns an error that says how many nodes answered, and why the others did
-// not. errs has an error for each node, nil if it answered.
+// Unavailable returns an error with the number of nodes that answered, and the reason for each
+// other node. errs contains an error for each node, nil if it answered.
 func Unavailable(op, name string, errs []error) error {
 	u := &driver.UnavailableError{Op: op, Name: name, Refused: true}
 	var causes []error
@@ -54,7 +53,7 @@ func Unavailable(op, name string, errs []error) error {
 	return u
 }
 
-// An errorList formats several errors on one line.
+// An errorList formats several errors on a single line.
 type errorList []error
 
 func (r errorList) Error() string {

@@ -1,7 +1,6 @@
-// Package core decides what a quorum does: which message is sent to which node, which
-// replies are a majority, and what is repeated later. It is a state machine, without
-// goroutines, mutexes, I/O and clocks. Each step gets the time, and returns its effects.
-// Package quorum carries them out.
+// Package core decides which message goes to which node, which replies form a majority, and which
+// messages to repeat later. It is a state machine without goroutines, mutexes, I/O or clocks. Each
+// step receives the time and returns its effects, which package quorum carries out.
 package core
 
 import (
@@ -15,27 +14,27 @@ import (
 // A Config describes a quorum.
 type Config struct {
 	Nodes          int
-	Majority       int           // number of votes that are a majority
-	Longest        time.Duration // longest TTL of a lease
-	RecoveryWindow time.Duration // minimum uptime of a node before it votes; zero: none
+	Majority       int           // number of votes for a majority
+	Longest        time.Duration // longest lease TTL
+	RecoveryWindow time.Duration // minimum uptime before a node can vote; zero: none
 }
 
-// A Machine is the state of a quorum as one client sees it. It is not safe for concurrent
-// use. The times of its steps never go back.
+// A Machine is a client's view of a quorum. It is not safe for concurrent use. The times passed to
+// its steps must never go back.
 type Machine struct {
 	Config
 	nodes        []node
 	clock        clock
 	acquisitions map[acquisitionKey]*acquisition // in progress
-	byToken      map[string]*acquisition         // the newest of each token
+	byToken      map[string]*acquisition         // the newest acquisition for each token
 	renewals     map[*renewal]struct{}           // in progress
 	alarms       alarms
 	effects      Effects
 }
 
-// Effects are what follows from a step, in order of each kind.
+// Effects are the results of a step, each kind in order.
 type Effects struct {
-	Send   []*Message // to be sent now; each is answered by one Machine.Answer
+	Send   []*Message // to send now; each message needs one Machine.Answer
 	Ended  []*Call    // calls whose result is known
 	Notify []Notification
 }
@@ -46,14 +45,14 @@ type Notification struct {
 	Event  driver.Event
 }
 
-// A node is what is known about one of the stores.
+// A node is the known state of a store.
 type node struct {
 	redelivery
 	storeID     string // store ID in the last vote; empty before the first
 	duplicateOf int    // 1 + the node with the same store ID when this node first voted
 }
 
-// New returns the state machine of a new client.
+// New returns the state machine for a new client.
 func New(c Config) *Machine {
 	m := &Machine{
 		Config: c, nodes: make([]node, c.Nodes),
@@ -75,7 +74,7 @@ func (m *Machine) flush() Effects {
 // NextWake returns when Wake is due, and zero if it is not.
 func (m *Machine) NextWake() time.Time { return m.alarms.next() }
 
-// Wake is the step of the time: it does what is due.
+// Wake handles the passage of time: it runs due alarms.
 func (m *Machine) Wake(now time.Time) Effects {
 	for {
 		a := m.alarms.due(now)
@@ -100,10 +99,9 @@ func (m *Machine) recordStoreID(n int, id string) {
 	}
 }
 
-// checkDuplicateNodes returns ErrInvalid while two nodes are one server and were so from
-// their first vote: that is a mistake in the configuration. An address that later
-// resolves to another node's server is a failure of one node: its vote does not count,
-// and the other nodes continue.
+// checkDuplicateNodes returns ErrInvalid if two nodes have been the same server since their first
+// vote, which is a configuration mistake. If an address later resolves to another node's server, a
+// single node has failed: its vote does not count, and the other nodes continue.
 func (m *Machine) checkDuplicateNodes() error {
 	for i, n := range m.nodes {
 		if n.duplicateOf > 0 && m.nodes[n.duplicateOf-1].storeID == n.storeID {
@@ -114,10 +112,9 @@ func (m *Machine) checkDuplicateNodes() error {
 	return nil
 }
 
-// A clock issues numbers that only grow. A number is the time in µs, and larger than all
-// numbers that the clock issued or observed. Tickets and fences are such numbers. So a
-// process with a slow clock is not always served first, and does not force the nodes to
-// issue a second fence.
+// A clock issues increasing numbers for tickets and fences: the time in µs, but always larger than
+// each number issued or observed before. So a process with a slow clock is not always served first,
+// and does not force the nodes to issue a second fence.
 type clock struct{ last uint64 }
 
 func (c *clock) next(now time.Time) uint64 {
@@ -125,7 +122,7 @@ func (c *clock) next(now time.Time) uint64 {
 	return c.last
 }
 
-// Observe makes sure that later fences are larger than this one.
+// Observe makes sure that later numbers exceed this fence.
 func (m *Machine) Observe(fence uint64) { m.clock.observe(fence) }
 
 func (c *clock) observe(n uint64) { c.last = max(c.last, n) }
@@ -137,7 +134,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// pop removes the first element of a list.
+// pop removes a list's first element.
 func pop[T any](list *[]T) T {
 	first := (*list)[0]
 	*list = slices.Delete(*list, 0, 1)

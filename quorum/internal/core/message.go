@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Verb is the operation of a message.
+// A Verb is a message's operation.
 type Verb int
 
 // The verbs are methods of driver.Store.
@@ -19,43 +19,42 @@ const (
 	Revoke
 )
 
-// A Message is one operation of one node. The machine changes a message only while it is
-// not sent.
+// A Message is an operation for a node. The machine changes a message only before it is sent.
 type Message struct {
 	Node    int
 	Verb    Verb
-	Call    *Call                 // that caused it, or nil
+	Call    *Call                 // the cause of the message, or nil
 	Until   time.Time             // its sender waits no longer for a reply
-	Acquire driver.AcquireRequest // of Acquire, Cancel and Resize, with a Vote
+	Acquire driver.AcquireRequest // for Acquire, Cancel and Resize, with a Vote
 	Release driver.ReleaseRequest // with a Vote
 	Extend  []driver.ExtendRequest
 	Revoke  driver.RevokeRequest
 
 	purpose purpose
 	delivery
-	renewal *renewal // of Extend
-	poll    *poll    // of Revoke
+	renewal *renewal // for Extend
+	poll    *poll    // for Revoke
 }
 
 // A Reply is the result of a message.
 type Reply struct {
-	Acquire driver.AcquireReply // of Acquire and Resize
-	OK      bool                // of Release and Revoke
-	Errs    []error             // of Extend, by request
-	Err     error               // of the others
+	Acquire driver.AcquireReply // for Acquire and Resize
+	OK      bool                // for Release and Revoke
+	Errs    []error             // for Extend, by request
+	Err     error               // for the other verbs
 }
 
-// A purpose is why a message is sent to one node for one acquisition, and what follows
-// from the answer.
+// A purpose is the reason to send a message to a node for an acquisition, and decides how to
+// continue after the answer.
 type purpose interface {
-	// prepare writes the request when the turn of the message has come. It reports false
-	// if the message is not wanted any longer.
+	// prepare writes the request just before the message is sent. It returns false if the message
+	// is no longer needed.
 	prepare(m *Machine, msg *Message, now time.Time) bool
 	// answered records the answer.
 	answered(m *Machine, msg *Message, r Reply, now time.Time) outcome
 }
 
-// An outcome is what an answer means for the delivery of a message.
+// An outcome says whether a message counts as delivered after an answer.
 type outcome int
 
 const (
@@ -72,7 +71,7 @@ func outcomeOf(err error) outcome {
 	return arrived
 }
 
-// Answer is the step of a reply to a message, or of the error that came instead.
+// Answer handles the reply to a message, or the error in its place.
 func (m *Machine) Answer(msg *Message, r Reply, now time.Time) Effects {
 	switch msg.Verb {
 	case Extend:

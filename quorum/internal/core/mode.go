@@ -7,13 +7,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A mode is the weight and limit of a token. The zero mode means that the token is not on
-// the node.
+// A mode is the weight and limit with which a token is held. The zero mode means: not held on this
+// node.
 //
-// A node may have a token in another mode than that of the lease. It missed an upgrade, or
-// the token was a reader's before, and its release is still on its way. Where the lease is
-// exclusive, such a vote keeps no other reader out. So it does not count in a renewal until
-// the node has the mode of the lease.
+// A node's mode can differ from the lease's. It may have missed an upgrade, or the token may have
+// been a reader's before, with its release still in flight. If the lease is exclusive, such a vote
+// would not keep readers out. So the vote does not count in a renewal until the node has the
+// lease's mode.
 type mode struct{ weight, limit int }
 
 var unknownMode = mode{-1, -1}
@@ -22,13 +22,13 @@ func modeOf(q driver.AcquireRequest) mode { return mode{q.Weight, q.Limit} }
 
 func (w mode) exclusive() bool { return w != (mode{}) && w.weight == w.limit }
 
-// has reports whether a node can hold a token in one mode only. A resize without an answer
-// may arrive after the message that gave it this mode.
+// has reports whether a node can hold a token in one mode only. An unanswered resize may arrive
+// after the message for this mode.
 func (q *nodeQueue) has(m mode) bool {
 	return q.mode == m && (q.resizeMode == m || !q.modeSince.Before(q.resizeUntil))
 }
 
-// lacks reports whether a node may not have the mode that an exclusive lease needs.
+// lacks reports whether a node may lack the mode needed by an exclusive lease.
 func (q *nodeQueue) lacks(needed mode) bool { return needed.exclusive() && !q.has(needed) }
 
 // neededMode returns the mode that all votes for a granted lease need, if it is exclusive.
@@ -39,15 +39,14 @@ func (c *acquisition) neededMode() mode {
 	return c.upgraded
 }
 
-// lacksMode reports whether a node may not have the mode that the lease needs.
+// lacksMode reports whether a node may lack the mode needed by the lease.
 func (c *acquisition) lacksMode() bool {
 	needed := c.neededMode()
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.lacks(needed) })
 }
 
-// mayHaveOtherMode reports whether a node may hold a token with another weight than
-// wanted, because the token was used before. The node would keep that weight, and a
-// reader's vote is no vote for a writer.
+// mayHaveOtherMode reports whether a node may hold a token with a different weight, from an earlier
+// use. The node would keep that weight, and a reader's vote does not count for a writer.
 func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
 	if q.has(wanted) {
 		return false
@@ -60,8 +59,8 @@ func (q *nodeQueue) mayHaveOtherMode(wanted mode, now time.Time) bool {
 	return true
 }
 
-// setMode records that a token is being acquired in a mode. If it may still be on the node in
-// another, because a message without an answer may arrive late, it can have either.
+// setMode records the mode in which a token is being acquired. If an unanswered message may leave
+// the token on the node in a different mode, both modes are possible.
 func (q *nodeQueue) setMode(acquired mode, now time.Time) {
 	if q.mode == (mode{}) {
 		q.mode, q.modeSince = acquired, now
@@ -70,8 +69,8 @@ func (q *nodeQueue) setMode(acquired mode, now time.Time) {
 	}
 }
 
-// changeMode sends the mode of a lease to a node that may not have it, unless another
-// message is on its way.
+// changeMode sends the lease's mode to a node that may lack it, unless another message is in
+// flight.
 func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence uint64, now time.Time) {
 	if !q.lacks(modeOf(request)) || q.sending || len(q.pending) > 0 || q.undelivered > 0 {
 		return
@@ -80,10 +79,10 @@ func (m *Machine) changeMode(q *nodeQueue, request driver.AcquireRequest, fence 
 	m.enqueue(q, m.Longest, &Message{purpose: &modeChange{request}}, now)
 }
 
-// A modeChange gives a token the mode of its lease on a node that may not have it.
+// A modeChange gives a token its lease's mode on a node that may lack it.
 type modeChange struct{ request driver.AcquireRequest }
 
-// prepare implements purpose. A change after a later message would undo that.
+// prepare implements purpose. After a later message, the change would undo it.
 func (w *modeChange) prepare(_ *Machine, msg *Message, now time.Time) bool {
 	q := msg.queue
 	if q.newest != msg || q.mayBeResized(now, modeOf(w.request)) {

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// A poll collects the nodes' answers to an operation that a majority must have done, or
-// not done.
+// A poll collects the nodes' answers to an operation that a majority must have done, or not done.
 type poll struct {
 	op, name       string
 	needMajority   bool    // the result is yes only if a majority answers yes
-	errs           []error // ErrNoAnswer until the node has answered
+	errs           []error // ErrNoAnswer until the node answers
 	counts         [doneUnclear + 1]int
 	skipStragglers bool
 	collecting     bool // messages are still being sent: do not decide
@@ -18,7 +17,7 @@ type poll struct {
 	owner          pollOwner
 }
 
-// A pollOwner gets the result of a poll, once.
+// A pollOwner receives a poll's result, once.
 type pollOwner interface {
 	pollEnded(m *Machine, done bool, err error, now time.Time)
 }
@@ -31,7 +30,7 @@ func (m *Machine) newPoll(op, name string, owner pollOwner) *poll {
 	return p
 }
 
-// An answer is the answer of one node to a poll.
+// An answer is a node's answer to a poll.
 type answer int
 
 const (
@@ -58,10 +57,10 @@ func (p *poll) record(m *Machine, node int, a answer, err error, now time.Time) 
 	p.decide(m, false, now)
 }
 
-// decide gives the owner the result when the answers decide it. It is that of a majority:
-// yes, or no if a majority of yes is impossible. If neither is reached, one yes suffices
-// unless needMajority is set: a majority has answered, and none of these nodes still has it
-// to do. expired forces a decision now.
+// decide reports the result to the owner when the answers decide it: yes if a majority says yes, no
+// if such a majority is impossible. With neither, a single yes is enough unless needMajority is
+// set: a majority has answered, and none of these nodes still has to act. expired forces a decision
+// now.
 func (p *poll) decide(m *Machine, expired bool, now time.Time) {
 	if p.decided || p.collecting {
 		return
@@ -100,13 +99,13 @@ func (p *poll) verdict(majority int, expired bool) (done, decided bool, err erro
 	return false, false, nil
 }
 
-// A majorityCall is a call whose result is that of a poll.
+// A majorityCall is a call with a poll's result.
 type majorityCall struct {
 	call *Call
 	poll *poll
 }
 
-// beginMajority starts a call whose result is that of a poll.
+// beginMajority starts a call with a poll's result.
 func (m *Machine) beginMajority(call *Call, op, name string, until, now time.Time) *poll {
 	c := &majorityCall{call: call}
 	c.poll = m.newPoll(op, name, c)

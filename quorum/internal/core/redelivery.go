@@ -6,20 +6,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Operations that a node did not receive are kept and redelivered when the node is
-// reachable again (hinted hand-off). Otherwise a released lock would block the other
-// clients on that node until its TTL ends. With two such nodes of five, the failure of
-// one more would stop the quorum.
+// Operations that a node did not receive are redelivered when the node is reachable again (hinted
+// hand-off). Otherwise a released lock would block other clients on that node until its TTL ends.
+// With two such nodes out of five, a further failure would stop the quorum.
 
-// A redelivery has the messages that a node did not receive. It sends them one at a time,
-// and many at once when the node answers.
+// A redelivery keeps a node's undelivered messages. It sends them singly until the node answers,
+// then in batches.
 type redelivery struct {
 	undelivered []*Message
 	running     bool
-	underWay    int           // messages of the current batch without an outcome
-	failed      bool          // one of them got no answer
+	underWay    int           // messages in the current batch without an outcome
+	failed      bool          // a message in the batch was not answered
 	pause       time.Duration // before the current batch
-	size        int           // of the next batch
+	size        int           // size of the next batch
 	jitter      time.Duration
 	alarm       alarm
 }
@@ -60,8 +59,8 @@ func (r *redelivery) wake(m *Machine, now time.Time) {
 	}
 }
 
-// recordRedelivery records the outcome of a message if it is being redelivered. The next
-// batch follows when all have one.
+// recordRedelivery records a redelivered message's outcome. The next batch follows when all
+// outcomes are known.
 func (m *Machine) recordRedelivery(msg *Message, answered bool, now time.Time) {
 	if !msg.redelivery {
 		return
@@ -81,9 +80,9 @@ func (m *Machine) recordRedelivery(msg *Message, answered bool, now time.Time) {
 	m.alarms.set(&r.alarm, now.Add(r.pause+r.jitter))
 }
 
-// repeatLater sends a message that ended the acquisition once more, if a request without
-// an answer may have arrived after it or may still arrive. The end must be the last
-// message that the node receives for the acquisition.
+// repeatLater repeats a message that ended the acquisition, if an unanswered request may have
+// arrived after it or may still arrive. The end must be the node's last message for the
+// acquisition.
 func (m *Machine) repeatLater(msg *Message, now time.Time) {
 	q := msg.queue
 	if !msg.sentAt.Before(q.lateUntil) {

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Cancel is the step of a cancel. Nodes that do not answer get it later.
+// Cancel starts a cancel. Nodes that do not answer receive it later.
 func (m *Machine) Cancel(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	p := m.beginMajority(call, "cancel", q.Name, q.Until, now)
 	c := m.acquisitionFor(q.Name, q.Token, now)
@@ -19,8 +19,7 @@ func (m *Machine) Cancel(call *Call, q driver.AcquireRequest, now time.Time) Eff
 	return m.flush()
 }
 
-// endLease ends the lease or the wait of an acquisition: no vote is requested for it any
-// longer.
+// endLease ends an acquisition's lease or wait: it requests no further votes.
 func (m *Machine) endLease(c *acquisition) {
 	m.deactivate(c)
 	c.granted, c.upgraded = false, mode{}
@@ -34,9 +33,8 @@ func (m *Machine) cancelAll(c *acquisition, now time.Time) {
 	}
 }
 
-// cancelOn cancels an acquisition on one node, for a call with its poll, or for none. It
-// joins a cancel that is already pending, so that repeated tries do not fill the queue of a
-// node that does not answer.
+// cancelOn cancels an acquisition on a node, for a call with its poll, or for no call. It joins a
+// pending cancel, so that repeated tries do not fill the queue for a silent node.
 func (m *Machine) cancelOn(q *nodeQueue, call *Call, p *poll, now time.Time) {
 	if q.pendingCancel != nil {
 		q.pendingCancel.purpose.(*cancellation).add(p)
@@ -48,7 +46,7 @@ func (m *Machine) cancelOn(q *nodeQueue, call *Call, p *poll, now time.Time) {
 	m.enqueue(q, m.Longest, q.pendingCancel, now)
 }
 
-// A cancellation ends an acquisition on one node.
+// A cancellation ends an acquisition on a node.
 type cancellation struct{ polls []*poll }
 
 func (c *cancellation) add(p *poll) {
@@ -63,7 +61,7 @@ func (c *cancellation) prepare(m *Machine, msg *Message, now time.Time) bool {
 		msg.Verb, msg.Acquire = Cancel, a.AcquireRequest
 		msg.Acquire.Vote = &driver.Vote{Ticket: a.ticket, Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	}
-	msg.Until = now.Add(driver.OperationTimeout) // of this delivery
+	msg.Until = now.Add(driver.OperationTimeout) // limit for this delivery
 	msg.Acquire.Until = msg.Until
 	return true
 }
@@ -80,8 +78,7 @@ func (c *cancellation) answered(m *Machine, msg *Message, r Reply, now time.Time
 	return m.ended(msg, r.Err, now)
 }
 
-// ended returns the outcome of a message that ends an acquisition. A refusal may be
-// temporary, too.
+// ended returns the outcome of a message that ends an acquisition. A refusal can also be temporary.
 func (m *Machine) ended(msg *Message, err error, now time.Time) outcome {
 	if errors.Is(err, driver.ErrUnavailable) {
 		return missed
@@ -90,7 +87,7 @@ func (m *Machine) ended(msg *Message, err error, now time.Time) outcome {
 	return arrived
 }
 
-// Release is the step of a release.
+// Release starts a release.
 func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Effects {
 	p := m.beginMajority(call, "release", r.Name, r.Until, now)
 	r.TokenEnds = false // a node must not release late: whether its vote counts is known by then
@@ -110,9 +107,8 @@ func (m *Machine) Release(call *Call, r driver.ReleaseRequest, now time.Time) Ef
 	return m.flush()
 }
 
-// A release ends a lease on one node. A release does not remove a queue entry. So a cancel
-// is sent instead if the token may be queued on the node, or if the message is repeated
-// because an earlier request may arrive after it.
+// A release ends a lease on a node. It does not remove a queue entry. So a cancel is sent instead
+// if the token may be queued on the node, or if an earlier request may arrive later.
 type release struct {
 	poll      *poll
 	wasQueued bool
@@ -121,7 +117,7 @@ type release struct {
 }
 
 func (r *release) prepare(_ *Machine, msg *Message, now time.Time) bool {
-	msg.Until = now.Add(driver.OperationTimeout) // of this delivery
+	msg.Until = now.Add(driver.OperationTimeout) // limit for this delivery
 	msg.Release.Until, msg.Acquire.Until = msg.Until, msg.Until
 	if msg.Release.Reserve > 0 {
 		msg.Release.Reserve = max(r.reserved.Sub(now), 0)
@@ -144,8 +140,8 @@ func (r *release) answered(m *Machine, msg *Message, reply Reply, now time.Time)
 	return m.ended(msg, reply.Err, now)
 }
 
-// Revoke is the step of a revoke. It is sent once: a node that does not answer keeps the
-// lease until its TTL ends.
+// Revoke starts a revocation. It is sent once: a node that does not answer keeps the lease until
+// its TTL ends.
 func (m *Machine) Revoke(call *Call, r driver.RevokeRequest, until, now time.Time) Effects {
 	p := m.beginMajority(call, "revoke", r.Name, until, now)
 	p.needMajority = true // a few nodes may have an older fence for the lease

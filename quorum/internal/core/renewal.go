@@ -9,15 +9,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A renewal is one Extend on all nodes. Each node extends all leases; a lease is extended
-// if a majority has extended it. A node without a lease that a majority has is requested to
-// vote again.
+// A renewal is an Extend on all nodes. Each node extends all leases. A lease is extended if a
+// majority extended it. A node without the lease is then asked to vote again.
 type renewal struct {
 	call     *Call
 	requests []driver.ExtendRequest
-	notLost  map[queueKey]error // why a node without a lease has not lost it
-	errs     [][]error          // by node and request; nil until the node has answered
-	pending  int                // nodes that have not answered
+	notLost  map[queueKey]error // why a node without the lease has not lost it
+	errs     [][]error          // by node and request; nil until the node answers
+	pending  int                // nodes without an answer
 	sentAt   time.Time
 }
 
@@ -27,8 +26,8 @@ type queueKey struct {
 	node int
 }
 
-// Extend is the step of an extend. A message that is pending for one of the leases may be
-// served before or after it, for example an acquire without an answer.
+// Extend starts an extend. Another pending message for a lease, such as an unanswered acquire, may
+// be served before or after it.
 func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now time.Time) Effects {
 	r := &renewal{call: call, requests: slices.Clone(requests), errs: make([][]error, m.Nodes), pending: m.Nodes, sentAt: now}
 	for i, h := range requests {
@@ -44,8 +43,8 @@ func (m *Machine) Extend(call *Call, requests []driver.ExtendRequest, until, now
 	return m.flush()
 }
 
-// prepareRenewal records which nodes may lack a lease without having lost it, and sends its
-// mode to those that may have another.
+// prepareRenewal records which nodes may be without a lease although they did not lose it. It sends
+// the lease's mode to nodes with a possibly different mode.
 func (m *Machine) prepareRenewal(r *renewal, i int, c *acquisition, now time.Time) {
 	h, needed := r.requests[i], r.neededMode(c, i)
 	c.lastUsed = now
@@ -65,7 +64,7 @@ func (m *Machine) prepareRenewal(r *renewal, i int, c *acquisition, now time.Tim
 	}
 }
 
-// recordPending records that another message for a lease is pending at a node.
+// recordPending records that a node has another pending message for a lease.
 func (r *renewal) recordPending(q *nodeQueue) { r.setNotLost(q, errUnderWay) }
 
 func (r *renewal) setNotLost(q *nodeQueue, why error) {
@@ -75,10 +74,9 @@ func (r *renewal) setNotLost(q *nodeQueue, why error) {
 	r.notLost[queueKey{q.acquisition.key, q.node}] = why
 }
 
-// answered stores a node's results and repairs missing votes. A node without a lease has
-// not lost it in two cases. Another message for the lease was pending there, or the node
-// had not voted for the lease, and may have voted since. A lease that was released must
-// not get the vote again.
+// answered stores a node's results and repairs missing votes. A node without a lease has not lost
+// it in two cases. Another message for the lease was pending there, or the node had not voted for
+// the lease and may have voted since. A released lease must not get the vote again.
 func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
 	errs = slices.Clone(errs)
 	for i, h := range r.requests {
@@ -105,7 +103,7 @@ func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
 	}
 }
 
-// outcome returns the result of one request, if the nodes' answers decide it.
+// outcome returns a request's result, if the nodes' answers decide it.
 func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolint:revive // the error is not the call's
 	ok, lost, failed := 0, 0, 0
 	for node, errs := range r.errs {
@@ -130,8 +128,8 @@ func (r *renewal) outcome(m *Machine, i int) (err error, decided bool) { //nolin
 	return ErrNoAnswer, ok+lost+failed == len(r.errs)
 }
 
-// neededMode returns the mode that all votes for a lease need, if it is exclusive or may have
-// become so since the renewal began.
+// neededMode returns the mode needed by all votes for a lease that is exclusive, or may have become
+// exclusive since the renewal began.
 func (r *renewal) neededMode(c *acquisition, i int) mode {
 	if h := r.requests[i]; h.Weight != 0 && h.Weight == h.Limit {
 		return mode{h.Weight, h.Limit}
@@ -139,8 +137,8 @@ func (r *renewal) neededMode(c *acquisition, i int) mode {
 	return c.upgraded
 }
 
-// doubt returns why an extension by a node does not count, or nil. The node may not have the
-// mode that the lease needs. Or an earlier message may still remove the lease there.
+// doubt returns the reason why a node's extension does not count, or nil. The node may lack the
+// mode needed by the lease, or an earlier message may still remove the lease there.
 func (r *renewal) doubt(m *Machine, i, node int) error {
 	c := m.acquisitions[acquisitionKey{r.requests[i].Name, r.requests[i].Token}]
 	switch {
@@ -154,7 +152,7 @@ func (r *renewal) doubt(m *Machine, i, node int) error {
 	return nil
 }
 
-// end ends the call with what is known.
+// end ends the call with the answers received.
 func (r *renewal) end(m *Machine) {
 	if r.call.ended {
 		return
@@ -170,7 +168,7 @@ func (r *renewal) end(m *Machine) {
 	m.end(r.call)
 }
 
-// causes returns why each node has not extended a lease.
+// causes returns, for each node, the reason why it has not extended a lease.
 func (r *renewal) causes(m *Machine, i int) []error {
 	causes := make([]error, len(r.errs))
 	for n, errs := range r.errs {
@@ -188,7 +186,7 @@ func (r *renewal) causes(m *Machine, i int) []error {
 	return causes
 }
 
-// straggled implements role. A renewal that is not decided waits for all nodes.
+// straggled implements role. An undecided renewal waits for all nodes.
 func (r *renewal) straggled(*Machine, time.Time) {}
 
 // expired implements role.
@@ -197,7 +195,7 @@ func (r *renewal) expired(m *Machine, _ *Call, _ time.Time) { r.end(m) }
 // abandoned implements role.
 func (r *renewal) abandoned(m *Machine, _ *Call, _ error, _ time.Time) { r.end(m) }
 
-// repairMissing requests the votes of the nodes that miss a lease which a majority has.
+// repairMissing requests the missing votes for a lease with a majority.
 func (r *renewal) repairMissing(m *Machine, i int, now time.Time) {
 	for n, errs := range r.errs {
 		if len(errs) > i && (errors.Is(errs[i], driver.ErrLost) || errors.Is(errs[i], errNoVote)) {
@@ -207,10 +205,10 @@ func (r *renewal) repairMissing(m *Machine, i int, now time.Time) {
 	}
 }
 
-// repair requests the vote of a node for a lease that a majority has. A recently restarted
-// node refuses. No other message may have been pending there since the renewal began, and
-// none may follow it. Otherwise the node would grant a lease that was released, or grant a
-// reader's lock to a lease that is now a writer's.
+// repair requests a node's missing vote for a lease with a majority. A recently restarted node
+// refuses. No other message must have been pending since the renewal began, and none must follow.
+// Otherwise the node could grant a released lease, or grant a reader's lock to a lease that is now
+// a writer's.
 func (r *renewal) repair(m *Machine, h driver.ExtendRequest, node int, now time.Time) {
 	if errors.Is(r.notLost[queueKey{acquisitionKey{h.Name, h.Token}, node}], errUnderWay) {
 		return // the next renewal can repair it
@@ -222,7 +220,7 @@ func (r *renewal) repair(m *Machine, h driver.ExtendRequest, node int, now time.
 	m.enqueue(&c.queues[node], driver.OperationTimeout, &Message{Call: r.call, purpose: repair{h}}, now)
 }
 
-// A repair is the vote request for a lease that a majority has.
+// A repair is a request for a missing vote.
 type repair struct{ driver.ExtendRequest }
 
 func (p repair) prepare(m *Machine, msg *Message, now time.Time) bool {
@@ -253,14 +251,13 @@ func (p repair) answered(m *Machine, msg *Message, r Reply, _ time.Time) outcome
 	return outcomeOf(r.Err)
 }
 
-// NeedsState reports whether a message is the repair of an attached lease, whose weight is
-// not known here. Then UseState comes before the message is sent.
+// NeedsState reports whether a message repairs an attached lease with an unknown weight. Then the
+// runner should call UseState before it sends the message.
 func (msg *Message) NeedsState() bool { return msg.Verb == Acquire && msg.Acquire.Weight == 0 }
 
-// UseState writes the weight and the fence of an attached lease into its repair, from the
-// state of the name on a majority of the nodes. It reports false if there is nothing to
-// repair. Such a lease is repaired only if it is exclusive: the process that acquired it may
-// upgrade a reader meanwhile.
+// UseState copies an attached lease's weight and fence into its repair, from the state on a
+// majority of the nodes. It returns false if there is nothing to repair. Only an exclusive lease is
+// repaired: the process that acquired it may upgrade a reader in the meantime.
 func (msg *Message) UseState(s driver.State) bool {
 	i := slices.IndexFunc(s.Holders, func(h driver.Holder) bool {
 		return h.Token == msg.Acquire.Token && h.Weight == 0 && !h.Reserved

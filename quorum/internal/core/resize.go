@@ -7,20 +7,20 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A resizing is a call that changes the weight of a lease. If a majority refuses to upgrade
-// a reader to a writer, the nodes that have upgraded it downgrade it again.
+// A resizing is a call that changes a lease's weight. If a majority refuses to upgrade a reader to
+// a writer, the nodes with the upgrade undo it.
 type resizing struct {
 	call    *Call
-	request driver.AcquireRequest // with the vote of this try
+	request driver.AcquireRequest // with the vote for this try
 	try     int
-	poll    *poll                 // of this try
-	answers []driver.AcquireReply // by node, of this try
-	known   []uint64              // by node: its fence for the lease, if a majority has resized it
-	fence   uint64                // the largest of them
+	poll    *poll                 // for this try
+	answers []driver.AcquireReply // by node, for this try
+	known   []uint64              // each node's fence for the lease, if a majority resized it
+	fence   uint64                // the largest known fence
 	pause   alarm                 // before the next try
 }
 
-// Resize is the step of a resize.
+// Resize starts a resize.
 func (m *Machine) Resize(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	q.Vote = &driver.Vote{Fence: m.clock.next(now), RecoveryWindow: m.RecoveryWindow}
 	r := &resizing{call: call, request: q, known: make([]uint64, m.Nodes)}
@@ -38,7 +38,7 @@ func (r *resizing) upgrades() bool {
 	return r.request.Exclusive() && r.request.Limit == driver.Unlimited
 }
 
-// send sends the request to all nodes except those that already have the fence.
+// send sends the request to all nodes without the fence.
 func (r *resizing) send(m *Machine, now time.Time) {
 	r.try++
 	p := m.newPoll("resize", r.request.Name, r)
@@ -59,7 +59,7 @@ func (r *resizing) send(m *Machine, now time.Time) {
 
 // pollEnded implements pollOwner.
 func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
-	// A node that has not yet received the last release refuses only for a moment.
+	// A node that has not yet received the last release refuses only briefly.
 	const tries, pause = 3, 3 * time.Millisecond
 	for _, a := range r.answers {
 		m.clock.observe(a.Fence)
@@ -77,7 +77,7 @@ func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
 	case r.countStored() >= m.Majority:
 		r.end(m, driver.AcquireReply{Held: true, Fence: r.fence}, nil, now)
 	default: // a majority must store the fence
-		r.request.Vote = &driver.Vote{Fence: r.fence, RecoveryWindow: m.RecoveryWindow} // not in place: the last one was sent
+		r.request.Vote = &driver.Vote{Fence: r.fence, RecoveryWindow: m.RecoveryWindow} // a copy: the last vote was sent
 		r.send(m, now)
 	}
 }
@@ -85,7 +85,7 @@ func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
 // wake begins the next try.
 func (r *resizing) wake(m *Machine, now time.Time) { r.send(m, now) }
 
-// countStored returns how many nodes have the largest fence that a node issued.
+// countStored returns the number of nodes that store the largest issued fence.
 func (r *resizing) countStored() (n int) {
 	for i, a := range r.answers {
 		r.known[i] = 0
@@ -102,7 +102,7 @@ func (r *resizing) countStored() (n int) {
 	return n
 }
 
-// refusal returns the answer of a node that refused, if possible one that names a holder.
+// refusal returns a node's refusal, preferably with a holder.
 func (r *resizing) refusal() (refusal driver.AcquireReply) {
 	for _, a := range r.answers {
 		if !a.Held && a.Name != "" && (refusal.Name == "" || refusal.Holder == "") {
@@ -112,9 +112,8 @@ func (r *resizing) refusal() (refusal driver.AcquireReply) {
 	return refusal
 }
 
-// revertToReader makes a token a reader again on all nodes that did not refuse the
-// upgrade to a writer. A node that does not answer keeps other readers out, but a
-// majority refused the upgrade and does not.
+// revertToReader makes a token a reader again on all nodes that did not refuse the upgrade. A
+// silent node keeps other readers out, but a majority refused the upgrade and does not.
 func (r *resizing) revertToReader(m *Machine, now time.Time) {
 	if !r.upgrades() {
 		return
@@ -129,7 +128,7 @@ func (r *resizing) revertToReader(m *Machine, now time.Time) {
 	}
 }
 
-// end ends the call. A lease that has become exclusive needs this mode on all nodes.
+// end ends the call. A lease that became exclusive needs this mode on all nodes.
 func (r *resizing) end(m *Machine, reply driver.AcquireReply, err error, now time.Time) {
 	m.alarms.stop(&r.pause)
 	r.poll.decided = true
@@ -153,7 +152,7 @@ func (r *resizing) straggled(*Machine, time.Time) {}
 
 // expired implements role.
 func (r *resizing) expired(m *Machine, _ *Call, now time.Time) {
-	if r.pause.isSet() { // a majority has refused
+	if r.pause.isSet() { // a majority refused
 		r.end(m, r.refusal(), nil, now)
 		return
 	}
@@ -168,8 +167,8 @@ func (r *resizing) abandoned(m *Machine, _ *Call, err error, now time.Time) {
 	r.end(m, driver.AcquireReply{}, err, now)
 }
 
-// resizeOn changes the weight of a token at one node, after the pending messages there: an
-// overtaken change would undo it. r gets the answer, if it is not nil.
+// resizeOn changes a token's weight on a node, after the pending messages there, because an
+// overtaken change would undo it. If r is not nil, it receives the answer.
 func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, r *resizing, now time.Time) {
 	msg := &Message{Acquire: request}
 	if r == nil {
@@ -180,8 +179,8 @@ func (m *Machine) resizeOn(q *nodeQueue, request driver.AcquireRequest, r *resiz
 	m.enqueue(q, driver.OperationTimeout, msg, now)
 }
 
-// A nodeResize changes the weight of a lease on one node. It is not repeated: the caller
-// decides. poll and answers are those of the try, or nil.
+// A nodeResize changes a lease's weight on a node. It is not repeated: the caller decides. poll and
+// answers belong to the try, or are nil.
 type nodeResize struct {
 	poll    *poll
 	answers []driver.AcquireReply
@@ -219,13 +218,12 @@ func (r *nodeResize) record(m *Machine, node int, a driver.AcquireReply, err err
 	r.poll.record(m, node, toAnswer(a.Held), err, now)
 }
 
-// mayBeResized reports whether a resize without an answer may still arrive, to another mode
-// than this one.
+// mayBeResized reports whether an unanswered resize to a different mode may still arrive.
 func (q *nodeQueue) mayBeResized(now time.Time, to mode) bool {
 	return now.Before(q.resizeUntil) && q.resizeMode != to
 }
 
-// recordResized records the answer to a resize, or that there was none.
+// recordResized records the answer to a resize, or its absence.
 func (q *nodeQueue) recordResized(msg *Message, r Reply, now time.Time) {
 	to, until := modeOf(msg.Acquire), later(q.resizeUntil, msg.Until.Add(slack))
 	switch {
@@ -233,7 +231,7 @@ func (q *nodeQueue) recordResized(msg *Message, r Reply, now time.Time) {
 		q.mode, q.modeSince = to, msg.sentAt
 	case !unanswered(r.Err):
 	case q.mayBeResized(now, to):
-		q.resizeMode, q.resizeUntil = mode{}, until // either of the two may arrive
+		q.resizeMode, q.resizeUntil = mode{}, until // either resize may arrive
 	default:
 		q.resizeMode, q.resizeUntil = to, until
 	}

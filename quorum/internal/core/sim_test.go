@@ -15,19 +15,18 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// The simulation runs the state machines of several clients against lock tables, in
-// virtual time and in one goroutine. So a seed determines every step. It injects these
-// faults:
+// The simulation runs several clients' state machines against lock tables, in virtual time and on
+// one goroutine. So a seed determines every step. It injects these faults:
 //
-//   - messages are late, overtake each other and are lost;
-//   - connections are reset although the message arrives, and requests are refused;
-//   - nodes stop, and come back with or without their data;
-//   - links are cut, processes are suspended, some for longer than their queue entries live,
-//     and clocks drift. The wall clocks of nodes are set, which decide nothing.
+// - late, reordered and lost messages;
+// - connections that are reset although the message arrives, and refused requests;
+// - nodes that stop and return, with or without their data;
+// - cut links, suspended processes, some for longer than their queue entries live, and drifting
+//   clocks. Nodes' wall clocks are stepped, which must not matter.
 //
-// The workers of a client do what dibs.Client does: they wait for notifications, renew,
-// repeat what has no outcome, and cancel what they give up. Package quorum has a second
-// simulation, with the real client.
+// A client's workers act like dibs.Client: they wait for notifications, renew, repeat requests
+// without an outcome, and cancel abandoned requests. Package quorum contains a second simulation,
+// with the real client.
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the simulation with this seed only and print its log")
@@ -37,7 +36,7 @@ var (
 // conditions describe a simulated world.
 type conditions struct {
 	Config
-	clockDrift float64 // of a node's clock: the maximum, in both directions
+	clockDrift float64 // maximum drift of a node's clock, in both directions
 	losesData  bool    // nodes lose their data when they stop
 	ttl        time.Duration
 	noRenewal  bool // leases are held until their TTL ends
@@ -45,8 +44,8 @@ type conditions struct {
 
 const shortTTL = 2 * time.Second
 
-// defaultConditions returns conditions in which a quorum must work. In every second world
-// leases are too long to expire in the run, so that a lease left behind is detected.
+// defaultConditions returns conditions in which a quorum must work. In every second world, leases
+// are too long to expire during the run, so that a leaked lease is detected.
 func defaultConditions(seed uint64) conditions {
 	c := conditions{clockDrift: 0.01, ttl: 30 * time.Second}
 	c.Nodes = []int{3, 5, 4, 5, 1, 7}[seed%6]
@@ -57,34 +56,34 @@ func defaultConditions(seed uint64) conditions {
 	return c
 }
 
-// A world is one run of the simulation.
+// A world is a single simulation run.
 type world struct {
 	conditions
 	rng     *rand.Rand
 	now     time.Time
 	begin   time.Time
-	end     time.Time // of the work and the faults
+	end     time.Time // end of work and faults
 	events  events
 	servers []*server
 	clients []*client
 
 	leases          map[string][]*lease // by name
 	fences          map[string]uint64   // largest fence by name
-	exclusiveFences map[string]uint64   // largest fence of an exclusive lease by name
+	exclusiveFences map[string]uint64   // largest fence in an exclusive lease, by name
 	grants          int
 	violations      []string
-	digest          uint64 // of all messages
+	digest          uint64 // over all messages
 	logging         bool
 	log             []string
 }
 
-// events are what happens later, the earliest first. Those of one instant happen in the
-// order in which they were scheduled. The heap has no pointers, so that moving its elements
-// is cheap: most of the time of the simulation was spent there.
+// events are future events, the earliest first. Events at the same instant run in the order in
+// which they were scheduled. The heap contains no pointers, so that moving its elements is cheap:
+// the simulation spent most of its time there.
 type events struct {
 	heap   []event
 	what   []func()
-	unused []int32 // indices of what
+	unused []int32 // unused indices in what
 	serial int64
 }
 
@@ -166,11 +165,11 @@ func (w *world) violationf(format string, args ...any) {
 	w.logf("VIOLATION: "+format, args...)
 }
 
-// A server is a node: a lock table with a clock of its own.
+// A server is a node: a lock table with its own clock.
 type server struct {
 	w     *world
 	table *locktable.Table
-	rate  float64       // of its clock
+	rate  float64       // clock rate
 	set   time.Duration // by which its wall clock was set
 	down  bool
 	lives int
@@ -233,7 +232,7 @@ func (s *server) holds(name, token string) bool {
 	return slices.ContainsFunc(s.table.Inspect(name, s.now()).Holders, func(h driver.Holder) bool { return h.Token == token })
 }
 
-// A client is one process with its state machine.
+// A client is a process with its state machine.
 type client struct {
 	w           *world
 	name        string
@@ -241,19 +240,19 @@ type client struct {
 	links       []*link
 	workers     map[string]*worker // by token
 	calls       map[*Call]*worker
-	wakeAt      time.Time // of the next wake event; zero if there is none
+	wakeAt      time.Time // time of the next wake event; zero if none
 	frozenUntil time.Time
 }
 
-// A link is the connection of a client to a node.
+// A link connects a client to a node.
 type link struct {
 	cut        bool
 	delay      time.Duration // added to the usual delay
 	resetUntil time.Time     // each connection is reset until then
-	last       time.Time     // arrival of the last notification: notifications keep their order
+	last       time.Time     // arrival of the last notification: notifications stay in order
 }
 
-// resume does something in the process of the client, which may be suspended.
+// resume runs a function in the client's process, which may be suspended.
 func (c *client) resume(do func()) {
 	if c.w.now.Before(c.frozenUntil) {
 		c.w.at(c.frozenUntil, func() { c.resume(do) })
@@ -262,7 +261,7 @@ func (c *client) resume(do func()) {
 	do()
 }
 
-// step carries out the effects of a step.
+// step applies a step's effects.
 func (c *client) step(e Effects) {
 	for _, msg := range e.Send {
 		c.send(msg)
@@ -292,7 +291,7 @@ func (c *client) step(e Effects) {
 	})
 }
 
-// A transit is the fate of one message.
+// A transit is the fate of a message.
 type transit struct {
 	delay   time.Duration
 	lost    bool
@@ -404,17 +403,17 @@ func (w *world) notify(node int, n locktable.Notification) {
 	}
 }
 
-// A worker acquires and releases names, like a goroutine of a program. It is a coroutine:
-// it runs until it waits for something.
+// A worker acquires and releases names, like a goroutine in a program. It is a coroutine: it runs
+// until it waits for something.
 type worker struct {
 	c       *client
 	w       *world
 	name    string
 	next    func() (struct{}, bool)
 	yield   func(struct{}) bool
-	parked  int            // counts the times that it waited for an event
+	parked  int            // how often it waited for an event
 	waiting bool           // it waits for an event now
-	inbox   []driver.Event // that have arrived
+	inbox   []driver.Event // arrived events
 	tokens  int
 }
 
@@ -436,7 +435,7 @@ func (o *worker) sleep(d time.Duration) {
 	o.yield(struct{}{})
 }
 
-// call runs a call of the machine and waits for its end.
+// call runs a machine's call and waits for its end.
 func (o *worker) call(start func(c *Call) Effects) *Call {
 	call := new(Call)
 	o.c.calls[call] = o
@@ -473,7 +472,7 @@ func (o *worker) await(until time.Time) (e driver.Event, ok bool) {
 	return pop(&o.inbox), true
 }
 
-// A lease is what a worker holds.
+// A lease is held by a worker.
 type lease struct {
 	driver.AcquireRequest
 	fence    uint64
@@ -529,7 +528,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// acquire sends a request, and repeats it for a second while it has no outcome.
+// acquire sends a request, and repeats it for up to a second while the outcome is unknown.
 func (o *worker) acquire(q driver.AcquireRequest, limit time.Time) (sent time.Time, reply driver.AcquireReply, err error) {
 	for end := o.w.now.Add(driver.OperationTimeout); ; o.sleep(time.Millisecond + o.w.random(10*time.Millisecond)) {
 		sent = o.w.now
@@ -593,7 +592,7 @@ func (w *world) recordFence(l *lease) {
 	}
 }
 
-// checkExclusion checks that no other lease conflicts with this one.
+// checkExclusion checks that no other lease conflicts with this lease.
 func (w *world) checkExclusion(l *lease) {
 	w.leases[l.Name] = slices.DeleteFunc(w.leases[l.Name], func(o *lease) bool { return !o.valid(w.now) })
 	for _, other := range w.leases[l.Name] {
@@ -603,8 +602,8 @@ func (w *world) checkExclusion(l *lease) {
 	}
 }
 
-// renew renews a lease until it ends: at once if it was handed off, and after each third of
-// its TTL.
+// renew renews a lease until it ends: at once after a hand-off, and then after each third of its
+// TTL.
 func (o *worker) renew(l *lease, atOnce bool) {
 	w := o.w
 	for pause := l.TTL / 3; ; atOnce = false {
@@ -633,7 +632,7 @@ func (o *worker) renew(l *lease, atOnce bool) {
 	}
 }
 
-// checkLoss checks that a lease reported as lost does not have a majority.
+// checkLoss checks that a lease reported as lost has no majority.
 func (w *world) checkLoss(l *lease) {
 	votes := 0
 	for _, s := range w.servers {
@@ -665,8 +664,7 @@ func (o *worker) unlock(l *lease) {
 	}
 }
 
-// resize makes a reader a writer, or a writer a reader. It reports whether that has
-// succeeded.
+// resize makes a reader a writer, or a writer a reader. It reports whether this succeeded.
 func (o *worker) resize(l *lease, weight int) bool {
 	q := l.AcquireRequest
 	q.Weight, q.Until = weight, o.w.now.Add(driver.OperationTimeout)
@@ -680,8 +678,7 @@ func (o *worker) resize(l *lease, weight int) bool {
 
 var worldNames = []string{"a", "b", "c"}
 
-// request returns a new request, or one with the token of an earlier request whose end was
-// confirmed.
+// request returns a new request, or reuses the token of an earlier request with a confirmed end.
 func (o *worker) request() driver.AcquireRequest {
 	w := o.w
 	q := driver.AcquireRequest{Name: worldNames[w.rng.IntN(len(worldNames))], Client: o.c.name, TTL: w.ttl, Weight: 1, Limit: 1}
@@ -734,9 +731,9 @@ func (o *worker) work() {
 	}
 }
 
-// checkAvailable checks that every name can be locked after the faults have ended.
+// checkAvailable checks that every name can be locked after the faults.
 func (o *worker) checkAvailable() {
-	const soon = 4*shortTTL + 2*driver.WaiterTTL // the same with long leases: all were released, none has to expire
+	const soon = 4*shortTTL + 2*driver.WaiterTTL // also with long leases: all were released, so none needs to expire
 	for _, name := range worldNames {
 		start := o.w.now
 		var l *lease
@@ -753,7 +750,7 @@ func (o *worker) checkAvailable() {
 	}
 }
 
-// injectFault injects a fault and ends it some time later, and schedules the next one.
+// injectFault injects a fault, ends it some time later, and schedules the next fault.
 func (w *world) injectFault() {
 	if !w.now.Before(w.end) {
 		return
@@ -847,8 +844,8 @@ func simulate(seed uint64, c conditions, logging bool) *world {
 	return w
 }
 
-// checkEnd checks that nothing is left when all work is done: no released lease on a node,
-// and no state in a machine.
+// checkEnd checks that nothing is left after all work: no released lease on a node, and no state in
+// a machine.
 func (w *world) checkEnd() {
 	if len(w.events.heap) > 0 {
 		w.violationf("%d events never end", len(w.events.heap))
@@ -871,8 +868,8 @@ func (w *world) checkEnd() {
 	}
 }
 
-// TestSimulation checks a quorum under the conditions that it assumes: leases exclude each
-// other, fences grow, no name stays locked, and nothing is left behind.
+// TestSimulation checks a quorum under its assumed conditions: leases exclude each other, fences
+// grow, no name stays locked, and nothing is left behind.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
 		w := simulate(*seedFlag, defaultConditions(*seedFlag), true)
@@ -911,8 +908,7 @@ func (w *world) report(t *testing.T, seed uint64) {
 	}
 }
 
-// TestSimulationSees checks that the simulation detects a quorum that is broken on
-// purpose.
+// TestSimulationSees checks that the simulation detects deliberately broken quorums.
 func TestSimulationSees(t *testing.T) {
 	for name, sabotage := range map[string]func(*conditions){
 		"no recovery window":            func(c *conditions) { c.RecoveryWindow = 0 },
@@ -936,7 +932,7 @@ func TestSimulationSees(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats checks that a seed repeats every message of its run.
+// TestSimulationRepeats checks that a seed repeats every message in its run.
 func TestSimulationRepeats(t *testing.T) {
 	for seed := uint64(1); seed <= 50; seed++ {
 		one, two := simulate(seed, defaultConditions(seed), false), simulate(seed, defaultConditions(seed), false)

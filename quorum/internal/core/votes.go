@@ -7,18 +7,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A tally counts the votes of one round.
+// A tally counts a round's votes.
 type tally struct {
 	votes     int // votes for this acquisition
-	confirmed int // votes that answer a request and are no notification
+	confirmed int // votes that answer a request, without notifications
 	withFence int // votes from nodes with the fence
-	answered  int // nodes that have answered
+	answered  int // nodes that answered
 	pending   int // nodes that may still answer
 	topRival  int // votes for the strongest rival, as far as reported
 }
 
-// countVotes counts the votes of this round. A store that is configured as two nodes has
-// one vote.
+// countVotes counts this round's votes. A store configured as two nodes has a single vote.
 func (m *Machine) countVotes(c *acquisition) (n tally) {
 	for i := range c.queues {
 		q := &c.queues[i]
@@ -51,12 +50,12 @@ func (m *Machine) countVotes(c *acquisition) (n tally) {
 	return n
 }
 
-// counts reports whether the answer of a node counts in this round.
+// counts reports whether a node's answer counts in this round.
 func (c *acquisition) counts(q *nodeQueue) bool {
 	return q.voteRound == c.voteRound && q.state != unknown && !q.isUncertain()
 }
 
-// hasVoted reports whether a node before this one has the same store ID and has voted.
+// hasVoted reports whether an earlier node with the same store ID has voted.
 func (c *acquisition) hasVoted(storeID string, node int) bool {
 	if storeID == "" {
 		return false
@@ -82,8 +81,8 @@ func (c *acquisition) votesFor(rival holderID) (n int) {
 	return n
 }
 
-// isNotified reports whether a node has notified the acquisition of a hand-off. Then the
-// other nodes' replies about the holder are old, and their votes are on their way.
+// isNotified reports whether a node has notified the acquisition about a hand-off. Then the other
+// nodes' replies about the holder are old, and their votes are in flight.
 func (c *acquisition) isNotified() bool {
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.byNotification && q.state == held })
 }
@@ -108,7 +107,7 @@ func (m *Machine) evaluate(c *acquisition, now time.Time) {
 	}
 }
 
-// grant notifies the client of its grant.
+// grant notifies the client about its grant.
 func (m *Machine) grant(c *acquisition) {
 	c.granted = true
 	m.deactivate(c)
@@ -117,10 +116,10 @@ func (m *Machine) grant(c *acquisition) {
 	}})
 }
 
-// ensureFenceStored makes a majority of the nodes store the fence of an acquisition that
-// has a majority of the votes. It sends the fence to nodes that have a smaller one. The
-// next holder has the vote of at least one of these nodes, so it gets a larger fence.
-// Usually all nodes have accepted the proposed fence, and nothing is sent.
+// ensureFenceStored makes a majority of the nodes store the fence when an acquisition has a
+// majority. It sends the fence to nodes with a smaller fence. The next holder needs a vote from at
+// least one of these nodes, so it gets a larger fence. Usually all nodes accepted the proposed
+// fence, and nothing is sent.
 func (m *Machine) ensureFenceStored(c *acquisition, now time.Time) bool {
 	if m.fenceStored(c) {
 		return true
@@ -133,8 +132,8 @@ func (m *Machine) ensureFenceStored(c *acquisition, now time.Time) bool {
 	return false
 }
 
-// fenceStored reports whether a majority stores the fence, which is the largest of all
-// counted votes.
+// fenceStored reports whether a majority stores the fence, which is the largest among the counted
+// votes.
 func (m *Machine) fenceStored(c *acquisition) bool {
 	for i := range c.queues {
 		if q := &c.queues[i]; q.state == held && q.voteRound == c.voteRound {
@@ -144,12 +143,12 @@ func (m *Machine) fenceStored(c *acquisition) bool {
 	return m.countVotes(c).withFence >= m.Majority
 }
 
-// scheduleRelinquish resolves a split vote: no acquisition has a majority. It
-// relinquishes the votes of this one to older waiters; each node reports whether it has
-// one. All nodes use the same order, so they converge on the oldest.
+// scheduleRelinquish resolves a split vote, in which no acquisition has a majority. It relinquishes
+// this acquisition's votes to older waiters; each node reports whether it has an older waiter. All
+// nodes use the same order, so they converge on the oldest.
 //
-// If a rival has a majority, the votes are relinquished once in a round, so that the rival
-// gets all nodes. With a bare majority it would lose its lease with the next node.
+// If a rival has a majority, the votes are relinquished once in a round, so that the rival gets all
+// nodes. With a bare majority, it would lose its lease with the next node.
 func (m *Machine) scheduleRelinquish(c *acquisition, now time.Time) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.split.isSet() {

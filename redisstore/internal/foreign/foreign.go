@@ -1,10 +1,9 @@
-// Package foreign recognises what dibs did not write: locks of other libraries, their
-// auxiliary keys, and values of other programs.
+// Package foreign recognises values not written by dibs: locks and auxiliary keys from other
+// libraries, and values from other programs.
 //
-// It judges by the key, its type, its TTL and the beginning of its content. It has neither
-// I/O nor a clock. A value that is not recognised is data: a mistake in that direction
-// leaves a key alone. So it recognises the locks that share keys with dibs, which are strings,
-// and those of Redisson, and guesses at nothing else.
+// It examines the key, its type, its TTL and the beginning of its content, without I/O or a clock.
+// An unrecognised value counts as data, so a mistake leaves a key alone. The package recognises
+// string locks, which can share keys with dibs, and Redisson's locks. It does not guess further.
 package foreign
 
 import (
@@ -14,21 +13,21 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Value is what was read of a key.
+// A Value contains the parts of a key that were read.
 type Value struct {
 	Key   string
 	Bare  bool          // the key is a name without a prefix, so it may be anything
 	Type  string        // as the command TYPE returns it
 	TTL   time.Duration // negative: it never expires
-	Size  int           // bytes of a string, elements of another value
-	Items []Item        // the first elements; of a string, itself as the Name of one
+	Size  int           // bytes of a string, elements of other values
+	Items []Item        // the first elements; for a string, a single Item with the string as its Name
 	Now   int64         // the server's time in µs
 }
 
-// An Item is a field of a hash with its value, or a string as its Name.
+// An Item is a hash field with its value, or a string as its Name.
 type Item struct{ Name, Value string }
 
-// complete reports whether Items has all of the value.
+// complete reports whether Items contains the whole value.
 func (v Value) complete() bool {
 	if v.Type == "string" {
 		return len(v.Items) == 1 && len(v.Items[0].Name) == v.Size
@@ -36,22 +35,22 @@ func (v Value) complete() bool {
 	return len(v.Items) == v.Size
 }
 
-// A Description is what a Value is.
+// A Description describes a Value.
 type Description struct {
 	Kind    string          // "Redisson RLock", "hash"
 	Lock    bool            // it is a foreign lock
 	Unique  bool            // no two locks have the same content
-	Inner   bool            // it is an auxiliary key of another library
-	Holders []driver.Holder // of a lock: its owners, at most as many as the Value has
+	Inner   bool            // an auxiliary key of another library
+	Holders []driver.Holder // a lock's owners, at most as many as in the Value
 	Holding int             // their number
 	Release Rule            // how the library ends such a lock by force
 }
 
-// A Rule is how a library ends a lock by force, in one of its own programs.
+// A Rule describes how a library ends a lock by force, in its own program.
 type Rule struct {
-	Channel string // of the message that notifies its waiters
+	Channel string // for the message to its waiters
 	Message string
-	Queue   string // list of its waiters: the first one has a channel of its own, Channel:waiter
+	Queue   string // list of waiters: the first waiter listens on Channel:waiter
 }
 
 // Describe recognises a value.
@@ -68,19 +67,18 @@ func Describe(v Value) Description {
 	return data(v)
 }
 
-// data describes a value that is no lock.
+// data describes a value that is not a lock.
 func data(v Value) Description { return Description{Kind: v.Type} }
 
-// Removable reports whether a foreign lock may be deleted. A key without a TTL may be
-// anything, and a lock that was not read completely cannot be compared. Of the hashes, only
-// those that Redisson ends by a rule.
+// Removable reports whether a foreign lock can be deleted. A key without a TTL may be anything, and
+// a partly read lock cannot be compared. Hashes are removable only if Redisson ends them by a rule.
 func (d Description) Removable(v Value) bool {
 	known := v.Type == "string" || d.Release.Channel != ""
 	return d.Lock && known && v.TTL >= 0 && v.complete()
 }
 
-// Advice says what an operator can do about a value. own reports whether the key is one
-// that dibs has beside a lock.
+// Advice tells an operator how to deal with a value. own reports whether the key is an auxiliary
+// key in dibs' own format.
 func (d Description) Advice(v Value, own bool) string {
 	switch {
 	case own:
@@ -97,7 +95,7 @@ func (d Description) Advice(v Value, own bool) string {
 	return "it is a value of another program; use another name or another prefix"
 }
 
-// exclusive returns the only holder of a lock.
+// exclusive returns a lock's only holder.
 func exclusive(token, owner string, v Value) []driver.Holder {
 	return []driver.Holder{{Token: token, Owner: owner, Remaining: v.TTL}}
 }

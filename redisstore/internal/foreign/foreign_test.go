@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	client  = "8743c9c0-0795-4907-87fd-6c719a6b4586" // of Redisson
+	client  = "8743c9c0-0795-4907-87fd-6c719a6b4586" // a Redisson client
 	minute  = time.Minute
 	never   = time.Duration(-1)
 	now     = int64(1_795_345_028_000_000)
@@ -55,7 +55,7 @@ func TestDescribe(t *testing.T) {
 		{"SETNX without EXPIRE", text("n", client, never), "lock (string)", true, false, false, client},
 		{"a text without a TTL, with a prefix", prefixed(text("lock:n", "sesame", never)), "lock (string)", true, false, false, "sesame"},
 
-		// Strings that are no locks.
+		// Strings that should not count as locks.
 		{"a text without a TTL", text("n", "sesame", never), "string", false, false, false, ""},
 		{"RSemaphore", text("n", "3", never), "string", false, false, false, ""},
 		{"a counter with a TTL", text("n", "17", minute), "string", false, false, false, ""},
@@ -98,7 +98,7 @@ func TestDescribe(t *testing.T) {
 		{"Symfony", elements("n", "zset", minute, symfony, "1795345044161", "__write__", "1795345044161"), "zset", false, false, false, ""},
 		{"a ranking", elements("n", "zset", never, "alice", "10", "bob", "20"), "zset", false, false, false, ""},
 
-		// Auxiliary keys of Redisson, and the other types.
+		// Redisson's auxiliary keys, and other types.
 		{"unlock latch", text("redisson_unlock_latch:{n}:4955bc3a56f677a1444a6110a553d8f7", "1", minute), "auxiliary key of another library", false, false, true, ""},
 		{"fencing counter", text("redisson_lock_token:{n}", "17", never), "auxiliary key of another library", false, false, true, ""},
 		{"read hold", text("{n}:"+client+":1:rwlock_timeout:1", "1", minute), "auxiliary key of another library", false, false, true, ""},
@@ -124,7 +124,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// wantConsistent checks what is true of each description.
+// wantConsistent checks properties that every description should have.
 func wantConsistent(t *testing.T, v Value, d Description) {
 	t.Helper()
 	switch {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lazily returns a regular expression that is compiled when it is first used: most programs that
-// import a store never look at foreign keys.
+// lazily returns a regular expression that is compiled on first use: most programs never look at
+// foreign keys.
 func lazily(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

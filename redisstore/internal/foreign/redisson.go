@@ -6,30 +6,30 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// innerKey matches the keys that Redisson and python-redis-lock have beside their locks.
+// innerKey matches the auxiliary keys of Redisson and python-redis-lock.
 var innerKey = lazily(`^redisson_(unlock_latch|lock_token|lock_queue|lock_timeout):.|:rwlock_timeout:\d+$|^lock-signal:.`)
 
 const innerKind = "auxiliary key of another library"
 
-// IsInner reports whether a key is an auxiliary key of another library.
+// IsInner reports whether a key is another library's auxiliary key.
 func IsInner(key string) bool { return innerKey().MatchString(key) }
 
-// redissonOwner is a field of a lock of Redisson: the id of a client and that of a thread.
-// A write lock adds a suffix.
+// redissonOwner is a field in a Redisson lock: a client id and a thread id. A write lock adds a
+// suffix.
 var redissonOwner = lazily(`^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}:[^\s:]{1,64}(:write)?$`)
 
-// count is how often an owner has acquired its lock.
+// count is the number of times an owner acquired its lock.
 var count = lazily(`^[1-9][0-9]{0,9}$`)
 
-const modeField = "mode" // "read" or "write", in a lock of RReadWriteLock; dibsMode in one of dibs
+const modeField = "mode" // "read" or "write" in an RReadWriteLock; dibsMode in a dibs lock
 
-// dibsMode is the mode of a lock of dibs in Redisson's form: see redisson.lua.
+// dibsMode is the mode of a dibs lock in Redisson's form: see redisson.lua.
 const dibsMode = "dibs"
 
-// IsRedissonOwner reports whether a token has the form of an owner of a lock of Redisson.
+// IsRedissonOwner reports whether a token looks like an owner in a Redisson lock.
 func IsRedissonOwner(token string) bool { return redissonOwner().MatchString(token) }
 
-// The Kinds of the locks that a store in Redisson mode shares: of Redisson, and of dibs.
+// The Kinds of the locks that a store in Redisson mode shares: Redisson's and dibs'.
 const (
 	RLockKind = "Redisson RLock"
 	ModeKind  = "mutex (redisson)"
@@ -65,8 +65,8 @@ func describeHash(v Value) Description {
 	return data(v)
 }
 
-// redissonReadWrite describes a lock of RReadWriteLock. In the mode "write" the writer may
-// hold read locks, too.
+// redissonReadWrite describes an RReadWriteLock. In the mode "write", the writer may also hold read
+// locks.
 func redissonReadWrite(v Value, mode string, owners []Item) Description {
 	d := Description{Kind: "Redisson " + mode + " lock", Lock: true, Unique: true, Holding: v.Size - 1}
 	d.Release = Rule{Channel: redissonKey("redisson_rwlock", v.Key), Message: "0"}
@@ -86,8 +86,8 @@ func redissonReadWrite(v Value, mode string, owners []Item) Description {
 // RedissonChannel returns the channel on which Redisson publishes the release of an RLock.
 func RedissonChannel(key string) string { return redissonKey("redisson_lock__channel", key) }
 
-// redissonKey returns the name of a channel or of an auxiliary key. Redisson adds braces
-// unless the name has a brace.
+// redissonKey returns a channel or an auxiliary key. Redisson adds braces unless the name contains
+// a brace.
 func redissonKey(prefix, name string) string {
 	if strings.Contains(name, "{") {
 		return prefix + ":" + name

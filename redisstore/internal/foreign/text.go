@@ -7,24 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// maxToken is the longest value that is taken for an owner token, in bytes.
+// maxToken is the maximum length of an owner token, in bytes.
 const maxToken = 256
 
-// rslockToken is the length of a token of rslock, which is random bytes.
+// rslockToken is the length of rslock's tokens, which are random bytes.
 const rslockToken = 20
 
-// StringKind is the Kind of a lock that is a string. Many libraries write such locks.
+// StringKind is the Kind for a string lock. Many libraries write such locks.
 const StringKind = "lock (string)"
 
 var (
 	number   = lazily(`^[+-]?[0-9]+(\.[0-9]+)?$`)
-	document = lazily(`^\s*([{<\[]|[aisOC]:\d+[:;])`) // JSON, XML, or a value of PHP
+	document = lazily(`^\s*([{<\[]|[aisOC]:\d+[:;])`) // JSON, XML, or a serialised PHP value
 	random   = lazily(`^[A-Za-z0-9+/_-]{16,64}={0,2}$`)
 	shedLock = lazily(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z@[^\s]+$`)
 )
 
-// describeString describes a string that is not of dibs: see IsDibs. A setting, a name and
-// any other text without a TTL are data, unless a prefix says that the key is a lock.
+// describeString describes a string that was not written by dibs: see IsDibs. A setting, a name or
+// any other text without a TTL is data, unless a prefix marks the key as a lock.
 func describeString(v Value) Description {
 	if len(v.Items) != 1 || !v.complete() || v.Size > maxToken {
 		return data(v)
@@ -41,8 +41,8 @@ func describeString(v Value) Description {
 	return d
 }
 
-// isRandom reports whether a value is such as libraries make for each lock. Random text has
-// digits and letters, and words of this length seldom have both.
+// isRandom reports whether a value looks like a library's random token. Random text contains digits
+// and letters; words of this length seldom contain both.
 func isRandom(text string) bool {
 	switch {
 	case number().MatchString(text):
@@ -62,8 +62,8 @@ func isText(text string) bool {
 		utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// ownerIn returns the time and the host in a value of ShedLock, without the UUID, or "" for
-// another value: the whole of it may be the secret of its owner.
+// ownerIn returns the time and the host from a ShedLock value, without the UUID. It returns "" for
+// another value, which may be its owner's secret.
 func ownerIn(text string) string {
 	if !shedLock().MatchString(text) {
 		return ""
@@ -74,9 +74,9 @@ func ownerIn(text string) string {
 	return owner[:at+1] + host
 }
 
-// IsDibs reports whether a string was written by dibs: the mark of shared holders, or a
-// token of the form that dibs makes, also of a reserved name. The token is without its fence. A
-// token that an application has chosen is not recognised.
+// IsDibs reports whether a string was written by dibs: the mark for shared holders, or a token in
+// dibs' form, also for a reserved name. The token must not include its fence. A token chosen by an
+// application is not recognised.
 func IsDibs(value string) bool {
 	sum, shared := strings.CutPrefix(value, "dibs:shared ")
 	if shared {
@@ -86,8 +86,8 @@ func IsDibs(value string) bool {
 	return isDibsToken(strings.TrimSuffix(value, " reserved"))
 }
 
-// isDibsToken reports whether a token is one that dibs makes. It has a client of random
-// text, which the tokens of other programs seldom have.
+// isDibsToken reports whether dibs made a token. It contains a random client, which other programs'
+// tokens seldom do.
 func isDibsToken(token string) bool {
 	const random = 16 // characters, at least
 	client := ClientOf(token)

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// ClientOf returns the client in a token of the form host:pid:client:lease, with a label or
-// without, as dibs makes them. It returns "" for another token. The scripts of a store test the
-// same.
+// ClientOf returns the client in a token of the form host:pid:client:lease, with an optional label.
+// It returns "" for another token. The scripts make the same test.
 func ClientOf(token string) string {
 	host := strings.IndexByte(token, ':')
 	if host < 1 {
@@ -27,9 +26,9 @@ func ClientOf(token string) string {
 	return token[:end]
 }
 
-// SplitValue returns the token in the value of a lock, and its fence if that is before it. A value
-// is divided only between a number and a token that dibs made, as in value.lua. A fence of more
-// than 64 bits is zero.
+// SplitValue returns the token in a lock's value, and the fence before it, if any. A value is split
+// only between a number and a token made by dibs, as in value.lua. A fence with more than 64 bits
+// is returned as zero.
 func SplitValue(value string) (token string, fence uint64) {
 	number, token, _ := strings.Cut(value, " ")
 	if number == "" || strings.Trim(number, "0123456789") != "" || ClientOf(token) == "" {

@@ -2,7 +2,7 @@ package foreign
 
 import "testing"
 
-// The value of a lock is a token with a fence only if dibs made it: no other text is divided.
+// A lock's value should be split only if dibs made the token.
 func TestSplitValue(t *testing.T) {
 	const token = "web-7:211:q3Zk:m-00000001:nightly"
 	for value, want := range map[string]struct {
@@ -38,7 +38,7 @@ func TestSplitValue(t *testing.T) {
 	}
 }
 
-// Only a token that dibs made has a client.
+// Only a token made by dibs should have a client.
 func TestClientOf(t *testing.T) {
 	for token, want := range map[string]string{
 		"h:1:c:x": "h:1:c", "h:1:c:x:label": "h:1:c", "h:1:c::x": "h:1:c", "h:1:c:with a space": "h:1:c",

@@ -11,13 +11,13 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A batch is what one worker is sending, with its buffers.
+// A batch holds the requests that a worker sends together, with their buffers.
 type batch struct {
 	requests  []*Request
 	calls     []call
-	parts     []call          // of a coalesced call
+	parts     []call          // in a coalesced call
 	coalesced redisconn.Cmd   // command of the coalesced call
-	joined    []*wire.Request // what it is made of
+	joined    []*wire.Request // the requests in the coalesced call
 	cmds      []redisconn.Cmd
 	replies   []redisconn.Reply
 
@@ -44,15 +44,16 @@ func (b *batch) reset() {
 	b.requests, b.calls, b.cmds, b.replies = b.requests[:0], b.calls[:0], b.cmds[:0], b.replies[:0]
 }
 
-// A batchContext has the values of one caller, such as a trace, and does not end. A batch is one
-// call of the library: it cannot be part of several traces, nor end with one of its callers.
+// A batchContext carries the values of a single caller, such as a trace, and does not end. The
+// library makes a single call for the batch, which cannot belong to several traces or end with any
+// caller.
 type batchContext struct {
 	values context.Context
-	until  time.Time // when the last one of its callers stops waiting
+	until  time.Time // when the last caller stops waiting
 }
 
-// newContext returns the context of a batch. The caller is the first one that does not extend
-// leases: a renewal has no trace.
+// newContext returns the context for a batch. It takes the values from the first caller that is not
+// a renewal, because renewals have no trace.
 func (b *batch) newContext() *batchContext {
 	at := max(slices.IndexFunc(b.requests, func(r *Request) bool { return !r.Extends }), 0)
 	c := &batchContext{values: b.requests[at].ctx}
@@ -76,8 +77,8 @@ func (c *batchContext) Err() error { return nil }
 // Value implements context.Context.
 func (c *batchContext) Value(key any) any { return c.values.Value(key) }
 
-// A call is one script call. It serves one request, several requests on one name, or all
-// requests in parts.
+// A call is a single script call. It serves one request, several requests on a name, or each
+// request in parts.
 type call struct {
 	cmd   redisconn.Cmd
 	first *Request
@@ -105,7 +106,8 @@ func isTransient(err error) bool {
 	return errors.As(err, &server) && server.Transient()
 }
 
-// makeCalls makes calls of the requests. A single one is coalesced if it is small then.
+// makeCalls groups requests into calls. With coalesce, requests of the kinds in small are coalesced
+// even if there is only a single request.
 func (b *batch) makeCalls(coalesce bool, small wire.JoinSet) {
 	for _, r := range b.requests {
 		b.add(r)
@@ -115,7 +117,7 @@ func (b *batch) makeCalls(coalesce bool, small wire.JoinSet) {
 	}
 }
 
-// add makes a request a call of its own, or merges it into a call on the same name.
+// add gives a request its own call, or merges it into an existing call on the same name.
 func (b *batch) add(r *Request) {
 	for i := range b.calls {
 		c := &b.calls[i]
@@ -141,7 +143,7 @@ func (c *call) isAwaited() (awaited bool) {
 	return awaited
 }
 
-// requests calls visit with each request of a call.
+// requests calls visit for each request in a call.
 func (c *call) requests(visit func(*Request)) {
 	for i := range c.parts {
 		c.parts[i].requests(visit)
@@ -154,15 +156,15 @@ func (c *call) requests(visit func(*Request)) {
 	}
 }
 
-// coalesce replaces the calls that can be coalesced by one. The usual load of a busy process
-// is uncontended locks, acquired and released by many goroutines, and most of the server's
-// cost is that of a call.
+// coalesce replaces all calls that can be coalesced by a single call. A busy process usually
+// acquires and releases uncontended locks from many goroutines, and then the server spends most of
+// its time on the call overhead.
 func (b *batch) coalesce(small wire.JoinSet) {
 	b.parts = b.parts[:0]
 	joins := func(c call) bool {
 		return c.canCoalesce() && (c.first.Joins != wire.JoinsCancel || small[wire.JoinsCancel])
 	}
-	for _, acquires := range []bool{false, true} { // a release may be what an acquire waits for
+	for _, acquires := range []bool{false, true} { // releases first: an acquire may be waiting for them
 		for _, c := range b.calls {
 			if joins(c) && acquires == (c.first.Joins == wire.JoinsAcquire) {
 				b.parts = append(b.parts, c)
@@ -181,8 +183,8 @@ func (b *batch) coalesce(small wire.JoinSet) {
 	b.calls = append(b.calls, call{cmd: b.coalesced, parts: b.parts})
 }
 
-// removeUnknown removes the calls whose script the server did not know and that can be
-// coalesced, and returns them.
+// removeUnknown removes and returns the calls that can be coalesced and whose script the server did
+// not know.
 func (b *batch) removeUnknown() (unknown []call) {
 	isUnknown := func(c *call, r redisconn.Reply) bool {
 		return c.parts == nil && c.canCoalesce() && IsUnknownScript(r.Err)
@@ -200,8 +202,8 @@ func (b *batch) removeUnknown() (unknown []call) {
 	return unknown
 }
 
-// cameTooLate reports whether a coalesced call did nothing because one of its requests is void.
-// Its other requests can be coalesced again.
+// cameTooLate reports whether a coalesced call did nothing because it included a void request. The
+// other requests can be coalesced again.
 func (c *call) cameTooLate(r redisconn.Reply) bool {
 	if c.parts == nil {
 		return false
@@ -210,8 +212,8 @@ func (c *call) cameTooLate(r redisconn.Reply) bool {
 	return ok && wire.IsPast(c.cmd.Args[0], now)
 }
 
-// distribute gives each request its part of the reply. It returns the calls that have to be
-// sent alone.
+// distribute gives each request its part of the reply. It returns the calls that must be sent
+// alone.
 func (c *call) distribute(r redisconn.Reply) (alone []call) {
 	if c.parts != nil {
 		return c.distributeCoalesced(r)
@@ -224,9 +226,8 @@ func (c *call) distribute(r redisconn.Reply) (alone []call) {
 	return nil
 }
 
-// distributeCoalesced gives each part of a coalesced call its answer. It returns the
-// parts that have to be sent alone: all of them if the server refused the call, since one
-// part may be the reason.
+// distributeCoalesced gives each part of a coalesced call its answer. It returns the parts that
+// must be sent alone: all parts if the server refused the call, since any part may be the reason.
 func (c *call) distributeCoalesced(r redisconn.Reply) (alone []call) {
 	var refusal redisconn.ServerError
 	if errors.As(r.Err, &refusal) {

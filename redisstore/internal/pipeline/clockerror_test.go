@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A server that is only slow, or refuses one request, keeps its bounds.
+// A slow server, or a server that refuses a request, keeps its bounds.
 func TestClockIsKeptAfterRefusals(t *testing.T) {
 	p := newPipeline(nil, serverclock.New())
 	for _, err := range []error{nil, context.DeadlineExceeded, redisconn.ErrUnsent, redisconn.ServerError("WRONGTYPE"), redisconn.ServerError("OOM command not allowed")} {

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Requests that can be coalesced.
+// Requests for coalesced calls.
 
 func keysOf(name string) []string {
 	return []string{name, name + ":q", name + ":s", name + ":f", name + ":h"}
@@ -29,8 +29,8 @@ func uncontendedRelease(name string) *Request {
 	return r
 }
 
-// coalesce queues some requests while the workers are busy, and returns their callers and
-// the batch that is sent.
+// coalesce queues requests while the workers are busy. It returns their callers and the batch that
+// is sent.
 func (r *fixture) coalesce(requests ...*Request) (callers []*testCall, sent *exchange) {
 	r.t.Helper()
 	engaged, hanging := r.occupyWorkers()
@@ -52,8 +52,8 @@ func coalescedCall(keys, args string) string {
 	return fmt.Sprintf("EVALSHA %s %d %s %s", wire.Plain().Coalesced.Hash, len(strings.Fields(keys)), keys, args)
 }
 
-// Uncontended requests become one call; the others are sent beside it. A request that the
-// call leaves unchanged is sent again alone.
+// Uncontended requests should become a single call, with the others beside it. A request left
+// unchanged by the call is sent again alone.
 func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	r := newFixture(t)
 	r.clock.Learn(time.Now(), time.Now(), now)
@@ -76,8 +76,8 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	}
 }
 
-// If the server refuses the call, for example because of one of the names, each request
-// is sent alone. If the connection fails, the outcome of all is unknown.
+// If the server refuses the call, for example because a name is bad, each request should be sent
+// alone. If the connection fails, all outcomes are unknown.
 func TestCoalescedCallIsRefused(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
@@ -99,7 +99,7 @@ func TestCoalescedCallIsRefused(t *testing.T) {
 	}
 }
 
-// If most requests of a batch are contended, the next batches are not coalesced.
+// After a mostly contended batch, the next batches should not be coalesced.
 func TestCoalescingPausesUnderContention(t *testing.T) {
 	r := newFixture(t)
 	r.clock.Learn(time.Now(), time.Now(), now)
@@ -115,7 +115,7 @@ func TestCoalescingPausesUnderContention(t *testing.T) {
 	callers[1].wantValue([]any{now, "8"})
 }
 
-// A reply of the wrong length grants nothing.
+// A reply with the wrong length grants nothing.
 func TestCoalescedReplyOfWrongLength(t *testing.T) {
 	for _, reply := range []any{nil, now, "11", []any{}, []any{now}, []any{now, "1"}, []any{now, "111"}, []any{now, int64(11)}, []any{"now", "11"}, []any{now, "11", "1"}} {
 		callers, e := newFixture(t).coalesce(uncontendedAcquire("a"), uncontendedAcquire("b"))
@@ -128,8 +128,8 @@ func TestCoalescedReplyOfWrongLength(t *testing.T) {
 	}
 }
 
-// A slow server that does not know the scripts gets the small one of coalesced calls first. The
-// next request is sent by it at once, until one is contended: that needs the large script.
+// A slow server without the scripts should first get the small script for coalesced calls. The next
+// request uses it at once, until a contended request needs the large script.
 func TestUnknownScriptIsReplacedByTheSmallOne(t *testing.T) {
 	r := newFixture(t)
 	a := uncontendedAcquire("a")
@@ -163,7 +163,7 @@ func wantScript(t *testing.T, e *exchange, call string, reply any) {
 	e.reply(reply)
 }
 
-// A request that came too late is not sent again: its caller learns the server's time.
+// A request that came too late should not be sent again: its caller gets the server's time.
 func TestLateRequestIsNotSentAlone(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
@@ -173,8 +173,8 @@ func TestLateRequestIsNotSentAlone(t *testing.T) {
 	r.nothingSent()
 }
 
-// If a coalesced call comes too late for one of its requests, the others are coalesced again, once.
-// This is no contention, so the next batches are coalesced as well.
+// If a coalesced call is too late for a single request, the others should be coalesced again, once.
+// Lateness is not contention, so the next batches are coalesced as well.
 func TestLateCallIsCoalescedAgain(t *testing.T) {
 	r := newFixture(t)
 	r.clock.Learn(time.Now(), time.Now(), now)

@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// A congestion limits how many requests are on their way to the server. Over a narrow link
-// requests delay each other. When they take longer than their callers wait, all of them are in
-// vain, and so are their repetitions. So a request waits here instead, from where it is sent as
-// soon as it can be answered in time, or never.
+// A congestion limits how many requests are in flight. On a narrow link, requests delay each other.
+// If they take longer than their callers wait, every request is wasted, and so is every retry. So
+// requests wait here, until they can be answered in time or can never be.
 //
-// The signal is how much longer an exchange took than the shortest one did lately: the time
-// that its requests waited for others. A link that is long, but not narrow, does not show it.
+// The signal is the difference between the duration of an exchange and the shortest recent one: the
+// time that requests waited behind others. A long link that is not narrow does not show it.
 type congestion struct {
-	limit  int           // of requests on their way, or zero: no limit
+	limit  int           // maximum number of requests in flight; zero: no limit
 	sent   int           // requests on their way
-	sentAt time.Time     // when the last ones of them were sent
-	took   time.Duration // the last exchange of a limited pipeline
+	sentAt time.Time     // when the last requests in flight were sent
+	took   time.Duration // duration of the last exchange while limited
 }
 
 const (
-	congestedAfter = 200 * time.Millisecond // of waiting
+	congestedAfter = 200 * time.Millisecond // waiting time
 	relaxedBelow   = 100 * time.Millisecond
 	mostLimited    = 4 * maxBatch // with a larger limit, there is none
 )
 
-// room returns how many more requests may be sent. It is at least one if none is on its way, or
-// if none was sent for a while: the connections of those on their way may hang.
+// room returns how many more requests can be sent. It is at least 1 if none is in flight, or if
+// none was sent recently: the connections in use may hang.
 func (c *congestion) room() int {
 	switch {
 	case c.limit == 0:
@@ -39,14 +38,13 @@ func (c *congestion) room() int {
 	return 0
 }
 
-// inTime reports whether a request that is sent now can be answered until a time.
+// inTime reports whether a request that is sent now can be answered before the limit.
 func (c *congestion) inTime(now, until time.Time) bool {
 	return c.limit == 0 || until.Sub(now) > c.took
 }
 
-// mustWait reports whether none of the queued requests may be sent now: there is no room, or
-// none can be answered in time. That changes with an exchange that ends, or when those on their
-// way may hang.
+// mustWait reports whether no queued request should be sent now: there is no room, or none can be
+// answered in time. This changes when an exchange ends, or when the connections in use may hang.
 func (c *congestion) mustWait(queue []*Request, now time.Time) bool {
 	if c.limit == 0 || c.sent == 0 || now.Sub(c.sentAt) > congestedAfter {
 		return false

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Over a narrow link few requests are on their way: those that are answered in time. Over a
-// long one, and over a fast one, there is no limit.
+// On a narrow link, only as many requests should be in flight as can be answered in time. A long
+// link or a fast link has no limit.
 func TestCongestionLimitsRequestsOnTheirWay(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		distance    time.Duration
-		each        time.Duration // the time of one request on the link
+		each        time.Duration // time for each request on the link
 		least, most int           // requests on their way
 	}{
 		{"fast", time.Millisecond, 0, maxBatch, maxBatch},
@@ -38,7 +38,7 @@ func TestCongestionLimitsRequestsOnTheirWay(t *testing.T) {
 	}
 }
 
-// A request that could not be answered in time is not sent, unless no other is on its way.
+// A request that cannot be answered in time should not be sent, unless nothing is in flight.
 func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
 	now := time.Now()
 	request := func(left time.Duration) *Request { return &Request{until: now.Add(left)} }
@@ -62,8 +62,8 @@ func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
 	}
 }
 
-// While no queued request can be sent, no worker starts. A worker that finds nothing to send would
-// be followed by the next one at once.
+// While no queued request can be sent, no worker should start. A worker without work would be
+// followed at once by the next.
 func TestCongestedPipelineWaits(t *testing.T) {
 	now := time.Now()
 	queue := []*Request{{until: now.Add(100 * time.Millisecond)}, {until: now.Add(300 * time.Millisecond)}}
@@ -85,7 +85,7 @@ func TestCongestedPipelineWaits(t *testing.T) {
 	}
 }
 
-// An error that says that nothing was sent does not do so for a request that was sent before.
+// An error meaning "not sent" does not apply to an earlier try of the same request.
 func TestUnknownOutcomeOfAnUnsentRetry(t *testing.T) {
 	if err := UnknownOutcome(fmt.Errorf("%w: full pool", ErrNotSent)); errors.Is(err, ErrNotSent) {
 		t.Errorf("the error is %v", err)

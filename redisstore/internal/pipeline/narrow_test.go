@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A narrowConn is a server behind a narrow link. It has free names only.
+// A narrowConn is a server behind a narrow link. All its names are free.
 type narrowConn struct {
 	redisconn.Conn
 	rate  int // bytes a second to the server
@@ -81,10 +81,9 @@ func (c *narrowConn) call(cmd redisconn.Cmd, now int64) (any, error) {
 	return int64(1), nil
 }
 
-// Over a narrow link goroutines that lock free names enter at least half as often as the link could
-// carry the requests of a lock of SET NX. At 3 kB/s, where few requests share a call, it is a
-// quarter. If the server does not know the scripts at first, it is a third: two workers may send
-// one text.
+// On a narrow link, goroutines that lock free names should reach half the rate at which the link
+// could carry SET NX locks. At 3 kB/s few requests share a call, so a quarter is enough. If the
+// server does not have the scripts at first, a third is enough: two workers may send the same text.
 func TestNarrowLinkIsUsed(t *testing.T) {
 	for _, c := range []struct {
 		rate, goroutines int
@@ -145,7 +144,7 @@ func TestNarrowLinkIsUsed(t *testing.T) {
 					})
 				}
 				group.Wait()
-				const plain = 152 // bytes of SET and of a script that compares and deletes
+				const plain = 152 // bytes for SET and for a script that compares and deletes
 				most := int(within/time.Second) * c.rate / plain
 				t.Logf("FIGURE %d entries, %d failed; at most %d with SET NX", entries, failed, most)
 				if entries*c.part < most {

@@ -6,36 +6,36 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// An outage bounds what a pipeline does to a server that does not answer, or ends connections.
-// A late exchange occupies no worker, because its connection may have ended without a sign. But
-// each exchange beside it may open one more connection, on a server that perhaps only stands
-// still. So further exchanges are probes: one at a time, small, with pauses that grow. A reply
-// shows that the server is back. Then one worker begins, and each fast reply adds another one,
-// so that a thousand clients that come back together have one connection each, not four.
+// An outage limits what a pipeline sends to a server that does not answer, or that ends
+// connections. A late exchange occupies no worker, because its connection may have ended silently.
+// But each further exchange may open another connection to a server that is only paused. So further
+// exchanges are probes: sent singly, small, with growing pauses. A reply shows that the server is
+// back. Then a single worker begins, and each fast reply adds another worker, so that a thousand
+// clients that return together open a connection each, not four.
 type outage struct {
 	late     int           // exchanges in progress whose replies are late
 	doubt    bool          // a reply is late, and none has come since
-	withheld int           // workers that are not used
-	distance time.Duration // the last round trip that was known
-	took     time.Duration // the last exchange that was answered, or half of a longer one before
-	inTime   int           // replies that were not late, since a worker was added
+	withheld int           // workers that must not be used
+	distance time.Duration // the last known round trip
+	took     time.Duration // duration of the last answered exchange, or half the duration of a longer one before it
+	inTime   int           // replies in time since a worker was added
 	refuses  bool          // the server has refused the last script call
 
 	refusals, silence load.Backoff
 	resumeAt          time.Time // no exchange begins before, or zero
-	lateAwaited       int       // those of late whose callers still wait
-	silentUntil       time.Time // the same, while there is one; a call that comes later is not delayed
+	lateAwaited       int       // late exchanges whose callers still wait
+	silentUntil       time.Time // end of the pause, while a pause is in effect; a later call is not delayed
 	crowdedUntil      time.Time // the same, while maxExchanges are in progress
 	crowded           int       // such pauses since the last reply
 }
 
 const (
-	maxExchanges = maxWorkers + 1 // in progress, but for those that hang very long
-	probeBatch   = 8              // requests of a probe
+	maxExchanges = maxWorkers + 1 // in progress, not counting those that hang for very long
+	probeBatch   = 8              // requests in a probe
 	slowStart    = 8              // replies that add a worker, if they are neither fast nor late
 
-	// A reply is late after several round trips. A new connection takes up to four of them,
-	// and two more with TLS.
+	// A reply is late after several round trips. A new connection takes up to four round trips, and
+	// two more with TLS.
 	roundTripsLate = 6
 	shortestLate   = 200 * time.Millisecond
 	unknownLate    = time.Second // before a round trip is known
@@ -45,7 +45,7 @@ const (
 	crowdedPause = 4 * time.Second
 )
 
-// A service is how the server has answered the script calls of an exchange.
+// A service describes how the server answered the script calls in an exchange.
 type service uint8
 
 const (
@@ -56,15 +56,15 @@ const (
 
 func newOutage() outage {
 	return outage{
-		// A call waits for a second, so an attempt comes in its time. go-redis waits half a
-		// second for a server that refuses connections.
+		// A call waits up to a second, so at least one attempt falls into that time. go-redis waits
+		// half a second for a server that refuses connections.
 		refusals: load.Backoff{Shortest: time.Millisecond, Longest: 500 * time.Millisecond, Part: 8},
 		silence:  load.Backoff{Shortest: 300 * time.Millisecond, Longest: 2 * time.Second, Part: 2},
 	}
 }
 
-// lateAfter returns after which time a reply is late. It is a multiple of the round trip, so that
-// a long link is not taken for an outage.
+// lateAfter returns the time after which a reply is late. It is a multiple of the round trip, so
+// that a long link does not look like an outage.
 func (o *outage) lateAfter() time.Duration {
 	if o.distance == 0 {
 		return unknownLate
@@ -83,7 +83,7 @@ func (o *outage) quota() int {
 	return maxBatch
 }
 
-// recordLate records that the reply to an exchange is late, beside other workers.
+// recordLate records that the reply to an exchange is late while other workers are running.
 func (o *outage) recordLate(workers int, now time.Time) {
 	o.late++
 	o.doubt, o.withheld, o.inTime = true, maxWorkers-1, 0
@@ -100,9 +100,9 @@ func (o *outage) recordFailure(now time.Time) {
 	o.resumeAt = now.Add(o.refusals.Next(now))
 }
 
-// recordReply records that a reply came after some time, which is late or not. A server that loads its
-// data replies at once, but refuses script calls. Then one worker is enough: more of them would only
-// open connections for what is refused.
+// recordReply records that a reply arrived after a given time, late or not. A server that is
+// loading its data replies at once but refuses script calls. Then a single worker is enough,
+// because further workers would only open connections for refused calls.
 func (o *outage) recordReply(took time.Duration, late bool, scripts service) {
 	o.took = max(took, o.took/2)
 	o.doubt, o.resumeAt, o.silentUntil, o.crowdedUntil, o.crowded = false, time.Time{}, time.Time{}, time.Time{}, 0
@@ -141,5 +141,5 @@ func (o *outage) paused(workers int) bool {
 	return !at.IsZero() && time.Now().Before(at)
 }
 
-// forbids reports whether one of these workers may not begin an exchange.
+// forbids reports whether another worker must not begin an exchange.
 func (o *outage) forbids(workers int) bool { return workers > o.allowed() || o.paused(workers-1) }

@@ -20,8 +20,8 @@ func (r *fixture) makeLate() {
 	r.checkTimes()
 }
 
-// An exchange keeps its worker when its callers have left, until it is late. Then another one
-// takes its place.
+// When its callers have left, an exchange should keep its worker until it is late. Then another
+// exchange takes its place.
 func TestPipelineReplacesLateWorkers(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
@@ -41,8 +41,8 @@ func TestPipelineReplacesLateWorkers(t *testing.T) {
 	}
 }
 
-// Though connections hang repeatedly, other requests are served, and after an exchange that
-// works, several are in progress again.
+// Even if connections hang repeatedly, other requests should be served. After an exchange succeeds,
+// several can be in progress again.
 func TestPipelineSurvivesHangs(t *testing.T) {
 	r := newFixture(t)
 	var stuck []*exchange
@@ -52,7 +52,7 @@ func TestPipelineSurvivesHangs(t *testing.T) {
 		r.nothingSent()
 		r.makeLate()
 		r.mu.Lock()
-		r.policy.outage.crowdedUntil = time.Time{} // as if that pause had passed
+		r.policy.outage.crowdedUntil = time.Time{} // as if the pause had passed
 		r.addWorker()
 		r.mu.Unlock()
 		for _, c := range callers {
@@ -72,8 +72,8 @@ func TestPipelineSurvivesHangs(t *testing.T) {
 	r.eventually("no exchange is late", func() bool { return r.policy.outage.late == 0 })
 }
 
-// A server that does not answer gets few exchanges, however many callers come and leave: those
-// of the workers and one more, which carries few requests.
+// A silent server should get few exchanges, however many callers come and leave: the workers'
+// exchanges and a small probe.
 func TestPipelineOnSilentServer(t *testing.T) {
 	r := newFixture(t)
 	r.policy.outage.distance = time.Millisecond
@@ -140,8 +140,8 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	}
 }
 
-// After an outage, and while a server loads its data, one worker begins. Each reply that comes
-// fast adds one, or several that are not late.
+// After an outage, or while a server loads its data, a single worker should begin. Each fast reply
+// adds a worker; otherwise several replies in time do.
 func TestOutageStartsWithOneWorker(t *testing.T) {
 	const distance = 20 * time.Millisecond
 	for what, begin := range map[string]func(o *outage, now time.Time){
@@ -185,8 +185,8 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 	}
 }
 
-// While replies are late, the pauses between exchanges grow, and those beside many that hang are
-// long. A reply ends the pause.
+// While replies are late, the pauses between exchanges should grow. Beside many hanging exchanges
+// the pauses are long. A reply ends the pause.
 func TestOutagePausesGrow(t *testing.T) {
 	o, now := newOutage(), time.Now()
 	first := time.Duration(0)
@@ -231,7 +231,7 @@ func TestOutagePausesAfterFailedConnections(t *testing.T) {
 	}
 }
 
-// A Conn learns how long the callers of a batch wait: as long as the most patient one.
+// A Conn should learn how long the callers in a batch wait: as long as the most patient caller.
 func TestBatchWaitsAsLongAsItsCallers(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
@@ -253,8 +253,8 @@ func TestBatchWaitsAsLongAsItsCallers(t *testing.T) {
 	}
 }
 
-// A renewal is sent by the goroutine that calls, if the Conn returns in time. If its reply is
-// late, another exchange takes the worker's place, as with all others.
+// The calling goroutine should send a renewal itself, if the Conn returns in time. If the reply is
+// late, another exchange takes the worker's place, as always.
 func TestPipelineSendsRenewalsAlone(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		r := newFixture(t)

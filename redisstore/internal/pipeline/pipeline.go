@@ -1,6 +1,5 @@
-// Package pipeline sends script calls to Redis, on behalf of callers with deadlines. It
-// joins concurrent requests into batches, and keeps bounds of the server's clock. It does
-// not know what the scripts do.
+// Package pipeline sends script calls to Redis for callers with deadlines. It joins concurrent
+// requests into batches, and tracks the server's clock. It does not depend on what the scripts do.
 package pipeline
 
 import (
@@ -19,11 +18,11 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Pipeline sends requests to the server. It bounds each caller by its context and its
-// deadline, whatever the client library does, because a worker does the waiting. While
-// all workers are busy, or a near server has a batch, requests accumulate and are sent as
-// one pipeline. Requests on one name become one script call. Under load there are fewer and
-// fuller packets: most of a lock's cost to the server is reading from sockets.
+// A Pipeline sends requests to the server. Each caller is limited by its context and its deadline,
+// whatever the client library does, because a worker does the waiting. While all workers are busy,
+// or a batch is at a near server, requests accumulate and are sent together. Requests on the same
+// name become one script call. Under load there are fewer and fuller packets: reading from sockets
+// is most of a lock's cost to the server.
 type Pipeline struct {
 	conn  redisconn.Conn
 	clock *serverclock.Clock
@@ -32,8 +31,8 @@ type Pipeline struct {
 	mu               sync.Mutex
 	policy           policy
 	queue            []*Request
-	inFlight         []*batch // batches of workers
-	inFlightRequests int      // requests of batches in flight that are awaited
+	inFlight         []*batch // batches that workers are sending
+	inFlightRequests int      // requests in flight whose callers still wait
 	timerAt          time.Time
 	timer            *time.Timer // fires at timerAt
 	lastErr          error       // why the last exchange failed: see explainsNext
@@ -43,7 +42,7 @@ func newPipeline(conn redisconn.Conn, c *serverclock.Clock) *Pipeline {
 	return &Pipeline{conn: conn, clock: c, policy: policy{outage: newOutage()}}
 }
 
-// Why a request has no reply.
+// Reasons why a request has no reply.
 var (
 	ErrNoReply = errors.New("no reply in time")
 	ErrNotSent = errors.New("timed out before sending")
@@ -51,11 +50,11 @@ var (
 	errFirstTryPending = errors.New("outcome unknown: the first attempt had no reply and may still arrive: the server's clock was set back")
 )
 
-// Do sends a request and returns its reply. The caller may use r again when Do has returned
-// reusable. A request that changes something is void after until: once it is answered, no
-// try of it can act any more. retried reports that the request was sent again after a first
-// try without reply. Then the reply may come after the first try has done the work already,
-// and a refusal does not tell the outcome of the first try.
+// Do sends a request and returns its reply. The caller can use r again if Do returned reusable. A
+// request that changes something is void after until: after its answer, no earlier try can take
+// effect. retried reports that the request was sent again after a first try without a reply. In
+// this case the first try may already have done the work, and a refusal does not reveal the
+// outcome.
 func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply redisconn.Reply, retried, reusable bool) {
 	if ctx.Err() != nil {
 		return redisconn.Reply{Err: context.Cause(ctx)}, false, true
@@ -88,8 +87,8 @@ func (p *Pipeline) Do(ctx context.Context, r *Request, until time.Time) (reply r
 	return reply, true, reusable
 }
 
-// UnknownOutcome replaces the error of a retry that was refused, or not sent. The new error
-// leaves the outcome open, because the first try may have been executed.
+// UnknownOutcome replaces the error from a retry that was refused or not sent. The new error leaves
+// the outcome open, because the first try may have been executed.
 func UnknownOutcome(err error) error {
 	var server redisconn.ServerError
 	if errors.As(err, &server) || errors.Is(err, redisconn.ErrClosed) || IsUnsent(err) {
@@ -104,11 +103,11 @@ func IsUnsent(err error) bool {
 	return errors.Is(err, ErrNotSent) || errors.Is(err, redisconn.ErrUnsent) || redisconn.Unopened(err)
 }
 
-// Until writes the time after which a request is void into it, for one that is not sent by
-// Do.
+// Until writes the time after which a request is void into the request. It is for requests that are
+// not sent by Do.
 func (p *Pipeline) Until(r *Request, until time.Time) { new(voidTexts).write(r, p.clock.Latest(until)) }
 
-// Learn learns the server's clock from a reply to a request that was not sent by Do.
+// Learn updates the bounds of the server's clock from a reply to a request that was not sent by Do.
 func (p *Pipeline) Learn(r redisconn.Reply, sent, received time.Time) {
 	p.observeError(r.Err)
 	if now, ok := wire.ServerTime(r); ok {
@@ -116,8 +115,8 @@ func (p *Pipeline) Learn(r redisconn.Reply, sent, received time.Time) {
 	}
 }
 
-// observeError forgets the bounds of the clock if the error may mean that another server
-// replies from now on. A timeout does not mean that.
+// observeError discards the bounds of the clock if the error may mean that another server replies
+// now. A timeout does not mean that.
 func (p *Pipeline) observeError(err error) {
 	if err == nil {
 		return
@@ -129,8 +128,8 @@ func (p *Pipeline) observeError(err error) {
 	p.clock.Reset()
 }
 
-// enqueue has a worker send a request. The request is not reusable if a worker may still
-// have it.
+// enqueue queues a request for a worker. The request is not reusable while a worker may still use
+// it.
 func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reusable bool) {
 	p.mu.Lock()
 	p.queue = append(p.queue, r)
@@ -161,7 +160,7 @@ func (p *Pipeline) enqueue(r *Request, retried bool) (reply redisconn.Reply, reu
 	return redisconn.Reply{Err: err}, false
 }
 
-// whyLate returns why a request has not been sent until a time. full is what fullPool returns.
+// whyLate returns why a request was not sent before its limit. full is the result of fullPool.
 func (p *Pipeline) whyLate(full string, until, now time.Time) string {
 	p.mu.Lock()
 	narrow := p.policy.congestion.limit > 0
@@ -178,8 +177,8 @@ func (p *Pipeline) whyLate(full string, until, now time.Time) string {
 	return "the requests in progress have no reply"
 }
 
-// fullPool returns the advice for a full pool of the client, if a request may have waited for a
-// connection of it, or "".
+// fullPool returns advice about the client's connection pool if a request may have waited for a
+// connection, or "".
 func (p *Pipeline) fullPool(r *Request) string {
 	if pool, ok := p.conn.(redisconn.Pool); ok {
 		if setting := pool.FullPool(r.Cmd.Key()); setting != "" {
@@ -189,8 +188,8 @@ func (p *Pipeline) fullPool(r *Request) string {
 	return ""
 }
 
-// addWorker starts a worker for the queued requests, unless they have to wait for one that
-// is sending. They wait for none whose reply is late.
+// addWorker starts a worker for the queued requests, unless they should wait for a worker that is
+// sending. They do not wait for a worker whose reply is late.
 func (p *Pipeline) addWorker() {
 	switch {
 	case len(p.queue) == 0:
@@ -207,12 +206,12 @@ func (p *Pipeline) addWorker() {
 
 func (p *Pipeline) maySend() bool { return p.policy.maySend(len(p.queue), p.inFlightRequests) }
 
-// oldestAwaited returns the first of the batches in flight that are awaited.
+// oldestAwaited returns the oldest batch in flight whose callers still wait.
 func (p *Pipeline) oldestAwaited() *batch {
 	return p.inFlight[slices.IndexFunc(p.inFlight, func(b *batch) bool { return b.awaited })]
 }
 
-// ceaseAwaiting records that no request waits for a batch any longer.
+// ceaseAwaiting records that no caller waits for a batch any longer.
 func (p *Pipeline) ceaseAwaiting(b *batch) {
 	if b.awaited {
 		b.awaited = false
@@ -247,8 +246,8 @@ func (p *Pipeline) findLate(now time.Time) {
 	}
 }
 
-// setTimer makes sure that a caller's timeout is noticed, or a late reply. All share one
-// timer, since most requests are answered long before.
+// setTimer makes sure that a caller's timeout or a late reply is noticed. All share a single timer,
+// since most requests are answered long before.
 func (p *Pipeline) setTimer(at time.Time) {
 	switch {
 	case !p.timerAt.IsZero() && !at.Before(p.timerAt):
@@ -261,11 +260,11 @@ func (p *Pipeline) setTimer(at time.Time) {
 	p.timerAt = at
 }
 
-// checkTimes wakes the callers whose time is over. If a reply is late, it sends the requests
-// that wait for it or for its worker.
+// checkTimes wakes the callers whose time is over. If a reply is late, it sends the requests that
+// wait for that reply or for its worker.
 func (p *Pipeline) checkTimes() {
-	// In a process that computes, timers are on time, and what waits for the network is not. Both
-	// a reply and this goroutine wait for their turn.
+	// In a busy process, timers fire on time but network events do not. Both a reply and this
+	// goroutine must wait for a processor.
 	began := time.Now()
 	runtime.Gosched()
 	now := time.Now()
@@ -306,10 +305,9 @@ func (p *Pipeline) reserveWorker() bool {
 	return p.policy.addDirect(len(p.queue), p.inFlightRequests)
 }
 
-// sendAlone sends an extension from the caller's own goroutine, as a worker would. It reports
-// false if a worker could not begin now. Nobody waits for a renewal, so it may take as long as
-// the Conn does. In a process that computes, each goroutine that is not needed costs a turn of
-// all others.
+// sendAlone sends an extension from the caller's own goroutine, as a worker would. It returns false
+// if no worker could begin now. Nobody waits for a renewal, so it can take as long as the Conn
+// does. In a busy process, each unneeded goroutine delays all others.
 func (p *Pipeline) sendAlone(r *Request) bool {
 	b := batches.Get().(*batch)
 	if !p.beginAlone(b, r) {
@@ -342,7 +340,7 @@ func (p *Pipeline) beginAlone(b *batch, r *Request) bool {
 	return true
 }
 
-// leaveToOthers gives the place of a worker to another one, if there are queued requests.
+// leaveToOthers hands a worker's place to another worker if requests are queued.
 func (p *Pipeline) leaveToOthers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,11 +349,11 @@ func (p *Pipeline) leaveToOthers() {
 	p.addWorker()
 }
 
-// sendDirect sends a request from the caller's own goroutine. It gives up early, because a
-// read may ignore a cancelled context. Do then repeats the request through a worker, if that
-// is safe. untilServer is the server's time after which this first try can do nothing. It
-// is 0 if the server's clock is not known well enough; then the try can act until the
-// caller's deadline.
+// sendDirect sends a request from the caller's own goroutine. It gives up early, because a read may
+// ignore a cancelled context. Do then repeats the request through a worker, if a repeat is safe.
+// untilServer is the server's time after which this first try can do nothing. It is 0 if the
+// server's clock is not known well enough; then the try can take effect until the caller's
+// deadline.
 func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer int64) {
 	b := batches.Get().(*batch)
 	b.requests = append(b.requests, r)
@@ -387,9 +385,8 @@ func (p *Pipeline) sendDirect(r *Request) (reply redisconn.Reply, untilServer in
 	return r.reply, untilServer
 }
 
-// leave records that a caller does not wait any longer. It reports whether its request
-// was sent, and why the exchange before failed, if it did: that is often why this one got
-// no reply.
+// leave records that a caller no longer waits. It reports whether its request was sent, and the
+// error of the previous exchange, if any: often this explains the missing reply.
 func (p *Pipeline) leave(r *Request) (sent bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -399,8 +396,8 @@ func (p *Pipeline) leave(r *Request) (sent bool, failed error) {
 	return r.sent, r.connErr
 }
 
-// detach removes a request. An exchange whose callers have all left still has its worker, until
-// it is late: however soon callers leave, few exchanges are in progress.
+// detach removes a request. An exchange whose callers have all left keeps its worker until it is
+// late. So few exchanges are in progress, however soon callers leave.
 func (p *Pipeline) detach(r *Request) {
 	r.abandoned, r.connErr = true, p.lastErr
 	if i := slices.Index(p.queue, r); i >= 0 {
@@ -436,16 +433,15 @@ func (p *Pipeline) work() {
 	batches.Put(b)
 }
 
-// yieldToCallers lets other goroutines enqueue their requests first, so that they go into
-// one batch.
+// yieldToCallers lets other goroutines enqueue their requests first, so that they share a batch.
 func yieldToCallers() { runtime.Gosched() }
 
-// fillBatch fills the batch with a worker's share of the queue. It reports false if there
-// is none; then the worker is not counted any longer.
+// fillBatch fills the batch with a worker's share of the queue. If the queue is empty it returns
+// false, and the worker is no longer counted.
 func (p *Pipeline) fillBatch(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.addWorker() // for the rest of the queue
+	defer p.addWorker() // for the remaining queue
 	p.policy.taking--
 	if len(p.queue) == 0 || !p.maySend() || p.policy.outage.forbids(p.policy.workers) {
 		p.policy.removeWorker()
@@ -462,7 +458,7 @@ func (p *Pipeline) fillBatch(b *batch) bool {
 	return true
 }
 
-// begin records that a batch is being sent.
+// begin records the start of a batch.
 func (p *Pipeline) begin(b *batch, now time.Time) {
 	var until voidTexts
 	for _, r := range b.requests {
@@ -479,9 +475,9 @@ func (p *Pipeline) begin(b *batch, now time.Time) {
 	p.inFlight = append(p.inFlight, b)
 }
 
-// choose moves up to n requests from the queue to a batch: the first ones that can be answered
-// in time. If there is none, and no request is on its way, or those may hang, it moves the last
-// one, which finds out whether the link is still narrow.
+// choose moves up to n requests from the queue to a batch: the first requests that can be answered
+// in time. If there are none, and nothing is in flight or the exchanges in flight may hang, it
+// moves the last request, which tests whether the link is still narrow.
 func (p *Pipeline) choose(b *batch, n int, now time.Time) {
 	congestion := &p.policy.congestion
 	rest := p.queue[:0]
@@ -527,7 +523,7 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 	if !b.abandoned {
 		p.policy.congestion.sent -= len(b.requests)
 	}
-	if b.late { // another worker has its place
+	if b.late { // another worker took its place
 		p.policy.outage.late--
 		if !b.abandoned {
 			p.policy.outage.lateAwaited--
@@ -539,7 +535,7 @@ func (p *Pipeline) endBatch(b *batch) (waiting []*Request, counted bool) {
 	return waiting, true
 }
 
-// send does one round trip, and a second one for requests that could not be coalesced.
+// send makes a round trip, and a second one for requests that could not be coalesced.
 func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	p.mu.Lock()
 	coalesce, small := p.policy.mayCoalesce(len(b.requests)), p.policy.small()
@@ -557,12 +553,12 @@ func (p *Pipeline) send(ctx context.Context, until time.Time, b *batch) {
 	}
 }
 
-// allKinds are all requests that can be coalesced. Those whose script the server does not know
-// are sent by the script of coalesced calls even if they are alone: it has a tenth of the text.
-// A contended request takes a second round trip, and loads the large script.
+// allKinds are the kinds that can be coalesced. If the server does not know a request's script, the
+// request is sent by the script for coalesced calls even if it is alone: that script is ten times
+// shorter. A contended request takes a second round trip and loads the large script.
 var allKinds = wire.JoinSet{wire.JoinsAcquire: true, wire.JoinsRelease: true, wire.JoinsCancel: true}
 
-// awaited appends those calls that had no effect, and whose callers still wait.
+// awaited appends the calls that had no effect and whose callers still wait.
 func (p *Pipeline) awaited(to, calls []call) []call {
 	if len(calls) == 0 {
 		return to
@@ -578,11 +574,11 @@ func (p *Pipeline) awaited(to, calls []call) []call {
 	return to
 }
 
-// exchange does one round trip, and more for scripts that the server does not know. It returns the
-// calls that are not answered yet. Some have to be sent alone. Others have to be coalesced again: they
-// were in a call that came too late for one of them. A slow server may not know the scripts of some
-// requests. With flagged, these are returned to be coalesced, too, because that script is small. flagged
-// has the kinds of requests whose script was unknown before.
+// exchange makes a round trip, and more for scripts that the server does not know. It returns the
+// calls that are not answered yet. Some must be sent alone. Others must be coalesced again, because
+// they were in a call that was too late for another request. A slow server may not know the scripts
+// for some requests. With flagged, these requests are also returned to be coalesced, because that
+// script is small. flagged contains the kinds whose script was unknown before.
 func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flagged *wire.JoinSet) (alone, again []call) {
 	b.cmds, b.replies = b.cmds[:0], b.replies[:0]
 	for i := range b.calls {
@@ -616,7 +612,8 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flag
 	return alone, again
 }
 
-// recordUnknown records which scripts the server did not know, and which of those it does.
+// recordUnknown records which scripts the server did not know, and which of the earlier unknown
+// scripts it knows now.
 func (p *Pipeline) recordUnknown(b *batch, unknown []call, flagged wire.JoinSet) {
 	if len(unknown) == 0 && flagged == (wire.JoinSet{}) {
 		return
@@ -634,7 +631,7 @@ func (p *Pipeline) recordUnknown(b *batch, unknown []call, flagged wire.JoinSet)
 	}
 }
 
-// recordExchange updates what decides about the next requests.
+// recordExchange updates the policy after an exchange.
 func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced int, loaded bool) {
 	err := b.replies[0].Err
 	p.mu.Lock()
@@ -650,9 +647,9 @@ func (p *Pipeline) recordExchange(b *batch, took time.Duration, alone, coalesced
 	p.lastErr = explainsNext(err)
 }
 
-// connectionOf reports whether the connection of an exchange worked: it was opened, and did not
-// end. It is not known for one that was not used, or whose reply did not come: a worker that
-// waited until its timeout has waited long enough.
+// connectionOf reports whether the connection for an exchange worked: it was opened and did not
+// end. known is false if no connection was used or no reply came: a worker that waited until its
+// timeout has waited long enough.
 func connectionOf(err error) (worked, known bool) {
 	if err == nil {
 		return true, true
@@ -664,9 +661,9 @@ func connectionOf(err error) (worked, known bool) {
 	return false, !redisconn.IsTimeout(err) && !errors.Is(err, redisconn.ErrUnsent) && !errors.Is(err, redisconn.ErrClosed)
 }
 
-// explainsNext returns err if it may be the reason why the next request gets no reply: an
-// error of the connection, or of a server that may serve soon. A refused request or a
-// closed client is no such reason.
+// explainsNext returns err if it may explain why the next request gets no reply: an error from the
+// connection, or from a server that may recover soon. A refused request or a closed client does not
+// explain it.
 func explainsNext(err error) error {
 	if err == nil {
 		return nil

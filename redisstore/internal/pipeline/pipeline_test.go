@@ -21,15 +21,15 @@ import (
 // now is a server's time in µs.
 const now int64 = 1_700_000_000_000_000
 
-// These tests run in real time: the pipeline keeps its requests, with their channels, in
-// pools of the package, and those may not enter a synctest bubble.
+// These tests run in real time: the pipeline keeps requests and their channels in package-level
+// pools, and pooled channels must not enter a synctest bubble.
 
 const (
 	generous = 10 * time.Second
-	slow     = 15 * time.Millisecond // callers of a server that takes this long use a worker
+	slow     = 15 * time.Millisecond // callers use a worker if the server takes this long
 )
 
-// An exchange is one Do of a fakeConn, in flight until it is answered.
+// An exchange is a single Do on a fakeConn, in flight until it is answered.
 type exchange struct {
 	ctx    context.Context
 	cmds   [][]string // as they were when they were sent
@@ -90,7 +90,7 @@ func newFixture(t *testing.T) *fixture {
 	return r
 }
 
-// eventually waits for a state of the pipeline.
+// eventually waits until the pipeline reaches a state.
 func (r *fixture) eventually(what string, is func() bool) {
 	r.t.Helper()
 	end := time.Now().Add(generous)
@@ -145,7 +145,7 @@ func (e *exchange) reply(values ...any) {
 // callerKey is the context key that identifies a caller.
 type callerKey struct{}
 
-// A testCall is a call of Do.
+// A testCall is a call to Do.
 type testCall struct {
 	t     *testing.T
 	leave context.CancelCauseFunc
@@ -200,10 +200,10 @@ func newRequest(script *redisconn.Script, keys []string, args ...string) *Reques
 	return r
 }
 
-// plain is a request that cannot be merged.
+// plain returns a request that cannot be merged.
 func plain(arg string) *Request { return newRequest(wire.Plain().Release, []string{"key"}, arg) }
 
-// acquireOf is a request that can be merged with others for its name.
+// acquireOf returns a request that can be merged with others for the same name.
 func acquireOf(name, token string) *Request {
 	r := newRequest(wire.Plain().Acquire, []string{name, name + ":q"}, "check", token, "ttl", "until", "entry")
 	r.MergeKey, r.MergeFrom = name, 1
@@ -245,8 +245,8 @@ func TestPipelineSendsAtOnce(t *testing.T) {
 	}
 }
 
-// Requests that are queued while the workers are busy are sent as one pipeline. Requests
-// on one name become one call, in the order in which they arrived.
+// Requests queued while the workers are busy should be sent together. Requests on the same name
+// become a single call, in order of arrival.
 func TestPipelineMerges(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
@@ -301,8 +301,8 @@ func TestMergedCallHasItsOwnArguments(t *testing.T) {
 	}
 }
 
-// A Conn gets the values of the caller's context, and none of their ends. For several requests
-// the values are those of the first caller; one that extends leases comes last.
+// A Conn should get the values from the caller's context, but not its end. For several requests the
+// values come from the first caller; renewals come last.
 func TestPipelinePassesContextValues(t *testing.T) {
 	r := newFixture(t)
 	first := plain("engaged")
@@ -348,7 +348,7 @@ func TestPipelinePassesContextValues(t *testing.T) {
 	}
 }
 
-// A reply of the wrong length to a merged call is rejected: each request could take it
+// A reply with the wrong length to a merged call should be rejected: each request could mistake it
 // for a grant.
 func TestPipelineChecksMergedReplies(t *testing.T) {
 	for _, reply := range []any{
@@ -401,7 +401,7 @@ func TestPipelineLoadsScripts(t *testing.T) {
 	r.nothingSent()
 }
 
-// A caller that leaves does not wait for a Conn that hangs, whatever the reason.
+// A caller that leaves should not wait for a hanging Conn, whatever the reason.
 func TestPipelineCallersLeave(t *testing.T) {
 	r := newFixture(t)
 	late, gone := r.call(plain("late"), 20*time.Millisecond), r.call(plain("gone"), time.Hour)
@@ -428,7 +428,7 @@ func TestPipelineCallersLeave(t *testing.T) {
 	}
 }
 
-// sendToNear makes the server near, and returns an exchange in flight, its callers, and others
+// sendToNear makes the server near. It returns an exchange in flight, its callers, and the calls
 // that wait for it.
 func (r *fixture) sendToNear() (e *exchange, callers, waiting []*testCall) {
 	r.t.Helper()
@@ -452,7 +452,7 @@ func (r *fixture) sendToNear() (e *exchange, callers, waiting []*testCall) {
 	return e, callers[:sent], callers[sent:]
 }
 
-// wantAnswered answers what is sent, until all calls have their reply.
+// wantAnswered answers each exchange until all calls have returned.
 func (r *fixture) wantAnswered(calls []*testCall) {
 	r.t.Helper()
 	for answered := 0; answered < len(calls); {
@@ -477,7 +477,7 @@ func TestPipelineNearServer(t *testing.T) {
 	r.wantAnswered(waiting)
 }
 
-// Requests do not wait longer for a batch whose replies are late, or that nobody awaits.
+// Requests should stop waiting for a batch if its replies are late or nobody awaits it.
 func TestPipelineNearServerHangs(t *testing.T) {
 	t.Run("late", func(t *testing.T) {
 		r := newFixture(t)
@@ -516,8 +516,8 @@ func TestPipelineNearServerHangs(t *testing.T) {
 	})
 }
 
-// A server that was always fast may hang, too. A caller that sends its own request, over
-// a Conn that enforces the deadline, returns like others.
+// Even a server that was always fast may hang. A caller that sends its own request, with a Conn
+// that enforces the deadline, should return as usual.
 func TestPipelineFastServerHangs(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		t.Run(fmt.Sprint("prompt ", prompt), func(t *testing.T) {
@@ -546,8 +546,7 @@ func TestPipelineFastServerHangs(t *testing.T) {
 				t.Errorf("error %v, want a timeout", err)
 			}
 			quick()
-			// Other requests are queued meanwhile, and are sent when the first one is
-			// done.
+			// Other requests are queued meanwhile, and are sent when the first exchange ends.
 			var all []*testCall
 			for range 2 * maxWorkers {
 				all = append(all, r.call(plain("one of many"), time.Hour))
@@ -569,8 +568,8 @@ func TestPipelineFastServerHangs(t *testing.T) {
 	}
 }
 
-// A request whose caller has left before it was sent is never sent: it could acquire a
-// lock for nobody.
+// If a caller leaves before its request is sent, the request should never be sent: it could acquire
+// a lock for nobody.
 func TestPipelineDropsUnsentRequests(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()
@@ -727,7 +726,7 @@ func voidOf(t *testing.T, e *exchange) int64 {
 // A single request to a fast server is sent again if it gets no reply soon, but only if
 // the first try can do nothing any more.
 func TestPipelineRetriesVoidRequests(t *testing.T) {
-	const ahead = 42 * time.Hour // of the server's clock
+	const ahead = 42 * time.Hour // offset of the server's clock
 	server := func(local time.Time) int64 { return local.Add(ahead).UnixMicro() }
 	quick := func(r *fixture) {
 		r.t.Helper()

@@ -6,18 +6,18 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// A policy decides how requests are sent: by whom, and how many at once. It has all
-// heuristics and their limits, and no I/O.
+// A policy decides how requests are sent: by which goroutine, and how many together. It contains
+// all heuristics and their limits, and does no I/O.
 type policy struct {
 	prompt         bool       // the Conn returns soon after the time until which a caller waits
-	workers        int        // that are sending, callers included
-	taking         int        // workers that will take queued requests next
-	others         recentMean // how many requests were in progress when one came
+	workers        int        // sending now, including callers
+	taking         int        // workers about to take queued requests
+	others         recentMean // number of requests in progress when another arrived
 	fast           bool       // the last exchange succeeded, within fastReply
 	roundTrip      recentLeast
-	skipCoalescing int           // requests left that are not coalesced
-	unknown        wire.JoinSet  // kinds of requests whose script the server did not know lately
-	ownDelay       time.Duration // how late a reply may be because of this process
+	skipCoalescing int           // remaining requests that are not coalesced
+	unknown        wire.JoinSet  // kinds whose script the server recently did not know
+	ownDelay       time.Duration // delay of a reply that this process itself may cause
 	congestion     congestion
 	outage         outage
 }
@@ -26,30 +26,30 @@ const (
 	maxWorkers = 4   // exchanges whose replies are not late; more would only divide the batches
 	maxBatch   = 128 // requests; the server executes a batch without a pause
 	minBatch   = 4   // a worker takes at least as many, if they are queued
-	nearBatch  = 8   // of a near server; it takes half of the requests if they are fewer than two of these
+	nearBatch  = 8   // for a near server; a worker takes half the requests if there are fewer than two batches
 
 	fewOthers     = 8                      // with more requests in progress on average, callers do not send directly
 	fastReply     = 10 * time.Millisecond  // a server that replies within this is fast
 	slowReply     = 80 * time.Millisecond  // a server whose refusal takes this long gets small scripts
-	directTimeout = 100 * time.Millisecond // of a caller that sends its own request
+	directTimeout = 100 * time.Millisecond // for a caller that sends its own request
 
 	// A server is near if a round trip to it takes less than nearReply, beside requestTime
 	// for each request. Then an exchange costs more processor time than it waits.
 	nearReply   = 150 * time.Microsecond
 	requestTime = 5 * time.Microsecond
-	fewRequests = 4 // in flight to a near server; with more of them, the next ones wait
+	fewRequests = 4 // in flight to a near server; at this number, further requests wait
 
 	// lateReply is after which time requests do not wait for an exchange any longer: its
 	// connection may be broken.
 	lateReply = 5 * time.Millisecond
 
-	// coalescePause is how many requests are not coalesced, after a batch in which most of
-	// them were contended. Such a batch takes a second round trip.
+	// coalescePause is the number of requests that are not coalesced after a mostly contended
+	// batch. Such a batch needs a second round trip.
 	coalescePause = 256
 )
 
-// addWorker reports whether one more worker may send, and counts it. There is no need for
-// one if another is about to take the queued requests.
+// addWorker reports whether another worker can send, and counts it. No worker is needed if another
+// is about to take the queued requests.
 func (p *policy) addWorker(queued, inFlight int) bool {
 	if p.workers >= p.outage.allowed() || p.taking > 0 || !p.maySend(queued, inFlight) {
 		return false
@@ -59,9 +59,9 @@ func (p *policy) addWorker(queued, inFlight int) bool {
 	return true
 }
 
-// maySend reports whether an exchange may begin beside those in flight. With a near server a
-// batch waits until it is as large as the one in flight. So the client and the server both
-// work, each on half of the requests, and few exchanges save both of them time.
+// maySend reports whether an exchange can begin beside those in flight. With a near server, a batch
+// waits until it is as large as the batch in flight. So the client and the server both work, each
+// on half the requests, and a small number of exchanges saves time for both.
 func (p *policy) maySend(queued, inFlight int) bool {
 	return p.congestion.room() > 0 && p.mayOverlap(queued, inFlight)
 }
@@ -73,9 +73,9 @@ func (p *policy) mayOverlap(queued, inFlight int) bool {
 // near reports whether the server is near.
 func (p *policy) near() bool { return p.roundTrip.below(nearReply) }
 
-// addDirect reports whether a caller may send its own request, and counts it as a worker.
-// This avoids two goroutine switches, which cost more than everything else that dibs does
-// for a lock. It is for a fast server and few callers: many share batches, which cost less.
+// addDirect reports whether a caller can send its own request, and counts it as a worker. This
+// avoids two goroutine switches, which cost more than all other work for a lock. It suits a fast
+// server and few callers: many callers should share batches, which cost less.
 func (p *policy) addDirect(queued, inFlight int) bool {
 	p.others.add(queued + max(inFlight, p.workers))
 	if !p.prompt || !p.fast || queued > 0 || p.workers >= p.outage.allowed() || p.outage.doubt || p.others.exceeds(fewOthers) {
@@ -87,8 +87,8 @@ func (p *policy) addDirect(queued, inFlight int) bool {
 
 func (p *policy) removeWorker() { p.workers-- }
 
-// quota returns how many of the queued requests one worker sends: while the server
-// processes one batch, the client prepares the next.
+// quota returns how many queued requests a worker should send: while the server processes a batch,
+// the client prepares the next.
 func (p *policy) quota(queued, inFlight int) int {
 	workers := p.outage.allowed()
 	part, least := (queued+inFlight+workers-1)/workers, minBatch
@@ -112,7 +112,7 @@ func (p *policy) recordLate(now time.Time) {
 	p.outage.recordLate(p.workers, now)
 }
 
-// recordConnection records whether the connection of an exchange worked.
+// recordConnection records whether the connection for an exchange worked.
 func (p *policy) recordConnection(worked bool, took time.Duration, scripts service, now time.Time) {
 	if worked {
 		p.outage.recordReply(took, took-p.ownDelay >= p.lateAfter(), scripts)
@@ -121,7 +121,7 @@ func (p *policy) recordConnection(worked bool, took time.Duration, scripts servi
 	}
 }
 
-// recordExchange records an exchange of some requests, and whether it succeeded.
+// recordExchange records an exchange: its number of requests, and whether it succeeded.
 func (p *policy) recordExchange(requests int, took time.Duration, succeeded bool) {
 	p.fast = succeeded && took < fastReply
 	if succeeded {
@@ -141,14 +141,14 @@ func (p *policy) recordCongestion(requests int, took time.Duration, timedOut boo
 	p.congestion.record(requests, max(took-p.ownDelay, least), least, timedOut)
 }
 
-// leaveLink records that nobody waits any longer for some requests.
+// leaveLink records that some requests are no longer awaited.
 func (p *policy) leaveLink(requests int, after time.Duration) {
 	p.congestion.record(requests, after, min(p.roundTrip.value(), after), false)
 	p.congestion.sent -= requests
 }
 
-// small returns the kinds of requests that are coalesced even if they are alone. To a fast
-// server the large script is sent, whose calls cost the client less.
+// small returns the kinds of requests that are coalesced even if they are alone. With a fast
+// server, the large script is used, because its calls cost the client less.
 func (p *policy) small() wire.JoinSet {
 	if p.fast {
 		return wire.JoinSet{}
@@ -165,20 +165,20 @@ func (p *policy) mayCoalesce(requests int) bool {
 	return true
 }
 
-// recordCoalesced records how many of the coalesced requests had to be sent alone.
+// recordCoalesced records how many coalesced requests had to be sent alone.
 func (p *policy) recordCoalesced(alone, coalesced int) {
 	if alone > coalesced/2 {
 		p.skipCoalescing = coalescePause
 	}
 }
 
-// recentLeast is the least of the last 64 to 128 durations. Their average says more about
-// how busy the machine is than about the distance to the server.
+// recentLeast is the minimum over the last 64 to 128 durations. An average would depend more on the
+// machine's load than on the distance to the server.
 type recentLeast struct {
 	current, previous least
 }
 
-// least is the least of n durations.
+// least is the minimum over n durations.
 type least struct {
 	n     int
 	value time.Duration
@@ -206,12 +206,12 @@ func (r *recentLeast) value() time.Duration {
 	return min(r.current.value, r.previous.value)
 }
 
-// below reports whether one of the durations is less than limit.
+// below reports whether any duration is less than limit.
 func (r *recentLeast) below(limit time.Duration) bool {
 	return r.current.n > 0 && r.current.value < limit || r.previous.n > 0 && r.previous.value < limit
 }
 
-// recentMean is the mean of the last numbers, of which the latest count most.
+// recentMean is a moving mean, in which recent numbers count most.
 type recentMean struct{ scaled int }
 
 const meanOf = 16 // numbers, about

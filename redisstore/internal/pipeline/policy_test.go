@@ -71,14 +71,14 @@ func TestPolicyDirectOfMany(t *testing.T) {
 	}
 }
 
-// nearServer is a policy after one quick reply.
+// nearServer returns a policy after a quick reply.
 func nearServer() (p policy) {
 	p.recordExchange(1, nearReply/2, true)
 	return p
 }
 
-// A server is near after one quick reply, and until many others were slow, or one failed. A
-// batch may take longer.
+// A server becomes near after a quick reply. It stays near until many replies were slow or an
+// exchange failed. A batch can take longer.
 func TestPolicyNear(t *testing.T) {
 	const requests, window = 8, 64
 	var p policy
@@ -106,7 +106,7 @@ func TestPolicyNear(t *testing.T) {
 	}
 }
 
-// A batch has a share of all requests, within its limits, and no more than are queued.
+// A batch should get a share of all requests, within its limits, and never more than are queued.
 func TestPolicyQuota(t *testing.T) {
 	far, near := policy{}, nearServer()
 	for _, c := range []struct{ queued, inFlight, far, near int }{
@@ -159,8 +159,8 @@ func TestPolicyCoalescing(t *testing.T) {
 	}
 }
 
-// There are never more workers than the limit, and only one at a time is about to take
-// queued requests.
+// There should never be more workers than the limit, and only a single worker should be about to
+// take queued requests.
 func TestPolicyWorkers(t *testing.T) {
 	var p policy
 	for range maxWorkers {
@@ -181,7 +181,7 @@ func TestPolicyWorkers(t *testing.T) {
 	}
 }
 
-// In a process that computes, replies wait until they are read. They are not late, and tell
+// In a busy process, replies wait until they are read. Such replies are not late, and reveal
 // nothing about the link.
 func TestPolicyOfAProcessThatComputes(t *testing.T) {
 	const took = 900 * time.Millisecond

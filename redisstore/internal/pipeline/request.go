@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Request is one script call. Pipeline.Do takes it, and may use it for another one.
+// A Request is a single script call. Pipeline.Do can use its memory for another request.
 type Request struct {
 	wire.Request
 	Extends bool // it extends leases, as renewals do
@@ -23,17 +23,17 @@ type Request struct {
 	// Guarded by the pipeline's mutex:
 	sent      bool
 	abandoned bool // the caller does not wait any longer
-	timedOut  bool // because until has passed
+	timedOut  bool // because its limit has passed
 	alone     bool // its caller sends it
 	connErr   error
 	batch     *batch
 }
 
-// A RequestPool has requests for reuse. Stores do not share a pool: the channel of a
-// request may belong to a test's synctest bubble.
+// A RequestPool keeps requests for reuse. Stores do not share a pool: a request's channel may
+// belong to a test's synctest bubble.
 type RequestPool struct{ pool sync.Pool }
 
-// Get returns a request that is not in use.
+// Get returns an unused request.
 func (p *RequestPool) Get() *Request {
 	if old, ok := p.pool.Get().(*Request); ok {
 		return old
@@ -41,20 +41,20 @@ func (p *RequestPool) Get() *Request {
 	return &Request{done: make(chan struct{}, 1)}
 }
 
-// Put takes back a request that Pipeline.Do has returned.
+// Put takes back a request that Pipeline.Do returned.
 func (p *RequestPool) Put(old *Request) {
 	*old = Request{Request: old.Request, done: old.done}
 	p.pool.Put(old)
 }
 
-// voidTexts writes the until arguments of one batch. Arguments that differ by less than
-// 1 ms share the text of the first one, which is the earlier: each text is an allocation.
+// voidTexts writes the until arguments for a batch. Arguments that differ by less than 1 ms share
+// the earlier text, because each text is an allocation.
 type voidTexts struct {
 	server int64
 	text   string
 }
 
-// write writes that argument, if there is one: µs of the server's clock.
+// write writes the argument, in µs on the server's clock, if there is an argument.
 func (v *voidTexts) write(r *Request, server int64) {
 	if !r.Voidable() {
 		return

@@ -9,13 +9,13 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A script is about 10 kB. If each request that gets NOSCRIPT sent the text, a slow link
-// would be saturated. So one of the workers that wait for the same script sends it; the
-// others retry by hash when that reply has arrived.
+// A script is about 10 kB. If each request that gets NOSCRIPT sent the text, a slow link would be
+// saturated. So only a single worker sends a given script; the others retry by hash when the reply
+// has arrived.
 
-// loadScripts repeats the calls whose script the server did not know. The last step is
-// for two cases: loads that failed, and calls that overtook the one with the text. Calls
-// can overtake it if a Conn sends each batch over a connection of its own.
+// loadScripts repeats the calls whose script the server did not know. The last step handles two
+// cases: failed loads, and calls that overtook the call with the text. Calls can overtake it if a
+// Conn sends each batch over its own connection.
 //
 // It reports whether there were such calls.
 func (p *Pipeline) loadScripts(ctx context.Context, until time.Time, b *batch) bool {
@@ -50,20 +50,20 @@ func (p *Pipeline) isAbandoned(b *batch) bool {
 	return b.abandoned
 }
 
-// scriptLoads are the scripts that are being sent to the server as text.
+// scriptLoads are the scripts that workers are sending to the server as text.
 type scriptLoads struct {
 	mu       sync.Mutex
 	byScript map[*redisconn.Script]*scriptLoad
 }
 
-// A scriptLoad is a script that is being sent to the server.
+// A scriptLoad is a script that a worker is sending to the server.
 type scriptLoad struct {
 	by    *batch
 	since time.Time
-	done  chan struct{} // closed when the reply has arrived
+	done  chan struct{} // closed when the reply arrives
 }
 
-// begin returns the load of a script, which is that of b if nobody else is sending it.
+// begin returns the load for a script. It is owned by b if no other batch is sending this script.
 func (s *scriptLoads) begin(script *redisconn.Script, b *batch) *scriptLoad {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ const (
 	narrowPatience = redisconn.LoadTimeout
 )
 
-// wait waits until a load has ended, or for too long.
+// wait waits until a load has ended, or its time limit has passed.
 func (p *Pipeline) wait(l *scriptLoad) {
 	p.mu.Lock()
 	patience := loadPatience
@@ -101,8 +101,8 @@ func (p *Pipeline) wait(l *scriptLoad) {
 	}
 }
 
-// setSent records whether the requests of some calls are sent. A server that does not know the
-// script has done nothing. It returns the calls whose callers still wait.
+// setSent records whether the requests in some calls are sent. A server that does not know the
+// script has done nothing. setSent returns the calls whose callers still wait.
 func (p *Pipeline) setSent(b *batch, which []int, sent bool) (awaited []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *Pipeline) setSent(b *batch, which []int, sent bool) (awaited []int) {
 	return awaited
 }
 
-// end ends the loads of a batch.
+// end ends a batch's loads.
 func (s *scriptLoads) end(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +127,9 @@ func (s *scriptLoads) end(b *batch) {
 	}
 }
 
-// divideUnknown divides the calls of unknown scripts. This worker sends those in own, as
-// text or after one that it sends as text. Another worker is sending the scripts of those
-// in others. A caller that sends its own request does not wait for a worker.
+// divideUnknown divides the calls with unknown scripts. This worker sends the calls in own, either
+// as text or after a call with the text. Another worker is sending the scripts for the calls in
+// others. A caller that sends its own request does not wait for a worker.
 func (p *Pipeline) divideUnknown(isDirect bool, b *batch) (own []int, others map[int]*scriptLoad) {
 	unknown := b.unknownScripts(nil)
 	if len(unknown) == 0 {
@@ -147,8 +147,8 @@ func (p *Pipeline) divideUnknown(isDirect bool, b *batch) (own []int, others map
 	return own, others
 }
 
-// resend sends some calls again. If whole, the first call of each script is sent as text,
-// so that the server knows the script for the calls after it. It returns the other calls.
+// resend repeats some calls. With whole, the first call for each script is sent as text, so that
+// the server knows the script for later calls. It returns the remaining calls.
 func (p *Pipeline) resend(ctx context.Context, until time.Time, b *batch, which []int, whole bool) (byHash []int) {
 	byHash = make([]int, 0, len(which))
 	if len(which) == 0 {
@@ -174,8 +174,8 @@ func (p *Pipeline) resend(ctx context.Context, until time.Time, b *batch, which 
 	return byHash
 }
 
-// unknownScripts returns those of the given calls, or of all if nil, whose script the
-// server did not know.
+// unknownScripts returns the calls, among those given or among all if nil, whose script the server
+// did not know.
 func (b *batch) unknownScripts(of []int) (which []int) {
 	for i, r := range b.replies {
 		if IsUnknownScript(r.Err) && (of == nil || slices.Contains(of, i)) {

@@ -11,8 +11,8 @@ import (
 
 var errUnknownScript = redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 
-// While one request loads a script, the others that wait for the same server do not send
-// it, in its batch or beside it.
+// While a request loads a script, other requests for the same server should not send it, in the
+// same batch or beside it.
 func TestScriptsAreLoadedOnce(t *testing.T) {
 	const eval, byHash = "EVAL ", "EVALSHA "
 	whole, short := eval+wire.Plain().Release.Text+" 1 key ", byHash+wire.Plain().Release.Hash+" 1 key "
@@ -24,7 +24,7 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 		load := r.sent()
 		wantCmds(t, load, whole+"first")
 
-		// One after the other: two calls at once may share a batch.
+		// Sequentially: two concurrent calls may share a batch.
 		second := r.call(plain("a"), time.Hour)
 		e = r.sent()
 		e.reply(errUnknownScript)
@@ -75,8 +75,7 @@ func TestScriptsAreLoadedOnce(t *testing.T) {
 	}
 }
 
-// A call may overtake the one with the text of its script, if each has a connection of
-// its own.
+// A call can overtake the call with the text of its script, if each uses its own connection.
 func TestCallOvertakesScriptLoad(t *testing.T) {
 	r := newFixture(t)
 	busy, hanging := r.occupyWorkers()

@@ -10,36 +10,36 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Slots are the pipelines of one store: one for each hash slot of a cluster, one for each
-// hash tag behind a proxy, else one. Slots move between the servers of a cluster, and replies
-// do not say which server sent them, so state is kept per slot, not per server. A dead server
-// delays only its own slots.
+// Slots are the pipelines for a store: one per hash slot in a cluster, one per hash tag behind a
+// proxy, otherwise a single pipeline. Slots move between servers, and replies do not name their
+// server, so state is kept per slot, not per server. A dead server delays only its own slots.
 type Slots struct {
 	conn    redisconn.Conn
-	divided bool // there is more than one server
+	divided bool // several servers
 	prompt  bool
-	single  *Pipeline // of a store with one server; else the first pipeline's model
+	single  *Pipeline // for a store with one server; otherwise the model for the first pipeline
 
 	mu           sync.Mutex
 	recent       map[wire.Route]*Pipeline
-	older        map[wire.Route]*Pipeline // those that were not used since recent was empty
-	last         *Pipeline                // the last one returned
+	older        map[wire.Route]*Pipeline // not used since recent was cleared
+	last         *Pipeline                // returned last
 	clocksDiffer atomic.Bool              // the servers' clocks differ
 }
 
-// maxRecent bounds the number of pipelines: there may be any number of hash tags. A cluster
-// has not more slots. A pipeline that is forgotten only loses the server's clock.
+// maxRecent limits the number of pipelines, because the number of hash tags is not limited. A
+// cluster does not have more slots. A discarded pipeline loses only its bounds on the server's
+// clock.
 const maxRecent = redisconn.SlotCount
 
-// A Config is what pipelines need to know of their connection.
+// A Config describes the connection to the pipelines.
 type Config struct {
 	Conn    redisconn.Conn
 	Sharded bool // the server is a cluster
-	Proxy   bool // there is a proxy in front of the servers
+	Proxy   bool // a proxy is in front of the servers
 	Prompt  bool // the Conn returns soon after the time until which a caller waits
 }
 
-// New returns the pipelines of a store. It does no I/O.
+// New returns the pipelines for a store. It does no I/O.
 func New(c Config) *Slots {
 	s := &Slots{conn: c.Conn, divided: c.Sharded || c.Proxy, prompt: c.Prompt && !c.Sharded, recent: make(map[wire.Route]*Pipeline)}
 	s.single = newPipeline(c.Conn, serverclock.New())
@@ -48,10 +48,10 @@ func New(c Config) *Slots {
 	return s
 }
 
-// Of returns the pipeline of a route. A new one assumes that its server's clock equals that
-// of the last one, until this was wrong once. From then on each new one starts with a
-// void request, which returns the time. If the assumption is wrong and the server's clock
-// is behind, that one request becomes void too late.
+// Of returns the pipeline for a route. A new pipeline assumes the clock of the last used server,
+// until this was wrong once. After that, each new pipeline starts with a void request, which
+// returns the server's time. If the assumption is wrong and the server's clock is behind, a single
+// request becomes void too late.
 func (s *Slots) Of(at wire.Route) *Pipeline {
 	if !s.divided {
 		return s.single
@@ -94,8 +94,8 @@ func (s *Slots) Reset() {
 	}
 }
 
-// Age returns the time since an instant of the server's clock, in µs, if it is known. It is
-// not known of one of several servers, which have different clocks.
+// Age returns the time since an instant on the server's clock, in µs, if known. With several
+// servers it is unknown, because their clocks differ.
 func (s *Slots) Age(sent int64) time.Duration {
 	if s.divided || sent <= 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// types returns the types of the keys of a lock, in the order of Keys.list. In Redisson mode
-// the lock key has none: a hash may have another shape.
+// types returns the types of a lock's keys, in the order of Keys.list. In Redisson mode the lock
+// key has no fixed type: a hash can have another shape.
 func (f Format) types() []string {
 	if f.Redisson {
 		return []string{"", "zset", "hash", "string", "zset"}
@@ -17,8 +17,8 @@ func (f Format) types() []string {
 	return []string{"string", "zset", "hash", "string", "zset"}
 }
 
-// Describe encodes a query for the first key of some names, all in one slot, that holds a
-// value of another type than dibs has there.
+// Describe encodes a query over names in a single slot. It finds the first key with an unexpected
+// type.
 func (f Format) Describe(r *Request, names []string) {
 	r.resetMany(f.scripts().Describe)
 	for _, name := range names {
@@ -28,8 +28,8 @@ func (f Format) Describe(r *Request, names []string) {
 	}
 }
 
-// ParseDescription reads describe's reply: the value, and the index of its key, which is
-// negative if there is none.
+// ParseDescription reads describe's reply: the value, and the index of its key, negative if there
+// is none.
 func ParseDescription(v any) (value foreign.Value, index int, err error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
@@ -47,8 +47,8 @@ func ParseDescription(v any) (value foreign.Value, index int, err error) {
 	return value, index, nil
 }
 
-// RevokeForeign encodes the end of a foreign lock, which it compares with the value. A lock
-// that expires at another time is another lock, unless expires is zero.
+// RevokeForeign encodes the end of a foreign lock, after comparing its value. A lock with a
+// different expiry is a different lock, unless expires is zero.
 func (f Format) RevokeForeign(r *Request, name string, value foreign.Value, rule foreign.Rule, expires time.Time) {
 	r.reset(f.scripts().RevokeForeign, f.Keys(name))
 	command, channel, at := "", "", ""

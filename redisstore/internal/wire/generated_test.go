@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// checkGenerated compares a file with what it must contain, or writes it.
+// checkGenerated compares a file with its expected content, or writes it.
 func checkGenerated(t *testing.T, file, want string) {
 	t.Helper()
 	if *updateFlag {

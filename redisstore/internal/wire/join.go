@@ -6,22 +6,21 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Requests on one name become one call: acquire.lua serves several, in order. Uncontended
-// requests on several names become one call of coalesced.lua. It leaves a contended request
-// unchanged, and that request has to be sent alone.
+// Requests on a name become a single call: acquire.lua serves several, in order. Uncontended
+// requests on several names become a single call to coalesced.lua. It leaves contended requests
+// unchanged; they must be sent alone.
 
-// CanMerge reports whether a request can be part of the call of another one.
+// CanMerge reports whether a request can join another request's call.
 func (r *Request) CanMerge(o *Request) bool {
 	return r.MergeKey != "" && r.MergeKey == o.MergeKey && r.Script == o.Script
 }
 
-// Merge adds the arguments of a request to a call, whose arguments must be a copy.
+// Merge adds a request's arguments to a call, whose arguments must be a copy.
 func Merge(call *redisconn.Cmd, r *Request) {
 	call.Args = append(call.Args, r.Args[r.MergeFrom:]...)
 }
 
-// Split returns the reply to the i-th of n merged requests: the server's time and one
-// answer.
+// Split returns the reply to the i-th of n merged requests: the server's time and an answer.
 func Split(r redisconn.Reply, i, n int) redisconn.Reply {
 	list, ok := r.Value.([]any)
 	switch {
@@ -36,8 +35,8 @@ func Split(r redisconn.Reply, i, n int) redisconn.Reply {
 // CanCoalesce reports whether a request can be sent together with requests on other names.
 func (r *Request) CanCoalesce() bool { return r.Joins != JoinsNot }
 
-// Coalesce makes one call of requests on several names, in the slices of an earlier one. It is
-// void as soon as one of its requests is; they are sent alone then.
+// Coalesce combines requests on several names into a single call, reusing the slices of an earlier
+// call. It is void when any request is void; the requests are then sent alone.
 func Coalesce(call *redisconn.Cmd, requests []*Request) {
 	var buf [256]byte
 	kinds, ttl, beginning := buf[:0], commonTTL(requests), commonBeginning(requests)
@@ -62,7 +61,7 @@ func Coalesce(call *redisconn.Cmd, requests []*Request) {
 	call.Args[1] = string(kinds)
 }
 
-// commonTTL returns the TTL of all acquires, or "" if they differ.
+// commonTTL returns the acquires' TTL, or "" if they differ.
 func commonTTL(requests []*Request) (ttl string) {
 	for _, r := range requests {
 		switch {
@@ -76,8 +75,8 @@ func commonTTL(requests []*Request) (ttl string) {
 	return ttl
 }
 
-// commonBeginning returns what all tokens begin with: the client, usually. It is "" for a single
-// request.
+// commonBeginning returns the common beginning of all tokens, usually the client. It returns "" for
+// a single request.
 func commonBeginning(requests []*Request) string {
 	if len(requests) == 1 {
 		return ""
@@ -93,8 +92,8 @@ func commonBeginning(requests []*Request) string {
 	return beginning
 }
 
-// isEarlier reports whether a request is void before another one. Their times are decimal
-// numbers, or "" for never.
+// isEarlier reports whether a request becomes void before another. The times are decimal numbers,
+// or "" for never.
 func isEarlier(until, other string) bool {
 	switch {
 	case until == "" || other == "":
@@ -112,7 +111,7 @@ type CoalescedReply struct {
 	statuses string
 }
 
-// ParseCoalesced reads the reply to a coalesced call of n requests.
+// ParseCoalesced reads the reply to a coalesced call with n requests.
 func ParseCoalesced(v any, n int) (CoalescedReply, error) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
@@ -132,14 +131,14 @@ func (c CoalescedReply) isVoid(r *Request) bool {
 	return IsPast(r.Args[r.Until], c.micros)
 }
 
-// IsPast reports whether a call with this time as its until is void now, in µs of the server's clock.
+// IsPast reports whether a call with this until is void now, in µs on the server's clock.
 func IsPast(until string, now int64) bool {
 	at, err := strconv.ParseInt(until, 10, 64)
 	return err == nil && now > at
 }
 
-// Of returns the reply to the i-th request, as the request alone would get it. It reports
-// false if the request has to be sent alone.
+// Of returns the reply to the i-th request, as if it had been sent alone. It returns false if the
+// request must be sent alone.
 func (c CoalescedReply) Of(i int, r *Request) (reply redisconn.Reply, served bool) {
 	switch status := c.statuses[i]; {
 	case status < '1' && c.isVoid(r) && r.Joins == JoinsAcquire:

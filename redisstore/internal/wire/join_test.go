@@ -9,9 +9,9 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Only what coalesced.lua can do in one step is sent to it. A shared acquire needs the
-// holders. A release that reserves or votes does more than delete. A token of the user's is the
-// whole value of its lock.
+// Only requests that coalesced.lua can serve in a step should be coalesced. A shared acquire needs
+// the holders. A release that reserves or votes does more than delete. A user's own token fills the
+// whole lock value.
 func TestCanCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	mutex := driver.AcquireRequest{Name: "a", Token: "h:1:c:1", Client: "h:1:c", TTL: time.Second, Weight: 1, Limit: 1}
@@ -43,7 +43,7 @@ func TestCanCoalesce(t *testing.T) {
 		"a release by a voter": {func(r *Request) { f.Release(r, votingEnd, "", false) }, JoinsNot},
 		"a resize":             {func(r *Request) { f.Resize(r, reader) }, JoinsNot},
 	} {
-		r := Request{Joins: JoinsAcquire} // of an earlier use
+		r := Request{Joins: JoinsAcquire} // from an earlier use
 		c.encode(&r)
 		if r.Joins != c.want || r.CanCoalesce() != (c.want != JoinsNot) {
 			t.Errorf("%s: joins as %d, want %d", name, r.Joins, c.want)
@@ -51,7 +51,7 @@ func TestCanCoalesce(t *testing.T) {
 	}
 }
 
-// Only acquires of one key and one kind of call are merged.
+// Only acquires on the same key with the same kind of call should be merged.
 func TestCanMerge(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	acquire := func(name string) *Request {
@@ -86,7 +86,7 @@ func TestCanMerge(t *testing.T) {
 	}
 }
 
-// A coalesced call carries what decides about each request.
+// A coalesced call should carry all parameters of each request.
 func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
@@ -140,7 +140,7 @@ func TestCoalesce(t *testing.T) {
 
 func first(r redisconn.Reply, _ bool) any { return r.Value }
 
-// A coalesced call is void at the earliest of the times of its requests.
+// A coalesced call should become void when its first request does.
 func TestCoalescedUntil(t *testing.T) {
 	for _, c := range []struct {
 		untils []string
@@ -162,7 +162,7 @@ func TestCoalescedUntil(t *testing.T) {
 	}
 }
 
-// What the requests have in common is sent once.
+// Common parts of the requests should be sent once.
 func TestCoalesceSendsOnceWhatIsCommon(t *testing.T) {
 	request := func(token, ttl string) *Request {
 		r := &Request{Joins: JoinsRelease, Token: token, TTL: ttl}

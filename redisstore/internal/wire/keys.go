@@ -1,6 +1,6 @@
-// Package wire is the format in which the locks of dibs are in Redis: keys, the scripts with
-// their arguments, replies and notifications. docs/spec.md describes it, and testdata has
-// examples of each. It has no I/O and no clock.
+// Package wire defines dibs' format in Redis: keys, scripts with their arguments, replies and
+// notifications. docs/spec.md describes it, and testdata contains examples. The package does no I/O
+// and uses no clock.
 package wire
 
 import (
@@ -13,20 +13,19 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// NodeKey is the key that identifies a store that is a node of a quorum.
+// NodeKey identifies a store used as a quorum node.
 const NodeKey = "dibs:node"
 
-// FencePrefix begins the keys of fence high-water marks.
+// FencePrefix begins the keys for fence high-water marks.
 const FencePrefix = "dibs:fence:"
 
-// SharedMark begins the value of the lock key while it is shared. No token may begin with
-// it.
+// SharedMark begins the lock key's value while it is shared. No token can begin with it.
 const SharedMark = "dibs:shared "
 
-// ChannelPrefix and the name of a client are its channel.
+// ChannelPrefix, followed by a client's name, is the client's channel.
 const ChannelPrefix = "dibs:c:"
 
-// The keys of one lock. All are in the lock key's hash slot, on a cluster or not.
+// The keys of a lock. All are in the lock key's hash slot, on a cluster or not.
 const (
 	queueSuffix   = ":dibs:queue"
 	metaSuffix    = ":dibs:meta"
@@ -34,12 +33,12 @@ const (
 	auxSeparator  = ":" // before the suffixes, so that {a} and a do not share keys
 )
 
-// A Format is what the keys and scripts of a store depend on.
+// A Format contains the settings on which keys and scripts depend.
 type Format struct {
-	Prefix   string // of each lock key
+	Prefix   string // before each lock key
 	Sharded  bool   // the server is a cluster
-	Proxy    bool   // a proxy routes each command by the hash tag of its first key
-	Redisson bool   // the lock keys are hashes, as those of Redisson; else strings
+	Proxy    bool   // a proxy routes each command by its first key's hash tag
+	Redisson bool   // lock keys are hashes, as in Redisson; otherwise strings
 }
 
 func (f Format) scripts() *Scripts {
@@ -52,32 +51,32 @@ func (f Format) scripts() *Scripts {
 	return Plain()
 }
 
-// joins reports whether requests may be part of a coalesced call.
+// joins reports whether requests can join a coalesced call.
 func (f Format) joins() bool { return !f.Redisson && !f.Proxy }
 
-// A Route is where the keys of a lock are. Names with equal routes may share a script call.
+// A Route locates a lock's keys. Names with equal routes can share a script call.
 type Route struct {
-	Slot int    // of a cluster; zero behind a proxy
-	Tag  string // what a proxy hashes; empty without a proxy
+	Slot int    // slot in a cluster; zero behind a proxy
+	Tag  string // the text that a proxy hashes; empty without a proxy
 }
 
-// Keys are the keys of a lock.
+// Keys are a lock's keys.
 type Keys struct {
 	Lock, Queue, Meta, Highwater, Holders string
-	Route                                 Route // of all of them
+	Route                                 Route // shared by all keys
 }
 
 // list returns the keys in the order in which most scripts have them.
 func (k Keys) list() []string { return []string{k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders} }
 
-// Keys returns the keys of a name.
+// Keys returns a name's keys.
 func (f Format) Keys(name string) Keys {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], name)
 	return k.split(string(k.text))
 }
 
-// Route returns where a name is. All names of a single server have the same route.
+// Route returns a name's route. On a single server all names have the same route.
 func (f Format) Route(name string) Route {
 	switch {
 	case f.Sharded:
@@ -88,19 +87,17 @@ func (f Format) Route(name string) Route {
 	return Route{}
 }
 
-// joinedKeys are the keys of a lock, written one after another into one text, with the
-// offset of each.
+// joinedKeys are a lock's keys, joined into a single text, with their offsets.
 type joinedKeys struct {
 	text                             []byte
-	lock, end                        int // the lock key is part of the queue's key
+	lock, end                        int // the lock key is a part of the queue's key
 	meta, holders, highwater, length int
 	slot                             int
 	proxy                            bool
 }
 
-// appendKeys writes the keys of a name to b. An auxiliary key is the lock key with a
-// suffix. The lock key is put in braces; if it has a hash tag of its own, a colon follows
-// it instead.
+// appendKeys writes a name's keys to b. An auxiliary key is the lock key with a suffix. The lock
+// key is put in braces, or followed by a colon if it contains its own hash tag.
 func (f Format) appendKeys(b []byte, name string) joinedKeys {
 	b = append(append(append(b, '{'), f.Prefix...), name...)
 	k := joinedKeys{lock: 1, end: len(b)}
@@ -131,7 +128,7 @@ func (f Format) appendKeys(b []byte, name string) joinedKeys {
 	return k
 }
 
-// route returns the route of the keys, as a part of the text that they were written to.
+// route returns the keys' route, as a part of their joined text.
 func (k joinedKeys) route(text string) Route {
 	if !k.proxy {
 		return Route{Slot: k.slot}
@@ -139,7 +136,7 @@ func (k joinedKeys) route(text string) Route {
 	return Route{Tag: text[k.highwater+len(FencePrefix)+1 : k.length-1]}
 }
 
-// split returns the keys as parts of the text that they were written to.
+// split returns the keys as parts of their joined text.
 func (k joinedKeys) split(text string) Keys {
 	return Keys{
 		Lock: text[k.lock:k.end], Queue: text[:k.meta], Meta: text[k.meta:k.holders],
@@ -155,8 +152,8 @@ func (f Format) CheckName(name string) error {
 	return CheckKey(f.Prefix + name)
 }
 
-// CheckKey rejects a lock key whose auxiliary keys would be in another slot, or that
-// could be an auxiliary key itself.
+// CheckKey rejects a lock key if its auxiliary keys would be in another slot, or if it could itself
+// be an auxiliary key.
 func CheckKey(key string) error {
 	switch {
 	case key == NodeKey, strings.HasPrefix(key, FencePrefix), strings.HasSuffix(key, queueSuffix), strings.HasSuffix(key, metaSuffix),
@@ -171,10 +168,10 @@ func CheckKey(key string) error {
 // Tagged reports whether a key has a hash tag.
 func Tagged[T redisconn.KeyText](key T) bool { return len(redisconn.HashTag(key)) < len(key) }
 
-// slotTag returns the smallest number whose decimal digits hash to a slot: the hash tag
-// of the slot's fence high-water mark, the same in every implementation.
+// slotTag returns the smallest number whose decimal digits hash to a slot: the hash tag for the
+// slot's fence high-water mark, the same in every implementation.
 func slotTag(slot int) uint32 {
-	const size = 3 // bytes of a number
+	const size = 3 // bytes in a number
 	b := slotTags[size*slot:][:size]
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 }

@@ -45,8 +45,8 @@ func TestKeys(t *testing.T) {
 	} {
 		k := Format{Prefix: c.prefix}.Keys(c.name)
 		lock, queue, meta, highwater, holders := k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders
-		// FuzzKeys covers the suffix of a key with its own tag: it must differ from that
-		// of the key that equals the tag.
+		// FuzzKeys covers the suffix for a key with its own tag: it must differ from the suffix for
+		// a key equal to the tag.
 		if lock != c.lock || !strings.HasPrefix(queue, c.queue) || !strings.HasPrefix(meta, c.meta) {
 			t.Errorf("%q %q: keys %q, %q, %q", c.prefix, c.name, lock, queue, meta)
 		}
@@ -83,8 +83,8 @@ func TestRefusedKeys(t *testing.T) {
 	}
 }
 
-// A lock, and a name that looks like its keys or its tag, have no key in common. With a
-// common queue, a release of one lock would grant the other.
+// A lock should share no key with a name that looks like its keys or its tag. With a shared queue,
+// a release could grant the wrong lock.
 func TestKeysOfTwoNames(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a", "{a}"}, {"a", "b"}, {"{a}", "{{a}"}, {"{a}", "{a}:"}, {"{a", "{{a}"}, {"{a}:", "{a}"}, {"{a}b", "a"},
@@ -98,7 +98,7 @@ func valid(s Format, name string) bool {
 	return driver.CheckName(name) == nil && s.CheckName(name) == nil
 }
 
-// wantApart checks that two names share no key except the high-water mark.
+// wantApart checks that two names share only the high-water mark.
 func wantApart(t *testing.T, s Format, one, other string) {
 	t.Helper()
 	if one == other || !valid(s, one) || !valid(s, other) {
@@ -114,7 +114,7 @@ func wantApart(t *testing.T, s Format, one, other string) {
 	}
 }
 
-// wantKeys checks the keys of one valid name, and returns them.
+// wantKeys checks the keys of a valid name, and returns them.
 func wantKeys(t *testing.T, s Format, name string) [5]string {
 	t.Helper()
 	k := s.Keys(name)

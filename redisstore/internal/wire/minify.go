@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// A script is sent whole to a server that does not know it, which takes seconds over a narrow
-// link. So comments, indentation and optional spaces are removed, and local names are
-// shortened. A name gets the same short one in all scripts: that keeps its scopes.
+// A server that does not know a script receives the whole text, which takes seconds on a narrow
+// link. So minified removes comments, indentation and optional spaces, and shortens local names. A
+// name gets the same short form in all scripts, which preserves its scopes.
 
 // minified returns a part of a script with the same meaning in fewer bytes. It ends with a line
 // feed, so that another part can follow.
 func minified(text string) string { return rewritten(luaTokens(text), scriptNames()) }
 
-// scriptNames are the short names of all local names in the scripts.
+// scriptNames are the short forms of all local names in the scripts.
 var scriptNames = sync.OnceValue(func() map[string]string {
 	files, err := lua.ReadDir("lua")
 	if err != nil {
@@ -28,7 +28,7 @@ var scriptNames = sync.OnceValue(func() map[string]string {
 	return shortNames(tokens)
 })
 
-// rewritten writes tokens with the short names. Fields of tables and globals keep theirs.
+// rewritten writes tokens with their short names. Table fields and globals are unchanged.
 func rewritten(tokens []string, names map[string]string) string {
 	if len(tokens) == 0 {
 		return ""
@@ -49,8 +49,8 @@ func rewritten(tokens []string, names map[string]string) string {
 	return b.String()
 }
 
-// luaTokens returns the words, strings and operators of a script, without comments. Scripts
-// have neither long strings nor long comments.
+// luaTokens returns a script's words, strings and operators, without comments. The scripts contain
+// neither long strings nor long comments.
 func luaTokens(text string) []string {
 	tokens := make([]string, 0, len(text)/3)
 	for i := 0; i < len(text); {
@@ -94,7 +94,7 @@ func stringLength(text string) int {
 	panic("a string of a script has no end: " + text)
 }
 
-// wordLength returns the length of a name or a number, with its decimal point.
+// wordLength returns the length of a name or a number, including its decimal point.
 func wordLength(text string) int {
 	i := 0
 	for i < len(text) && (isWordByte(text[i]) || isDigit(text[0]) && text[i] == '.' && text[i+1] != '.') {
@@ -123,8 +123,8 @@ func isName(token string) bool {
 	return isWordByte(token[0]) && !isDigit(token[0]) && !luaKeywords[token]
 }
 
-// needsSpace reports whether two tokens would be another one if nothing were between them. A
-// number before ".." would have a point.
+// needsSpace reports whether two adjacent tokens would merge without a space. A number before ".."
+// would gain a point.
 func needsSpace(last, next string) bool {
 	switch a, b := last[len(last)-1], next[0]; {
 	case last[0] == '\'' || last[0] == '"':
@@ -136,7 +136,7 @@ func needsSpace(last, next string) bool {
 	}
 }
 
-// isField reports whether a token is the name of a field: after a dot, or before = in a table.
+// isField reports whether a token is a field name: after a dot, or before = in a table.
 func isField(tokens []string, i int) bool {
 	if i == 0 {
 		return false
@@ -150,8 +150,8 @@ func isField(tokens []string, i int) bool {
 	return false
 }
 
-// inTable reports whether the innermost bracket that is open after some tokens is that of a
-// table. A list of variables before = is in none.
+// inTable reports whether the innermost open bracket after some tokens belongs to a table. A list
+// of variables before = is in no table.
 func inTable(tokens []string) bool {
 	for open, i := 0, len(tokens)-1; i >= 0; i-- {
 		switch tokens[i] {
@@ -163,13 +163,13 @@ func inTable(tokens []string) bool {
 			}
 			open--
 		case "end", "local", "then", "do", "else":
-			return false // no statement of a script is in a table
+			return false // no statement in a script is inside a table
 		}
 	}
 	return false
 }
 
-// shortNames returns a short name for each local one: the shortest for the most frequent.
+// shortNames returns a short form for each local name: the shortest for the most frequent.
 func shortNames(tokens []string) map[string]string {
 	count := make(map[string]int)
 	for i, token := range tokens {
@@ -208,7 +208,7 @@ func shortNames(tokens []string) map[string]string {
 	return short
 }
 
-// declared returns the names that local, for or function declares.
+// declared returns the names declared by local, for or function.
 func declared(tokens []string, by string) (names []string) {
 	if by == "local" && tokens[0] == "function" {
 		return tokens[1:2] // its parameters follow its own keyword
@@ -228,7 +228,7 @@ func declared(tokens []string, by string) (names []string) {
 	return names
 }
 
-// shortName returns the n-th name: of one letter, or two.
+// shortName returns the n-th name, with one or two letters.
 func shortName(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if n < len(letters) {

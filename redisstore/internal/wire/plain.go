@@ -9,19 +9,18 @@ import (
 // PlainCommands is how many commands AppendPlain appends.
 const PlainCommands = 3
 
-// AppendPlain appends the commands that read the state of a name without a script. They are
-// among those that locking needs. A server executes them in less than half the time of
-// inspect, which calls the same commands.
+// AppendPlain appends commands that read a name's state without a script. Locking needs the same
+// commands. A server executes them in less than half the time of inspect, which calls the same
+// commands.
 func (f Format) AppendPlain(cmds []redisconn.Cmd, name string) []redisconn.Cmd {
 	k := f.Keys(name)
 	words := []string{"EXISTS", k.Queue, "GET", k.Lock, "PTTL", k.Lock}
 	return append(cmds, redisconn.Command(words[:2:2]...), redisconn.Command(words[2:4:4]...), redisconn.Command(words[4:]...))
 }
 
-// ParsePlain reads the replies to the commands of AppendPlain. The state has no fence
-// high-water mark. If ok is false, only inspect can return the state. Then the name has a
-// queue, shared holders, a token of the user's or a value that dibs did not write, or it changed
-// meanwhile.
+// ParsePlain reads the replies to AppendPlain's commands. The state has no fence high-water mark.
+// If ok is false, only inspect can return the state. Then the name has a queue, shared holders, a
+// user's own token or a value not written by dibs, or it changed in the meantime.
 func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok bool) {
 	for _, r := range replies {
 		if r.Err != nil {
@@ -43,8 +42,9 @@ func ParsePlain(name string, replies []redisconn.Reply) (state driver.State, ok 
 	return state, true
 }
 
-// plainHolder returns an exclusive holder that is certainly of dibs: the value has its fence. If
-// another client acquired the name between the commands, the remaining time is that of its lease.
+// plainHolder returns an exclusive holder that certainly belongs to dibs: the value contains its
+// fence. If another client acquired the name between the commands, the remaining time is for that
+// client's lease.
 func plainHolder(lock, ttl any) (h driver.Holder, ok bool) {
 	value, isText := lock.(string)
 	left, isNumber := ttl.(int64)

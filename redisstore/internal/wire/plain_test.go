@@ -35,7 +35,7 @@ func TestParsePlain(t *testing.T) {
 	held.Fence, reserved.Fence, reserved.Reserved = 17, 17, true
 	left := int64(1500)
 	for what, c := range map[string]struct {
-		values []any // of the replies to EXISTS, GET and PTTL
+		values []any // replies to EXISTS, GET and PTTL
 		want   driver.State
 	}{
 		"free":     {[]any{none, nil, int64(-2)}, driver.State{Name: "n"}},

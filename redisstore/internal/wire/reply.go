@@ -13,11 +13,11 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Replies are checked before use: a proxy or another implementation of Redis may send
-// something else.
+// Replies are checked before use: a proxy or another Redis implementation may send anything.
 
-// ParseAcquire reads acquire's reply to one request: the fence as an integer, if the
-// request holds and the fence is the server's time; else the server's time and an answer.
+// ParseAcquire reads acquire's reply to a single request. It is the fence as an integer, if the
+// request holds and the fence equals the server's time. Otherwise it is the server's time and an
+// answer.
 func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 	if fence, ok := v.(int64); ok && fence > 0 {
 		return driver.AcquireReply{Held: true, Fence: uint64(fence)}, false, nil
@@ -52,7 +52,7 @@ func ParseAcquire(v any) (answer driver.AcquireReply, void bool, err error) {
 	return driver.AcquireReply{}, false, redisconn.Unexpected(v)
 }
 
-// ParseVote reads vote's reply. A server that abstains is an error.
+// ParseVote reads vote's reply. An abstention is an error.
 func ParseVote(r driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
 	list, _ := v.([]any)
 	if len(list) == 2 {
@@ -104,8 +104,8 @@ func (r *reader) waitingReply() (a driver.AcquireReply) {
 	return a
 }
 
-// BusyName returns which of a request's names another token holds. The answer to a
-// request for several names ends with an index, from 1.
+// BusyName returns the requested name that another token holds. The answer to a request for several
+// names ends with an index, from 1.
 func BusyName(r driver.AcquireRequest, v any) string {
 	list, _ := v.([]any)
 	if len(list) == 2 && len(r.With) > 0 {
@@ -119,10 +119,10 @@ func BusyName(r driver.AcquireRequest, v any) string {
 	return r.Name
 }
 
-// MustPoll reports whether nobody notifies the waiter of this answer, because the holder is
-// a client of another library, or because the name stays free for such clients. guessed means
-// that only the form of the holder's token says so. The reply to the first request for one name
-// does not know whose token it is: the user of dibs may have chosen it.
+// MustPoll reports whether this waiter should poll because nobody will notify it: the holder is
+// another library's client, or the name stays free for such clients. guessed means that only the
+// token's form suggests it. The reply to the first request for a name does not reveal whose token
+// it is: a dibs user may have chosen it.
 func MustPoll(r driver.AcquireRequest, answer driver.AcquireReply, v any) (must, guessed bool) {
 	if answer.Position != 1 {
 		return false, false
@@ -161,8 +161,7 @@ func ServerTime(r redisconn.Reply) (int64, bool) {
 	return 0, false
 }
 
-// remaining converts a PTTL: −1 means that the key never expires, −2 that it does not
-// exist.
+// remaining converts a PTTL: −1 means that the key never expires, −2 that it does not exist.
 func remaining(ms int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	switch {
@@ -174,14 +173,14 @@ func remaining(ms int64) time.Duration {
 	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
-// An Inspected is what inspect replies about one name.
+// An Inspected is inspect's reply for a single name.
 type Inspected struct {
 	State driver.State
-	Err   error // the server's: one of the keys may have another type
+	Err   error // from the server: a key may have another type
 }
 
-// ParseStates reads inspect's reply, with at most this number of holders and waiters of each.
-// The reply is about at least one of the names, in their order. The others are missing.
+// ParseStates reads inspect's reply, with at most this many holders and waiters for each name. The
+// reply covers one or more of the names, in order. The others are missing.
 func ParseStates(names []string, most int, v any) (all []Inspected, err error) {
 	list, _ := v.([]any)
 	r := reader{fields: list}
@@ -255,13 +254,13 @@ func parseEntry(entry string) (driver.Waiter, bool) {
 // A Message is a notification.
 type Message struct {
 	Event driver.Event
-	Sent  int64 // when it was sent, in µs of the server's clock; 0 if unknown
+	Sent  int64 // when it was sent, in µs on the server's clock; 0 if unknown
 }
 
-// ParseMessage reads a notification: fence, ticket, origin, token. A fence of zero tells
-// the waiter to retry. With the origin "!", it means that a request waits for the name that
-// the token holds. With a fence of zero and a ticket, the ticket is the fence of a lease of
-// this token that was revoked. The reason may follow after a line break.
+// ParseMessage reads a notification: fence, ticket, origin, token. A zero fence asks the waiter to
+// retry. The origin "!" means that another request waits for the token's name. A zero fence with a
+// ticket means that this token's lease with that fence was revoked. The reason can follow after a
+// line break.
 func ParseMessage(text string) (Message, bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || parts[3] == "" {
@@ -285,7 +284,7 @@ func ParseMessage(text string) (Message, bool) {
 	return Message{driver.Event{Kind: driver.EventGranted, Token: parts[3], Fence: fence, Fences: fences, Ticket: ticket, Vote: driver.VoteReply{Node: node}}, sent}, true
 }
 
-// parseFences reads the fence of a grant, and how many fences belong to it if that follows.
+// parseFences reads a grant's fence, and the number of fences if given.
 func parseFences(field string) (fence, fences uint64, err error) {
 	first, rest, several := strings.Cut(field, "/")
 	fence, err = strconv.ParseUint(first, 10, 64)
@@ -298,11 +297,11 @@ func parseFences(field string) (fence, fences uint64, err error) {
 	return fence, fences, err
 }
 
-// wantedOrigin is the origin in a notification that a request waits: see notify_wanted.lua.
+// wantedOrigin marks a notification about a waiting request: see notify_wanted.lua.
 const wantedOrigin = "!"
 
-// parseOrigin reads when a notification was sent, in µs; for a vote request, the id of
-// the store that sent it.
+// parseOrigin reads when a notification was sent, in µs; for a vote request, it reads the id of the
+// sending store.
 func parseOrigin(field string) (sent int64, node string, err error) {
 	if node, voted := strings.CutPrefix(field, "@"); voted {
 		return 0, node, nil
@@ -311,8 +310,8 @@ func parseOrigin(field string) (sent int64, node string, err error) {
 	return sent, "", err
 }
 
-// A reader reads typed fields of a reply. The first field of another type makes it bad;
-// from then on it returns zero values.
+// A reader reads typed fields from a reply. A field with another type makes it bad; after that it
+// returns zero values.
 type reader struct {
 	fields []any
 	bad    bool
@@ -348,7 +347,7 @@ func (r *reader) uint() uint64 {
 	return n
 }
 
-// ParseFlag reads the reply of revoke and wanted: whether it is so.
+// ParseFlag reads the reply of revoke and wanted: yes or no.
 func ParseFlag(v any) (set bool, err error) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
@@ -360,7 +359,7 @@ func ParseFlag(v any) (set bool, err error) {
 	return n == 1, nil
 }
 
-// ParseFence reads the reply of fences: the last fence, or zero.
+// ParseFence reads fences' reply: the last fence, or zero.
 func ParseFence(v any) (uint64, error) {
 	n, ok := v.(int64)
 	if !ok || n < 0 {
@@ -369,7 +368,7 @@ func ParseFence(v any) (uint64, error) {
 	return uint64(n), nil
 }
 
-// ParseNumSub reads the reply to PUBSUB NUMSUB for one channel.
+// ParseNumSub reads the reply to PUBSUB NUMSUB for a channel.
 func ParseNumSub(v any) (subscribers int64, err error) {
 	list, _ := v.([]any)
 	in := reader{fields: list}
@@ -389,7 +388,7 @@ func ParseTime(v any) (seconds, micros uint64, ok bool) {
 	return seconds, micros, !in.bad
 }
 
-// ParseInfo reads the lines "name:value" of an INFO reply.
+// ParseInfo reads the "name:value" lines in an INFO reply.
 func ParseInfo(info string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -415,6 +414,6 @@ func ParsePairs(v any) map[string]string {
 	return read
 }
 
-// StatusShared is the status in extend.lua and extend_key.lua of a lock that is shared: the
-// holders key decides.
+// StatusShared is the status for a shared lock in extend.lua and extend_key.lua: the holders key
+// decides.
 const StatusShared = 's'

@@ -95,9 +95,9 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-const most = 2 // holders and waiters of a name in the replies of the tests
+const most = 2 // holders and waiters for each name in test replies
 
-// parseOne reads inspect's reply about one name.
+// parseOne reads inspect's reply about a single name.
 func parseOne(reply any) (driver.State, error) {
 	states, err := ParseStates([]string{"n"}, most, reply)
 	if err != nil {
@@ -106,7 +106,7 @@ func parseOne(reply any) (driver.State, error) {
 	return states[0].State, states[0].Err
 }
 
-// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
+// fieldsOf returns a state's fields. It omits the nodes, whose errors cannot be compared.
 func fieldsOf(s driver.State) []any {
 	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Fence, s.Foreign, len(s.Nodes)}
 }
@@ -117,7 +117,7 @@ func TestParseState(t *testing.T) {
 	state, err := parseOne([]any{
 		now, "77", int64(7), int64(4),
 		"h:1:x:9:backup", int64(1500), "0", "76", "h:1:y:a", int64(1600), "3", "0",
-		entry("a:1:x:1:daily job"), ticket(time.Second), "", // a token that dibs did not make may contain a space
+		entry("a:1:x:1:daily job"), ticket(time.Second), "", // a token chosen by an application can contain a space
 		entry("b"), ticket(time.Minute), ticket(time.Second),
 	})
 	want := driver.State{
@@ -174,7 +174,7 @@ func TestParseState(t *testing.T) {
 	}
 }
 
-// A reply has a state or an error for each of the first names, one at least.
+// A reply should contain a state or an error for each of the first names, at least for one name.
 func TestParseStates(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	free := []any{"7", int64(0), int64(0)}
@@ -198,8 +198,8 @@ func TestParseStates(t *testing.T) {
 	}
 }
 
-// The kind and the limit of a holder are in its token. Those of a waiter are in its entry, of
-// which the limit may have a mark.
+// A holder's token contains its kind and limit. A waiter's entry contains them, and its limit can
+// have a mark.
 func TestParseKinds(t *testing.T) {
 	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
 	token := func(kind driver.Kind, limit int) string {
@@ -338,8 +338,8 @@ func randomReply(data *[]byte, depth int) any {
 	return list
 }
 
-// No reply makes the parsers panic or return a lease without a fence. Replies of the
-// scripts are parsed without loss.
+// No reply should make the parsers panic or return a lease without a fence. The scripts' replies
+// should be parsed without loss.
 func FuzzReplies(f *testing.F) {
 	for kind := range 7 {
 		f.Add([]byte{byte(kind), byte(kind) + 16, 255, 1, 2, 3, 4}, "t", uint64(1), int64(1), int64(1))
@@ -402,8 +402,8 @@ func wantValidMessage(t *testing.T, text string) {
 	}
 }
 
-// wantNoGrantFromWrongReply checks that a reply of another length grants neither of two
-// requests in one call.
+// wantNoGrantFromWrongReply checks that a reply with another length grants neither of two merged
+// requests.
 func wantNoGrantFromWrongReply(t *testing.T, v any) {
 	t.Helper()
 	list, _ := v.([]any)
@@ -419,7 +419,7 @@ func wantNoGrantFromWrongReply(t *testing.T, v any) {
 	}
 }
 
-// The answer to a request for several names contains the busy one.
+// The answer to a request for several names should contain the busy name.
 func TestBusyName(t *testing.T) {
 	r := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {
@@ -455,8 +455,7 @@ func wantRoundTrips(t *testing.T, token string, number uint64, left int64) {
 	if token == "" {
 		return
 	}
-	// The format of the scripts: the token of an entry is all that follows the fourth
-	// field.
+	// In the scripts' format, an entry's token is everything after the fourth field.
 	m, ok := ParseMessage(fmt.Sprintf("%d %d %d %s", number, number/2, now, token))
 	e := m.Event
 	if !ok || e.Token != token || e.Fence != number || e.Kind == driver.EventGranted && e.Ticket != number/2 {

@@ -11,37 +11,36 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Request is the call of a script, with what is needed to join it with others. Its owner
-// may use it again: each encoder begins with reset.
+// A Request is a script call, with the data needed to join it with others. Its owner can reuse it:
+// each encoder begins with reset.
 type Request struct {
 	redisconn.Cmd
 	Route Route // of the keys
 
-	Until     int    // index in Args of the time after which it is void; 0: none
-	MergeKey  string // requests with the same text may become one call; "": none
-	MergeFrom int    // index in Args where what is particular to this request begins
+	Until     int    // index in Args of the time after which the call is void; 0: none
+	MergeKey  string // requests with the same key can be merged; "": none
+	MergeFrom int    // index in Args at which this request's own arguments begin
 	Joins     Joins  // how it can be coalesced with requests on other names
 	Token     string // if it can
-	TTL       string // of an acquire, if it can
+	TTL       string // for an acquire that can be coalesced
 }
 
-// Joins is whether a request can be part of a coalesced call.
+// Joins says how a request can join a coalesced call.
 type Joins int
 
-// How a request can be part of a coalesced call.
+// Kinds of requests in a coalesced call.
 const (
 	JoinsNot Joins = iota
 	JoinsAcquire
 	JoinsRelease
-	JoinsCancel // a release that leaves the queue, which is contended usually
+	JoinsCancel // a release that leaves the queue, which is usually contended
 	joinsEnd
 )
 
-// A JoinSet is a set of kinds of requests.
+// A JoinSet is a set of request kinds.
 type JoinSet [joinsEnd]bool
 
-// MaxNames is how many leases one call of the script extend, and how many names one of the
-// script inspect, has at most.
+// MaxNames is the maximum number of leases in an extend call, and of names in an inspect call.
 const MaxNames = 100
 
 func (r *Request) reset(script *redisconn.Script, k Keys) {
@@ -49,7 +48,7 @@ func (r *Request) reset(script *redisconn.Script, k Keys) {
 	r.addKeys(k.Route, k.list()...)
 }
 
-// resetMany begins a call for several names of one route. addKeys adds the keys of each.
+// resetMany begins a call for several names on the same route. addKeys adds the keys for each.
 func (r *Request) resetMany(script *redisconn.Script) {
 	*r = Request{Cmd: redisconn.Cmd{Script: script, Keys: r.Keys[:0], Args: r.Args[:0]}}
 }
@@ -70,18 +69,18 @@ func (r *Request) addUntil() {
 // Voidable reports whether a request changes something, and is void after a time.
 func (r *Request) Voidable() bool { return r.Until > 0 }
 
-// SetUntil writes the time after which the request is void, in µs of the server's clock.
+// SetUntil writes the time after which the request is void, in µs on the server's clock.
 func (r *Request) SetUntil(text string) {
 	if r.Until > 0 {
 		r.Args[r.Until] = text
 	}
 }
 
-// Acquire encodes an acquire of one name. It writes keys and numbers into one string and
-// slices it, to save allocations.
+// Acquire encodes an acquire of a single name. To save allocations, it writes keys and numbers into
+// one string and slices it.
 //
-// recent means that the last reply is so young that no script has removed the queue entry
-// since: see driver.AcquireRequest.Confirmed.
+// recent means that no script can have removed the queue entry since the last reply: see
+// driver.AcquireRequest.Confirmed.
 func (f Format) Acquire(r *Request, request driver.AcquireRequest, recent bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], request.Name)
@@ -107,7 +106,7 @@ func (f Format) Acquire(r *Request, request driver.AcquireRequest, recent bool) 
 	}
 }
 
-// appendTicket writes the ticket of the last reply, if there is one.
+// appendTicket writes the last reply's ticket, if any.
 func appendTicket(b []byte, r driver.AcquireRequest, recent bool) []byte {
 	if r.Ticket == 0 || !r.Queue {
 		return b
@@ -119,7 +118,7 @@ func appendTicket(b []byte, r driver.AcquireRequest, recent bool) []byte {
 	return b
 }
 
-// AcquireAll encodes an acquire of several names in one step. recent is as in Acquire.
+// AcquireAll encodes an acquire of several names in a single step. recent is as in Acquire.
 func (f Format) AcquireAll(r *Request, request driver.AcquireRequest, recent bool) {
 	r.reset(f.scripts().AcquireAll, f.Keys(request.Name))
 	for _, name := range request.With {
@@ -155,7 +154,7 @@ func (f Format) Vote(r *Request, request driver.AcquireRequest) {
 	r.add(strconv.FormatUint(request.Vote.Ticket, 10), leastFence(request.Vote), recoveryArgument(request.Vote), relinquish, rand.Text())
 }
 
-// Resize encodes a change of weight.
+// Resize encodes a weight change.
 func (f Format) Resize(r *Request, request driver.AcquireRequest) {
 	r.reset(f.scripts().Resize, f.Keys(request.Name))
 	r.add(f.check(), request.Token, number(Milliseconds(request.TTL)))
@@ -164,8 +163,8 @@ func (f Format) Resize(r *Request, request driver.AcquireRequest) {
 	r.addVote(request.Vote)
 }
 
-// Release encodes a release. With an entry, as Entry returns it, it also leaves the queue.
-// mixed means that clients of other libraries want the name.
+// Release encodes a release. With an entry from Entry, it also leaves the queue. mixed means that
+// clients of other libraries want the name.
 func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mixed bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)
@@ -207,7 +206,7 @@ func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mix
 	}
 }
 
-// addVote adds the key and the arguments of release and resize with a vote.
+// addVote adds the vote's key and arguments to a release or resize.
 func (r *Request) addVote(v *driver.Vote) {
 	if v != nil {
 		r.Keys = append(r.Keys, NodeKey)
@@ -221,7 +220,7 @@ func (f Format) Revoke(r *Request, q driver.RevokeRequest) {
 	r.add(f.check(), strconv.FormatUint(q.Fence, 10), q.Reason, q.Token)
 }
 
-// Wanted encodes a request to be notified of the next waiter.
+// Wanted encodes a request for a notification about the next waiter.
 func (f Format) Wanted(r *Request, w driver.WantedRequest) {
 	r.reset(f.scripts().Wanted, f.Keys(w.Name))
 	r.add(w.Token, w.Client)
@@ -235,7 +234,7 @@ func (f Format) ReserveFences(r *Request, q driver.FenceRequest) {
 	r.add(q.Token, strconv.Itoa(q.Count), strconv.FormatUint(q.Least, 10))
 }
 
-// Announce encodes the announcement of a later request for some names, all in one slot.
+// Announce encodes an announcement for names in a single slot.
 func (f Format) Announce(r *Request, names []string) {
 	r.resetMany(f.scripts().Announce)
 	for _, name := range names {
@@ -244,8 +243,8 @@ func (f Format) Announce(r *Request, names []string) {
 	}
 }
 
-// Inspect encodes a query of the states of some names, all in one slot, with at most this
-// number of holders and waiters of each.
+// Inspect encodes a query for the states of names in a single slot, with at most this many holders
+// and waiters for each.
 func (f Format) Inspect(r *Request, names []string, most int) {
 	r.resetMany(f.scripts().Inspect)
 	for _, name := range names {
@@ -255,8 +254,8 @@ func (f Format) Inspect(r *Request, names []string, most int) {
 	r.add(strconv.Itoa(most))
 }
 
-// Extend encodes the extension of some leases of one slot: requests[i] for each i in which. It
-// moves those that need no details to the beginning of which.
+// Extend encodes extensions for leases in a single slot: requests[i] for each i in which. It moves
+// leases that need no details to the beginning of which.
 func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int) {
 	bare := 0
 	for n, i := range which {
@@ -272,13 +271,13 @@ func (f Format) Extend(r *Request, requests []driver.ExtendRequest, which []int)
 	}
 }
 
-// needsDetails reports whether the metadata of a lease contain anything. They do not for an
-// exclusive lease whose value has the fence, and whose token has the client.
+// needsDetails reports whether the lease has metadata. It has none if it is exclusive, its value
+// contains the fence, and its token contains the client.
 func needsDetails(h driver.ExtendRequest) bool {
 	return h.Fence == 0 || !IsExclusive(h) || !isMadeBy(h.Token, h.Client)
 }
 
-// addExtend writes keys and numbers of one lease into one string, as Acquire does.
+// addExtend writes a lease's keys and numbers into one string, as Acquire does.
 func (f Format) addExtend(r *Request, h driver.ExtendRequest, details bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], h.Name)
@@ -314,7 +313,7 @@ func appendDetails(b []byte, h driver.ExtendRequest) []byte {
 // IsExclusive reports whether a lease is known to be exclusive.
 func IsExclusive(h driver.ExtendRequest) bool { return h.Weight > 0 && h.Weight == h.Limit }
 
-// ExtendKey encodes the extension of one key of a lease: kind is lock, holders or meta.
+// ExtendKey encodes the extension of a single lease key: kind is lock, holders or meta.
 func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	k := f.Keys(h.Name)
 	r.reset(f.scripts().ExtendKey, k)
@@ -322,7 +321,7 @@ func (f Format) ExtendKey(r *Request, h driver.ExtendRequest, kind string) {
 	r.add(kind, h.Token, number(Milliseconds(h.TTL)))
 }
 
-// Entry returns the queue entry of a request, with its token.
+// Entry returns a request's queue entry, with its token.
 func Entry(r driver.AcquireRequest) string {
 	return string(appendEntry(nil, r)) + " " + r.Token
 }
@@ -340,7 +339,7 @@ func appendEntry(b []byte, r driver.AcquireRequest) []byte {
 	b = strconv.AppendInt(b, int64(r.Weight), 10)
 	b = append(b, '/')
 	if r.Late && r.Vote == nil {
-		b = append(b, '0') // scripts that do not know late waiters read the same number
+		b = append(b, '0') // scripts without late waiters read the same number
 	}
 	b = strconv.AppendInt(b, int64(r.Limit), 10)
 	switch {
@@ -361,8 +360,8 @@ func (f Format) check() string {
 	return "1"
 }
 
-// kindArgument is the script argument of a shared request, "" for an exclusive one, and "-"
-// with the client for an exclusive one with a token of the user's.
+// kindArgument is the script argument for a shared request, "" for an exclusive request, and "-"
+// plus the client for an exclusive request with a user's own token.
 func kindArgument(r driver.AcquireRequest) string {
 	switch {
 	case !r.Exclusive():
@@ -377,7 +376,7 @@ func weightArgument(r driver.AcquireRequest) string {
 	return fmt.Sprintf("%d/%d %s", r.Weight, r.Limit, r.Client)
 }
 
-// leastFence is the least fence that is granted. It is never zero, which means unknown.
+// leastFence is the smallest fence to grant. It is never zero, which means unknown.
 func leastFence(v *driver.Vote) string { return strconv.FormatUint(max(v.Fence, 1), 10) }
 
 // recoveryArgument is the recovery window in µs.

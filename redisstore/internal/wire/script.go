@@ -19,21 +19,21 @@ var lua embed.FS
 //go:embed plain/*.lua
 var plain embed.FS
 
-// Scripts are the scripts of a store. They never change.
+// Scripts are a store's scripts. They never change.
 type Scripts struct {
 	Acquire, AcquireAll, Vote, Release, Extend, ExtendKey, Inspect, Coalesced, Resize, Revoke, Wanted, Announce *redisconn.Script
 	ReserveFences                                                                                               *redisconn.Script
-	Describe, RevokeForeign                                                                                     *redisconn.Script // for what dibs did not write
+	Describe, RevokeForeign                                                                                     *redisconn.Script // for foreign values
 }
 
-// Plain returns the scripts of a store whose lock keys are strings. To compose them takes
-// several milliseconds: too long for a program that acquires one lock and exits.
+// Plain returns the scripts for a store with string lock keys. Composing them takes several
+// milliseconds: too long for a program that acquires a lock and exits.
 var Plain = sync.OnceValue(func() *Scripts {
 	return scriptsOf(func(name string) string { return read(plain, "plain", name) })
 })
 
-// redissonScripts returns the scripts for the form of locks that Redisson has, in which the lock
-// keys are hashes. They are made when they are first used: most programs do not need them.
+// redissonScripts returns the scripts for locks in Redisson's form, in which lock keys are hashes.
+// They are composed on first use: most programs do not need them.
 func redissonScripts(sharded bool) *Scripts {
 	if sharded {
 		return shardedRedissonScripts()
@@ -46,7 +46,7 @@ var (
 	shardedRedissonScripts = sync.OnceValue(func() *Scripts { return loadRedisson(true) })
 )
 
-// redissonLine begins a line that only the scripts for Redisson have.
+// redissonLine begins a line that only Redisson scripts contain.
 const redissonLine = "--#redisson "
 
 func loadRedisson(sharded bool) *Scripts {
@@ -84,13 +84,13 @@ func newScript(text string) *redisconn.Script {
 	return &redisconn.Script{Text: text, Hash: hex.EncodeToString(sum[:])}
 }
 
-// A composer makes the text of scripts.
+// A composer composes the scripts' text.
 type composer struct {
 	settings *strings.Replacer // or nil
-	files    map[string]string // that were composed already
+	files    map[string]string // already composed
 }
 
-// file returns a file with those that it includes, minified.
+// file returns a file with its includes, minified.
 func (c composer) file(name string) string {
 	if text, ok := c.files[name]; ok {
 		return text
@@ -123,7 +123,7 @@ func readScript(name string) string { return read(lua, "lua", name) }
 func read(files embed.FS, dir, name string) string {
 	source, err := files.ReadFile(dir + "/" + name + ".lua")
 	if err != nil {
-		panic(err) // a script includes a file that does not exist
+		panic(err) // a script includes a missing file
 	}
 	return string(source)
 }

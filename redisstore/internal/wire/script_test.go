@@ -14,7 +14,7 @@ func allOf(s *Scripts) []*redisconn.Script {
 	}
 }
 
-// What is sent to a server that does not know a script is less than half of the file.
+// The text sent to a server should be less than half the size of the file.
 func TestScriptsAreSmall(t *testing.T) {
 	for name, of := range map[string]*Scripts{"plain": Plain(), "proxy": proxyScripts(), "Redisson": redissonScripts(false)} {
 		for _, s := range allOf(of) {
@@ -41,7 +41,7 @@ func TestMinified(t *testing.T) {
 	}
 }
 
-// All globals that a script uses are known. A local name elsewhere would replace one otherwise.
+// All globals in a script should be known. Otherwise a local name elsewhere could replace a global.
 func TestGlobalsOfScripts(t *testing.T) {
 	files, err := lua.ReadDir("lua")
 	if err != nil {

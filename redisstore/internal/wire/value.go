@@ -7,13 +7,13 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
 
-// The value of a lock that is held exclusively is "fence token" if the token begins with its
-// client: see value.lua. A token of the user's is the whole value.
+// An exclusive lock's value is "fence token" if the token begins with its client: see value.lua. A
+// user's own token is the whole value.
 
-// isMadeBy reports whether a client has made a token. The value of its lock then has the fence.
+// isMadeBy reports whether a client made a token. If so, its lock's value contains the fence.
 func isMadeBy(token, client string) bool { return client != "" && foreign.ClientOf(token) == client }
 
-// appendValue writes the value of a lock whose holder has this fence. Zero is an unknown fence.
+// appendValue writes the value for a lock whose holder has this fence. Zero is an unknown fence.
 func appendValue(b []byte, token string, fence uint64) []byte {
 	if fence > 0 && foreign.ClientOf(token) != "" {
 		b = append(strconv.AppendUint(b, fence, 10), ' ')
@@ -27,11 +27,11 @@ func HasFence(text string) bool {
 	return token != text
 }
 
-// ReservedSuffix follows the token of a lease that was released while its name stays
-// reserved, so that a renewal in flight cannot extend it: see release.lua.
+// ReservedSuffix follows a released lease's token while its name stays reserved, so that a renewal
+// in flight cannot extend it: see release.lua.
 const ReservedSuffix = " reserved"
 
-// A storedHolder is what the value of a lock says about its exclusive holder.
+// A storedHolder is the exclusive holder in a lock's value.
 type storedHolder struct {
 	token    string
 	fence    uint64 // zero if the value does not have it

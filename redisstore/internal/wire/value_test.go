@@ -2,7 +2,7 @@ package wire
 
 import "testing"
 
-// A value has the fence if the token begins with its client, and is otherwise the token alone.
+// A value should contain the fence only if the token begins with its client.
 func TestAppendValue(t *testing.T) {
 	for token, client := range map[string]string{
 		"h:1:c:x": "h:1:c", "h:1:c:x:label": "h:1:c", "worker": "", "h:1:c": "", "h:x:c:x": "", "h:1:c:": "", "h 1:1:c:x": "", "": "",

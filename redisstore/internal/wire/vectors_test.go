@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
 
-// vectors are examples of the format, for implementations in other languages. docs/spec.md
-// shows them.
+// vectors are examples of the format for implementations in other languages. docs/spec.md links
+// to them.
 func vectors() string {
 	var b strings.Builder
 	f := Format{Prefix: "lock:"}
@@ -126,9 +126,9 @@ func vectors() string {
 
 var kindOf = map[driver.EventKind]string{driver.EventGranted: "granted", driver.EventRetry: "retry", driver.EventRevoked: "revoked", driver.EventWanted: "wanted"}
 
-// The examples do not change by accident, and the specification shows them.
+// The examples do not change by accident.
 func TestVectors(t *testing.T) {
-	const file, spec = "testdata/vectors.txt", "../../../docs/spec.md"
+	const file = "testdata/vectors.txt"
 	have := vectors()
 	if *updateFlag {
 		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
@@ -141,12 +141,5 @@ func TestVectors(t *testing.T) {
 	}
 	if have != string(want) {
 		t.Errorf("the format differs from %s: go test -update writes it. Now:\n%s", file, have)
-	}
-	text, err := os.ReadFile(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), "```text\n"+string(want)+"```\n") {
-		t.Errorf("%s does not show %s", spec, file)
 	}
 }

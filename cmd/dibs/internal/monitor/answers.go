@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// answers is the history of a store: when it answered, and when it did not.
+// answers records when a store answered, and when it did not.
 type answers struct {
 	last         time.Time     // time of the last answer, or zero
 	failingSince time.Time     // start of the current run of failures, or zero
-	err          error         // of the last failed operation in that run
+	err          error         // from the last failed operation in that run
 	recovered    time.Time     // end of the last run of failures, or zero
 	past         time.Duration // total length of past runs
 }
 
-// succeeded records an answer. It reports whether that ends a run of failures.
+// succeeded records an answer. It reports whether the answer ends a run of failures.
 func (a *answers) succeeded(now time.Time) (recovered bool) {
 	a.last = now
 	if recovered = a.failing(); recovered {
@@ -25,7 +25,7 @@ func (a *answers) succeeded(now time.Time) (recovered bool) {
 	return recovered
 }
 
-// failed records a failure. It reports whether that begins a run of failures.
+// failed records a failure. It reports whether the failure begins a run.
 func (a *answers) failed(sent time.Time, err error) (first bool) {
 	if a.err == nil || !errors.Is(err, errNoAnswer) { // another failure says more
 		a.err = err

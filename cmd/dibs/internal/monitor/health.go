@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A health is the state of a store, with a lock and a clock. It calls show with each
-// report, in the order of the changes; show must not block.
+// A health is a store's state, with a lock and a clock. It calls show with each report, in the
+// order of the changes; show must not block.
 type health struct {
 	show func(Report)
 
@@ -18,7 +18,7 @@ type health struct {
 	state state
 }
 
-// change changes the state and shows the report that do returns, unless that is nil.
+// change changes the state and shows the report returned by do, unless it is nil.
 func (h *health) change(do func(s *state, now time.Time) *Report) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,9 +46,9 @@ func (h *health) setRenewalSent(at time.Time) {
 	})
 }
 
-// record evaluates the result of an operation. It ignores failures of operations that
-// their caller has cancelled, and of those that were sent before the last answer: they do
-// not describe the current state of the store.
+// record evaluates an operation's result. It ignores failures of operations that their caller
+// cancelled, or that were sent before the last answer: they do not describe the store's current
+// state.
 func (h *health) record(ctx context.Context, sent time.Time, err error) {
 	h.change(func(s *state, now time.Time) *Report {
 		if !errors.Is(err, dibs.ErrUnavailable) {

@@ -2,7 +2,7 @@ package monitor
 
 import "sync"
 
-// lines are calls that write lines, made in order by a goroutine of their own: a renewal
+// lines are calls that write lines. A separate goroutine makes them in order, because a renewal
 // must not wait for the reader of stderr.
 type lines struct {
 	pending chan func()

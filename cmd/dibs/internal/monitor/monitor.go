@@ -1,6 +1,6 @@
-// Package monitor reports the outages of a store: once when it becomes unreachable, and
-// once when it answers again. It is meant for commands that run for hours or wait in cron,
-// whose output nobody watches.
+// Package monitor reports a store's outages: once when it becomes unreachable, and once when it
+// answers again. It is for commands that run for hours or wait in cron, whose output nobody
+// watches.
 package monitor
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Monitor reports the outages of a store. It reports a failure after [Delay] only: a
-// connection that is reset and reopened is not worth a line. All methods are safe for
-// concurrent use.
+// A Monitor reports a store's outages. It reports a failure only after [Delay]: a connection that
+// is reset and reopened is not worth a line. All methods are safe for concurrent use.
 type Monitor struct {
 	options Options
 	store   *store
@@ -27,15 +26,15 @@ const Delay = 500 * time.Millisecond
 // notified is the time in which notifications usually return after the store.
 const notified = 2 * time.Second
 
-// Options are what New needs besides the store.
+// Options are New's parameters besides the store.
 type Options struct {
-	Location string        // of the store, without credentials
-	Timeout  time.Duration // of an inspection that the Monitor makes itself
+	Location string        // the store's location, without credentials
+	Timeout  time.Duration // for the Monitor's own inspections
 	Verbose  bool          // a holder reports missing notifications as well, which it does not need
-	Show     func(Report)  // prints a report; called by one goroutine
+	Show     func(Report)  // prints a report; called from a single goroutine
 }
 
-// New returns a monitor of a store. It must be closed.
+// New returns a monitor for a store. It must be closed.
 func New(s driver.Store, options Options) *Monitor {
 	pending := newLines()
 	h := &health{state: state{verbose: options.Verbose}}
@@ -46,15 +45,14 @@ func New(s driver.Store, options Options) *Monitor {
 	return &Monitor{options: options, store: &store{driver.Complete(s), h}, health: h, lines: pending}
 }
 
-// Store returns the store for a Client. It is the store that was passed to New, and the
-// Monitor observes it.
+// Store returns the store for a Client: the store passed to New, under observation.
 func (m *Monitor) Store() driver.Store { return m.store }
 
 // Hooks returns the hooks for a Client on the store.
 func (m *Monitor) Hooks() dibs.Hooks { return dibs.Hooks{Degraded: m.onDegraded} }
 
-// SetWaiting records the names that the caller waits for, and whether it tries again if its first
-// request fails. If not, such a failure is not reported: the caller exits with it.
+// SetWaiting records the names for which the caller waits, and whether it tries again after a
+// failed first request. If not, such a failure is not reported: the caller exits with it.
 func (m *Monitor) SetWaiting(names []string, retries bool) {
 	m.health.change(func(s *state, _ time.Time) *Report {
 		s.names, s.lease, s.retries = names, nil, retries
@@ -73,15 +71,15 @@ func (m *Monitor) SetHolding(lease *dibs.Lease) {
 	})
 }
 
-// Close stops all reports and waits until the pending lines are written. The caller prints
-// the final result after that.
+// Close stops all reports and waits until pending lines are written. The caller should print the
+// final result after that.
 func (m *Monitor) Close() { m.lines.close() }
 
 // Write calls write behind the pending reports. It drops the call if too many are pending.
 func (m *Monitor) Write(write func()) { m.lines.put(write) }
 
-// onDegraded is the hook for the end and the return of notifications. If they stay away,
-// a probe shows whether the store is unreachable altogether.
+// onDegraded is the hook for notifications that stop or return. If they stay away, a probe shows
+// whether the whole store is unreachable.
 func (m *Monitor) onDegraded(d dibs.Degraded) {
 	m.health.change(func(s *state, now time.Time) *Report {
 		s.degraded, s.degradedSince = d.Err, now
@@ -116,8 +114,7 @@ func (m *Monitor) TotalOutage() time.Duration {
 	return s.answers.totalOutage(time.Now())
 }
 
-// NotRenewed returns the ErrLost of a lease whose renewals have failed, with the cause in
-// its text.
+// NotRenewed returns the ErrLost for a lease whose renewals failed, with the cause in its text.
 func (m *Monitor) NotRenewed(lease *dibs.Lease) error {
 	s := m.health.snapshot()
 	return s.notRenewed(lease, time.Now())

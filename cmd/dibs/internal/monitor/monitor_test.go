@@ -18,7 +18,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An outage is a store that can be made to fail at once, or to hang.
+// An outage is a store that can fail at once, or hang.
 type outage struct {
 	*driver.Full
 	mu    sync.Mutex
@@ -95,7 +95,7 @@ func (o *outage) emit(e driver.Event) {
 	synctest.Wait()
 }
 
-// A monitored is a Client on a monitored store, and the lines of the monitor.
+// A monitored is a Client on a monitored store, with the monitor's lines.
 type monitored struct {
 	*Monitor
 	t      *testing.T
@@ -170,7 +170,8 @@ func (r *monitored) end() {
 	r.Close()
 }
 
-// For a holder, one line reports that renewals fail, and one that they succeed again.
+// For a holder, a single line should report that renewals fail, and another that they succeed
+// again.
 func TestOutageWhileHolding(t *testing.T) {
 	for name, hangs := range map[string]bool{"refused": false, "hanging": true} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestOutageWhileHolding(t *testing.T) {
 	}
 }
 
-// Failures that are shorter than Delay are not reported.
+// Failures shorter than Delay should not be reported.
 func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -216,8 +217,8 @@ func TestShortFailuresAreNotReported(t *testing.T) {
 	})
 }
 
-// Outages are reported to a waiter, too. A late failure of an operation that was sent
-// before the end of the outage is ignored.
+// Outages should also be reported to a waiter. A late failure of an operation sent before the end
+// of the outage should be ignored.
 func TestOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -258,8 +259,8 @@ func TestOutageWhileWaiting(t *testing.T) {
 	})
 }
 
-// Missing notifications are reported to a waiter. If the store is unreachable altogether,
-// that is reported instead.
+// Missing notifications should be reported to a waiter. If the whole store is unreachable, only
+// this should be reported.
 func TestNotificationsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -291,7 +292,7 @@ func TestNotificationsAreMissing(t *testing.T) {
 	})
 }
 
-// Notifications that return shortly after the store are not reported.
+// Notifications that return shortly after the store should not be reported.
 func TestNotificationsReturnAfterTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -335,7 +336,7 @@ func TestFirstFailure(t *testing.T) {
 	}
 }
 
-// The total of all outages has their whole length, also of the current one.
+// The total outage time should include the whole current outage.
 func TestOutagesAreAddedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -397,7 +398,7 @@ func TestBlockedStderrDelaysNoRenewal(t *testing.T) {
 	})
 }
 
-// A refused connection has sent no request, so the client does not cancel.
+// A refused connection has sent no request, so the client should not cancel.
 func TestRefusedConnectionNeedsNoCancel(t *testing.T) {
 	cause := errors.New("dial: refused")
 	for _, test := range []struct {

@@ -7,27 +7,27 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A Report says that a fault of the store has begun or ended.
+// A Report says that a store's fault has begun or ended.
 type Report struct {
 	Kind     Kind
-	Location string   // of the store, without credentials
+	Location string   // the store's location, without credentials
 	Names    []string // requested or held
 	Holding  bool     // the names are held
-	Err      error    // the cause of a fault
+	Err      error    // a fault's cause
 
-	Left  time.Duration // of Away, if the names are held: time until the lease is lost
-	After time.Duration // of Back and Notified: length of the fault
+	Left  time.Duration // for Away, if the names are held: time until the lease is lost
+	After time.Duration // for Back and Notified: length of the fault
 }
 
-// A Kind is what a Report is about.
+// A Kind is a report's subject.
 type Kind int
 
-// The kinds of reports.
+// Kinds of reports.
 const (
 	Away     Kind = iota // the store does not answer
 	Degraded             // the store answers, but sends no notifications
-	Back                 // the end of Away
-	Notified             // the end of Degraded
+	Back                 // ends Away
+	Notified             // ends Degraded
 )
 
 // Text formats a report for people, without a line end.
@@ -54,7 +54,7 @@ func (r Report) fault() string {
 	return "the store does not answer, trying again: " + cause
 }
 
-// Event returns the report as an event of now.
+// Event returns the report as an event that happens now.
 func (r Report) Event(now time.Time) view.StoreEvent {
 	name := map[Kind]string{Away: "away", Degraded: "degraded", Back: "back", Notified: "back"}[r.Kind]
 	return view.StoreEvent{

@@ -8,11 +8,11 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A state is what a Monitor knows. It has no clock.
+// A state is a Monitor's data. It has no clock.
 type state struct {
 	names   []string    // requested or held; empty: nothing was requested yet
 	lease   *dibs.Lease // nil: waiting for the names
-	retries bool        // the caller retries after a first failure, so report that one, too
+	retries bool        // the caller retries after a first failure, so report this failure as well
 	verbose bool        // see Options
 
 	answers       answers
@@ -24,7 +24,7 @@ type state struct {
 	reportedSince time.Time // start of the reported fault
 }
 
-// A fault is a problem of a store.
+// A fault is a store's problem.
 type fault int
 
 const (
@@ -113,7 +113,7 @@ func (s *state) notRenewed(lease *dibs.Lease, now time.Time) error {
 	return lossError{fmt.Sprintf("lease on %s lost: not renewed in time: %s", view.Quoted(names), why)}
 }
 
-// A lossError is an ErrLost with a text of its own.
+// A lossError is an ErrLost with its own text.
 type lossError struct{ text string }
 
 func (e lossError) Error() string { return e.text }

@@ -15,9 +15,9 @@ type store struct {
 	health *health
 }
 
-// Acquire implements driver.Store. It retries until the store has answered once, as long
-// as no connection can be opened. Such a failure has sent no request: so Acquire returns
-// it as refused, and the client does not cancel, which would take as long again.
+// Acquire implements driver.Store. It retries until the store has answered once, as long as no
+// connection can be opened. Such a failure has sent no request. So Acquire returns it as refused,
+// and the client does not cancel, which would take as long again.
 func (s *store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {
@@ -27,7 +27,7 @@ func (s *store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 		if err == nil || !unsent(err) || s.health.everAnswered() {
 			return answer, err
 		}
-		// Stop early: a dial that ends at the deadline is not recognized as unsent.
+		// Stop early: a dial that ends at the deadline is not recognised as unsent.
 		if time.Until(r.Until) < 2*time.Since(sent)+pause || !sleep(ctx, pause) {
 			return answer, &driver.UnavailableError{Op: "acquire", Name: r.Name, Cause: noConnection{causeOf(err)}, Refused: true}
 		}
@@ -81,15 +81,13 @@ func (s *store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
-// A noConnection is the cause of a request that was not sent, because no connection could be
-// opened.
+// A noConnection is the cause of an unsent request, because no connection could be opened.
 type noConnection struct{ error }
 
 func (e noConnection) Unwrap() error { return e.error }
 
-// IsAway reports whether the store was not reached, or did not answer, so that it may answer a
-// later attempt. It is false for a store that rejects the request, for instance for want of a
-// right.
+// IsAway reports whether the store was not reached, or did not answer, so that a later attempt can
+// succeed. It is false if the store rejects the request, for example for lack of a right.
 func IsAway(err error) bool {
 	var u *driver.UnavailableError
 	return errors.As(err, &u) && (!u.Refused || errors.As(err, new(noConnection)))
@@ -105,7 +103,7 @@ func unsent(err error) bool {
 	return errors.As(err, &u) && u.Unreached && !u.Refused
 }
 
-// causeOf returns the cause of an UnavailableError, without the operation and the name.
+// causeOf returns an UnavailableError's cause, without the operation and the name.
 func causeOf(err error) error {
 	var u *driver.UnavailableError
 	if errors.As(err, &u) && u.Cause != nil {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// CatchSignals redirects the signals that could end or stop this process to the returned
-// channel. [StartWatchdog] adds the harmless ones, for the command: each signal costs two
-// switches between threads. Signals that the caller of this process ignores, for example
-// through nohup, stay ignored. Call it once.
+// CatchSignals redirects the signals that could end or stop this process to the returned channel.
+// [StartWatchdog] adds the harmless signals, for the command: each signal costs two switches
+// between threads. Signals ignored by this process's caller, for example through nohup, stay
+// ignored. Call it once.
 func CatchSignals() chan os.Signal {
 	caught := make(chan os.Signal, 64)
 	redirectSignals(caught, harmful)
-	// SIGPIPE must not end this process: that would leave a lock and a child process behind.
+	// SIGPIPE must not end this process, because a lock and a child process would remain.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
 
-// catchHarmlessSignals redirects the other signals, also to the channel of CatchSignals.
+// catchHarmlessSignals redirects the other signals to the same channel.
 func catchHarmlessSignals(caught chan<- os.Signal) { redirectSignals(caught, harmless) }
 
-// dropSignals catches and drops signals, so that they do not end the watchdog. It does not
-// ignore them, because the command would inherit that.
+// dropSignals catches and drops signals, so that they do not end the watchdog. It does not ignore
+// them, because the command would inherit this.
 func dropSignals() { redirectSignals(make(chan os.Signal, 1), harmful) }
 
 func harmful(s syscall.Signal) bool { return !harmless(s) }
 
-// harmless reports whether Go's runtime catches and drops a signal, also if nobody has asked
-// for it. It does so with the real-time signals, among others.
+// harmless reports whether Go's runtime catches and drops a signal without a request, as it does
+// with the real-time signals.
 func harmless(s syscall.Signal) bool {
 	const lastStandard = 31
 	switch s {
@@ -48,8 +48,8 @@ func redirectSignals(to chan<- os.Signal, which func(syscall.Signal) bool) {
 	}
 }
 
-// forwarded reports whether a signal is forwarded to the command. Signals that concern
-// this process only, such as SIGCHLD or SIGSEGV, are not.
+// forwarded reports whether a signal is forwarded to the command. Signals for this process only,
+// such as SIGCHLD or SIGSEGV, are not.
 func forwarded(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE,
@@ -69,10 +69,10 @@ func IsTermination(s syscall.Signal) bool {
 	return false
 }
 
-// WaitUntilContinued waits until the shell has continued this process after a SIGSTOP, for 1 s at
-// most. SIGSTOP reaches the threads one by one, so this thread runs on for a moment. The shell has
-// not taken the terminal by then, and nothing may use it yet. The first process of a container is
-// not stopped at all, hence the limit. Other signals are passed to handle.
+// WaitUntilContinued waits until the shell has continued this process after a SIGSTOP, for at most
+// 1 s. SIGSTOP reaches the threads in turn, so this thread continues for a moment. The shell has
+// not taken the terminal by then, and nothing may use it yet. A container's first process is not
+// stopped at all, hence the limit. Other signals are passed to handle.
 func WaitUntilContinued(signals <-chan os.Signal, handle func(os.Signal)) {
 	limit := time.After(time.Second)
 	for {

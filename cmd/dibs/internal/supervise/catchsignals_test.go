@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A signal that the caller ignores stays ignored, as with nohup. This test runs in a
-// process of its own, whose signals it redirects.
+// A signal that the caller ignores should stay ignored, as with nohup. This test redirects signals,
+// so it runs in its own process.
 func TestIgnoredSignals(t *testing.T) {
 	if !inOwnProcess(t, "sh", "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0]) {
 		return
@@ -29,8 +29,8 @@ func TestIgnoredSignals(t *testing.T) {
 	}
 }
 
-// A harmless signal does not end this process before somebody asks for it. This test runs
-// in a process of its own as well.
+// A harmless signal should not end this process, even before CatchSignals. This test also runs in
+// its own process.
 func TestHarmlessSignals(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {
 		return
@@ -52,7 +52,7 @@ func TestHarmlessSignals(t *testing.T) {
 	limit := time.After(testTimeout)
 	for {
 		select {
-		case s := <-caught: // an earlier one may arrive late
+		case s := <-caught: // an earlier signal may arrive late
 			if s == syscall.SIGUSR1 {
 				return
 			}

@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// The exit codes that shells use for a command that did not start or was ended.
+// Exit codes that shells use for a command that did not start or was killed.
 const (
 	CodeCannotRun = 126 // the command exists but cannot be run
 	CodeNotFound  = 127 // there is no such command
-	CodeSignal    = 128 // plus the number of the signal that ended the command
+	CodeSignal    = 128 // plus the signal's number
 )
 
 // A Command is a program to run, with its arguments and environment.
 type Command struct {
 	Path string
-	Argv []string // with the name of the program
+	Argv []string // including the program's name
 	Env  []string // NAME=value
 }
 
@@ -31,7 +31,7 @@ type StartError struct {
 	Err  error
 }
 
-// Error returns the text of the cause.
+// Error returns the cause's text.
 func (e *StartError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -53,8 +53,8 @@ func Find(argv, env []string) (Command, error) {
 	return Command{Path: path, Argv: argv, Env: env}, nil
 }
 
-// WithEnv returns the command with more environment variables. They replace variables of
-// the same name: with duplicates, some programs use the first one and some the last one.
+// WithEnv returns the command with more environment variables. They replace variables with the same
+// name: with duplicates, some programs use the first and others the last.
 func (c Command) WithEnv(more ...string) Command {
 	var all []string
 	for _, v := range c.Env {
@@ -94,7 +94,7 @@ func (c Command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
 	return 0, &StartError{code, &os.PathError{Op: "run", Path: c.Path, Err: err}}
 }
 
-// ExitCode returns the exit code of a process as shells do: 128+N for signal N.
+// ExitCode returns a process's exit code as shells do: 128+N for signal N.
 func ExitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return CodeSignal + int(status.Signal())

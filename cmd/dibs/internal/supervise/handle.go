@@ -20,10 +20,10 @@ import (
 type handle struct {
 	pid           int
 	pipe          *os.File
-	in            *os.File       // the watchdog's end, to find what a killed watchdog has not read
+	in            *os.File       // the watchdog's end, to find lines that a killed watchdog did not read
 	files         *os.File       // see reaper
 	replies       <-chan string  // closed when the watchdog has exited
-	otherChildren map[int]uint64 // children that this process had before
+	otherChildren map[int]uint64 // earlier children of this process
 	killAt        time.Time      // when the watchdog kills the command; zero: never
 	late          bool           // an extension was sent after killAt, which is too late
 	killOrdered   bool
@@ -31,13 +31,11 @@ type handle struct {
 	stopOnce      sync.Once
 }
 
-// watchdogTimeout limits the wait for an answer of a watchdog. It allows for a busy
-// machine.
+// watchdogTimeout limits the wait for a watchdog's answer. It allows for a busy machine.
 const watchdogTimeout = 10 * time.Second
 
-// startWatchdog starts a watchdog in a process group of its own and waits until it is
-// ready. The watchdog inherits the standard files of this process, and the command
-// inherits them from the watchdog.
+// startWatchdog starts a watchdog in its own process group and waits until it is ready. The
+// watchdog inherits this process's standard files, and the command inherits them from the watchdog.
 func startWatchdog() (*handle, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
@@ -102,7 +100,7 @@ func forkWatchdog(files ...*os.File) (pid int, err error) {
 	})
 }
 
-// program returns the path of this program.
+// program returns the path to this program.
 func program() (string, error) {
 	if procMounted() {
 		return "/proc/self/exe", nil // valid even if an upgrade has replaced the file
@@ -113,8 +111,8 @@ func program() (string, error) {
 	return exec.LookPath(os.Args[0])
 }
 
-// Inherit duplicates a file without close-on-exec, so that child processes inherit it,
-// the watchdog and the command among them. It returns the new number.
+// Inherit duplicates a file without close-on-exec, so that child processes such as the watchdog and
+// the command inherit it. It returns the new number.
 func Inherit(f *os.File) (fd int, err error) {
 	const high, low = 100, 3
 	if fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, high); err != nil {
@@ -123,7 +121,7 @@ func Inherit(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
-// linesOf returns the lines of f, and closes the channel and f at the end of the file.
+// linesOf returns the lines in f, and closes the channel and f at the end.
 func linesOf(f *os.File) <-chan string {
 	lines := make(chan string, 16)
 	go func() {
@@ -136,8 +134,8 @@ func linesOf(f *os.File) <-chan string {
 	return lines
 }
 
-// reap waits until the watchdog exits. It continues a watchdog that was stopped, because
-// a stopped watchdog cannot kill the command.
+// reap waits until the watchdog exits. It continues a stopped watchdog, because a stopped watchdog
+// cannot kill the command.
 func (g *handle) reap() {
 	defer close(g.reaped)
 	for {
@@ -153,13 +151,12 @@ func (g *handle) reap() {
 	}
 }
 
-// errWatchdogGone reports that the watchdog was dead before it received the start
-// request.
+// errWatchdogGone reports that the watchdog died before it received the start request.
 var errWatchdogGone = errors.New("the watchdog process is dead")
 
-// start makes the watchdog start a command. If terminal is true, the command gets the
-// foreground of the terminal. errWatchdogGone means that the command was not started and
-// that another watchdog can start it.
+// start makes the watchdog start a command. If terminal is true, the command gets the terminal's
+// foreground. errWatchdogGone means that the command was not started and another watchdog can start
+// it.
 func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 	text, err := json.Marshal(startRequest{c.Path, rawTexts(c.Argv), rawTexts(c.Env), terminal, leaveDaemons})
 	if err != nil {
@@ -174,7 +171,7 @@ func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 	tree := tree{root: g.pid, file: fileName(g.files), leaveDaemons: leaveDaemons}
 	for overdue := g.killTimer(); ; {
 		select {
-		case <-overdue: // starting takes too long, as on a file system that hangs: give up
+		case <-overdue: // starting takes too long, for example on a hanging file system: give up
 			tree.kill()
 			overdue = time.After(10 * time.Millisecond)
 		case line, ok := <-g.replies:
@@ -197,7 +194,7 @@ func (g *handle) start(c Command, terminal, leaveDaemons bool) (*child, error) {
 	}
 }
 
-// killOrphans kills what a dead watchdog has started, and waits until nothing of it is left.
+// killOrphans kills the processes started by a dead watchdog, and waits until none is left.
 func (g *handle) killOrphans() {
 	<-g.reaped // its children have a new parent then: this process
 	r := reaper{tree: &tree{root: os.Getpid(), otherChildren: g.otherChildren}}
@@ -211,7 +208,7 @@ func (g *handle) killOrphans() {
 	}
 }
 
-// unread reports whether the pipe still holds input that the watchdog has not read.
+// unread reports whether the pipe still contains unread input for the watchdog.
 func (g *handle) unread() bool { return poll(g.in, unix.POLLIN)&unix.POLLIN != 0 }
 
 // killTimer returns a channel that receives at killAt, or nil if there is no kill time.
@@ -222,8 +219,8 @@ func (g *handle) killTimer() <-chan time.Time {
 	return time.After(time.Until(g.killAt))
 }
 
-// extend sets the time at which the watchdog kills the command: shortly before until, the
-// deadline of a lease with this TTL.
+// extend sets the time at which the watchdog kills the command: shortly before until, the deadline
+// for a lease with this TTL.
 func (g *handle) extend(until time.Time, ttl time.Duration) {
 	const most = 50 * time.Millisecond // enough to find and kill everything, on a busy machine
 	until = until.Add(-min(most, ttl/50))
@@ -235,7 +232,7 @@ func (g *handle) extend(until time.Time, ttl time.Duration) {
 	_ = g.order(fmt.Sprintf("until %d", sinceBoot()+time.Until(until)))
 }
 
-// kill makes the watchdog kill all descendants of the command.
+// kill makes the watchdog kill all the command's descendants.
 func (g *handle) kill() { g.killOrdered = g.killOrdered || g.order("kill") == nil }
 
 // order sends a line. It does not block if the watchdog does not read.
@@ -245,8 +242,8 @@ func (g *handle) order(line string) error {
 	return err
 }
 
-// expired reports whether the kill time has passed without an extension: then the
-// watchdog has killed the command.
+// expired reports whether the kill time has passed without an extension: then the watchdog has
+// killed the command.
 func (g *handle) expired() bool {
 	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
@@ -261,8 +258,8 @@ func (g *handle) alive() bool {
 	}
 }
 
-// stop ends the watchdog. Daemons that are left become children of init: this process is
-// no longer their subreaper either.
+// stop ends the watchdog. Remaining daemons become children of init: this process also stops being
+// their subreaper.
 func (g *handle) stop() {
 	g.stopOnce.Do(func() {
 		setSubreaper(false)

@@ -45,7 +45,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// An extension that was sent too late does not count.
+// An extension sent too late should not count.
 func TestLateExtension(t *testing.T) {
 	_, in, err := os.Pipe()
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// testTimeout is the time limit for anything that a test waits for.
+// testTimeout limits each wait in a test.
 const testTimeout = time.Minute
 
-// inOwnProcess reports whether the test runs in a process of its own, in a process group
-// of its own. If not, it runs the test in such a process, with this command before its
-// flags.
+// inOwnProcess reports whether the test runs in its own process and process group. If not, it runs
+// the test in such a process, with this command before its flags.
 func inOwnProcess(t *testing.T, command ...string) bool {
 	t.Helper()
 	const inside = "DIBS_TEST_OWN_PROCESS"

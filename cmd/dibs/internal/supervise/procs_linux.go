@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes makes the kernel kill the command when its parent dies: more precisely,
-// the thread that has started it.
+// childAttributes makes the kernel kill the command when its parent dies; more precisely, when the
+// thread that started it dies.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// setSubreaper sets whether this process becomes the parent of descendants whose parents
-// die. Kernels before 3.4 do not support it: such processes escape there.
+// setSubreaper sets whether this process adopts descendants whose parents die. Kernels before 3.4
+// do not support it: such processes escape there.
 func setSubreaper(on bool) {
 	value := uintptr(0)
 	if on {
@@ -29,10 +29,10 @@ func setSubreaper(on bool) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, value, 0, 0, 0)
 }
 
-// adoptsOrphans reports whether a subreaper adopts all orphans of a command.
+// adoptsOrphans reports whether a subreaper adopts all a command's orphans.
 const adoptsOrphans = true
 
-// Limits describes what Run cannot do on this system. It returns "" if it can do all.
+// Limits describes Run's limits on this system. It returns "" if there are none.
 func Limits() string {
 	if procMounted() {
 		return ""
@@ -94,10 +94,9 @@ func processOf(pid string) (p process, ok bool) {
 	return p, p.pid > 0
 }
 
-// listDescendants returns the descendants of a process from the kernel's lists of
-// children. It finds all of them if no process starts or ends meanwhile, and none on
-// kernels without these lists. It is faster than a scan of /proc, whose cost grows with
-// the number of all processes.
+// listDescendants returns a process's descendants from the kernel's lists of children. It finds all
+// if no process starts or ends meanwhile, and none on kernels without these lists. It is faster
+// than scanning /proc, whose cost grows with the number of all processes.
 func listDescendants(root int) (found []int) {
 	next := []int{root}
 	for len(next) > 0 {
@@ -116,8 +115,8 @@ func listDescendants(root int) (found []int) {
 	return found
 }
 
-// ownChildren returns the children of this process, with their start times. There may be
-// some from before exec made this process dibs.
+// ownChildren returns this process's children, with their start times. Some may exist from before
+// exec turned this process into dibs.
 func ownChildren() map[int]uint64 {
 	if errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD) {
 		return nil
@@ -131,20 +130,20 @@ func ownChildren() map[int]uint64 {
 	return children
 }
 
-// isWatchdog reports whether a process is the watchdog of a dibs.
+// isWatchdog reports whether a process is a dibs watchdog.
 func isWatchdog(pid int) bool {
 	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	return bytes.HasPrefix(line, []byte("dibs\x00"+WatchdogArg+"\x00"))
 }
 
-// fileName returns the name of an open file in /proc/PID/fd.
+// fileName returns an open file's name in /proc/PID/fd.
 func fileName(f *os.File) string {
 	name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	return name
 }
 
-// hasFile reports whether a process has an open file. If the files of the process cannot
-// be read, as those of another user, hasFile returns true.
+// hasFile reports whether a process has a file open. If the process's files cannot be read, for
+// example because they belong to another user, it returns true.
 func hasFile(pid int, name string) bool {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
 	files, err := os.ReadDir(dir)
@@ -164,14 +163,14 @@ func sinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// An alarm is a file that becomes readable at a time of the boot clock. The timeout of
-// poll(2) would not count the time for which the machine is suspended.
+// An alarm is a file that becomes readable at a given time on the boot clock. The timeout in
+// poll(2) would not count suspend time.
 type alarm int
 
 func newAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return -1 // the timeout of poll remains
+		return -1 // poll still has its timeout
 	}
 	return alarm(fd)
 }

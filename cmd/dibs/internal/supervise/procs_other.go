@@ -14,10 +14,10 @@ func childAttributes() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
 func setSubreaper(bool) {}
 
-// adoptsOrphans reports whether a subreaper adopts all orphans of a command.
+// adoptsOrphans reports whether a subreaper adopts all a command's orphans.
 const adoptsOrphans = false
 
-// Limits describes what Run cannot do on this system. It returns "" if it can do all.
+// Limits describes Run's limits on this system. It returns "" if there are none.
 func Limits() string {
 	return "on this system dibs signals the process group of the command only, and waits for its other processes while they keep its files open"
 }
@@ -37,7 +37,7 @@ func fileName(*os.File) string { return "" }
 
 func hasFile(int, string) bool { return false }
 
-// sinceBoot returns a monotonic clock that all processes share.
+// sinceBoot returns a monotonic clock shared by all processes.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail

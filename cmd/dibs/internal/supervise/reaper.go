@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper waits for a command and all its descendants. It runs in the process that adopts
-// the orphans of the command: in the watchdog process or, when that is dead, in the
-// supervisor.
+// A reaper waits for a command and all its descendants. It runs in the process that adopts the
+// command's orphans: the watchdog process or, if that is dead, the supervisor.
 //
-// The kernel decides when the command is over: wait4 returns ECHILD when no child is left,
-// and a descendant whose parent has died is a child. A list of processes cannot decide it.
-// A process that starts another one and exits meanwhile may be in no list.
+// The kernel decides when the command is over: wait4 returns ECHILD when no child is left, and a
+// descendant whose parent died is a child. A process list cannot decide this: a process that starts
+// another and exits meanwhile may be in no list.
 type reaper struct {
 	tree         *tree
-	files        *os.File // read end of the pipe whose write end all descendants inherit
+	files        *os.File // read end of a pipe whose write end all descendants inherit
 	ended        bool     // the command itself was reaped
 	noChild      bool     // wait4 has returned ECHILD
 	filesClosed  bool     // no process has the write end
 	daemonsSince time.Time
-	checks       int  // of what is left, since the end of the command
+	checks       int  // checks of the remaining processes since the command ended
 	killing      bool // all descendants must end
 	sweeps       int
 	refused      map[int]bool
@@ -34,12 +33,12 @@ type reaper struct {
 type remains int
 
 const (
-	leftWork    remains = iota // the command, or processes that do its work
+	leftWork    remains = iota // the command, or processes doing its work
 	leftDaemons                // daemons only: they have left the group and closed the files
 	leftNothing
 )
 
-// reap reaps dead descendants. It calls changed when the command is stopped or has ended.
+// reap reaps dead descendants. It calls changed when the command stops or ends.
 func (r *reaper) reap(changed func(syscall.WaitStatus)) {
 	for {
 		var status syscall.WaitStatus
@@ -58,10 +57,9 @@ func (r *reaper) reap(changed func(syscall.WaitStatus)) {
 	}
 }
 
-// left returns what is left of the command.
+// left returns the command's remains.
 func (r *reaper) left() remains {
-	// A process closes its files shortly before it has exited, and must not pass for a daemon
-	// meanwhile.
+	// A process closes its files shortly before it exits, and must not pass for a daemon meanwhile.
 	const exiting = 50 * time.Millisecond
 	switch {
 	case r.nothingLeft():
@@ -78,9 +76,8 @@ func (r *reaper) left() remains {
 	return leftDaemons
 }
 
-// nothingLeft reports whether the command and all its descendants are dead. Where orphans
-// are not adopted, it sees only the command, its group, and the processes that have its
-// files open.
+// nothingLeft reports whether the command and all its descendants are dead. Where orphans are not
+// adopted, it sees only the command, its group, and the processes with its files open.
 func (r *reaper) nothingLeft() bool {
 	switch {
 	case r.tree.pid == 0: // not started
@@ -99,8 +96,8 @@ func (r *reaper) closed() bool {
 	return r.filesClosed
 }
 
-// groupLeft reports whether the process group of the command has a process that has not
-// ended. A daemon may have children in the group that it never reaps.
+// groupLeft reports whether the command's process group contains a process that has not ended. A
+// daemon may have children in the group that it never reaps.
 func (r *reaper) groupLeft() bool {
 	if r.tree.groupEnded() {
 		return false
@@ -114,9 +111,8 @@ func (r *reaper) groupLeft() bool {
 	return all == nil
 }
 
-// sweep kills the descendants that it finds, if a killing is in progress. A killing ends
-// when nothing is left. sweep calls refused, once each, with the processes that this one
-// may not kill.
+// sweep kills the descendants that it finds, while a kill is in progress. A kill ends when nothing
+// is left. sweep calls refused once for each process that this process must not kill.
 func (r *reaper) sweep(refused func(pid int)) {
 	if !r.killing || r.nothingLeft() {
 		return
@@ -133,8 +129,8 @@ func (r *reaper) sweep(refused func(pid int)) {
 	}
 }
 
-// pause returns the time until the next sweep or the next check of what is left, without
-// an event before. The pauses grow: a process may need long to exit, or run for hours.
+// pause returns the time until the next sweep or check of the remains, without an earlier event.
+// The pauses grow: a process may need long to exit, or run for hours.
 func (r *reaper) pause() time.Duration {
 	const step, longest = time.Millisecond, 200 * time.Millisecond
 	switch {
@@ -148,7 +144,7 @@ func (r *reaper) pause() time.Duration {
 	return math.MaxInt64
 }
 
-// poll returns the events that are pending on a file, of those in events, and POLLHUP.
+// poll returns a file's pending events among those in events, and POLLHUP.
 func poll(f *os.File, events int16) (pending int16) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -59,13 +59,13 @@ func (l *fakeLease) lose(reason dibs.Reason) {
 	l.cancel()
 }
 
-// A testRun is one Run with a shell script. It records what is reported.
+// A testRun is a Run with a shell script. It records the reports.
 type testRun struct {
 	t       *testing.T
 	lease   *fakeLease
 	rules   Rules
 	signals chan os.Signal
-	dir     string // working directory of the script: $0 is its name
+	dir     string // the script's working directory: $0 is its name
 
 	watchdog  *Watchdog
 	delay     func(pid int) // called in Started, which delays the supervisor
@@ -106,16 +106,16 @@ func (r *testRun) Leftover(group int) {
 	r.openGate()
 }
 
-// openGate creates the file "gate". A failure shows as a script that does not end.
+// openGate creates the file "gate". On failure, the script does not end.
 func (r *testRun) openGate() { _ = os.WriteFile(filepath.Join(r.dir, "gate"), nil, 0o600) }
 
-// read returns the content of a file of the script, or "".
+// read returns the content of a file written by the script, or "".
 func (r *testRun) read(name string) string {
 	text, _ := os.ReadFile(filepath.Join(r.dir, name))
 	return strings.TrimSpace(string(text))
 }
 
-// run runs a script, which begins with a write of the file "ready" after its traps.
+// run runs a script, which begins by writing the file "ready" after its traps.
 func (r *testRun) run(script string) (code int, err error) {
 	r.t.Helper()
 	command, err := Find([]string{"sh", "-c", `cd "$0"; ` + script, r.dir}, []string{"PATH=" + os.Getenv("PATH")})
@@ -170,7 +170,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	r.wantAsked("USR1")
 }
 
-// A lease that was revoked leaves the command the time of KillAfter.
+// A revoked lease should leave the command the time KillAfter.
 func TestRunEndsARevokedCommand(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.OnLost.Signal, r.rules.KillAfter = syscall.SIGUSR1, testTimeout
@@ -192,7 +192,7 @@ func TestRunEndsARevokedCommand(t *testing.T) {
 	r.wantAsked("TERM")
 }
 
-// A lease that has expired leaves no time.
+// An expired lease should leave no time.
 func TestRunKillsACommandWithoutALease(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.KillAfter = testTimeout
@@ -218,7 +218,7 @@ func TestRunEndsACommandBeforeTheDeadline(t *testing.T) {
 	r.wantAsked("TERM")
 }
 
-// The watchdog kills the command at the deadline if the supervisor does not run. That is a
+// The watchdog should kill the command at the deadline if the supervisor does not run. This is a
 // loss, even if the lease was renewed in time.
 func TestRunIsLate(t *testing.T) {
 	r := newTestRun(t)
@@ -234,7 +234,7 @@ func TestRunIsLate(t *testing.T) {
 	}
 }
 
-// A command that is killed by somebody else is no loss.
+// A command killed from outside should not count as a loss.
 func TestRunOfAKilledCommand(t *testing.T) {
 	r := newTestRun(t)
 	code, err := r.run("kill -KILL $$")
@@ -293,7 +293,7 @@ func TestRunWarnsOfALossOnly(t *testing.T) {
 	}
 }
 
-// A stopped command is continued, so that it can handle the signal that asks it to end.
+// A stopped command should be continued, so that it can handle the signal that asks it to end.
 func TestRunContinuesAStoppedCommand(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.KillAfter = testTimeout
@@ -311,7 +311,7 @@ func TestRunContinuesAStoppedCommand(t *testing.T) {
 	}
 }
 
-// Run waits for processes of the command's group, and reports them after a second.
+// Run should wait for the processes in the command's group, and report them after a second.
 func TestRunReportsLeftovers(t *testing.T) {
 	r := newTestRun(t)
 	began := time.Now()

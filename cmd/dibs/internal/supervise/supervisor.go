@@ -27,16 +27,15 @@ type supervisor struct {
 	end      ending
 	exit     exit
 
-	replies <-chan string // of the watchdog
-	left    remains       // what is left of the command
+	replies <-chan string // from the watchdog
+	left    remains       // the command's remains
 
 	// If the watchdog is dead, this process is the reaper:
 	reaper   *reaper
 	children chan os.Signal // SIGCHLD
 }
 
-// A child is the running command. It is a child of the watchdog and leads a process
-// group.
+// A child is the running command. It is a child of the watchdog and leads a process group.
 type child struct {
 	tree
 	begun           time.Time
@@ -45,11 +44,11 @@ type child struct {
 
 // An ending is the end of a command by the supervisor.
 type ending struct {
-	reason error     // why the command was asked to end, or its loss if that is only reported
+	reason error     // why the command was asked to end, or its loss if only reported
 	killAt time.Time // zero: not asked to end
 }
 
-// An exit is the end of the child. Its descendants may go on.
+// An exit is the end of the child. Its descendants may continue.
 type exit struct {
 	status           syscall.WaitStatus
 	at               time.Time // zero: it runs
@@ -86,7 +85,7 @@ func (s *supervisor) loop() {
 	}
 }
 
-// over reports whether nothing is left of the command, or nothing that Run waits for.
+// over reports whether nothing is left of the command, or nothing for which Run waits.
 func (s *supervisor) over() bool {
 	switch s.left {
 	case leftNothing:
@@ -97,7 +96,7 @@ func (s *supervisor) over() bool {
 	return false
 }
 
-// handleReply handles a line of the watchdog.
+// handleReply handles a line from the watchdog.
 func (s *supervisor) handleReply(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	n, _ := strconv.Atoi(rest)
@@ -111,7 +110,7 @@ func (s *supervisor) handleReply(line string) {
 	}
 }
 
-// childChanged handles a new state of the child: stopped or exited.
+// childChanged handles the child's new state: stopped or exited.
 func (s *supervisor) childChanged(status syscall.WaitStatus) {
 	if status.Stopped() {
 		s.childStopped(status.StopSignal())
@@ -124,9 +123,8 @@ func (s *supervisor) childChanged(status syscall.WaitStatus) {
 	}
 }
 
-// watchdogDied ends a command whose watchdog is dead: if dibs were killed as well,
-// nothing would end the command. This process is now the subreaper of the descendants, so
-// it can find them.
+// watchdogDied ends a command whose watchdog is dead: if dibs were also killed, nothing would end
+// the command. This process is now the descendants' subreaper, so it can find them.
 func (s *supervisor) watchdogDied() {
 	<-s.watchdog.reaped // its children have a new parent then
 	s.replies = nil
@@ -140,7 +138,7 @@ func (s *supervisor) watchdogDied() {
 	s.reap()
 }
 
-// reap is the work of the watchdog when that is dead.
+// reap does a dead watchdog's work.
 func (s *supervisor) reap() {
 	r := s.reaper
 	r.reap(s.childChanged)
@@ -152,7 +150,7 @@ func (s *supervisor) reap() {
 	s.left = r.left()
 }
 
-// kill kills all descendants of the command.
+// kill kills all the command's descendants.
 func (s *supervisor) kill() {
 	if s.reaper != nil {
 		s.reaper.killing = true
@@ -184,9 +182,9 @@ func (s *supervisor) childStopped(stop syscall.Signal) {
 	}
 }
 
-// suspend stops dibs until the shell continues it, in the foreground or in the background.
-// The lease is not renewed meanwhile: when it expires, the watchdog kills the command. Without a
-// shell that would continue dibs, it does nothing.
+// suspend stops dibs until the shell continues it, in the foreground or in the background. The
+// lease is not renewed meanwhile: when it expires, the watchdog kills the command. suspend does
+// nothing without a shell that can continue dibs.
 func (s *supervisor) suspend() {
 	if !HasJobControl() {
 		return
@@ -209,8 +207,8 @@ func (s *supervisor) forward(sig os.Signal) {
 	}
 }
 
-// enforce asks the command to end, or kills it, when that is due. The reasons are a loss
-// of the lease, a deadline without a renewal, and Rules.MaxHold.
+// enforce asks the command to end, or kills it, when due. The reasons are a lost lease, a deadline
+// without a renewal, and Rules.MaxHold.
 func (s *supervisor) enforce() {
 	const leftoverDelay = time.Second
 	deadline, now := s.lease.Deadline(), time.Now()
@@ -240,9 +238,9 @@ func (s *supervisor) enforce() {
 	}
 }
 
-// killTime returns the time at which a command must be dead after the loss of its lease.
-// A lease that has expired, for example because this process was stopped, leaves no time.
-// A lease that was revoked, or whose key was deleted, leaves killAfter for the clean-up.
+// killTime returns the time at which a command must be dead after its lease is lost. An expired
+// lease, for example because this process was stopped, leaves no time. A revoked lease, or a
+// deleted key, leaves killAfter for the clean-up.
 func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	var e *dibs.LostError
 	if errors.As(lost, &e) && (e.Reason == dibs.ReasonRevoked || e.Reason == dibs.ReasonTaken) {
@@ -251,7 +249,7 @@ func killTime(lost error, now time.Time, killAfter time.Duration) time.Time {
 	return now
 }
 
-// stop asks the command to end, for a reason, and sets the time of its SIGKILL. With
+// stop asks the command to end, for a reason, and sets the time for its SIGKILL. With
 // LossAction.Warn it only reports a loss.
 func (s *supervisor) stop(reason error, killAt time.Time) {
 	s.end.reason = reason

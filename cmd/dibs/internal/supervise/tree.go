@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process is an entry of the process table.
+// A process is an entry in the process table.
 type process struct {
 	pid, parent, group int
 	start              uint64 // start time; pid and start are unique together
@@ -15,18 +15,17 @@ type process struct {
 	stopped            bool
 }
 
-// A tree is a command and all its descendants. The watchdog is the parent of the command
-// and the subreaper of all descendants: so all of them can be found, in any process group
-// or session. On systems without this information, a tree is the command and its process
-// groups.
+// A tree is a command and all its descendants. The watchdog is the command's parent and the
+// descendants' subreaper, so all can be found, in any process group or session. On systems without
+// this information, a tree is the command and its process groups.
 type tree struct {
 	root          int            // the common ancestor
 	otherChildren map[int]uint64 // children of the root that do not belong to the command
-	pid           int            // of the command, which leads its process group
+	pid           int            // the command, which leads its process group
 	askedToEnd    map[int]uint64 // processes outside that group that received a termination signal
 	file          string         // name of the pipe that all descendants inherit: see fileName
 	leaveDaemons  bool           // see Rules
-	groupGone     bool           // no process is in the group: its number may be that of another group now
+	groupGone     bool           // no process is in the group: its number may now belong to another group
 }
 
 // descendants returns all living descendants of the root among the processes in all.
@@ -34,7 +33,7 @@ func (t *tree) descendants(all []process) []process {
 	return t.collect(all, t.isChild, func(process) bool { return true })
 }
 
-// isChild reports whether a process is the command or one of its orphans.
+// isChild reports whether a process is the command or its orphan.
 func (t *tree) isChild(p process) bool {
 	start, apart := t.otherChildren[p.pid]
 	return p.parent == t.root && p.pid != t.root && (!apart || start != p.start)
@@ -60,9 +59,8 @@ func (t *tree) members(all []process) []process {
 	}, func(p process) bool { return t.inGroup(p) || !isWatchdog(p.pid) })
 }
 
-// collect returns the processes that first selects, and their descendants. Where with
-// returns false, it leaves out the process and its descendants. It leaves out dead
-// processes, but not their descendants.
+// collect returns the processes selected by first, and their descendants. If with returns false, it
+// omits the process and its descendants. It omits dead processes, but not their descendants.
 func (t *tree) collect(all []process, first, with func(process) bool) (found []process) {
 	children := make(map[int][]process)
 	var next []process
@@ -97,9 +95,8 @@ func (t *tree) groupEnded() bool {
 	return t.groupGone
 }
 
-// signalGroup signals the command's process group. Before the start of the command there
-// is none: the number 0 would mean this process's own group, which includes the callers
-// of dibs.
+// signalGroup signals the command's process group. Before the command starts there is none: the
+// number 0 would mean this process's own group, which includes dibs' callers.
 func (t *tree) signalGroup(s syscall.Signal) error {
 	if t.pid <= 1 || t.groupGone {
 		return syscall.ESRCH
@@ -107,13 +104,13 @@ func (t *tree) signalGroup(s syscall.Signal) error {
 	return syscall.Kill(-t.pid, s)
 }
 
-// signal sends s to each member once. It lists the members before the first signal: when
-// a process ends, its children lose their parent and may no longer count as members.
-// Processes that receive a termination signal count as members from then on.
+// signal sends s to each member once. It lists the members before the first signal: when a process
+// ends, its children lose their parent and may no longer count as members. Processes that receive a
+// termination signal count as members from then on.
 func (t *tree) signal(s syscall.Signal) {
 	signalled := make(map[int]bool)
 	members := t.members(processes())
-	_ = t.signalGroup(s)      // the whole group in one step; it may be gone
+	_ = t.signalGroup(s)      // the whole group in a single step; it may be gone
 	for more := true; more; { // a member may have started another process meanwhile
 		more = false
 		for _, p := range members {
@@ -136,7 +133,7 @@ func (t *tree) signal(s syscall.Signal) {
 	}
 }
 
-// continueStopped continues the members that are stopped: they handle no signal before.
+// continueStopped continues stopped members: they handle no signal before.
 func (t *tree) continueStopped() {
 	all := processes()
 	if all == nil {
@@ -149,8 +146,8 @@ func (t *tree) continueStopped() {
 	}
 }
 
-// signalMovedGroup signals the group of a command that has left its first group. It is
-// for systems that do not list processes.
+// signalMovedGroup signals the group of a command that left its first group. It is for systems
+// without process lists.
 func (t *tree) signalMovedGroup(s syscall.Signal) {
 	if procMounted() {
 		return
@@ -168,7 +165,7 @@ func (t *tree) markAsked(p process) {
 	t.askedToEnd[p.pid] = p.start
 }
 
-// signalDescendants sends s to all descendants of the command.
+// signalDescendants sends s to all the command's descendants.
 func (t *tree) signalDescendants(s syscall.Signal) {
 	_ = t.signalGroup(s)
 	for _, p := range t.descendants(processes()) {
@@ -179,8 +176,8 @@ func (t *tree) signalDescendants(s syscall.Signal) {
 	t.signalMovedGroup(s)
 }
 
-// kill kills the descendants of the command that it finds. It returns those that this
-// process may not kill.
+// kill kills the command's descendants that it finds. It returns those that this process must not
+// kill.
 func (t *tree) kill() (refused []int) {
 	_ = t.signalGroup(syscall.SIGKILL)
 	t.signalMovedGroup(syscall.SIGKILL)
@@ -191,7 +188,7 @@ func (t *tree) kill() (refused []int) {
 	}
 	for _, pid := range all {
 		if group, err := unix.Getpgid(pid); err == nil && own[group] {
-			_ = syscall.Kill(-group, syscall.SIGKILL) // in one step: no member can start another one in between
+			_ = syscall.Kill(-group, syscall.SIGKILL) // in a single step: no member can start another in between
 		}
 		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
 			refused = append(refused, pid)
@@ -200,7 +197,7 @@ func (t *tree) kill() (refused []int) {
 	return refused
 }
 
-// findDescendants returns the descendants of the root, also dead ones.
+// findDescendants returns the root's descendants, including dead ones.
 func (t *tree) findDescendants() (pids []int) {
 	if !procMounted() {
 		return nil
@@ -216,8 +213,8 @@ func (t *tree) findDescendants() (pids []int) {
 	return pids
 }
 
-// askedLeft reports whether a process that was asked to end is left, or a process that
-// such a process has started.
+// askedLeft reports whether a process that was asked to end is left, or any process that it
+// started.
 func (t *tree) askedLeft() bool {
 	if len(t.askedToEnd) == 0 {
 		return false

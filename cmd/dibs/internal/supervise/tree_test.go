@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A tree whose command was not started yet has no process group. Its signals must not
-// reach the group of dibs itself, which may include the caller.
+// A tree without a started command has no process group. Its signals should not reach the group of
+// dibs itself, which may include the caller.
 func TestTreeWithoutACommand(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {
 		return

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A tty is the terminal of dibs. Each time that dibs is in the foreground, it gives the
-// foreground to the command, so that the command can read and receives ^C and ^Z. dibs
-// takes it back at the end. The shell may move dibs at any time, so the group in the foreground
-// is read each time. What was read last is stored only for hungUp.
+// A tty is dibs' terminal. Each time dibs is in the foreground, it gives the foreground to the
+// command, so that the command can read and receives ^C and ^Z. dibs takes it back at the end. The
+// shell may move dibs at any time, so the foreground group is read each time. The last value is
+// stored only for hungUp.
 type tty struct {
 	file    *os.File // nil: there is no terminal
-	own     int      // process group of dibs
-	command int      // process group of the command
+	own     int      // dibs' process group
+	command int      // the command's process group
 	lent    bool     // the command was put into the foreground at least once
-	had     bool     // the command was there when that was last read
+	had     bool     // the command had the foreground at the last read
 }
 
 func openTerminal() *tty {
@@ -44,15 +44,15 @@ func (t *tty) foreground() int {
 // isForeground reports whether a process group is in the foreground.
 func (t *tty) isForeground(group int) bool { return group > 0 && t.foreground() == group }
 
-// hungUp reports whether the terminal is gone, for instance because the shell was killed, and
-// had the command in the foreground. The kernel has then sent SIGHUP to the command, and not to
-// dibs. A job of the background outlives its terminal, and so does one that ignores SIGHUP.
+// hungUp reports whether the terminal is gone, for example because the shell was killed, while the
+// command had its foreground. The kernel has then sent SIGHUP to the command, and not to dibs. A
+// background job outlives its terminal, and so does a command that ignores SIGHUP.
 func (t *tty) hungUp() bool {
 	if t.file == nil || !t.had || signal.Ignored(syscall.SIGHUP) {
 		return false
 	}
 	_, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	return err != nil // EIO, or ENOTTY: it is not the terminal of this session any more
+	return err != nil // EIO, or ENOTTY: no longer this session's terminal
 }
 
 // lend puts the command into the foreground.
@@ -67,9 +67,8 @@ func (t *tty) lend() {
 // terminal.
 func (t *tty) inPipeline() bool { return !isTerminal(os.Stdin) || !isTerminal(os.Stdout) }
 
-// HasJobControl reports whether somebody may continue this process after a stop. As the leader of a
-// session, for instance started by ssh -t, it has no shell that would: the kernel does not stop such a
-// process at ^Z either.
+// HasJobControl reports whether a shell can continue this process after a stop. A session leader,
+// for example started by ssh -t, has no such shell: the kernel does not stop it even at ^Z.
 func HasJobControl() bool {
 	session, err := unix.Getsid(0)
 	return err != nil || session != unix.Getpgrp()
@@ -89,8 +88,7 @@ func (t *tty) setForeground(group int) {
 	}
 }
 
-// close takes the foreground back from the command, or from a group that no longer
-// exists.
+// close takes the foreground back from the command, or from a group that no longer exists.
 func (t *tty) close() {
 	if t.file == nil {
 		return

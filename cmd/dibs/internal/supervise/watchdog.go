@@ -14,7 +14,7 @@ type Watchdog struct {
 	err     error
 }
 
-// StartWatchdog starts a watchdog process. signals is the channel of [CatchSignals]. [Run]
+// StartWatchdog starts a watchdog process. signals is the channel from [CatchSignals]. [Run]
 // returns a failure. Stop the watchdog in any case.
 func StartWatchdog(signals chan os.Signal) *Watchdog {
 	w := &Watchdog{signals: signals, done: make(chan struct{})}
@@ -28,8 +28,8 @@ func StartWatchdog(signals chan os.Signal) *Watchdog {
 	return w
 }
 
-// ready returns the watchdog for a command that is about to start. If the watchdog was
-// killed while dibs waited for the lock, ready starts another one.
+// ready returns the watchdog for a command that is about to start. If the watchdog was killed while
+// dibs waited for the lock, ready starts another.
 func (w *Watchdog) ready() (*handle, error) {
 	<-w.done
 	if w.err == nil && w.process.alive() {
@@ -40,8 +40,7 @@ func (w *Watchdog) ready() (*handle, error) {
 	return w.process, w.err
 }
 
-// Stop ends the watchdog process, once its start is complete. Daemons of the command run
-// on.
+// Stop ends the watchdog process, once its start is complete. The command's daemons continue.
 func (w *Watchdog) Stop() {
 	<-w.done
 	w.stopStarted()

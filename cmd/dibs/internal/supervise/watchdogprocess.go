@@ -49,21 +49,21 @@ import (
 // If the watchdog is killed, the kernel kills the command (on Linux), and the supervisor
 // kills the descendants of the command.
 
-// WatchdogArg is the hidden first argument that makes the program a watchdog process. The
-// arguments after it are the numbers of four open files. It reads from the first one and
-// answers on the second one. The others are the ends of the pipe that the command inherits.
+// WatchdogArg is the hidden first argument that makes the program a watchdog process. The arguments
+// after it are the numbers of four open files. It reads from the first and answers on the second.
+// The others are the ends of the pipe that the command inherits.
 const WatchdogArg = "watchdog"
 
-// A watchdog process starts and ends here, before the packages of the stores are initialised.
-// They are not imported by this package, and Go orders packages by dependencies and then by
-// path. So the watchdog starts in two thirds of the time. Each run waits for it.
+// A watchdog process starts and ends here, before the stores' packages are initialised. This
+// package does not import them, and Go orders packages by dependencies and then by path. So the
+// watchdog starts in two thirds of the time. Each run waits for it.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == WatchdogArg {
 		syscall.Exit(runWatchdog(os.Args[2:])) // at once: without exit hooks
 	}
 }
 
-// A watchdogProcess is the state of the watchdog process.
+// A watchdogProcess is the watchdog process's state.
 type watchdogProcess struct {
 	reaper
 	in, out    int
@@ -72,18 +72,17 @@ type watchdogProcess struct {
 	alarm      alarm
 	unread     []byte // input without a complete line
 	killAt     time.Duration
-	reported   remains // what is left, as the supervisor knows it
+	reported   remains // remains known to the supervisor
 	parentDead bool    // the supervisor is dead
 	done       bool
 }
 
 const never time.Duration = math.MaxInt64
 
-// runWatchdog is the main function of the watchdog process. It returns the exit code of
-// the process.
+// runWatchdog is the watchdog process's main function. It returns the exit code.
 func runWatchdog(args []string) int {
 	const usage, trouble = 64, 125
-	runtime.LockOSThread() // for the kernel, this thread is the parent of the command
+	runtime.LockOSThread() // for the kernel, this thread is the command's parent
 	if len(args) != 4 {
 		return usage
 	}
@@ -131,9 +130,8 @@ func (w *watchdogProcess) listen() error {
 	return nil
 }
 
-// step waits for one event and handles it. Input comes before the kill time: a watchdog
-// that was stopped may find its kill time over and a later one in the pipe. The later one
-// counts.
+// step waits for an event and handles it. Input comes before the kill time: a watchdog that was
+// stopped may find its kill time over and a later kill time in the pipe. The later time counts.
 func (w *watchdogProcess) step() {
 	fds := []unix.PollFd{
 		{Fd: int32(w.in), Events: unix.POLLIN},
@@ -168,12 +166,12 @@ func (w *watchdogProcess) step() {
 
 // pollTimeout returns the time until the next sweep or the kill time, 1 min at most.
 func (w *watchdogProcess) pollTimeout() time.Duration {
-	const most = time.Minute // the timeout of poll is an int
+	const most = time.Minute // poll's timeout is an int
 	return max(0, min(most, w.pause(), w.killAt-sinceBoot()))
 }
 
-// reportLeft reports what is left of the command when that has changed. Without a
-// supervisor, the watchdog exits when nothing is left.
+// reportLeft reports the command's remains after a change. Without a supervisor, the watchdog exits
+// when nothing is left.
 func (w *watchdogProcess) reportLeft() {
 	left := w.left()
 	if left != w.reported && w.tree.pid != 0 {
@@ -225,7 +223,7 @@ func (w *watchdogProcess) setKillAt(at time.Duration) {
 	w.alarm.set(at)
 }
 
-// start starts the command, as the leader of a process group.
+// start starts the command, as a process group leader.
 func (w *watchdogProcess) start(text []byte) {
 	var o startRequest
 	err := json.Unmarshal(text, &o)
@@ -267,6 +265,5 @@ func (w *watchdogProcess) kill() {
 	w.killing = true
 }
 
-// reply sends a line to the supervisor. A failure is ignored: that process is dead
-// then.
+// reply sends a line to the supervisor. It ignores a failure: that process is then dead.
 func (w *watchdogProcess) reply(line string) { _, _ = unix.Write(w.out, []byte(line+"\n")) }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watchdog's clock includes the time for which the machine was suspended. A time
-// namespace simulates that: its boot clock is ahead of the monotonic clock.
+// The watchdog's clock should include suspend time. A time namespace simulates this: its boot clock
+// is ahead of the monotonic clock.
 func TestWatchdogCountsSuspension(t *testing.T) {
 	t.Parallel()
 	const slept = 1000 * time.Hour
@@ -70,8 +70,8 @@ func TestWatchdogCountsSuspension(t *testing.T) {
 	}
 }
 
-// A watchdog process whose supervisor is dead exits when its last child is dead, and not
-// before. This test kills all its children, so it runs in a process of its own.
+// A watchdog process whose supervisor is dead should exit when its last child is dead, and not
+// before. This test kills all its children, so it runs in its own process.
 func TestWatchdogKillsBeforeItExits(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {
 		return
@@ -112,7 +112,7 @@ func TestAlarm(t *testing.T) {
 		a.set(at)
 		fds := []unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, int(testTimeout/time.Millisecond))
-		for errors.Is(err, unix.EINTR) { // a signal of Go's scheduler, or the end of a child
+		for errors.Is(err, unix.EINTR) { // a signal from Go's scheduler, or the end of a child
 			n, err = unix.Poll(fds, int(testTimeout/time.Millisecond))
 		}
 		if n != 1 || err != nil || sinceBoot() < at {
