@@ -567,7 +567,9 @@ func TestWaiterSurvivesRejections(t *testing.T) {
 		"reader": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
 			return c.RWMutex("n").Reader().Lock(ctx)
 		},
-		"names": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx) },
+		"names": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) {
+			return c.All([]string{"m", "n"}).Lock(ctx)
+		},
 	}
 	for kind, wait := range waits {
 		t.Run(kind, func(t *testing.T) {

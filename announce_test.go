@@ -70,7 +70,7 @@ func TestAnnouncementsAreShared(t *testing.T) {
 		locks := open(t, announced)
 		var waiting []*lockCall
 		for i := range 100 {
-			multi := locks.All("a", "b", fmt.Sprintf("c%d", i%2))
+			multi := locks.All([]string{"a", "b", fmt.Sprintf("c%d", i%2)})
 			waiting = append(waiting, queue(func() (*dibs.Lease, error) { return multi.Lock(t.Context()) }))
 		}
 		time.Sleep(2 * time.Second)
@@ -89,7 +89,7 @@ func TestShortWaitsAnnounceNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, announced := newAnnouncedStore()
 		names := []string{"a", "b"}
-		locks := open(t, announced).All(names...)
+		locks := open(t, announced).All(names)
 		for range 1000 {
 			l := multiMutex(t, announced, names)
 			wantHeld(t, l)

@@ -33,7 +33,7 @@ func (c *Client) Attach(ctx context.Context, handle Handle, options ...Option) (
 		return nil, err
 	}
 	set := c.defaults.with(atCall, options)
-	set.use, set.token, set.minHold = ofAttach, handle.token, 0
+	set.places[atCall], set.token, set.minHold = toAttach, handle.token, 0
 	if err := cmp.Or(handle.check(), set.check(handle.first())); err != nil {
 		return nil, err
 	}

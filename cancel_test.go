@@ -89,7 +89,7 @@ var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs
 		return c.Semaphore("n", 3).Permits(2).Lock(ctx, options...)
 	},
 	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.All("n", "o").Lock(ctx, options...)
+		return c.All([]string{"n", "o"}).Lock(ctx, options...)
 	},
 }
 
@@ -163,7 +163,7 @@ func TestLateAcquireDuringUnlock(t *testing.T) {
 				return f.Store.Release(ctx, r)
 			}
 		})
-		l, err := open(t, net).All("a", "b", "c").Lock(t.Context())
+		l, err := open(t, net).All([]string{"a", "b", "c"}).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

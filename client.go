@@ -44,7 +44,8 @@ type Client struct {
 }
 
 // New returns a Client on a store. It does no I/O. The options are the defaults of all
-// its locks. If the store is nil, or a nil pointer, each call returns ErrInvalid.
+// its locks; Check reports one that is invalid. If the store is nil, or a nil pointer, each call
+// returns ErrInvalid.
 func New(store driver.Store, options ...Option) *Client {
 	c := &Client{
 		defaults: defaults().with(atClient, options),
@@ -67,13 +68,11 @@ func New(store driver.Store, options ...Option) *Client {
 // settings returns the settings of a lock with these options. A nil Client has the defaults of
 // the library, so that the calls of its locks return an error, and do not panic. Client.Mutex and
 // the like are short enough to be inlined, and then cost no allocation (TestMutexIsFree).
-func (c *Client) settings(of use, options []Option) settings {
+func (c *Client) settings(options []Option) settings {
 	if c == nil {
 		return defaults()
 	}
-	set := c.defaults.with(atLock, options)
-	set.use = of
-	return set
+	return c.defaults.with(atLock, options)
 }
 
 var errNoClient = invalid("the Client is nil, or was made without a Store: make it with dibs.New and a Store")

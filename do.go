@@ -42,10 +42,10 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 //	err := pay(ctx, order)
 //
 // If fn or the lock function is nil, or if that function returns nil, each call returns
-// ErrInvalid.
+// ErrInvalid. So does each call with the option OwnerToken, which is for one call.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
-		doer, err := doerFor(lock, arg)
+		doer, err := doerFor(lock, arg, options)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, o
 // WrapCall is Wrap for a function that returns a value.
 func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (R, error), options ...Option) func(ctx context.Context, arg A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {
-		doer, err := doerFor(lock, arg)
+		doer, err := doerFor(lock, arg, options)
 		if err != nil {
 			return result, err
 		}
@@ -70,7 +70,10 @@ func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (
 	}
 }
 
-func doerFor[A any](lock func(A) Doer, arg A) (Doer, error) {
+func doerFor[A any](lock func(A) Doer, arg A, options []Option) (Doer, error) {
+	if err := checkOfMany("Wrap", options); err != nil {
+		return nil, err
+	}
 	if lock == nil {
 		return nil, invalid("nil function for the lock")
 	}

@@ -74,7 +74,9 @@ func TestOptionsOfTry(t *testing.T) {
 			"semaphore": func(o ...dibs.Option) (*dibs.Lease, error) {
 				return c.Semaphore("d", 2).Permits(1).TryLock(t.Context(), o...)
 			},
-			"multi": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("e", "f").TryLock(t.Context(), o...) },
+			"multi": func(o ...dibs.Option) (*dibs.Lease, error) {
+				return c.All([]string{"e", "f"}).TryLock(t.Context(), o...)
+			},
 		} {
 			l, err := try()
 			if err != nil {
@@ -84,7 +86,7 @@ func TestOptionsOfTry(t *testing.T) {
 			wantErr(t, l.Unlock())
 			for _, o := range []dibs.Option{dibs.Wait(0), dibs.Wait(time.Millisecond), dibs.Attempts(2, 0)} {
 				_, err := try(o)
-				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "tries once") {
+				if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "given to a Try call on ") {
 					t.Errorf("%s: %v, want ErrInvalid", name, err)
 				}
 			}
@@ -128,6 +130,22 @@ func TestCheck(t *testing.T) {
 		wantErr(t, c.Close())
 		wantErr(t, c.Check(t.Context()), dibs.ErrClosed)
 	})
+}
+
+// Check reports what is wrong with the options of New, without a request.
+func TestCheckReportsOptionsOfNew(t *testing.T) {
+	for want, option := range map[string]dibs.Option{
+		"TTL 0s given to New: not within 10ms to 24h0m0s":                            dibs.TTL(0),
+		"Wait 3ns given to New: below 1ms; is the unit missing?":                     dibs.Wait(3),
+		"Timeout 0s given to New: below 1ms":                                         dibs.Timeout(0),
+		"OwnerToken given to New: it identifies one lease; give it to the call that": dibs.OwnerToken("request-1"),
+	} {
+		err := open(t, unusedStore{t}, option).Check(t.Context())
+		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	wantErr(t, (*dibs.Client)(nil).Check(t.Context()), dibs.ErrInvalid)
 }
 
 func TestResignEndsOwnTermsOnly(t *testing.T) {

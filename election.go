@@ -1,6 +1,7 @@
 package dibs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -38,7 +39,7 @@ type Leader struct {
 // Wait and Attempts of the Client do not apply to elections: a candidate waits until its
 // context ends, unless Election, Campaign or Run has one of these options.
 func (c *Client) Election(name string, options ...Option) *Election {
-	return &Election{c: c, name: name, settings: c.settings(ofLock, nil).withoutLimit().with(atLock, options)}
+	return &Election{c: c, name: name, settings: c.settings(nil).withoutLimit().with(atLock, options)}
 }
 
 // Campaign waits until this process is the leader, and returns the term. Unlock resigns:
@@ -186,6 +187,9 @@ func (e *Election) Resign() bool {
 
 // Leader returns the current leader, or a Leader with an empty token if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	if err := cmp.Or(e.c.check(), e.settings.check(e.name)); err != nil {
+		return Leader{}, err
+	}
 	state, err := e.c.Inspect(ctx, e.name)
 	if err != nil || len(state.Holders) == 0 || state.Holders[0].Reserved {
 		return Leader{}, err

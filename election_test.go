@@ -530,6 +530,8 @@ func TestLeader(t *testing.T) {
 		wantErr(t, l.Unlock())
 		_, err = open(t, unusedStore{t}).Election("").Leader(t.Context())
 		wantErr(t, err, dibs.ErrInvalid)
+		_, err = open(t, unusedStore{t}).Election("n", dibs.OwnerToken("always-me")).Leader(t.Context())
+		wantErr(t, err, dibs.ErrInvalid)
 	})
 }
 

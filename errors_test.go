@@ -37,7 +37,7 @@ func TestMessagesShowNoToken(t *testing.T) {
 			}
 			_, busy := open(t, s).Mutex("n").Lock(t.Context(), dibs.Wait(0))
 			wantErr(t, busy, dibs.ErrBusy)
-			_, second := open(t, s).All("m", "n").TryLock(t.Context())
+			_, second := open(t, s).All([]string{"m", "n"}).TryLock(t.Context())
 			wantErr(t, second, dibs.ErrBusy)
 			wantErr(t, c.Close())
 			for _, text := range []string{busy.Error(), second.Error(), fmt.Sprintf("%v", busy), fmt.Sprint(l.Err())} {

@@ -100,7 +100,7 @@ func ExampleClient_All() {
 
 	// Whatever the order of the names, two transfers never deadlock.
 	transfer := func(from, to string, amount int) error {
-		return locks.All("account:"+from, "account:"+to).Do(ctx, func(context.Context) error {
+		return locks.All([]string{"account:" + from, "account:" + to}).Do(ctx, func(context.Context) error {
 			balance[from] -= amount
 			balance[to] += amount
 			return nil

@@ -85,7 +85,7 @@ func TestBadReserveFences(t *testing.T) {
 		}
 		reader, err := c.RWMutex("r").Reader().Lock(t.Context())
 		wantErr(t, err)
-		several, err := c.All("x", "y").Lock(t.Context())
+		several, err := c.All([]string{"x", "y"}).Lock(t.Context())
 		wantErr(t, err)
 		plain := lock(t, open(t, struct{ driver.Store }{memstore.New()}), "n")
 		for what, l := range map[string]*dibs.Lease{"reader": reader, "several names": several, "store without fences": plain, "nil": nil, "zero": {}} {

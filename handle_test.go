@@ -38,7 +38,7 @@ func TestHandleAsText(t *testing.T) {
 		c, there := open(t, s), open(t, s)
 		odd := []string{"n", "two words", "a\nb", `"quoted" \ 7:"n"`, "ü, 🔒"}
 		for _, names := range append([][]string{odd}, []string{"n"}, []string{"a b:\" "}) {
-			l, err := c.All(names...).Lock(t.Context())
+			l, err := c.All(names).Lock(t.Context())
 			wantErr(t, err)
 			text, err := json.Marshal(l.Handle())
 			wantErr(t, err)

@@ -131,11 +131,13 @@ func TestHooksSeeEachCall(t *testing.T) {
 			"start semaphore(n 2/5) try=false, end semaphore(n 2/5) held waited=0s queued=false notified=false, released semaphore(n 2/5) held=1s <nil>",
 		},
 		"multi": {
-			func(c *dibs.Client) error { return hold(c.All("b", "a", "c").Lock(ctx)) },
+			func(c *dibs.Client) error { return hold(c.All([]string{"b", "a", "c"}).Lock(ctx)) },
 			"start multi(a+b+c 1/1) try=false, end multi(a+b+c 1/1) held waited=0s queued=false notified=false, released multi(a+b+c 1/1) held=1s <nil>",
 		},
 		"multi in vain": {
-			func(c *dibs.Client) error { return hold(c.All("a", "taken").Lock(ctx, dibs.Wait(time.Second))) },
+			func(c *dibs.Client) error {
+				return hold(c.All([]string{"a", "taken"}).Lock(ctx, dibs.Wait(time.Second)))
+			},
 			"start multi(a+taken 1/1) try=false, queued multi(a+taken 1/1) 1, end multi(a+taken 1/1) busy waited=1s queued=true notified=false",
 		},
 		"election": {
@@ -207,15 +209,18 @@ func TestHooksOfAllLevelsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
 		level := func(name string) dibs.Option {
-			return dibs.Observe(dibs.Hooks{
+			hooks := dibs.Hooks{
 				AcquireStart: func(ctx context.Context, _ dibs.AcquireStart) context.Context {
 					j.record("start:" + name)
 					return ctx
 				},
 				AcquireEnd: func(context.Context, dibs.AcquireEnd) { j.record("end:" + name) },
 				Released:   func(context.Context, dibs.Released) { j.record("released:" + name) },
-				Renewed:    func(context.Context, dibs.Renewed) { j.record("renewed:" + name) },
-			})
+			}
+			if name == "client" {
+				hooks.Renewed = func(context.Context, dibs.Renewed) { j.record("renewed:" + name) }
+			}
+			return dibs.Observe(hooks)
 		}
 		c := open(t, memstore.New(), level("client"), dibs.Observe(dibs.Hooks{}))
 		m := c.Mutex("n", level("lock"))
@@ -269,7 +274,7 @@ func TestHookContexts(t *testing.T) {
 		c := open(t, wrap(f), dibs.Observe(hooks), none)
 		taken := mutex(t, s, "b")
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), hookKey{}, "caller"))
-		call := queue(func() (*dibs.Lease, error) { return c.All("a", "b").Lock(ctx) })
+		call := queue(func() (*dibs.Lease, error) { return c.All([]string{"a", "b"}).Lock(ctx) })
 		unlock(t, taken)
 		wantHeld(t, call)
 		cancel() // bounds the waiting only

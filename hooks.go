@@ -49,8 +49,8 @@ type Hooks struct {
 	Released     func(ctx context.Context, e Released)
 	TermFailed   func(ctx context.Context, e TermFailed)
 
-	// These concern many leases. They are called only if they were given to New. Their context has
-	// no values.
+	// The events of these concern many leases, and their context has no values. Given to a lock or a
+	// call, they are ErrInvalid: give them to New.
 	Renewed  func(ctx context.Context, e Renewed)
 	Degraded func(ctx context.Context, e Degraded)
 }
@@ -165,7 +165,7 @@ type TermFailed struct {
 
 // A hookChain is the hooks of one level, with a link to those of the outer level.
 type hookChain struct {
-	hooks Hooks
+	hooks *Hooks
 	outer *hookChain
 }
 
@@ -175,5 +175,5 @@ func (c *hookChain) each(f func(hooks *Hooks)) {
 		return
 	}
 	c.outer.each(f)
-	f(&c.hooks)
+	f(c.hooks)
 }

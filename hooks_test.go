@@ -206,7 +206,7 @@ func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 				var j journal
 				c := open(t, wrap(f), dibs.TTL(3*time.Second), j.hooks(slow))
 				first := mutex(t, s, "b")
-				next := queue(func() (*dibs.Lease, error) { return c.All("a", "b").Lock(t.Context()) })
+				next := queue(func() (*dibs.Lease, error) { return c.All([]string{"a", "b"}).Lock(t.Context()) })
 				f.failExtends()
 				unlock(t, first)
 				time.Sleep(2 * long)
@@ -322,7 +322,9 @@ func TestCloseInDo(t *testing.T) {
 	for what, do := range map[string]func(c *dibs.Client, fn func(context.Context) error) error{
 		"Mutex":  func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, fn) },
 		"nested": func(c *dibs.Client, fn func(context.Context) error) error { return c.Mutex("n").Do(ctx, nested(c, fn)) },
-		"Set":    func(c *dibs.Client, fn func(context.Context) error) error { return c.All("a", "n").Do(ctx, fn) },
+		"Set": func(c *dibs.Client, fn func(context.Context) error) error {
+			return c.All([]string{"a", "n"}).Do(ctx, fn)
+		},
 		"Semaphore": func(c *dibs.Client, fn func(context.Context) error) error {
 			return c.Semaphore("n", 2).Permits(1).Do(ctx, fn)
 		},

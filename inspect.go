@@ -24,11 +24,18 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 
 // Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
 // probes: it inspects one name, changes nothing, and takes at most one operation timeout. In a store
-// without states, it extends a lease that does not exist. It does not check the options given to New.
+// without states, it extends a lease that does not exist. If an option given to New is invalid, Check
+// returns ErrInvalid and sends nothing.
 func (c *Client) Check(ctx context.Context) error {
 	const name = "dibs:check"
-	if c.check() == nil && c.work.IsClosed() {
+	switch err := c.check(); {
+	case err != nil:
+		return err
+	case c.work.IsClosed():
 		return ErrClosed
+	}
+	if err := c.defaults.checkDefaults(); err != nil {
+		return err
 	}
 	_, err := c.Inspect(ctx, name)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -86,7 +93,7 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 }
 
 func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State, error) {
-	if err := c.defaults.checkTimeout(names[0]); err != nil {
+	if err := c.defaults.checkTimeout(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.defaults.timeout)
@@ -128,5 +135,5 @@ func (c *Client) checkInspect(name string) error {
 	if err := cmp.Or(c.check(), driver.CheckName(name)); err != nil {
 		return err
 	}
-	return c.defaults.checkTimeout(name)
+	return c.defaults.checkTimeout()
 }

@@ -61,7 +61,7 @@ func TestLateForAMinute(t *testing.T) {
 				if lastIsLate() != c.late {
 					t.Errorf("late: %v, want %v", lastIsLate(), c.late)
 				}
-				all, err := client.All("a", "b").Lock(t.Context())
+				all, err := client.All([]string{"a", "b"}).Lock(t.Context())
 				wantErr(t, err)
 				wantErr(t, all.Unlock())
 				if lastIsLate() {

@@ -13,23 +13,24 @@ import (
 // MultiMutexes with common names never deadlock, whatever the order of their names. While
 // a MultiMutex waits, it is in the wait queue of each of its names.
 type MultiMutex struct {
-	c     *Client
-	names []string
+	c        *Client
+	names    []string
+	settings settings
 }
 
 // All returns the MultiMutex of these names: 1 to 100, in any order. A repeated name
-// counts once. All does no I/O; bad names make the methods of the MultiMutex return
-// ErrInvalid.
+// counts once. All does no I/O; a bad name or option makes the methods of the MultiMutex
+// return ErrInvalid.
 //
 // If the store can acquire all names in one step (memory, one Redis server, one hash slot
 // of a cluster), a waiting MultiMutex holds none of them. A crash of its process then
 // leaves only queue entries. On a cluster, the names of several slots are acquired slot
 // by slot, in an order that is the same for all clients. They are released if the rest
 // cannot be acquired.
-func (c *Client) All(names ...string) *MultiMutex {
+func (c *Client) All(names []string, options ...Option) *MultiMutex {
 	names = slices.Clone(names)
 	slices.Sort(names)
-	return &MultiMutex{c: c, names: slices.Compact(names)}
+	return &MultiMutex{c: c, names: slices.Compact(names), settings: c.settings(options)}
 }
 
 // Lock acquires all names in one lease. The whole lease is lost if one of the names is lost
@@ -37,23 +38,20 @@ func (c *Client) All(names ...string) *MultiMutex {
 // Lease.FenceOf returns the fence of each name. Errors and limits are those of
 // Mutex.Lock.
 func (m *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.acquire(ctx, m.settings().with(atCall, options))
+	return m.acquire(ctx, m.settings.with(atCall, options))
 }
 
 // TryLock acquires all names if they are free and no one waits for any of them. Otherwise
 // it returns ErrBusy at once.
 func (m *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
-	return m.acquire(ctx, m.settings().with(atCall, options).tryOnce())
+	return m.acquire(ctx, m.settings.with(atCall, options).tryOnce())
 }
 
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
 // fence of one of them.
 func (m *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	base := m.settings()
-	return do(ctx, &base, m.acquire, fn, options)
+	return do(ctx, &m.settings, m.acquire, fn, options)
 }
-
-func (m *MultiMutex) settings() settings { return m.c.settings(ofLock, nil) }
 
 func (m *MultiMutex) acquire(ctx context.Context, set settings) (*Lease, error) {
 	if err := m.c.check(); err != nil {

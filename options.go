@@ -1,10 +1,9 @@
 package dibs
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -16,13 +15,45 @@ import (
 //   - Client.Mutex and the like set it for one lock,
 //   - Lock, TryLock, Do and Call for one call.
 //
-// The nearest level wins.
+// The nearest level wins. Options of Yield are nearer than those of Do.
 //
 // An option with a bad value makes the call return ErrInvalid. So does an option that is
 // given to a lock or a call for which it has no meaning. Examples are Wait given to a Try
-// call, and Token given to a lock. A default of the Client applies to those locks for which it has
-// a meaning.
-type Option func(*settings)
+// call, and OwnerToken given to a lock. The error names the place where the option has a
+// meaning, and docs/guide.md has the whole table. A default of the Client applies to those
+// locks for which it has a meaning.
+//
+// An Option is a value: it may be copied, and used by concurrent calls. The zero Option has no
+// effect.
+type Option struct {
+	id       optionID
+	duration time.Duration
+	number   int
+	text     string
+	hooks    *Hooks
+}
+
+// String returns the option in the notation of Go, such as "Attempts(5, 200ms)". Durations are
+// those of [time.Duration.String]. Owner tokens and hooks are left out. The zero Option is the
+// empty text.
+func (o Option) String() string {
+	if o.id == noOption {
+		return ""
+	}
+	rule := &optionRules[o.id]
+	var argument string
+	switch rule.takes {
+	case aDuration:
+		argument = o.duration.String()
+	case aNumberAndDuration:
+		argument = fmt.Sprintf("%d, %v", o.number, o.duration)
+	case aText:
+		argument = strconv.Quote(o.text)
+	case aSecret:
+		argument = "…"
+	}
+	return rule.name + "(" + argument + ")"
+}
 
 // settings are the values that options set. They are copied, never shared.
 type settings struct {
@@ -38,9 +69,8 @@ type settings struct {
 	hooks     *hookChain
 	continues bool // the call is part of work that holds a lease, though its context does not carry one
 
-	use   use // what the settings are for
-	given [levels]optionSet
-	now   optionSet // of the level whose options are being applied
+	places [levels]place // where the options of each level are given
+	given  [levels]optionSet
 }
 
 // A waitLimit is how long a call waits, or how often it tries. The zero waitLimit is that of a call that
@@ -60,7 +90,10 @@ const (
 )
 
 func defaults() settings {
-	return settings{ttl: 30 * time.Second, limit: waitLimit{wait: unbounded}, timeout: driver.OperationTimeout}
+	return settings{
+		ttl: 30 * time.Second, limit: waitLimit{wait: unbounded}, timeout: driver.OperationTimeout,
+		places: [levels]place{toNew, toLock, toCall, toYield},
+	}
 }
 
 // with returns the settings of the next level.
@@ -74,6 +107,15 @@ func (s settings) with(at level, options []Option) settings {
 // tryOnce returns the settings of a call that tries once.
 func (s settings) tryOnce() settings {
 	s.limit.once = true
+	if s.places[atCall] == toCall {
+		s.places[atCall] = toTry
+	}
+	return s
+}
+
+// ofOnce returns the settings of a periodic job.
+func (s settings) ofOnce() settings {
+	s.places[atLock], s.places[atCall] = toOnce, toOnceDo
 	return s
 }
 
@@ -86,13 +128,11 @@ func (s settings) withoutLimit() settings {
 // apply applies the options of one level. Wait and Attempts replace each other if they come
 // from different levels. At the same level they conflict.
 func (s settings) apply(at level, options []Option) settings {
-	s.now = 0
-	for _, set := range options {
-		if set != nil {
-			set(&s)
-		}
+	var now optionSet
+	for i := range options {
+		now |= s.set(&options[i])
 	}
-	switch waits, attempts := s.now.has(waitOption), s.now.has(attemptsOption); {
+	switch waits, attempts := now.has(waitOption), now.has(attemptsOption); {
 	case waits && attempts:
 		s.limit.conflicting = true
 	case waits:
@@ -100,8 +140,46 @@ func (s settings) apply(at level, options []Option) settings {
 	case attempts:
 		s.limit.wait, s.limit.conflicting = unbounded, false
 	}
-	s.given[at] |= s.now
+	s.given[at] |= now
 	return s
+}
+
+// set sets the value of one option. It returns what was given by that.
+func (s *settings) set(o *Option) optionSet {
+	given := optionSet(1) << o.id
+	switch o.id {
+	case noOption:
+		return 0
+	case ttlOption:
+		s.ttl = o.duration
+	case waitOption:
+		s.limit.wait = min(max(o.duration, unbounded+1), farFuture)
+	case timeoutOption:
+		s.timeout = min(o.duration, farFuture)
+	case minHoldOption:
+		s.minHold = o.duration
+	case maxHoldOption:
+		s.maxHold = min(o.duration, farFuture)
+	case attemptsOption:
+		s.limit.attempts, s.limit.every, s.limit.hasAttempts = o.number, min(o.duration, farFuture), true
+	case labelOption:
+		s.label = o.text
+	case noRenewOption:
+		s.noRenew = true
+	case reentrantOption:
+		s.reentrant = true
+	case ownerTokenOption:
+		s.token = o.text
+	case observeOption:
+		s.hooks = &hookChain{hooks: o.hooks, outer: s.hooks}
+		if o.hooks.Renewed != nil {
+			given |= 1 << renewedHook
+		}
+		if o.hooks.Degraded != nil {
+			given |= 1 << degradedHook
+		}
+	}
+	return given
 }
 
 // TTL sets how long the store keeps a lease that is not renewed: a crash of the holder
@@ -110,76 +188,60 @@ func (s settings) apply(at level, options []Option) settings {
 //
 // A lease that a hand-off has granted starts with 5 s, or TTL if that is shorter. Its first
 // renewal, within 2 s, gives it the whole TTL.
-func TTL(d time.Duration) Option {
-	return func(s *settings) { s.ttl = d; s.now.add(ttlOption) }
-}
+func TTL(d time.Duration) Option { return Option{id: ttlOption, duration: d} }
 
 // Wait limits how long a call queues. Zero tries once. A negative value is ErrInvalid, and so
 // is one below 1 ms, which probably lacks its unit. By default a call queues until its context
 // ends. Wait replaces Attempts of an outer level. Wait and Attempts at the same level are
 // ErrInvalid, and so is Wait given to Once or to a Try call.
-func Wait(d time.Duration) Option {
-	return func(s *settings) { s.limit.wait = min(max(d, unbounded+1), farFuture); s.now.add(waitOption) }
-}
+func Wait(d time.Duration) Option { return Option{id: waitOption, duration: d} }
 
 // Timeout limits one store operation, its retries included, whatever the settings of the
 // Redis client are. It is at least 1 ms; the default is 1 s. It does not limit renewals,
 // which wait for their answers as long as the lease lasts.
-func Timeout(d time.Duration) Option {
-	return func(s *settings) { s.timeout = min(d, farFuture); s.now.add(timeoutOption) }
-}
+func Timeout(d time.Duration) Option { return Option{id: timeoutOption, duration: d} }
 
 // NoRenew turns renewal off: the lease ends when its TTL has passed, unless Extend
 // raises it.
-func NoRenew() Option { return func(s *settings) { s.noRenew = true; s.now.add(noRenewOption) } }
+func NoRenew() Option { return Option{id: noRenewOption} }
 
 // MaxHold limits how long a lease is renewed, so that a hung worker cannot hold a name
 // for ever. After d the lease is lost and the name is free. It is at least 10 ms; zero,
 // the default, means no limit.
-func MaxHold(d time.Duration) Option {
-	return func(s *settings) { s.maxHold = min(d, farFuture); s.now.add(maxHoldOption) }
-}
+func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration: d} }
 
 // MinHold keeps the name unavailable for at least d after the lock was acquired, even if
 // it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
-// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none.
+// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none. It is
+// ErrInvalid for Once, whose interval has this effect, and for Yield.
 //
 // If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
 // from a hand-off gets that TTL with its first renewal, within 2 s.
-func MinHold(d time.Duration) Option {
-	return func(s *settings) { s.minHold = d; s.now.add(minHoldOption) }
-}
+func MinHold(d time.Duration) Option { return Option{id: minHoldOption, duration: d} }
 
 // Attempts tries n times, with a pause of every between the tries, and does not queue. So
 // the first try that finds the name free wins, however long others have tried. n is at
 // least 1, and every is zero or at least 1 ms. Attempts replaces Wait of an outer level. At
 // the same level they are ErrInvalid, and so is Attempts given to Once or to a Try call.
 func Attempts(n int, every time.Duration) Option {
-	return func(s *settings) {
-		s.limit.attempts, s.limit.every, s.limit.hasAttempts = n, min(every, farFuture), true
-		s.now.add(attemptsOption)
-	}
+	return Option{id: attemptsOption, number: n, duration: every}
 }
 
 // Label sets a text that Inspect shows with the token, for operators. A leader can publish its address
 // in it. It is at most 128 bytes of printable UTF-8 without spaces.
-func Label(text string) Option {
-	return func(s *settings) { s.label = text; s.now.add(labelOption) }
-}
+func Label(text string) Option { return Option{id: labelOption, text: text} }
 
 // Reentrant lets a call use the lease that its context already carries, if that lease
 // holds at least what the call requests. A reader does not become a writer in this way
 // (see RWMutex.TryUpgrade). The name is free after as many Unlocks as Locks. Without this
-// option such a call returns ErrReentrant.
-func Reentrant() Option {
-	return func(s *settings) { s.reentrant = true; s.now.add(reentrantOption) }
-}
+// option such a call returns ErrReentrant. It is ErrInvalid for Yield.
+func Reentrant() Option { return Option{id: reentrantOption} }
 
 // OwnerToken sets the owner token for one call, such as a request id, so that another process
 // can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence.
 // All calls with the same token on the same name are the same owner. So a token must be unique
 // to one piece of work and hard to guess. It is 1 to 256 bytes of printable UTF-8 without
-// spaces. Token is for a call only: given to New or to a lock it is ErrInvalid.
+// spaces. OwnerToken is for one call: given to New, a lock, Wrap or a Locker it is ErrInvalid.
 //
 // While a call or a lease of this Client has a token on a name, another call with this token
 // on this name returns ErrReentrant. A lease has its token until its last Unlock, also after a
@@ -191,14 +253,11 @@ func Reentrant() Option {
 // ErrUnavailable. A different Client or process must not use the token again until the
 // TTL plus one second has passed: a late request of the first one could end its lease.
 // To use a lease whose token dibs made, call Attach; do not give that token here.
-func OwnerToken(token string) Option {
-	return func(s *settings) { s.token = token; s.now.add(tokenOption) }
-}
+func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
-// Observe adds hooks. Those of outer levels run too, before these.
-func Observe(hooks Hooks) Option {
-	return func(s *settings) { s.hooks = &hookChain{hooks: hooks, outer: s.hooks}; s.now.add(observeOption) }
-}
+// Observe adds hooks. Those of outer levels run before these. Hooks.Renewed and Hooks.Degraded are
+// for New only: given to a lock or a call they are ErrInvalid.
+func Observe(hooks Hooks) Option { return Option{id: observeOption, hooks: &hooks} }
 
 const maxLabel = 128
 
@@ -212,92 +271,87 @@ func (s *settings) check(name string, more ...string) error {
 			return err
 		}
 	}
-	return cmp.Or(s.checkMeaning(name), s.checkValues(name))
-}
-
-// checkValues validates the values of a request for a name.
-func (s *settings) checkValues(name string) error {
-	if err := checkTTL("TTL", name, s.ttl); err != nil {
+	if err := s.checkMeaning(name); err != nil {
 		return err
 	}
-	if err := s.checkTimeout(name); err != nil {
-		return err
-	}
-	switch {
-	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
-		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, driver.MinTTL)
-	case s.minHold < 0 || s.minHold > driver.MaxTTL:
-		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, driver.MaxTTL)
-	case lacksUnit(s.minHold):
-		return invalid("MinHold %v of %q: below 1ms; is the unit missing?", s.minHold, name)
-	case s.maxHold != 0 && s.maxHold < s.minHold:
-		return invalid("MaxHold %v of %q: below its MinHold %v", s.maxHold, name, s.minHold)
-	case s.limit.wait < 0 && s.limit.wait != unbounded:
-		return invalid("Wait %v of %q: negative; leave it out to wait until the context ends", s.limit.wait, name)
-	case lacksUnit(s.limit.wait):
-		return invalid("Wait %v of %q: below 1ms; is the unit missing?", s.limit.wait, name)
-	case s.limit.once && s.given[atCall]&(1<<waitOption|1<<attemptsOption) != 0:
-		return invalid("Wait or Attempts given to a call on %q that tries once", name)
-	case s.limit.conflicting:
-		return invalid("Wait and Attempts of %q: one or the other", name)
-	case s.limit.hasAttempts && s.limit.attempts < 1:
-		return invalid("Attempts(%d, %v) of %q: less than 1", s.limit.attempts, s.limit.every, name)
-	case s.limit.hasAttempts && s.limit.every < 0:
-		return invalid("Attempts(%d, %v) of %q: negative", s.limit.attempts, s.limit.every, name)
-	case lacksUnit(s.limit.every):
-		return invalid("Attempts(%d, %v) of %q: below 1ms; is the unit missing?", s.limit.attempts, s.limit.every, name)
-	case s.label != "" && !isPlain(s.label, maxLabel):
-		return invalid("Label of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxLabel)
-	case s.token == "" && s.given[atCall].has(tokenOption):
-		return invalid("Token of %q: empty", name)
-	case s.token != "" && !isPlain(s.token, maxToken):
-		return invalid("Token of %q: want at most %d bytes of printable UTF-8 without spaces", name, maxToken)
+	if what, why := s.badValue(); what != "" {
+		return invalid("%s of %q: %s", what, name, why)
 	}
 	return nil
+}
+
+// checkDefaults validates the options that were given to New.
+func (s *settings) checkDefaults() error {
+	if err := s.checkMeaning(""); err != nil {
+		return err
+	}
+	if what, why := s.badValue(); what != "" {
+		return invalid("%s given to New: %s", what, why)
+	}
+	return nil
+}
+
+// checkTimeout validates the Timeout that was given to New.
+func (s *settings) checkTimeout() error {
+	if s.timeout < time.Millisecond {
+		return invalid("Timeout %v given to New: below 1ms", s.timeout)
+	}
+	return nil
+}
+
+// badValue returns a value that is not valid, and why; or nothing.
+func (s *settings) badValue() (what, why string) {
+	limit := &s.limit
+	attempts := func() string { return Attempts(limit.attempts, limit.every).String() }
+	switch {
+	case !isTTL(s.ttl):
+		return fmt.Sprintf("TTL %v", s.ttl), notTTL
+	case s.timeout < time.Millisecond:
+		return fmt.Sprintf("Timeout %v", s.timeout), "below 1ms"
+	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
+		return fmt.Sprintf("MaxHold %v", s.maxHold), fmt.Sprintf("below %v", driver.MinTTL)
+	case s.minHold < 0 || s.minHold > driver.MaxTTL:
+		return fmt.Sprintf("MinHold %v", s.minHold), fmt.Sprintf("not within 0 to %v", driver.MaxTTL)
+	case lacksUnit(s.minHold):
+		return fmt.Sprintf("MinHold %v", s.minHold), noUnit
+	case s.maxHold != 0 && s.maxHold < s.minHold:
+		return fmt.Sprintf("MaxHold %v", s.maxHold), fmt.Sprintf("below its MinHold %v", s.minHold)
+	case limit.wait < 0 && limit.wait != unbounded:
+		return fmt.Sprintf("Wait %v", limit.wait), "negative; leave it out to wait until the context ends"
+	case lacksUnit(limit.wait):
+		return fmt.Sprintf("Wait %v", limit.wait), noUnit
+	case limit.conflicting:
+		return "Wait and Attempts", "give Wait or Attempts, not both"
+	case limit.hasAttempts && limit.attempts < 1:
+		return attempts(), "less than 1"
+	case limit.hasAttempts && limit.every < 0:
+		return attempts(), "negative"
+	case lacksUnit(limit.every):
+		return attempts(), noUnit
+	case s.label != "" && !isPlain(s.label, maxLabel):
+		return "Label", fmt.Sprintf("want at most %d bytes of printable UTF-8 without spaces", maxLabel)
+	case s.token == "" && s.choosesToken():
+		return "owner token", "empty"
+	case s.token != "" && !isPlain(s.token, maxToken):
+		return "owner token", fmt.Sprintf("want at most %d bytes of printable UTF-8 without spaces", maxToken)
+	}
+	return "", ""
 }
 
 // lacksUnit reports whether a duration is so short that its unit was probably forgotten, as
 // in Wait(3).
 func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Millisecond }
 
-func (s *settings) checkTimeout(name string) error {
-	if s.timeout < time.Millisecond {
-		return invalid("Timeout %v of %q: below 1ms", s.timeout, name)
-	}
-	return nil
-}
+const noUnit = "below 1ms; is the unit missing?"
+
+func isTTL(d time.Duration) bool { return d >= driver.MinTTL && d <= driver.MaxTTL }
+
+var notTTL = fmt.Sprintf("not within %v to %v", driver.MinTTL, driver.MaxTTL)
 
 // checkTTL checks a duration that the store keeps a name for. what is its name for the user.
 func checkTTL(what, name string, ttl time.Duration) error {
-	if ttl < driver.MinTTL || ttl > driver.MaxTTL {
-		return invalid("%s %v of %q: not within %v to %v", what, ttl, name, driver.MinTTL, driver.MaxTTL)
+	if !isTTL(ttl) {
+		return invalid("%s %v of %q: %s", what, ttl, name, notTTL)
 	}
 	return nil
-}
-
-// checkMeaning rejects options that have no meaning where they were given.
-func (s *settings) checkMeaning(name string) error {
-	for at, left := range s.given {
-		for ; left != 0; left &= left - 1 {
-			rule := &optionRules[bits.TrailingZeros16(uint16(left))]
-			if level(at) < rule.from || level(at) > atClient && rule.of&(1<<s.use) == 0 {
-				return invalid("%s given to %s: %s", rule.name, s.place(level(at), name), rule.why)
-			}
-		}
-	}
-	return nil
-}
-
-// place describes where an option was given.
-func (s *settings) place(at level, name string) string {
-	switch {
-	case at == atClient:
-		return "New"
-	case s.use == ofAttach:
-		return fmt.Sprintf("Attach of %q", name)
-	case at == atLock:
-		return fmt.Sprintf("the lock %q", name)
-	default:
-		return fmt.Sprintf("a call on %q", name)
-	}
 }

@@ -163,8 +163,8 @@ func TestBadOptions(t *testing.T) {
 func TestGoodOptions(t *testing.T) {
 	for what, options := range map[string][]dibs.Option{
 		"none":                   nil,
-		"nil":                    {nil, nil},
-		"nil among others":       {nil, dibs.TTL(time.Minute), nil},
+		"zero":                   {{}, {}},
+		"zero among others":      {{}, dibs.TTL(time.Minute), {}},
 		"the shortest TTL":       {dibs.TTL(driver.MinTTL)},
 		"the longest TTL":        {dibs.TTL(driver.MaxTTL)},
 		"the shortest Timeout":   {dibs.Timeout(time.Millisecond)},
@@ -186,8 +186,8 @@ func TestGoodOptions(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
-				for _, c := range []*dibs.Client{open(t, s, options...), open(t, s, nil)} {
-					for _, m := range []*dibs.Mutex{c.Mutex("n", options...), c.Mutex("n", nil)} {
+				for _, c := range []*dibs.Client{open(t, s, options...), open(t, s, dibs.Option{})} {
+					for _, m := range []*dibs.Mutex{c.Mutex("n", options...), c.Mutex("n", dibs.Option{})} {
 						l, err := m.Lock(t.Context(), options...)
 						if err != nil {
 							t.Fatalf("Lock: %v", err)
@@ -225,7 +225,7 @@ func TestNearerOptionWins(t *testing.T) {
 // replaces the other.
 func TestWaitAndAttempts(t *testing.T) {
 	wait, attempts := dibs.Wait(time.Minute), dibs.Attempts(3, time.Second)
-	for _, both := range [][]dibs.Option{{wait, attempts}, {attempts, wait}, {dibs.Wait(0), attempts}, {nil, attempts, dibs.TTL(time.Minute), wait}} {
+	for _, both := range [][]dibs.Option{{wait, attempts}, {attempts, wait}, {dibs.Wait(0), attempts}, {{}, attempts, dibs.TTL(time.Minute), wait}} {
 		wantBad := func(where string, err error) {
 			t.Helper()
 			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), `"n"`) {
@@ -238,7 +238,7 @@ func TestWaitAndAttempts(t *testing.T) {
 		wantBad("mutex", err)
 		_, err = open(t, unusedStore{t}, both...).Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute))
 		wantBad("client", err)
-		_, err = open(t, splitStore{driver.Complete(unusedStore{t})}).All("m", "n").Lock(t.Context(), both...)
+		_, err = open(t, splitStore{driver.Complete(unusedStore{t})}).All([]string{"m", "n"}).Lock(t.Context(), both...)
 		wantErr(t, err, dibs.ErrInvalid)
 		if _, err := open(t, memstore.New(), both...).Mutex("n").Lock(t.Context(), wait); err != nil {
 			t.Errorf("a nearer Wait does not replace both: %v", err)
@@ -251,9 +251,9 @@ func TestWaitAndAttempts(t *testing.T) {
 			client, mutex, call dibs.Option
 			took                time.Duration
 		}{
-			"Attempts nearer": {wait, nil, attempts, 2 * time.Second},
-			"Wait nearer":     {attempts, nil, wait, time.Minute},
-			"at the mutex":    {attempts, wait, nil, time.Minute},
+			"Attempts nearer": {wait, dibs.Option{}, attempts, 2 * time.Second},
+			"Wait nearer":     {attempts, dibs.Option{}, wait, time.Minute},
+			"at the mutex":    {attempts, wait, dibs.Option{}, time.Minute},
 			"three levels":    {wait, attempts, dibs.Wait(0), 0},
 			"the other way":   {attempts, wait, attempts, 2 * time.Second},
 			"no clash above":  {wait, dibs.TTL(time.Minute), attempts, 2 * time.Second},
@@ -303,7 +303,7 @@ func TestNoStore(t *testing.T) {
 				ctx := t.Context()
 				_, err := c.Mutex("n").Lock(ctx)
 				wantErr(t, err, dibs.ErrInvalid)
-				_, err = c.All("a", "b").Lock(ctx)
+				_, err = c.All([]string{"a", "b"}).Lock(ctx)
 				wantErr(t, err, dibs.ErrInvalid)
 				_, err = c.Inspect(ctx, "n")
 				wantErr(t, err, dibs.ErrInvalid)
@@ -329,7 +329,7 @@ func TestNoFunction(t *testing.T) {
 	_, call := dibs.Call[int](ctx, c.Mutex("n"), nil)
 	for what, err := range map[string]error{
 		"Mutex":     c.Mutex("n").Do(ctx, nil),
-		"Set":       c.All("m", "n").Do(ctx, nil),
+		"Set":       c.All([]string{"m", "n"}).Do(ctx, nil),
 		"RWMutex":   c.RWMutex("n").Writer().Do(ctx, nil),
 		"Reading":   c.RWMutex("n").Reader().Do(ctx, nil),
 		"Semaphore": c.Semaphore("n", 2).Permits(1).Do(ctx, nil),
@@ -367,7 +367,7 @@ func TestZeroValues(t *testing.T) {
 	}
 	for what, c := range map[string]*dibs.Client{"nil client": nil, "zero client": new(dibs.Client)} {
 		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").Reader().Do(ctx, nothing)
-		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Permits(1).Do(ctx, nothing), c.All("m", "n").Do(ctx, nothing)
+		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Permits(1).Do(ctx, nothing), c.All([]string{"m", "n"}).Do(ctx, nothing)
 		errs[what+": Election"], errs[what+": Check"] = c.Election("n").Run(ctx, nothing), c.Check(ctx)
 		_, errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)
 		_, errs[what+": Attach"] = c.Attach(ctx, dibs.NewHandle("n", "token"))
@@ -437,7 +437,7 @@ func TestBadNames(t *testing.T) {
 		"an overlong NUL": "\xc0\x80",
 	} {
 		t.Run(what, func(t *testing.T) {
-			wantInvalid(t, name, nil)
+			wantInvalid(t, name, dibs.Option{})
 			c := open(t, unusedStore{t})
 			if _, err := c.Inspect(t.Context(), name); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("Inspect: %v, want ErrInvalid", err)
@@ -518,7 +518,7 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("CheckName(%q) = %v, want good: %v", name, err, good)
 		}
 		if !good {
-			wantInvalid(t, name, nil)
+			wantInvalid(t, name, dibs.Option{})
 			return
 		}
 		s := memstore.New()
@@ -558,4 +558,51 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An Option is a value, and is printed as Go writes it, without its secrets.
+func TestOptionIsAValue(t *testing.T) {
+	for want, option := range map[string]dibs.Option{
+		"": {}, "TTL(20s)": dibs.TTL(20 * time.Second), "Wait(0s)": dibs.Wait(0), "Attempts(5, 200ms)": dibs.Attempts(5, 200*time.Millisecond),
+		`Label("web")`: dibs.Label("web"), "NoRenew()": dibs.NoRenew(), "OwnerToken(…)": dibs.OwnerToken("secret"), "Observe(…)": dibs.Observe(dibs.Hooks{}),
+	} {
+		if have := fmt.Sprint(option); have != want {
+			t.Errorf("have %s, want %s", have, want)
+		}
+	}
+	if dibs.Wait(time.Second) != dibs.Wait(time.Second) || dibs.Wait(time.Second) == dibs.Wait(2*time.Second) {
+		t.Error("options cannot be compared")
+	}
+}
+
+// The options of a call cost one allocation, that of their list.
+func TestOptionsCostOneAllocation(t *testing.T) {
+	locks, ctx := open(t, memstore.New()), t.Context()
+	m := locks.Mutex("n")
+	without := testing.AllocsPerRun(1000, func() { wantErr(t, m.Do(ctx, nothing)) })
+	with := testing.AllocsPerRun(1000, func() {
+		wantErr(t, m.Do(ctx, nothing, dibs.Wait(time.Second), dibs.TTL(time.Minute), dibs.Label("web")))
+	})
+	if with > without+1 {
+		t.Errorf("%v allocations with options, %v without", with, without)
+	}
+}
+
+func BenchmarkOptionsOfCall(b *testing.B) {
+	locks := dibs.New(memstore.New())
+	defer locks.Close()
+	ctx, m := context.Background(), locks.Mutex("n")
+	for what, call := range map[string]func() error{
+		"none": func() error { return m.Do(ctx, nothing) },
+		"two":  func() error { return m.Do(ctx, nothing, dibs.Wait(time.Second), dibs.TTL(time.Minute)) },
+	} {
+		b.Run(what, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -14,14 +14,16 @@ import (
 type sameTokenError struct{ name string }
 
 func (e sameTokenError) Error() string {
-	return fmt.Sprintf("dibs: acquire %q: another call or lease of this Client has the same Token: unlock that lease first, or give each piece of work a token of its own", e.name)
+	return fmt.Sprintf("dibs: acquire %q: another call or lease of this Client has the same owner token: unlock that lease first, or give each piece of work a token of its own", e.name)
 }
 
 // Unwrap makes errors.Is find ErrReentrant.
 func (e sameTokenError) Unwrap() error { return ErrReentrant }
 
 // choosesToken reports whether the call was given its token.
-func (s *settings) choosesToken() bool { return s.given[atCall].has(tokenOption) }
+func (s *settings) choosesToken() bool {
+	return (s.given[atCall] | s.given[atYield]).has(ownerTokenOption)
+}
 
 // acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
 // no other call gets the token on one of the names.

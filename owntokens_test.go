@@ -25,7 +25,7 @@ func callsWithToken(ctx context.Context, c *dibs.Client) map[string]func(o ...di
 		"reader":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Reader().Lock(ctx, o...) },
 		"writer":     func(o ...dibs.Option) (*dibs.Lease, error) { return c.RWMutex("n").Writer().Lock(ctx, o...) },
 		"semaphore":  func(o ...dibs.Option) (*dibs.Lease, error) { return c.Semaphore("n", 3).Permits(1).Lock(ctx, o...) },
-		"multi-lock": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All("m", "n").Lock(ctx, o...) },
+		"multi-lock": func(o ...dibs.Option) (*dibs.Lease, error) { return c.All([]string{"m", "n"}).Lock(ctx, o...) },
 		"election":   func(o ...dibs.Option) (*dibs.Lease, error) { return c.Election("n").Campaign(ctx, o...) },
 	}
 }
@@ -207,7 +207,7 @@ func TestTokenGivenToALock(t *testing.T) {
 		"Once":               ranOnce,
 		"New":                errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx)),
 		"New and call":       errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx, dibs.OwnerToken("mine"))),
-		"New, of all":        errorOf(open(t, unusedStore{t}, token).All("m", "n").Lock(ctx)),
+		"New, of all":        errorOf(open(t, unusedStore{t}, token).All([]string{"m", "n"}).Lock(ctx)),
 		"New, of Attach":     errorOf(open(t, unusedStore{t}, token).Attach(ctx, dibs.NewHandle("n", "mine"))),
 		"Attach":             errorOf(c.Attach(ctx, dibs.NewHandle("n", "mine"), token)),
 		"Attach, same token": errorOf(c.Attach(ctx, dibs.NewHandle("n", "job-7"), token)),

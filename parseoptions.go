@@ -42,10 +42,8 @@ func ParseOptions(text string) ([]Option, error) {
 		options = append(options, option)
 	}
 	set := defaults().with(atClient, options)
-	set.use = ofLock
-	const name = "options" // not the text, whose values may be secrets
-	if err := set.checkValues(name); err != nil {
-		return nil, err
+	if what, why := set.badValue(); what != "" {
+		return nil, invalid("%s: %s", what, why) // without the text, whose values may be secrets
 	}
 	return options, nil
 }
@@ -61,7 +59,14 @@ func shown(i int, key string, hasValue bool) string {
 	return strconv.Itoa(i + 1)
 }
 
-var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "label", "norenew", "reentrant"}
+var optionKeys = func() (keys []string) {
+	for _, rule := range optionRules {
+		if rule.key != "" {
+			keys = append(keys, rule.key)
+		}
+	}
+	return keys
+}()
 
 // An optionError is why a word is not an option.
 type optionError string
@@ -69,39 +74,44 @@ type optionError string
 func (e optionError) Error() string { return string(e) }
 
 func parseOption(key, value string, hasValue bool) (Option, error) {
-	flag := map[string]Option{"norenew": NoRenew(), "reentrant": Reentrant()}[key]
-	switch {
-	case flag != nil && hasValue:
-		return nil, optionError("takes no value")
-	case flag != nil:
-		return flag, nil
+	id := slices.IndexFunc(optionRules[:], func(rule optionRule) bool { return key != "" && rule.key == key })
+	if id < 0 {
+		last := len(optionKeys) - 1
+		return Option{}, optionError("unknown; want " + strings.Join(optionKeys[:last], ", ") + " or " + optionKeys[last])
 	}
-	duration := map[string]func(time.Duration) Option{"ttl": TTL, "wait": Wait, "timeout": Timeout, "minhold": MinHold, "maxhold": MaxHold}[key]
-	switch {
-	case duration != nil:
-		d, err := time.ParseDuration(value)
-		if err != nil {
-			return nil, optionError(`want a duration such as "20s"`)
-		}
-		return duration(d), nil
-	case key == "attempts":
-		return parsePair(value, "5/200ms", Attempts)
-	case key == "label" && value == "":
-		return nil, optionError("empty")
-	case key == "label":
-		return Label(value), nil
-	}
-	last := len(optionKeys) - 1
-	return nil, optionError("unknown; want " + strings.Join(optionKeys[:last], ", ") + " or " + optionKeys[last])
+	o := Option{id: optionID(id)}
+	err := o.parseArguments(value, hasValue)
+	return o, err
 }
 
-// parsePair parses a number and a duration, as in the example.
-func parsePair(value, example string, option func(int, time.Duration) Option) (Option, error) {
-	number, text, _ := strings.Cut(value, "/")
-	n, err := strconv.Atoi(number)
-	d, err2 := time.ParseDuration(text)
-	if err != nil || err2 != nil {
-		return nil, optionError("want a number and a duration, such as " + strconv.Quote(example))
+func (o *Option) parseArguments(value string, hasValue bool) error {
+	var ok bool
+	switch optionRules[o.id].takes {
+	case noArguments:
+		if hasValue {
+			return optionError("takes no value")
+		}
+	case aDuration:
+		if o.duration, ok = parseDuration(value); !ok {
+			return optionError(`want a duration such as "20s"`)
+		}
+	case aNumberAndDuration:
+		number, duration, _ := strings.Cut(value, "/")
+		n, err := strconv.Atoi(number)
+		if o.duration, ok = parseDuration(duration); !ok || err != nil {
+			return optionError(`want a number and a duration, such as "5/200ms"`)
+		}
+		o.number = n
+	case aText:
+		if value == "" {
+			return optionError("empty")
+		}
+		o.text = value
 	}
-	return option(n, d), nil
+	return nil
+}
+
+func parseDuration(text string) (time.Duration, bool) {
+	d, err := time.ParseDuration(text)
+	return d, err == nil
 }

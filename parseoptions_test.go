@@ -45,7 +45,7 @@ func TestParseOptionsRejects(t *testing.T) {
 		"ttl=1ms":                           `not within 10ms to 24h0m0s`,
 		"ttl=20s wait=1s ttl=30s":           `"ttl" is given twice`,
 		"wait=-1s":                          `negative`,
-		"wait=1s attempts=3/1s":             `one or the other`,
+		"wait=1s attempts=3/1s":             `give Wait or Attempts, not both`,
 		"attempts=3":                        `want a number and a duration`,
 		"attempts=0/1s":                     `less than 1`,
 		"attempts=x/1s":                     `want a number and a duration`,

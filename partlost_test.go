@@ -60,7 +60,7 @@ func TestNamesLostAgainAndAgain(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				begin := time.Now()
-				_, err := lock(ctx, locks.All("a", "b"))
+				_, err := lock(ctx, locks.All([]string{"a", "b"}))
 				if took := time.Since(begin); took > 3*time.Second || !errors.Is(err, dibs.ErrUnavailable) && !errors.Is(err, dibs.ErrBusy) {
 					t.Errorf("%v after %v", err, took)
 				}
@@ -88,7 +88,7 @@ func TestHooksOfALostName(t *testing.T) {
 		locks := dibs.New(store, dibs.Observe(dibs.Hooks{Lost: func(_ context.Context, l dibs.Lost) { t.Errorf("%+v, although nobody has received a lease", l) }}))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := locks.All("a", "b").Lock(ctx, dibs.TTL(150*time.Millisecond))
+		_, err := locks.All([]string{"a", "b"}).Lock(ctx, dibs.TTL(150*time.Millisecond))
 		if err == nil {
 			t.Error("held, although each renewal is lost")
 		}
@@ -130,7 +130,7 @@ func TestPartlyLostWhileClosing(t *testing.T) {
 	for range 1000 {
 		store := memstore.New()
 		locks, operator := dibs.New(store), dibs.New(store)
-		lease, err := locks.All("a", "b").Lock(t.Context())
+		lease, err := locks.All([]string{"a", "b"}).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

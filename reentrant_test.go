@@ -27,7 +27,7 @@ func TestNestedCallsLeaveNothing(t *testing.T) {
 	c := open(t, memstore.New())
 	for what, nested := range map[string]struct{ outer, inner dibs.Doer }{
 		"Mutex":     {c.Mutex("n"), c.Mutex("n", dibs.Reentrant())},
-		"Set":       {c.All("n", "m"), c.Mutex("m", dibs.Reentrant())},
+		"Set":       {c.All([]string{"n", "m"}), c.Mutex("m", dibs.Reentrant())},
 		"reader":    {c.RWMutex("n").Reader(), c.RWMutex("n", dibs.Reentrant()).Reader()},
 		"Semaphore": {c.Semaphore("n", 2).Permits(1), c.Semaphore("n", 2, dibs.Reentrant()).Permits(1)},
 	} {

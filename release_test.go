@@ -42,7 +42,7 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 			return l
 		},
 		"several names": func(t *testing.T, c *dibs.Client, _ *faulty) *dibs.Lease {
-			l, err := c.All("n", "o").Lock(t.Context())
+			l, err := c.All([]string{"n", "o"}).Lock(t.Context())
 			wantErr(t, err)
 			return extended(t, l, time.Hour, ttl)
 		},

@@ -25,7 +25,7 @@ type RWMutex struct {
 // RWMutex returns the read-write mutex of a name. It does no I/O. A bad name or option
 // makes the methods of its locks return ErrInvalid.
 func (c *Client) RWMutex(name string, options ...Option) *RWMutex {
-	return &RWMutex{c: c, name: name, settings: c.settings(ofLock, options)}
+	return &RWMutex{c: c, name: name, settings: c.settings(options)}
 }
 
 // Writer returns the lock for writing.

@@ -375,7 +375,7 @@ func TestResizeOfAnotherLease(t *testing.T) {
 		leases := map[string]*dibs.Lease{
 			"another name":   of(c.RWMutex("m").Writer().Lock(t.Context())),
 			"another client": of(other.RWMutex("n").Reader().Lock(t.Context())),
-			"a multi-lock":   of(c.All("k", "l").Lock(t.Context())),
+			"a multi-lock":   of(c.All([]string{"k", "l"}).Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
 			f.resize = func(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -605,7 +605,7 @@ func TestReentrantRWMutex(t *testing.T) {
 		wantErr(t, m.Reader().Do(t.Context(), func(ctx context.Context) error {
 			_, err := m.Reader().Lock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Writer().Lock, m.Writer().TryLock, c.Mutex("n").Lock, c.All("n", "m").Lock} {
+			for _, lock := range []func(context.Context, ...dibs.Option) (*dibs.Lease, error){m.Writer().Lock, m.Writer().TryLock, c.Mutex("n").Lock, c.All([]string{"n", "m"}).Lock} {
 				_, err := lock(ctx, dibs.Reentrant())
 				wantErr(t, err, dibs.ErrReentrant)
 			}

@@ -20,7 +20,7 @@ type Semaphore struct {
 // and new processes count the same held permits, and each compares them with its own
 // number. So the held permits never exceed the larger number.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
-	return &Semaphore{c: c, name: name, permits: permits, settings: c.settings(ofLock, options)}
+	return &Semaphore{c: c, name: name, permits: permits, settings: c.settings(options)}
 }
 
 // Permits returns the lock that is n permits in one lease, or none. More permits than the semaphore

@@ -125,7 +125,7 @@ func TestBadSemaphore(t *testing.T) {
 				t.Errorf("%s of %+v: %v, %v", what, bad, l, err)
 			}
 		}
-		if bad.permits < 1 || bad.permits > driver.Unlimited || bad.name == "" || bad.option != nil {
+		if bad.permits < 1 || bad.permits > driver.Unlimited || bad.name == "" || bad.option != (dibs.Option{}) {
 			wantErr(t, sem.Permits(1).Do(t.Context(), fn), dibs.ErrInvalid)
 		}
 	}

@@ -42,7 +42,7 @@ func TestShutdownWaitsForLeases(t *testing.T) {
 			return err
 		},
 		"multi-lock": func(_ driver.Store, c *dibs.Client, work func(ctx context.Context) error) error {
-			return c.All("n", "m").Do(context.Background(), work)
+			return c.All([]string{"n", "m"}).Do(context.Background(), work)
 		},
 		"lease": func(_ driver.Store, c *dibs.Client, work func(ctx context.Context) error) error {
 			l, err := c.RWMutex("n").Reader().Lock(context.Background())
@@ -101,7 +101,7 @@ func TestShutdownEndsCalls(t *testing.T) {
 		c := dibs.New(f)
 		held, other := lock(t, c, "mine"), lock(t, open(t, s), "n")
 		calls := map[string]func(context.Context, ...dibs.Option) (*dibs.Lease, error){
-			"Lock": c.Mutex("n").Lock, "All": c.All("m", "n").Lock, "reader": c.RWMutex("n").Reader().Lock, "Campaign": c.Election("n").Campaign,
+			"Lock": c.Mutex("n").Lock, "All": c.All([]string{"m", "n"}).Lock, "reader": c.RWMutex("n").Reader().Lock, "Campaign": c.Election("n").Campaign,
 			"Attempts": c.Mutex("n", dibs.Attempts(1000, time.Minute)).Lock,
 		}
 		ended := make(map[string]chan error)

@@ -48,7 +48,7 @@ func TestMultiMutexOnASmallStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c := open(t, withoutWith{t, s})
-		all, err := c.All("c", "a", "b").Lock(t.Context())
+		all, err := c.All([]string{"c", "a", "b"}).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestMultiMutexOnASmallStore(t *testing.T) {
 				t.Errorf("%q has no fence", name)
 			}
 		}
-		if _, err := c.All("b", "d").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+		if _, err := c.All([]string{"b", "d"}).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 			t.Errorf("%v, want busy", err)
 		}
 		wantErr(t, all.Unlock())

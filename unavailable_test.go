@@ -156,7 +156,7 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 		"Writer.Lock":          func() (*dibs.Lease, error) { return c.RWMutex("a").Writer().Lock(ctx) },
 		"Reader.Lock":          func() (*dibs.Lease, error) { return c.RWMutex("a").Reader().Lock(ctx) },
 		"Permits.Lock":         func() (*dibs.Lease, error) { return c.Semaphore("a", 3).Permits(2).Lock(ctx) },
-		"MultiMutex.Lock":      func() (*dibs.Lease, error) { return c.All("a", "b").Lock(ctx) },
+		"MultiMutex.Lock":      func() (*dibs.Lease, error) { return c.All([]string{"a", "b"}).Lock(ctx) },
 		"Election.Campaign":    func() (*dibs.Lease, error) { return c.Election("a").Campaign(ctx) },
 	}
 	for what, acquire := range acquires {

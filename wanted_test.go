@@ -74,14 +74,14 @@ func TestWantedByKind(t *testing.T) {
 			"reader": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").Reader().Lock(ctx) },
 			"writer": func(ctx context.Context) (*dibs.Lease, error) { return c.RWMutex("a").Writer().Lock(ctx) },
 			"permit": func(ctx context.Context) (*dibs.Lease, error) { return c.Semaphore("a", 2).Permits(1).Lock(ctx) },
-			"multi":  func(ctx context.Context) (*dibs.Lease, error) { return c.All("b", "a").Lock(ctx) },
+			"multi":  func(ctx context.Context) (*dibs.Lease, error) { return c.All([]string{"b", "a"}).Lock(ctx) },
 			"leader": func(ctx context.Context) (*dibs.Lease, error) { return c.Election("a").Campaign(ctx) },
 		}
 		want := map[string]func(ctx context.Context) (*dibs.Lease, error){
 			"mutex":   func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("a").Lock(ctx) },
 			"writer":  func(ctx context.Context) (*dibs.Lease, error) { return other.RWMutex("a").Writer().Lock(ctx) },
 			"permits": func(ctx context.Context) (*dibs.Lease, error) { return other.Semaphore("a", 2).Permits(2).Lock(ctx) },
-			"multi":   func(ctx context.Context) (*dibs.Lease, error) { return other.All("z", "a").Lock(ctx) },
+			"multi":   func(ctx context.Context) (*dibs.Lease, error) { return other.All([]string{"z", "a"}).Lock(ctx) },
 		}
 		for held, lock := range hold {
 			for waiter, queue := range want {
@@ -268,7 +268,7 @@ func TestHolds(t *testing.T) {
 		c := open(t, memstore.New())
 		wantErr(t, c.Holds(t.Context(), "a"), dibs.ErrInvalid)
 		var ended context.Context
-		wantErr(t, c.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
+		wantErr(t, c.All([]string{"a", "b"}).Do(t.Context(), func(ctx context.Context) error {
 			ended = ctx
 			return c.RWMutex("c").Reader().Do(ctx, func(ctx context.Context) error {
 				for _, name := range []string{"a", "b", "c"} {

@@ -31,7 +31,7 @@ func Yield(ctx context.Context, options ...Option) error {
 	if carried == nil || carried.lock == nil {
 		return invalid("yield: the context is not one that Do has passed to its function")
 	}
-	set := carried.base.with(atCall, carried.options).with(atCall, options)
+	set := carried.base.with(atCall, carried.options).with(atYield, options)
 	if err := set.check(carried.current().Name()); err != nil {
 		return err
 	}

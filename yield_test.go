@@ -196,13 +196,13 @@ func TestYieldByKind(t *testing.T) {
 		c, other := open(t, s), open(t, s)
 		for name, lock := range map[string]dibs.Doer{
 			"mutex": c.Mutex("a"), "writer": c.RWMutex("a").Writer(), "reader": c.RWMutex("a").Reader(),
-			"permit": c.Semaphore("a", 3).Permits(1), "multi": c.All("a", "b"),
+			"permit": c.Semaphore("a", 3).Permits(1), "multi": c.All([]string{"a", "b"}),
 		} {
 			wantErr(t, lock.Do(t.Context(), func(ctx context.Context) error {
 				before := dibs.FenceOf(ctx, "a")
 				granted := make(chan struct{})
 				go func() {
-					l, err := other.All("a", "c").Lock(t.Context())
+					l, err := other.All([]string{"a", "c"}).Lock(t.Context())
 					wantErr(t, err)
 					close(granted)
 					time.Sleep(time.Second)
@@ -360,7 +360,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, wrap(s)), open(t, s)
 		for what, doer := range map[string]dibs.Doer{
-			"mutex": c.Mutex("n"), "lock": c.Mutex("n", dibs.MinHold(time.Minute)), "several": c.All("m", "n"), "reader": c.RWMutex("n").Reader(),
+			"mutex": c.Mutex("n"), "lock": c.Mutex("n", dibs.MinHold(time.Minute)), "several": c.All([]string{"m", "n"}), "reader": c.RWMutex("n").Reader(),
 		} {
 			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
 				defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()

@@ -58,5 +58,5 @@ func permit(ctx context.Context, c *dibs.Client, _ string) (*dibs.Lease, error) 
 }
 
 func multiLock(ctx context.Context, c *dibs.Client, name string) (*dibs.Lease, error) {
-	return c.All(name, name+":2", name+":3").Lock(ctx)
+	return c.All([]string{name, name + ":2", name + ":3"}).Lock(ctx)
 }

@@ -189,7 +189,7 @@ func (c *Cohort) newCaller(ctx context.Context, options []dibs.Option) (*caller,
 func (c *Cohort) check(set dibs.CallSettings) error {
 	switch {
 	case set.Token != "":
-		return invalid("Token given to a call on %q: the calls of a Cohort share a token; give it to a call of the Mutex", set.Name)
+		return invalid("OwnerToken given to a call on %q: the calls of a Cohort share an owner token; give it to a call of the Mutex", set.Name)
 	case set.TTL != c.base.TTL:
 		return invalid("TTL given to a call on %q: the calls of a Cohort share a lease; give it to the Mutex", set.Name)
 	case set.Observed:

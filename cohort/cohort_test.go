@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -355,8 +356,9 @@ func TestCohortOptions(t *testing.T) {
 		c := open(t, s)
 		a := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(time.Second))
 		for what, option := range map[string]dibs.Option{
-			"Token": dibs.OwnerToken("request-1"), "MinHold": dibs.MinHold(time.Second), "NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant(),
+			"OwnerToken": dibs.OwnerToken("request-1"), "MinHold": dibs.MinHold(time.Second), "NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant(),
 			"Attempts": dibs.Attempts(2, time.Second), "TTL": dibs.TTL(time.Minute), "Observe": dibs.Observe(dibs.Hooks{}), "Wait of 3 ns": dibs.Wait(3),
+			"Hooks.Renewed": dibs.Observe(dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) {}}),
 		} {
 			if _, err := a.Lock(t.Context(), option); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("%s given to a call: %v", what, err)
@@ -365,6 +367,9 @@ func TestCohortOptions(t *testing.T) {
 		for _, options := range [][]dibs.Option{{dibs.MinHold(time.Second)}, {dibs.NoRenew()}, {dibs.Reentrant()}, {dibs.Attempts(2, time.Second)}, {dibs.TTL(1)}} {
 			_, err := cohort.New(c.Mutex("n", options...), cohort.Passes(8)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
+		}
+		if n := reflect.TypeFor[dibs.CallSettings]().NumField(); n != 12 {
+			t.Errorf("a call has %d settings: does a Cohort use or reject each of them?", n)
 		}
 		for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
 			_, err := cohort.New(c.Mutex("n"), cohort.Passes(8), cohort.IdleHold(linger)).Lock(t.Context())

@@ -41,7 +41,7 @@ func TestLateAttemptsAreVoid(t *testing.T) {
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},
 		{name: "two names", first: func(s *scenario) error {
-			l, err := s.locks.All(job, "another").Lock(deadline(s.t, generous))
+			l, err := s.locks.All([]string{job, "another"}).Lock(deadline(s.t, generous))
 			s.lease = l
 			return err
 		}, after: func(s *scenario) { s.unlock(s.lease) }},

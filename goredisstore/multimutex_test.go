@@ -46,7 +46,7 @@ func lockTriples(locks *dibs.Client, id string, names []string, goOn func() bool
 	for n, served := 0, false; goOn() || !served; n++ {
 		of := rand.Perm(len(names))[:3]
 		token := fmt.Sprintf("%s.%d:%d-%d-%d", id, n, of[0], of[1], of[2])
-		held, err := lockTriple(locks.All(names[of[0]], names[of[1]], names[of[2]]), token, emit)
+		held, err := lockTriple(locks.All([]string{names[of[0]], names[of[1]], names[of[2]]}), token, emit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", token, err)
 		}
@@ -348,7 +348,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 		awaitDeath(c)
 	}
 	ctx := deadline(t, generous)
-	l, err := observer.All(names...).Lock(ctx)
+	l, err := observer.All(names).Lock(ctx)
 	took := time.Since(last)
 	if err != nil {
 		b.skipIfStalled(lease / 4)

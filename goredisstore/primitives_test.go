@@ -119,7 +119,7 @@ func acquire(ctx context.Context, c *dibs.Client, what string, options ...dibs.O
 		}
 		return c.Semaphore(f[1], limit).Permits(n).Lock(ctx, options...)
 	case "all":
-		return c.All(f[1:]...).Lock(ctx, options...)
+		return c.All(f[1:]).Lock(ctx, options...)
 	case "lead":
 		return c.Election(f[1]).Campaign(ctx, options...)
 	}

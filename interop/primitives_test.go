@@ -20,7 +20,9 @@ func TestSharedAndMultiLocksExcludeOthers(t *testing.T) {
 		"permits": func(ctx context.Context) (*dibs.Lease, error) {
 			return s.dibs.Semaphore(key, 3).Permits(2).TryLock(ctx)
 		},
-		"multi-lock": func(ctx context.Context) (*dibs.Lease, error) { return s.dibs.All("order:41", key).TryLock(ctx) },
+		"multi-lock": func(ctx context.Context) (*dibs.Lease, error) {
+			return s.dibs.All([]string{"order:41", key}).TryLock(ctx)
+		},
 	} {
 		for name, peer := range s.peers() {
 			lease, err := try(t.Context())

@@ -57,7 +57,7 @@ func TestGuard(t *testing.T) {
 		store := memstore.New()
 		locks := dibs.New(store)
 		defer locks.Close()
-		l, err := locks.All("a", "b").Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
+		l, err := locks.All([]string{"a", "b"}).Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func TestGrants(t *testing.T) {
 	locks := dibs.New(s, dibs.Timeout(10*time.Second))
 	t.Cleanup(func() { _ = locks.Close() })
 	for kind, lock := range map[string]dibs.Doer{
-		"mutex": locks.Mutex("n"), "several": locks.All("a", "b"), "reader": locks.RWMutex("r").Reader(), "permit": locks.Semaphore("s", 2).Permits(1),
+		"mutex": locks.Mutex("n"), "several": locks.All([]string{"a", "b"}), "reader": locks.RWMutex("r").Reader(), "permit": locks.Semaphore("s", 2).Permits(1),
 	} {
 		err := lock.Do(t.Context(), func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.GuardPgx(ctx, tx) })

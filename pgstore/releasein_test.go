@@ -111,7 +111,7 @@ func TestReleaseInDo(t *testing.T) {
 		},
 	} {
 		var left int
-		err := locks.All("a", "b").Do(t.Context(), func(ctx context.Context) error {
+		err := locks.All([]string{"a", "b"}).Do(t.Context(), func(ctx context.Context) error {
 			err := release(ctx)
 			for _, name := range []string{"a", "b"} {
 				state, err := s.Inspect(ctx, name)

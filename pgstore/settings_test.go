@@ -29,7 +29,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	for _, lock := range []func(c *dibs.Client) dibs.Doer{
 		func(c *dibs.Client) dibs.Doer { return c.Mutex("mutex") },
 		func(c *dibs.Client) dibs.Doer { return c.RWMutex("readers").Reader() },
-		func(c *dibs.Client) dibs.Doer { return c.All("one", "two") },
+		func(c *dibs.Client) dibs.Doer { return c.All([]string{"one", "two"}) },
 	} {
 		handedOver := make(chan error, 1)
 		if err := lock(a).Do(ctx, func(held context.Context) error {

@@ -33,7 +33,7 @@ func TestDeadWaitersOfSlotsAreAwaitedAtOnce(t *testing.T) {
 	locks := dibs.New(open(t, server, redisstore.HiddenCluster(), redisstore.Prefix("")))
 	t.Cleanup(func() { _ = locks.Close() })
 	begin := time.Now()
-	l, err := locks.All(names...).Lock(t.Context())
+	l, err := locks.All(names).Lock(t.Context())
 	took := time.Since(begin)
 	if err != nil {
 		t.Fatal(err)

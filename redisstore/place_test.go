@@ -188,7 +188,7 @@ func runSilentMultiLocks(t *testing.T, seed uint64) {
 			p.set(client, true)
 			defer p.set(client, false)
 			for _, set := range wanted {
-				_ = locks.All(set...).Do(ctx, func(context.Context) error { // an error if the client was cut off
+				_ = locks.All(set).Do(ctx, func(context.Context) error { // an error if the client was cut off
 					p.enter()
 					time.Sleep(work)
 					return nil

@@ -216,12 +216,12 @@ func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	locks := dibs.New(proxied(t, redistest.NewRouter(t, redistest.ByTag, server).Addr()))
 	defer locks.Close()
 	for _, names := range [][]string{{"a", "b"}, {"{a}x", "{b}x"}, {"a", "{a}"}, {"{a}1", "{a}2", "{a"}} {
-		_, err := locks.All(names...).TryLock(t.Context())
+		_, err := locks.All(names).TryLock(t.Context())
 		if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "hash tag") {
 			t.Errorf("%q: %v", names, err)
 		}
 	}
-	lease, err := locks.All("{a}1", "{a}2", "x{a}").TryLock(t.Context())
+	lease, err := locks.All([]string{"{a}1", "{a}2", "x{a}"}).TryLock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestRevokeByToken(t *testing.T) {
 			return locks.Semaphore(name, 4).Permits(2).Lock(ctx)
 		}, lockMutex},
 		"multi-lock": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
-			return locks.All(name, name+" too").Lock(ctx)
+			return locks.All([]string{name, name + " too"}).Lock(ctx)
 		}, lockMutex},
 		"chosen token": {func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error) {
 			return locks.Mutex(name).Lock(ctx, dibs.OwnerToken("request-"+name))

@@ -255,7 +255,7 @@ func multiClients(t *testing.T, s *driver.Full) {
 						multi = append(multi, fmt.Sprintf("n%d", n))
 					}
 					slices.Reverse(multi)
-					err := c.All(multi...).Do(t.Context(), func(ctx context.Context) error {
+					err := c.All(multi).Do(t.Context(), func(ctx context.Context) error {
 						for _, n := range mine {
 							if inside[n].Add(1) != 1 {
 								t.Errorf("n%d has two holders", n)

@@ -51,7 +51,7 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	name := c.names[0]
 	switch {
 	case len(c.names) > 1:
-		return locks.All(c.names...).Lock(ctx, options...)
+		return locks.All(c.names).Lock(ctx, options...)
 	case c.shared:
 		return locks.RWMutex(name).Reader().Lock(ctx, options...)
 	case c.slots > 0:

@@ -20,6 +20,7 @@ type Locker struct {
 	locks   *dibs.Client
 	minHold time.Duration
 	options []dibs.Option
+	invalid error // what is wrong with the options
 
 	mu   sync.Mutex
 	held map[context.Context][]*runLock // by job: gocron passes the same context to Lock and to the task
@@ -49,14 +50,29 @@ var _ gocron.Locker = (*Locker)(nil)
 // After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
 // a TTL of at most minHold, the next due run takes place. A run that is longer than the
 // interval keeps its lock. Due times that it covers are skipped. The options are those of
-// [dibs.Client.Mutex].
+// [dibs.Client.Mutex] but for MinHold, Wait and Attempts, which are dibs.ErrInvalid: minHold is
+// that of each job, and a run does not wait.
 func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option) *Locker {
 	return &Locker{
 		locks:   locks,
 		minHold: minHold,
 		options: append(slices.Clone(options), dibs.MinHold(minHold)),
+		invalid: checkOptions(options),
 		held:    make(map[context.Context][]*runLock),
 	}
+}
+
+// checkOptions rejects the options that a Try call or minHold would replace.
+func checkOptions(options []dibs.Option) error {
+	for _, o := range options {
+		switch name, _, _ := strings.Cut(o.String(), "("); name {
+		case "MinHold":
+			return fmt.Errorf("%w: MinHold given to NewLocker: its argument minHold is that of each job", dibs.ErrInvalid)
+		case "Wait", "Attempts":
+			return fmt.Errorf("%w: %s given to NewLocker: a run does not wait; give it to another lock", dibs.ErrInvalid, name)
+		}
+	}
+	return nil
 }
 
 // Lock acquires the lock of one run, or returns an error at once, with which gocron skips the
@@ -69,6 +85,8 @@ func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option
 // job.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	switch {
+	case l.invalid != nil:
+		return nil, l.invalid
 	case l.minHold <= 0:
 		return nil, fmt.Errorf("%w: minHold %v of job %q: must be longer than the instances are apart", dibs.ErrInvalid, l.minHold, name)
 	case isGenerated(name):

@@ -213,6 +213,10 @@ func TestLockErrors(t *testing.T) {
 			"unavailable": {dibsgocron.NewLocker(open(t, down), 30*time.Second), dibs.ErrUnavailable},
 			"no minHold":  {dibsgocron.NewLocker(open(t, store), 0), dibs.ErrInvalid},
 			"bad option":  {dibsgocron.NewLocker(open(t, store), time.Second, dibs.TTL(-1)), dibs.ErrInvalid},
+			"MinHold":     {dibsgocron.NewLocker(open(t, store), time.Second, dibs.MinHold(time.Minute)), dibs.ErrInvalid},
+			"Wait":        {dibsgocron.NewLocker(open(t, store), time.Second, dibs.TTL(time.Minute), dibs.Wait(time.Minute)), dibs.ErrInvalid},
+			"Attempts":    {dibsgocron.NewLocker(open(t, store), time.Second, dibs.Attempts(3, time.Second)), dibs.ErrInvalid},
+			"OwnerToken":  {dibsgocron.NewLocker(open(t, store), time.Second, dibs.OwnerToken("job-7")), dibs.ErrInvalid},
 		} {
 			s, o := everyMinute(t, gocron.WithDistributedLocker(test.locker), gocron.NewTask(func() { t.Errorf("%s: ran", name) }), gocron.WithName("report"))
 			wantError(t, <-o.skipped, test.want)

@@ -26,7 +26,8 @@ type Rule struct {
 //
 // If lock returns nil and no error, the method runs without a lock. A nil pointer, such as a
 // *dibs.Mutex that was never set, is Internal. An error of lock is InvalidArgument, unless it
-// has a status. lock may be called concurrently. The options are those of each call of Do.
+// has a status. lock may be called concurrently. The options are those of each call of Do, so
+// dibs.OwnerToken, which is for one call, is dibs.ErrInvalid.
 //
 // By panics if lock is nil, if R is an interface, or if the method is not
 // "/package.Service/Method".
@@ -79,11 +80,13 @@ func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx c
 	}
 	var result error
 	ran := false
-	err = lock.Do(ctx, func(ctx context.Context) error {
+	serve := func(ctx context.Context, _ Rule) error {
 		ran = true
 		result = handler(ctx)
 		return nil
-	}, r.options...)
+	}
+	// Wrap rejects options that are for one call.
+	err = dibs.Wrap(func(Rule) dibs.Doer { return lock }, serve, r.options...)(ctx, r)
 	switch {
 	case err == nil && !ran:
 		return internal(fmt.Errorf("dibsgrpc: %s: Do of the lock returned nil without calling its function", r.method))

@@ -159,6 +159,16 @@ func TestCodeOfEachError(t *testing.T) {
 	}
 }
 
+// One owner token for all calls would let them run at the same time.
+func TestOwnerTokenIsRejected(t *testing.T) {
+	locks := newLocks(t, memstore.New())
+	rule := dibsgrpc.By(method, func(context.Context, *pb.SimpleRequest) (dibs.Doer, error) { return locks.Mutex("n"), nil }, dibs.OwnerToken("request-1"))
+	_, err := call(t.Context(), rule, request("n"), never(t))
+	if !errors.Is(err, dibs.ErrInvalid) {
+		t.Errorf("have %v, want ErrInvalid", err)
+	}
+}
+
 // A nil pointer is no permission to run without a lock.
 func TestNilPointer(t *testing.T) {
 	var mutex *dibs.Mutex

@@ -65,7 +65,7 @@ func ExampleLock_names() {
 		case from == "" || to == "":
 			return nil, &dibshttp.Error{Status: http.StatusUnprocessableEntity, Message: "from and to are required"}
 		}
-		return locks.All("account:"+from, "account:"+to), nil
+		return locks.All([]string{"account:" + from, "account:" + to}), nil
 	}, dibshttp.With(dibs.Wait(3*time.Second)))
 	transfer := lock(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "two fences:", dibs.FenceOf(r.Context(), "account:1") > 0 && dibs.FenceOf(r.Context(), "account:2") > 0)

@@ -14,8 +14,8 @@ import (
 // An Option configures the middleware of [Lock].
 type Option func(*middleware)
 
-// With adds options to each call of Do, such as dibs.Wait. A mutex can also have them
-// itself; a multi-lock accepts them only here.
+// With adds options to each call of Do, such as dibs.Wait. A lock can also have them itself.
+// dibs.OwnerToken is for one call, so each request with it fails with dibs.ErrInvalid.
 func With(options ...dibs.Option) Option {
 	return func(m *middleware) { m.options = append(m.options, options...) }
 }
@@ -91,11 +91,13 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 	if len(w.Header()) > 0 {
 		before = w.Header().Clone()
 	}
-	err := lock.Do(r.Context(), func(ctx context.Context) error {
+	serve := func(ctx context.Context, _ *http.Request) error {
 		response = newResponseWriter(ctx, w)
 		response.handle(r.WithContext(ctx), next)
 		return nil
-	}, m.options...)
+	}
+	// Wrap rejects options that are for one call.
+	err := dibs.Wrap(func(*http.Request) dibs.Doer { return lock }, serve, m.options...)(r.Context(), r)
 	if err == nil && response == nil {
 		err = errNotRun
 	}

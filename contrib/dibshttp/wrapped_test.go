@@ -92,6 +92,14 @@ func TestTemporaryFiles(t *testing.T) {
 	}
 }
 
+// One owner token for all requests would let them run at the same time.
+func TestOwnerTokenIsRejected(t *testing.T) {
+	locks := newLocks(t, memstore.New())
+	h := dibshttp.Lock(byPath(locks), dibshttp.With(dibs.OwnerToken("request-1")))(never(t))
+	w, _ := serve(t, h, post(t.Context(), "/n"))
+	wantStatus(t, w, dibshttp.FromError(dibs.ErrInvalid).Status, 0)
+}
+
 // A nil pointer is no permission to run without a lock.
 func TestNilPointer(t *testing.T) {
 	var mutex *dibs.Mutex

@@ -268,7 +268,7 @@ func traceOfSeveralNames(t *testing.T, b bed) {
 	locks, r := b.open(t, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { queued <- struct{}{} }}))
 	held := must[*dibs.Lease](t)(first.Mutex("several:2").Lock(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- locks.All("several:1", "several:2", "several:3").Do(t.Context(), nothing) }()
+	go func() { done <- locks.All([]string{"several:1", "several:2", "several:3"}).Do(t.Context(), nothing) }()
 	<-queued
 	if err := held.Unlock(); err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func callOfLoad(ctx context.Context, locks *dibs.Client, n int) error {
 	case 1:
 		return locks.RWMutex(name).Writer().Do(ctx, nothing)
 	case 2:
-		return locks.All(name, fmt.Sprint("load:", n%5+4)).Do(ctx, nothing)
+		return locks.All([]string{name, fmt.Sprint("load:", n%5+4)}).Do(ctx, nothing)
 	case 3: // gives up
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Millisecond)
 		defer cancel()

@@ -78,7 +78,7 @@ func TestSpansOfOtherKinds(t *testing.T) {
 			want string
 		}{
 			"api":     {locks.Semaphore("api", 5).Permits(1), "dibs.kind=semaphore dibs.limit=5 dibs.name=api dibs.result=acquired dibs.weight=1"},
-			"a:1":     {locks.All("a:1", "b:2"), `dibs.kind=multi dibs.more=[b:2] dibs.name=a:1 dibs.result=acquired`},
+			"a:1":     {locks.All([]string{"a:1", "b:2"}), `dibs.kind=multi dibs.more=[b:2] dibs.name=a:1 dibs.result=acquired`},
 			"report:": {locks.RWMutex("report:").Reader(), "dibs.kind=reader dibs.name=report: dibs.result=acquired"},
 		} {
 			r.Reset()

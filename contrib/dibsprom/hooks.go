@@ -10,8 +10,8 @@ import (
 )
 
 // Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call
-// Hooks once for each Client: the hooks remember whether their Client is degraded. Given to
-// a lock or a call instead, they would count those of New twice.
+// Hooks once for each Client: the hooks remember whether their Client is degraded. A lock or a
+// call rejects them with dibs.ErrInvalid.
 func (m *Metrics) Hooks() dibs.Hooks {
 	var degraded atomic.Bool
 	return dibs.Hooks{

@@ -252,13 +252,13 @@ func TestPaths(t *testing.T) {
 			func(s *scene) { hold(s.locks.Semaphore(name, 5).Permits(2).Lock(background)) },
 			plain(dibs.KindSemaphore),
 		},
-		"multi": {func(s *scene) { hold(s.locks.All(name, "order:2", "x").Lock(background)) }, plain(dibs.KindMulti)},
+		"multi": {func(s *scene) { hold(s.locks.All([]string{name, "order:2", "x"}).Lock(background)) }, plain(dibs.KindMulti)},
 		"multi after a wait": {
-			func(s *scene) { hold(s.locks.All(name, taken).Lock(background)) },
+			func(s *scene) { hold(s.locks.All([]string{name, taken}).Lock(background)) },
 			[]string{acquire(dibs.KindMulti, "acquired"), held(dibs.KindMulti, "released")},
 		},
 		"multi in vain": {
-			func(s *scene) { hold(s.locks.All(name, taken).Lock(background, dibs.Wait(time.Second))) },
+			func(s *scene) { hold(s.locks.All([]string{name, taken}).Lock(background, dibs.Wait(time.Second))) },
 			[]string{acquire(dibs.KindMulti, "busy")},
 		},
 		"election": {func(s *scene) { hold(s.locks.Election(name).Campaign(background)) }, plain(dibs.KindElection)},

@@ -71,7 +71,7 @@ func TestAcquireAndRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.AfterFunc(3*time.Second, func() { first.Unlock() })
-			second := lock(t, locks.All("order:42", "x=1 y\n2"))
+			second := lock(t, locks.All([]string{"order:42", "x=1 y\n2"}))
 			second.Unlock()
 			first = lock(t, locks.Mutex("order:42"))
 			time.AfterFunc(time.Second, func() { first.Unlock() })

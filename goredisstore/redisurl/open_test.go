@@ -134,7 +134,7 @@ func TestProxy(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := locks.All("a", "b").TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
+	if _, err := locks.All([]string{"a", "b"}).TryLock(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
 		t.Errorf("names with two tags: %v", err)
 	}
 }

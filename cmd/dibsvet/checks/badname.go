@@ -4,6 +4,7 @@ import (
 	"errors"
 	"go/ast"
 	"go/constant"
+	"reflect"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const badNameDoc = `find names, numbers and options that dibs rejects
 
 Some requests always return ErrInvalid: an empty name, a TTL of 5 ms, a MaxHold below the
-MinHold. So do options without a meaning: Wait given to TryLock, Token given to New.
+MinHold. So do options without a meaning: Wait given to TryLock, OwnerToken given to New.
 
 The check repeats each request whose arguments are constants, with a context that has
 ended. So its rules are those of the version of dibs that dibsvet is built with, and its
@@ -35,7 +36,7 @@ func newBadName(src *analysis.Analyzer) *analysis.Analyzer {
 func (f *finder) checkArguments(call *ast.CallExpr) {
 	t := f.target(call)
 	d := dibsFuncOf(t.fn)
-	if d.name == "" || len(call.Args) == 0 && !d.is("Client", "All") {
+	if d.name == "" || len(call.Args) == 0 {
 		return
 	}
 	switch {
@@ -50,6 +51,9 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		}
 	case d.is("", "NewHandle") && len(call.Args) == 2:
 		f.checkHandle(call)
+	case d.is("", "Yield"):
+		f.checkList(call, "Yield", atCall)
+	case d.is("", "Observe"): // its values are valid
 	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
 			f.reportInvalid(call, ofOption(made).err())
@@ -68,6 +72,7 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		f.checkPermits(call, t.receiver)
 	case d.is("Client", "All"):
 		f.checkNames(call)
+		f.checkList(call, "All", atPrimitive)
 	case d.receiver == "Client" && takesOptions(t.fn):
 		f.checkConstructor(call, d.name)
 		f.checkList(call, d.name, atPrimitive)
@@ -144,14 +149,22 @@ func (f *finder) checkConstructor(call *ast.CallExpr, kind string) {
 
 // checkNames checks the names of All, and how many there are.
 func (f *finder) checkNames(call *ast.CallExpr) {
-	for _, name := range call.Args {
-		f.checkName(name)
-	}
-	if call.Ellipsis.IsValid() {
+	var given []ast.Expr
+	switch list := f.value(call.Args[0]).(type) {
+	case *ast.CompositeLit:
+		given = list.Elts
+	case *ast.Ident:
+		if !f.isNil(list) {
+			return
+		}
+	default:
 		return
 	}
-	names := make([]string, len(call.Args))
-	for i, argument := range call.Args {
+	for _, name := range given {
+		f.checkName(name)
+	}
+	names := make([]string, len(given))
+	for i, argument := range given {
 		name, ok := f.stringOf(argument)
 		if !ok || driver.CheckName(name) != nil {
 			return
@@ -160,7 +173,7 @@ func (f *finder) checkNames(call *ast.CallExpr) {
 	}
 	r := newRequest()
 	r.kind, r.names = "All", names
-	f.reportInvalid(methodAndArguments(call), r.err())
+	f.reportInvalid(call.Args[0], r.err())
 }
 
 // checkList checks the options of New or of a primitive in combination. set puts them into
@@ -235,35 +248,66 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	given, _ := f.options(call)
 	for _, o := range given {
 		made, ok := f.makeOption(o)
-		if ok && ofOption(made).err() == nil {
+		if ok && (o.name == "Observe" || ofOption(made).err() == nil) {
 			valid = append(valid, made)
 		}
 	}
 	return valid
 }
 
+// makers are the functions of package dibs that make an option.
+var makers = map[string]any{
+	"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
+	"Attempts": dibs.Attempts, "Label": dibs.Label, "OwnerToken": dibs.OwnerToken,
+	"NoRenew": dibs.NoRenew, "Reentrant": dibs.Reentrant, "Observe": dibs.Observe,
+}
+
 // makeOption makes the option that a call makes, if its arguments are constants.
-func (f *finder) makeOption(o option) (dibs.Option, bool) {
-	durations := map[string]func(time.Duration) dibs.Option{
-		"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
-	}
-	texts := map[string]func(string) dibs.Option{"Label": dibs.Label, "OwnerToken": dibs.OwnerToken}
+func (f *finder) makeOption(o option) (made dibs.Option, ok bool) {
 	arguments := o.call.Args
-	switch {
-	case durations[o.name] != nil && len(arguments) == 1:
+	switch maker := makers[o.name].(type) {
+	case func() dibs.Option:
+		return maker(), true
+	case func(time.Duration) dibs.Option:
 		d, ok := f.durationOf(arguments[0])
-		return durations[o.name](d), ok
-	case (o.name == "NoRenew" || o.name == "Reentrant") && len(arguments) == 0:
-		return map[string]dibs.Option{"NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant()}[o.name], true
-	case texts[o.name] != nil && len(arguments) == 1:
+		return maker(d), ok
+	case func(string) dibs.Option:
 		text, ok := f.stringOf(arguments[0])
-		return texts[o.name](text), ok
-	case o.name == "Attempts" && len(arguments) == 2:
+		return maker(text), ok
+	case func(int, time.Duration) dibs.Option:
+		if len(arguments) < 2 { // a call that returns both
+			break
+		}
 		n, ok := f.intOf(arguments[0])
 		every, constant := f.durationOf(arguments[1])
-		return dibs.Attempts(n, every), ok && constant
+		return maker(n, every), ok && constant
+	case func(dibs.Hooks) dibs.Option:
+		hooks, ok := f.hooksOf(arguments[0])
+		return maker(hooks), ok
 	}
-	return nil, false
+	return dibs.Option{}, false
+}
+
+// hooksOf returns hooks of which those are set that a literal sets.
+func (f *finder) hooksOf(e ast.Expr) (hooks dibs.Hooks, ok bool) {
+	literal, ok := f.value(e).(*ast.CompositeLit)
+	if !ok {
+		return hooks, false
+	}
+	for _, element := range literal.Elts {
+		pair, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			return hooks, false
+		}
+		name, ok := pair.Key.(*ast.Ident)
+		if !ok || f.isNil(pair.Value) {
+			continue
+		}
+		if field := reflect.ValueOf(&hooks).Elem().FieldByName(name.Name); field.IsValid() {
+			field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value { return nil })) // not called
+		}
+	}
+	return hooks, true
 }
 
 func (f *finder) stringOf(e ast.Expr) (string, bool) {

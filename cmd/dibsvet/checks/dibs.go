@@ -260,7 +260,8 @@ func (s *source) options(call *ast.CallExpr) (given []option, known bool) {
 		value := s.value(argument)
 		made, ok := value.(*ast.CallExpr)
 		if !ok {
-			known = known && s.isNil(value)
+			zero, ok := value.(*ast.CompositeLit)
+			known = known && (s.isNil(value) || ok && len(zero.Elts) == 0)
 			continue
 		}
 		d := s.dibsCall(made)

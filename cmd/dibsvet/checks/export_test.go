@@ -7,3 +7,6 @@ import "golang.org/x/tools/go/analysis"
 func OfCallbacks() []*analysis.Analyzer {
 	return all(newSource(true), func() bool { return false })
 }
+
+// Makers are the functions of package dibs that make an option, as the check badname knows them.
+var Makers = makers

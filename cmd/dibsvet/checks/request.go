@@ -61,15 +61,18 @@ func (r request) send(ctx context.Context) error {
 		nothing := func(context.Context) error { return nil }
 		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
 	case r.kind == "All" && r.try:
-		return errorOf(locks.All(r.names...).TryLock(ctx, r.call...))
+		return errorOf(locks.All(r.names, r.lock...).TryLock(ctx, r.call...))
 	case r.kind == "All":
-		return errorOf(locks.All(r.names...).Lock(ctx, r.call...))
+		return errorOf(locks.All(r.names, r.lock...).Lock(ctx, r.call...))
 	case r.kind == "RWMutex" && r.try:
 		return errorOf(locks.RWMutex(r.name, r.lock...).Writer().TryLock(ctx, r.call...))
 	case r.kind == "RWMutex":
 		return errorOf(locks.RWMutex(r.name, r.lock...).Writer().Lock(ctx, r.call...))
 	case r.kind == "Election":
 		return errorOf(locks.Election(r.name, r.lock...).Campaign(ctx, r.call...))
+	case r.kind == "Yield":
+		defer locks.Close()
+		return mutex.Do(context.Background(), func(ctx context.Context) error { return dibs.Yield(ctx, r.call...) }) // in memory
 	case r.kind == "Attach":
 		return errorOf(locks.Attach(ctx, dibs.NewHandle(r.name, "token"), r.call...))
 	case r.try:

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/types"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/tools/go/packages"
+
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -29,9 +33,9 @@ func TestRulesHoldAtRunTime(t *testing.T) {
 		"empty name":               only(locks.Mutex("").Lock(ctx)),
 		"513 bytes":                only(locks.RWMutex(strings.Repeat("n", 513)).Reader().Lock(ctx)),
 		"not UTF-8":                locks.Election("\xff").Run(ctx, nothing),
-		"All of no names":          locks.All().Do(ctx, nothing),
-		"All of 101 names":         locks.All(numbered(101)...).Do(ctx, nothing),
-		"All with an empty name":   locks.All("a", "").Do(ctx, nothing),
+		"All of no names":          locks.All(nil).Do(ctx, nothing),
+		"All of 101 names":         locks.All(numbered(101)).Do(ctx, nothing),
+		"All with an empty name":   locks.All([]string{"a", ""}).Do(ctx, nothing),
 		"Attach to an empty name":  only(locks.Attach(ctx, dibs.NewHandle("", "token"))),
 		"Attach, empty token":      only(locks.Attach(ctx, dibs.NewHandle("a", ""))),
 		"Inspect":                  only(locks.Inspect(ctx, "")),
@@ -58,21 +62,47 @@ func TestRulesHoldAtRunTime(t *testing.T) {
 		"Attempts every -1 s":      with(dibs.Attempts(2, -time.Second)),
 		"Wait of 3 ns":             with(dibs.Wait(3)),
 		"Label given to Attach":    only(locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Label("web"))),
-		"Token given to a lock":    only(locks.Mutex("a", dibs.OwnerToken("t")).Lock(ctx)),
+		"OwnerToken given to lock": only(locks.Mutex("a", dibs.OwnerToken("t")).Lock(ctx)),
 		"Wait and Attempts":        with(dibs.Wait(time.Second), dibs.Attempts(2, time.Second)),
 		"Label with a space":       with(dibs.Label("two words")),
 		"Label of 129 bytes":       with(dibs.Label(strings.Repeat("l", 129))),
-		"empty Token":              with(dibs.OwnerToken("")),
-		"Token of 257 bytes":       with(dibs.OwnerToken(strings.Repeat("t", 257))),
-		"Token given to New":       only(dibs.New(memstore.New(), dibs.OwnerToken("t")).Mutex("a").Lock(ctx)),
+		"empty OwnerToken":         with(dibs.OwnerToken("")),
+		"OwnerToken of 257 bytes":  with(dibs.OwnerToken(strings.Repeat("t", 257))),
+		"OwnerToken given to New":  only(dibs.New(memstore.New(), dibs.OwnerToken("t")).Mutex("a").Lock(ctx)),
 		"TryLock with Wait":        only(locks.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))),
 		"TryRLock with Attempts":   only(locks.RWMutex("a").Reader().TryLock(ctx, dibs.Attempts(2, 1))),
-		"TryLock of All with Wait": only(locks.All("a").TryLock(ctx, dibs.Wait(time.Second))),
+		"TryLock of All with Wait": only(locks.All([]string{"a"}).TryLock(ctx, dibs.Wait(time.Second))),
+		"MinHold given to Once":    only(locks.Once("a", time.Hour, dibs.MinHold(time.Hour)).Do(ctx, nothing)),
+		"Hooks.Renewed in a call":  with(dibs.Observe(dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) {}})),
 		"ParseOptions":             only(dibs.ParseOptions("ttl=5ms")),
 	} {
 		if !errors.Is(err, dibs.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", rule, err)
 		}
+	}
+}
+
+// Each function that makes an option is known to the check badname.
+func TestEveryOptionIsChecked(t *testing.T) {
+	t.Parallel()
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps}, "github.com/dibslock/dibs")
+	if err != nil || len(pkgs) != 1 {
+		t.Fatalf("%d packages, %v", len(pkgs), err)
+	}
+	scope, made := pkgs[0].Types.Scope(), 0
+	option := scope.Lookup("Option").Type()
+	for _, name := range scope.Names() {
+		fn, ok := scope.Lookup(name).(*types.Func)
+		if !ok || !fn.Exported() || fn.Signature().Results().Len() != 1 || !types.Identical(fn.Signature().Results().At(0).Type(), option) {
+			continue
+		}
+		made++
+		if checks.Makers[name] == nil {
+			t.Errorf("the check badname does not know the option %s", name)
+		}
+	}
+	if made != len(checks.Makers) {
+		t.Errorf("%d options, and %d in the check", made, len(checks.Makers))
 	}
 }
 

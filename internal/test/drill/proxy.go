@@ -98,7 +98,7 @@ func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 		doer, held, weight, limit = locks.Semaphore(name, permits).Permits(1), []string{name}, 1, permits
 	case 3:
 		held = []string{fmt.Sprintf("{all-%d}a", at), fmt.Sprintf("{all-%d}b", at)}
-		doer = locks.All(held...)
+		doer = locks.All(held)
 		if rand.IntN(2) == 0 {
 			doer, held = locks.Mutex(held[1]), held[1:]
 		}

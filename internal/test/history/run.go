@@ -341,7 +341,7 @@ func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 		m := c.RWMutex(name)
 		return m.Writer().Lock, m.Writer().TryLock
 	case multiLock:
-		all := c.All(s.names...)
+		all := c.All(s.names)
 		return all.Lock, all.TryLock
 	}
 	permits := c.Semaphore(name, s.limit).Permits(s.weight)

@@ -286,7 +286,7 @@ func (w *world) lockOnce(ctx context.Context, c *dibs.Client, primitive int) {
 	case 1:
 		_ = c.RWMutex("n").Writer().Do(ctx, nothing)
 	case 2:
-		_ = c.All("n", "m").Do(ctx, nothing)
+		_ = c.All([]string{"n", "m"}).Do(ctx, nothing)
 	default:
 		_ = c.Mutex("n").Do(ctx, nothing, dibs.Wait(2*time.Second))
 	}

@@ -28,7 +28,7 @@ var Locking = map[string]func(context.Context, *dibs.Client, ...dibs.Option) (*d
 		return c.RWMutex("n").Reader().Lock(ctx, options...)
 	},
 	"several": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
-		return c.All("n", "o").Lock(ctx, options...)
+		return c.All([]string{"n", "o"}).Lock(ctx, options...)
 	},
 }
 

@@ -107,7 +107,7 @@ func lockerOf(c *dibs.Client, names []string) locker {
 	if len(names) == 1 {
 		return c.Mutex(names[0])
 	}
-	return c.All(names...)
+	return c.All(names)
 }
 
 func (l *load) work(m locker) {

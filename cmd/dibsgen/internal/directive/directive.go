@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/dibslock/dibs/driver"
 )
 
 // A Kind is the word after "dibs:", which selects the primitive.
@@ -162,11 +160,11 @@ func (d *Directive) parseCount(rest *words) *Error {
 func (d *Directive) parseInterval(rest *words) *Error {
 	word, at := rest.first()
 	interval, err := time.ParseDuration(word)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fail(at, `//dibs:once: want an interval such as 50m after the name, have %q`, word)
-	case interval < driver.MinTTL || interval > driver.MaxTTL:
-		return fail(at, "//dibs:once: interval %v is not within %v to %v", interval, driver.MinTTL, driver.MaxTTL)
+	}
+	if err := rejection(Once, interval, nil); err != nil {
+		return fail(at, "//dibs:once: %s", reason(err))
 	}
 	d.Interval = interval
 	rest.skip(at - rest.offset + len(word))

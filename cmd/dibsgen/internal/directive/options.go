@@ -1,93 +1,108 @@
 package directive
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/memstore"
 )
 
 // An Option is an option of a directive: one word of dibs.ParseOptions.
 type Option struct {
 	word string // as ParseOptions accepts it
 	name string // of the function in package dibs
-	args []any  // of that function: time.Duration, int or string
+	args []any  // of that function: a time.Duration, or code
 }
 
-// functions are the functions of package dibs by the keys of dibs.ParseOptions.
-var functions = map[string]string{
-	"ttl": "TTL", "wait": "Wait", "timeout": "Timeout", "minhold": "MinHold", "maxhold": "MaxHold",
-	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
-}
-
-// isOption reports whether a word is an option, perhaps with a bad value.
+// isOption reports whether a word is an option, perhaps with a bad value. It is, if ParseOptions
+// accepts its key with a good one.
 func isOption(word string) bool {
 	key, _, _ := strings.Cut(word, "=")
-	return functions[key] != ""
+	for _, good := range []string{key, key + "=1s", key + "=1/1s"} {
+		if options, err := dibs.ParseOptions(good); err == nil && len(options) == 1 {
+			return true
+		}
+	}
+	return false
 }
 
-// parseOptions parses all words, by the rules of dibs.ParseOptions.
+// parseOptions parses all words, by the rules of dibs.ParseOptions and of the primitive.
 func parseOptions(kind Kind, interval time.Duration, rest words) (options []Option, wrong Errors) {
 	var all []string
 	for word, at := range rest.each {
-		key, value, _ := strings.Cut(word, "=")
-		switch _, err := dibs.ParseOptions(word); {
-		case err != nil && functions[key] == "":
+		parsed, err := dibs.ParseOptions(word)
+		switch {
+		case err != nil && !isOption(word):
+			key, _, _ := strings.Cut(word, "=")
 			_, why, _ := strings.Cut(reason(err), ": ") // behind the word, which ParseOptions hides if it may be a secret
 			return nil, append(wrong, fail(at, "option %q: %s; the parts of a name are joined with +, several names with a comma", key, why))
 		case err != nil:
 			wrong = append(wrong, fail(at, "%s", reason(err)))
 			continue
-		case kind == Once && (key == "wait" || key == "attempts"):
-			wrong = append(wrong, fail(at, "option %q: //dibs:once does not wait; remove it", key))
+		}
+		if err := rejection(kind, driver.MinTTL, parsed); err != nil {
+			wrong = append(wrong, fail(at, "%s", reason(err)))
 			continue
 		}
-		options = append(options, newOption(word, key, value))
+		options = append(options, newOption(word, parsed[0]))
 		all = append(all, word)
 	}
-	if _, err := dibs.ParseOptions(strings.Join(all, " ")); err != nil {
-		return nil, append(wrong, fail(rest.offset, "%s", reason(err)))
+	parsed, err := dibs.ParseOptions(strings.Join(all, " "))
+	if err == nil {
+		err = rejection(kind, cmp.Or(interval, driver.MinTTL), parsed) // the interval may be missing
 	}
-	if err := checkInterval(interval, options, rest.offset); err != nil {
-		wrong = append(wrong, err)
+	if err != nil {
+		wrong = append(wrong, fail(rest.offset, "%s", reason(err)))
 	}
 	return options, wrong
 }
 
-// checkInterval rejects a MaxHold below the interval, which is the MinHold of the job.
-func checkInterval(interval time.Duration, options []Option, offset int) *Error {
-	i := slices.IndexFunc(options, func(o Option) bool { return o.name == "MaxHold" })
-	if i < 0 {
-		return nil
+// rejection returns the error with which package dibs rejects a call with these options, or nil. The
+// call sends nothing, because its context has ended.
+func rejection(kind Kind, interval time.Duration, options []dibs.Option) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	const name = "…"
+	nothing := func(context.Context) error { return nil }
+	locks := dibs.New(memstore.New())
+	var err error
+	switch kind {
+	case Once:
+		_, err = locks.Once(name, interval).Do(ctx, nothing, options...)
+	default:
+		err = locks.Mutex(name).Do(ctx, nothing, options...)
 	}
-	if longest, _ := options[i].args[0].(time.Duration); longest != 0 && longest < interval {
-		return fail(offset, `option "maxhold": %v is below the interval %v`, longest, interval)
+	if errors.Is(err, dibs.ErrInvalid) {
+		return err
 	}
 	return nil
 }
 
-// reason returns an error of ParseOptions without the text of ErrInvalid.
+// reason returns an error of package dibs without the text of ErrInvalid.
 func reason(err error) string {
 	return strings.TrimPrefix(err.Error(), dibs.ErrInvalid.Error()+": ")
 }
 
-// newOption returns the option of a valid word.
-func newOption(word, key, value string) Option {
-	o := Option{word: word, name: functions[key]}
-	switch key {
-	case "norenew", "reentrant":
-	case "label":
-		o.args = []any{value}
-	case "attempts":
-		number, text, _ := strings.Cut(value, "/")
-		n, _ := strconv.Atoi(number)
-		d, _ := time.ParseDuration(text)
-		o.args = []any{n, d}
-	default:
-		d, _ := time.ParseDuration(value)
-		o.args = []any{d}
+// newOption returns the option of a valid word. Its text is a call of its function.
+func newOption(word string, parsed dibs.Option) Option {
+	name, list, _ := strings.Cut(parsed.String(), "(")
+	o := Option{word: word, name: name}
+	for arg := range strings.SplitSeq(strings.TrimSuffix(list, ")"), ", ") {
+		d, err := time.ParseDuration(arg)
+		switch {
+		case arg == "":
+		case err == nil && strings.Trim(arg, "0123456789") != "":
+			o.args = append(o.args, d)
+		default:
+			o.args = append(o.args, arg)
+		}
 	}
 	return o
 }
@@ -100,10 +115,8 @@ func (o Option) Code(dibsName, timeName string) string {
 		switch arg := arg.(type) {
 		case time.Duration:
 			args[i] = DurationCode(arg, timeName)
-		case int:
-			args[i] = strconv.Itoa(arg)
 		case string:
-			args[i] = strconv.Quote(arg)
+			args[i] = arg
 		}
 	}
 	return dibsName + "." + o.name + "(" + strings.Join(args, ", ") + ")"

@@ -83,10 +83,7 @@ func nameFields(d *decorator) structNames {
 		taken[name] = true
 		return name
 	}
-	names := structNames{locks: field("locks"), next: field("next"), own: map[*method]string{}}
-	if d.usesOptions() {
-		names.options = field("options")
-	}
+	names := structNames{locks: field("locks"), next: field("next"), options: field("options"), own: map[*method]string{}}
 	for _, m := range d.methods {
 		if m.locked() && len(m.found.Options) > 0 {
 			names.own[m] = field(lowerFirst(m.name) + "Options")
@@ -95,17 +92,7 @@ func nameFields(d *decorator) structNames {
 	return names
 }
 
-// usesOptions reports whether the methods use the options of the constructor as they are.
-func (d *decorator) usesOptions() bool {
-	for _, m := range d.methods {
-		if m.locked() && (!m.multi() || len(m.found.Options) == 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// multi reports whether the method holds a multi-lock. That takes options in its calls only.
+// multi reports whether the method holds a multi-lock.
 func (m *method) multi() bool {
 	return m.kind() == directive.Lock && (m.found.Spread || len(m.found.Names) > 1)
 }
@@ -139,17 +126,10 @@ func (e *emitter) constructor() {
 	e.printf("\n// %s returns next under the locks that the directives of %s declare.\n// The options apply to all locks. An option of a directive wins.\n", d.constructor, d.name)
 	e.printf("func %s%s(%s *%s.Client, %s %s%s, %s ...%s.Option) %s%s {\n", d.constructor, declared,
 		locks, e.dibs(), next, d.name, args, options, e.dibs(), d.name, args)
-	e.printf("return &%s%s{\n%s: %s,\n%s: %s,\n", d.typeName, args, e.names.locks, locks, e.names.next, next)
-	if e.names.options != "" {
-		e.printf("%s: %s.Clone(%s),\n", e.names.options, e.slices(), options)
-	}
+	e.printf("return &%s%s{\n%s: %s,\n%s: %s,\n%s: %s.Clone(%s),\n", d.typeName, args, e.names.locks, locks, e.names.next, next,
+		e.names.options, e.slices(), options)
 	for _, m := range d.methods {
-		field, ok := e.names.own[m]
-		switch {
-		case !ok:
-		case m.multi():
-			e.printf("%s: %s.Concat(%s, %s),\n", field, e.slices(), options, e.optionsOf(m))
-		default:
+		if field, ok := e.names.own[m]; ok {
 			e.printf("%s: %s,\n", field, e.optionsOf(m))
 		}
 	}
@@ -171,11 +151,8 @@ func (e *emitter) optionsOf(m *method) string {
 
 func (e *emitter) structType() {
 	declared, args := e.typeParams()
-	e.printf("\ntype %s%s struct {\n%s *%s.Client\n%s %s%s\n", e.d.typeName, declared,
-		e.names.locks, e.dibs(), e.names.next, e.d.name, args)
-	if e.names.options != "" {
-		e.printf("%s []%s.Option // of all locks\n", e.names.options, e.dibs())
-	}
+	e.printf("\ntype %s%s struct {\n%s *%s.Client\n%s %s%s\n%s []%s.Option // of all locks\n", e.d.typeName, declared,
+		e.names.locks, e.dibs(), e.names.next, e.d.name, args, e.names.options, e.dibs())
 	if len(e.names.own) > 0 {
 		e.printf("\n")
 	}
@@ -271,10 +248,7 @@ func (e *emitter) lock(m *method) string {
 		names[i] = e.expression(m, name)
 	}
 	list := strings.Join(names, ", ")
-	options := ""
-	if e.names.options != "" {
-		options = ", " + e.d.receiver + "." + e.names.options + "..."
-	}
+	options := ", " + e.d.receiver + "." + e.names.options + "..."
 	switch m.kind() {
 	case directive.Read:
 		return fmt.Sprintf("%s.RWMutex(%s%s).Reader()", locks, list, options)
@@ -287,9 +261,9 @@ func (e *emitter) lock(m *method) string {
 	}
 	switch {
 	case m.found.Spread:
-		return fmt.Sprintf("%s.All(%s...)", locks, list)
+		return fmt.Sprintf("%s.All(%s%s)", locks, list, options)
 	case m.multi():
-		return fmt.Sprintf("%s.All(%s)", locks, list)
+		return fmt.Sprintf("%s.All([]string{%s}%s)", locks, list, options)
 	}
 	return fmt.Sprintf("%s.Mutex(%s%s)", locks, list, options)
 }
@@ -311,18 +285,12 @@ func (e *emitter) expression(m *method, expr directive.Expression) string {
 	return b.String()
 }
 
-// callOptions returns the last argument of a call: the options of the directive, which are
-// nearer than those of the lock. A multi-lock has one level for both.
+// callOptions returns the last argument of a call: the options of the directive.
 func (e *emitter) callOptions(m *method) string {
-	field, ok := e.names.own[m]
-	switch {
-	case ok:
-	case m.multi():
-		field = e.names.options
-	default:
-		return ""
+	if field, ok := e.names.own[m]; ok {
+		return ", " + e.d.receiver + "." + field + "..."
 	}
-	return ", " + e.d.receiver + "." + field + "..."
+	return ""
 }
 
 // parameters returns the parameters of a method.

@@ -115,11 +115,15 @@ func mayImport(from, path string) bool {
 func (p *planner) checkConstants(file *ast.File, info *types.Info) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
-		if !ok {
+		if !ok || len(call.Args) == 0 {
 			return true
 		}
 		method := lockMethod(call, info)
-		for i, arg := range call.Args {
+		args := call.Args
+		if list, ok := args[0].(*ast.CompositeLit); ok && method == "All" {
+			args = list.Elts
+		}
+		for i, arg := range args {
 			value := info.Types[arg].Value
 			switch {
 			case method == "" || value == nil:

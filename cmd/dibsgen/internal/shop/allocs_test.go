@@ -22,7 +22,7 @@ func (b *byHand) pay(ctx context.Context, o Order) (Receipt, error) {
 }
 
 func (b *byHand) transfer(ctx context.Context, from, to string, cents int64) error {
-	return b.locks.All("account:"+from, "account:"+to).Do(ctx, func(ctx context.Context) error {
+	return b.locks.All([]string{"account:" + from, "account:" + to}).Do(ctx, func(ctx context.Context) error {
 		return b.next.Transfer(ctx, from, to, cents)
 	}, dibs.Wait(3*time.Second))
 }

@@ -18,8 +18,8 @@ func LockShop(locks *dibs.Client, next Shop, options ...dibs.Option) Shop {
 		next:            next,
 		options:         slices.Clone(options),
 		payOptions:      []dibs.Option{dibs.Wait(3 * time.Second)},
-		transferOptions: slices.Concat(options, []dibs.Option{dibs.Wait(3 * time.Second)}),
-		archiveOptions:  slices.Concat(options, []dibs.Option{dibs.Wait(time.Second)}),
+		transferOptions: []dibs.Option{dibs.Wait(3 * time.Second)},
+		archiveOptions:  []dibs.Option{dibs.Wait(time.Second)},
 		uploadOptions:   []dibs.Option{dibs.Wait(time.Minute)},
 		countOptions:    []dibs.Option{dibs.MaxHold(20 * time.Minute)},
 		stockOptions:    []dibs.Option{dibs.Attempts(3, 100*time.Millisecond), dibs.TTL(20 * time.Second), dibs.Label("stock")},
@@ -48,13 +48,13 @@ func (l *lockedShop) Pay(ctx context.Context, o Order) (r1 Receipt, err error) {
 }
 
 func (l *lockedShop) Transfer(ctx context.Context, from, to string, cents int64) error {
-	return l.locks.All("account:"+from, "account:"+to).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{"account:" + from, "account:" + to}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Transfer(ctx, from, to, cents)
 	}, l.transferOptions...)
 }
 
 func (l *lockedShop) Archive(ctx context.Context, ids []string) error {
-	return l.locks.All(ids...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(ids, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Archive(ctx, ids)
 	}, l.archiveOptions...)
 }

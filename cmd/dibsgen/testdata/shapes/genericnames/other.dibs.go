@@ -39,9 +39,9 @@ func (l *lockedClock) Put(ctx context.Context, id string, value time.Duration) e
 }
 
 func (l *lockedClock) PutAll(ctx context.Context, value time.Duration) error {
-	return l.locks.All(names((time.Duration)(value), []time.Duration{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names((time.Duration)(value), []time.Duration{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedClock) Touch(ctx context.Context, value time.Duration) error {

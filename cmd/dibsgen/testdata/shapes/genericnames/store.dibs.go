@@ -33,9 +33,9 @@ func (l *lockedStore[T]) Put(ctx context.Context, id string, value T) error {
 }
 
 func (l *lockedStore[T]) PutAll(ctx context.Context, value T) error {
-	return l.locks.All(names(T(value), []T{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(T(value), []T{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedStore[T]) Touch(ctx context.Context, value T) error {
@@ -71,9 +71,9 @@ func (l *lockedKeyed[K, V]) Put(ctx context.Context, id string, value V) error {
 }
 
 func (l *lockedKeyed[K, V]) PutAll(ctx context.Context, value V) error {
-	return l.locks.All(names(V(value), []V{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(V(value), []V{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedKeyed[K, V]) Touch(ctx context.Context, value V) error {
@@ -117,9 +117,9 @@ func (l *lockedNested[T]) Put(ctx context.Context, id string, value map[string]T
 }
 
 func (l *lockedNested[T]) PutAll(ctx context.Context, value map[string]T) error {
-	return l.locks.All(names((map[string]T)(value), []map[string]T{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names((map[string]T)(value), []map[string]T{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedNested[T]) Touch(ctx context.Context, value map[string]T) error {
@@ -177,9 +177,9 @@ func (l *lockedOrders) Put(ctx context.Context, id string, value []Order) error 
 }
 
 func (l *lockedOrders) PutAll(ctx context.Context, value []Order) error {
-	return l.locks.All(names(([]Order)(value), [][]Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(([]Order)(value), [][]Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedOrders) Touch(ctx context.Context, value []Order) error {
@@ -221,9 +221,9 @@ func (l *lockedPointers) Put(ctx context.Context, id string, value []*Order) err
 }
 
 func (l *lockedPointers) PutAll(ctx context.Context, value []*Order) error {
-	return l.locks.All(names(([]*Order)(value), [][]*Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(([]*Order)(value), [][]*Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedPointers) Touch(ctx context.Context, value []*Order) error {
@@ -259,9 +259,9 @@ func (l *lockedFunctions) Put(ctx context.Context, id string, value func(int) st
 }
 
 func (l *lockedFunctions) PutAll(ctx context.Context, value func(int) string) error {
-	return l.locks.All(names((func(int) string)(value), []func(int) string{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names((func(int) string)(value), []func(int) string{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedFunctions) Touch(ctx context.Context, value func(int) string) error {
@@ -297,9 +297,9 @@ func (l *lockedByID) Put(ctx context.Context, id string, value stringer) error {
 }
 
 func (l *lockedByID) PutAll(ctx context.Context, value stringer) error {
-	return l.locks.All(names(stringer(value), []stringer{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(stringer(value), []stringer{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedByID) Touch(ctx context.Context, value stringer) error {
@@ -343,9 +343,9 @@ func (l *lockedRows) Put(ctx context.Context, id string, value int) error {
 }
 
 func (l *lockedRows) PutAll(ctx context.Context, value int) error {
-	return l.locks.All(names(int(value), []int{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(int(value), []int{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedRows) Touch(ctx context.Context, value int) error {
@@ -381,9 +381,9 @@ func (l *lockedColumns[C]) Put(ctx context.Context, id string, value C) error {
 }
 
 func (l *lockedColumns[C]) PutAll(ctx context.Context, value C) error {
-	return l.locks.All(names(C(value), []C{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(C(value), []C{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedColumns[C]) Touch(ctx context.Context, value C) error {
@@ -419,9 +419,9 @@ func (l *lockedTable) Put(ctx context.Context, id string, value Order) error {
 }
 
 func (l *lockedTable) PutAll(ctx context.Context, value Order) error {
-	return l.locks.All(names(Order(value), []Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(Order(value), []Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedTable) Touch(ctx context.Context, value Order) error {
@@ -507,9 +507,9 @@ func (l *lockedDiamond) Put(ctx context.Context, id string, value Order) error {
 }
 
 func (l *lockedDiamond) PutAll(ctx context.Context, value Order) error {
-	return l.locks.All(names(Order(value), []Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(Order(value), []Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedDiamond) Touch(ctx context.Context, value Order) error {
@@ -545,9 +545,9 @@ func (l *lockedLeft) Put(ctx context.Context, id string, value Order) error {
 }
 
 func (l *lockedLeft) PutAll(ctx context.Context, value Order) error {
-	return l.locks.All(names(Order(value), []Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(Order(value), []Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedLeft) Touch(ctx context.Context, value Order) error {
@@ -583,9 +583,9 @@ func (l *lockedRight) Put(ctx context.Context, id string, value Order) error {
 }
 
 func (l *lockedRight) PutAll(ctx context.Context, value Order) error {
-	return l.locks.All(names(Order(value), []Order{value})...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names(Order(value), []Order{value}), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.PutAll(ctx, value)
-	}, l.options...)
+	})
 }
 
 func (l *lockedRight) Touch(ctx context.Context, value Order) error {

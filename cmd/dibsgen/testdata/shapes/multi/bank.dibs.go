@@ -17,7 +17,7 @@ func LockBank(locks *dibs.Client, next Bank, options ...dibs.Option) Bank {
 		locks:           locks,
 		next:            next,
 		options:         slices.Clone(options),
-		transferOptions: slices.Concat(options, []dibs.Option{dibs.Wait(3 * time.Second)}),
+		transferOptions: []dibs.Option{dibs.Wait(3 * time.Second)},
 	}
 }
 
@@ -30,15 +30,15 @@ type lockedBank struct {
 }
 
 func (l *lockedBank) Transfer(ctx context.Context, from, to string, cents int64) error {
-	return l.locks.All("account:"+from, "account:"+to).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{"account:" + from, "account:" + to}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Transfer(ctx, from, to, cents)
 	}, l.transferOptions...)
 }
 
 func (l *lockedBank) Exchange(ctx context.Context, a, b string) (rate float64, err error) {
-	err = l.locks.All("account:"+a, "account:"+b, "rates").Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All([]string{"account:" + a, "account:" + b, "rates"}, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		rate, err = l.next.Exchange(ctx, a, b)
 		return err
-	}, l.options...)
+	})
 	return rate, err
 }

@@ -16,19 +16,21 @@ func LockBank(locks *dibs.Client, next Bank, options ...dibs.Option) Bank {
 	return &lockedBank{
 		locks:           locks,
 		next:            next,
-		transferOptions: slices.Concat(options, []dibs.Option{dibs.Wait(3 * time.Second)}),
+		options:         slices.Clone(options),
+		transferOptions: []dibs.Option{dibs.Wait(3 * time.Second)},
 	}
 }
 
 type lockedBank struct {
-	locks *dibs.Client
-	next  Bank
+	locks   *dibs.Client
+	next    Bank
+	options []dibs.Option // of all locks
 
 	transferOptions []dibs.Option
 }
 
 func (l *lockedBank) Transfer(ctx context.Context, from, to string) error {
-	return l.locks.All("account:"+from, "account:"+to).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{"account:" + from, "account:" + to}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Transfer(ctx, from, to)
 	}, l.transferOptions...)
 }

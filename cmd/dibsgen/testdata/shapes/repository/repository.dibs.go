@@ -29,7 +29,7 @@ func LockRows[ID interface {
 		createOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		updateOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		deleteOptions:    []dibs.Option{dibs.Wait(10 * time.Second)},
-		deleteAllOptions: slices.Concat(options, []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)}),
+		deleteAllOptions: []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)},
 		importOptions:    []dibs.Option{dibs.MaxHold(10 * time.Minute)},
 	}
 }
@@ -74,7 +74,7 @@ func (l *lockedRows[ID, E]) Delete(ctx context.Context, id ID) error {
 }
 
 func (l *lockedRows[ID, E]) DeleteAll(ctx context.Context, ids ...ID) (deleted int, err error) {
-	err = l.locks.All(keys[E](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All(keys[E](ids), l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		deleted, err = l.next.DeleteAll(ctx, ids...)
 		return err
 	}, l.deleteAllOptions...)
@@ -146,11 +146,11 @@ func LockOrders(locks *dibs.Client, next Orders, options ...dibs.Option) Orders 
 		createOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		updateOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		deleteOptions:    []dibs.Option{dibs.Wait(10 * time.Second)},
-		deleteAllOptions: slices.Concat(options, []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)}),
+		deleteAllOptions: []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)},
 		importOptions:    []dibs.Option{dibs.MaxHold(10 * time.Minute)},
 		analyzeOptions:   []dibs.Option{dibs.Wait(time.Second)},
-		assignOptions:    slices.Concat(options, []dibs.Option{dibs.Wait(3 * time.Second)}),
-		mergeOptions:     slices.Concat(options, []dibs.Option{dibs.Wait(5 * time.Second)}),
+		assignOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
+		mergeOptions:     []dibs.Option{dibs.Wait(5 * time.Second)},
 		splitOptions:     []dibs.Option{dibs.Wait(5 * time.Second)},
 		payOptions:       []dibs.Option{dibs.TTL(2 * time.Minute), dibs.MaxHold(10 * time.Minute)},
 		refundOptions:    []dibs.Option{dibs.TTL(2 * time.Minute)},
@@ -208,7 +208,7 @@ func (l *lockedOrders) Delete(ctx context.Context, id model.OrderID) error {
 }
 
 func (l *lockedOrders) DeleteAll(ctx context.Context, ids ...model.OrderID) (deleted int, err error) {
-	err = l.locks.All(keys[model.Order](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All(keys[model.Order](ids), l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		deleted, err = l.next.DeleteAll(ctx, ids...)
 		return err
 	}, l.deleteAllOptions...)
@@ -252,7 +252,7 @@ func (l *lockedOrders) Analyze(ctx context.Context, arg2 string) (r1 sql.Result,
 }
 
 func (l *lockedOrders) Assign(ctx context.Context, id model.OrderID, customer model.CustomerID) error {
-	return l.locks.All("customer:"+customer.String(), key[model.Order](id)).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{"customer:" + customer.String(), key[model.Order](id)}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Assign(ctx, id, customer)
 	}, l.assignOptions...)
 }
@@ -274,7 +274,7 @@ func (l *lockedOrders) RemoveLine(ctx context.Context, id model.OrderID, product
 }
 
 func (l *lockedOrders) Merge(ctx context.Context, from, to model.OrderID) error {
-	return l.locks.All(key[model.Order](from), key[model.Order](to)).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{key[model.Order](from), key[model.Order](to)}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Merge(ctx, from, to)
 	}, l.mergeOptions...)
 }
@@ -439,7 +439,7 @@ func LockProducts(locks *dibs.Client, next Products, options ...dibs.Option) Pro
 		createOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		updateOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		deleteOptions:    []dibs.Option{dibs.Wait(10 * time.Second)},
-		deleteAllOptions: slices.Concat(options, []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)}),
+		deleteAllOptions: []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)},
 		importOptions:    []dibs.Option{dibs.MaxHold(10 * time.Minute)},
 	}
 }
@@ -481,7 +481,7 @@ func (l *lockedProducts) Delete(ctx context.Context, id model.ProductID) error {
 }
 
 func (l *lockedProducts) DeleteAll(ctx context.Context, ids ...model.ProductID) (deleted int, err error) {
-	err = l.locks.All(keys[model.Product](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All(keys[model.Product](ids), l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		deleted, err = l.next.DeleteAll(ctx, ids...)
 		return err
 	}, l.deleteAllOptions...)
@@ -530,7 +530,7 @@ func LockCustomers(locks *dibs.Client, next Customers, options ...dibs.Option) C
 		createOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		updateOptions:    []dibs.Option{dibs.Wait(3 * time.Second)},
 		deleteOptions:    []dibs.Option{dibs.Wait(10 * time.Second)},
-		deleteAllOptions: slices.Concat(options, []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)}),
+		deleteAllOptions: []dibs.Option{dibs.TTL(time.Minute), dibs.Wait(30 * time.Second)},
 		importOptions:    []dibs.Option{dibs.MaxHold(10 * time.Minute)},
 	}
 }
@@ -572,7 +572,7 @@ func (l *lockedCustomers) Delete(ctx context.Context, id model.CustomerID) error
 }
 
 func (l *lockedCustomers) DeleteAll(ctx context.Context, ids ...model.CustomerID) (deleted int, err error) {
-	err = l.locks.All(keys[model.Customer](ids)...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All(keys[model.Customer](ids), l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		deleted, err = l.next.DeleteAll(ctx, ids...)
 		return err
 	}, l.deleteAllOptions...)

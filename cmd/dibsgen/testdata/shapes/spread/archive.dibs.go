@@ -17,7 +17,7 @@ func LockArchive(locks *dibs.Client, next Archive, options ...dibs.Option) Archi
 		locks:       locks,
 		next:        next,
 		options:     slices.Clone(options),
-		moveOptions: slices.Concat(options, []dibs.Option{dibs.Wait(time.Second)}),
+		moveOptions: []dibs.Option{dibs.Wait(time.Second)},
 	}
 }
 
@@ -30,27 +30,27 @@ type lockedArchive struct {
 }
 
 func (l *lockedArchive) Move(ctx context.Context, ids []string) error {
-	return l.locks.All(ids...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(ids, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Move(ctx, ids)
 	}, l.moveOptions...)
 }
 
 func (l *lockedArchive) Tag(ctx context.Context, tag string, ids ...string) (r1 int, err error) {
-	err = l.locks.All(ids...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.All(ids, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Tag(ctx, tag, ids...)
 		return err
-	}, l.options...)
+	})
 	return r1, err
 }
 
 func (l *lockedArchive) Delete(ctx context.Context, ids []int) error {
-	return l.locks.All(names("order:", ids)...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All(names("order:", ids), l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Delete(ctx, ids)
-	}, l.options...)
+	})
 }
 
 func (l *lockedArchive) Swap(ctx context.Context) error {
-	return l.locks.All([]string{"a", "b"}...).Do(ctx, func(ctx context.Context) error {
+	return l.locks.All([]string{"a", "b"}, l.options...).Do(ctx, func(ctx context.Context) error {
 		return l.next.Swap(ctx)
-	}, l.options...)
+	})
 }

@@ -24,22 +24,22 @@ const (
 func nothing(context.Context) error { return nil }
 
 func names(ctx context.Context, locks *dibs.Client) {
-	locks.Mutex("")                                             // want `dibs rejects this: empty name`
-	locks.RWMutex(empty)                                        // want `empty name`
-	locks.Election(long)                                        // want `of 513 bytes: more than 512`
-	locks.Semaphore("\xff", 2)                                  // want `not UTF-8`
-	locks.Once("", time.Hour)                                   // want `empty name`
-	locks.All("a", "")                                          // want `empty name`
-	locks.All()                                                 // want `multi-lock on 0 names: not within 1 to 100`
-	dibs.NewHandle("", "token")                                 // want `empty name`
-	dibs.NewHandle("a", "")                                     // want `token for "…": want 1 to 256 bytes`
-	dibs.NewHandle("a", "two words")                            // want `printable UTF-8 without spaces`
-	locks.Inspect(ctx, "")                                      // want `empty name`
-	locks.Revoke(ctx, "", dibs.Holder{Fence: 1}, "why")         // want `empty name`
-	locks.Revoke(ctx, "a", dibs.Holder{}, "why")                // want `neither a fence nor a token`
-	locks.Revoke(ctx, "a", dibs.Holder{Fence: 1}, "two\nlines") // want `want one line of printable UTF-8`
-	dibs.ParseOptions("ttl=5ms")                                // want `TTL 5ms of "options": not within 10ms to 24h0m0s`
-	dibs.ParseOptions("ttl=10s ttl=20s")                        // want `option "ttl" is given twice`
+	locks.Mutex("")                         // want `dibs rejects this: empty name`
+	locks.RWMutex(empty)                    // want `empty name`
+	locks.Election(long)                    // want `of 513 bytes: more than 512`
+	locks.Semaphore("\xff", 2)              // want `not UTF-8`
+	locks.Once("", time.Hour)               // want `empty name`
+	locks.All([]string{"a", ""})            // want `empty name`
+	locks.All(nil)                          // want `multi-lock on 0 names: not within 1 to 100`
+	locks.Attach("", "token")               // want `empty name`
+	locks.Attach("a", "")                   // want `empty token`
+	locks.Attach("a", "two words")          // want `printable UTF-8 without spaces`
+	locks.Inspect(ctx, "")                  // want `empty name`
+	locks.Revoke(ctx, "", 1, "why")         // want `empty name`
+	locks.Revoke(ctx, "a", 0, "why")        // want `fence 0`
+	locks.Revoke(ctx, "a", 1, "two\nlines") // want `want one line of printable UTF-8`
+	dibs.ParseOptions("ttl=5ms")            // want `TTL 5ms: not within 10ms to 24h0m0s`
+	dibs.ParseOptions("ttl=10s ttl=20s")    // want `option "ttl" is given twice`
 }
 
 func numbers(ctx context.Context, locks *dibs.Client, name string) {
@@ -70,39 +70,55 @@ func options() []dibs.Option {
 		dibs.Attempts(3, -time.Second), // want `Attempts\(3, -1s\) of "…": negative`
 		dibs.Label("two words"),        // want `Label of "…": want at most 128 bytes of printable UTF-8 without spaces`
 		dibs.Label(longLabel),          // want `Label of "…"`
-		dibs.OwnerToken(""),            // want `Token of "…": empty`
-		dibs.OwnerToken("two words"),   // want `Token of "…": want at most 256 bytes`
+		dibs.OwnerToken(""),            // want `owner token of "…": empty`
+		dibs.OwnerToken("two words"),   // want `owner token of "…": want at most 256 bytes`
 	}
 }
 
 func levels(ctx context.Context, lease *dibs.Lease) {
-	locks := dibs.New(memstore.New(), dibs.OwnerToken("t")) // want `Token given to New: it identifies one lease; give it to the call`
+	locks := dibs.New(memstore.New(), dibs.OwnerToken("t")) // want `OwnerToken given to New: it identifies one lease; give it to the call that acquires it, such as Lock or Do`
 	other := dibs.New(memstore.New(), dibs.MaxHold(time.Minute))
 	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))              // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
-	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": one or the other`
-	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                             // want `Wait or Attempts given to a call on "a" that tries once`
-	other.RWMutex("a").Reader().TryLock(ctx, dibs.Attempts(2, time.Second))           // want `Wait or Attempts given to a call on "a" that tries once`
-	other.All("a").TryLock(ctx, dibs.Wait(time.Second))                               // want `Wait or Attempts given to a call on "…" that tries once`
-	other.Semaphore("a", 1).Permits(1).TryLock(ctx, dibs.Wait(0))                     // want `Wait or Attempts given to a call on "a" that tries once`
-	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))             // want `Wait given to a call on "a": the call does not wait`
+	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": give Wait or Attempts, not both`
+	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                             // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
+	other.RWMutex("a").TryRLock(ctx, dibs.Attempts(2, time.Second))                   // want `Attempts given to a Try call on "a": it tries once; give it to Lock or Do`
+	other.All([]string{"a"}).TryLock(ctx, dibs.Wait(time.Second))                     // want `Wait given to a Try call on "…": it does not wait; give it to Lock or Do`
+	other.Semaphore("a", 1).TryAcquire(ctx, 1, dibs.Wait(0))                          // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
+	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))             // want `Wait given to Do of the periodic job "a": it does not wait; give it to Lock or Do of another lock`
 	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
-	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the lock "…": the call does not wait`
-	other.Mutex("a", dibs.OwnerToken("request-1"))                                    // want `Token given to the lock "…": it identifies one lease; give it to the call`
-	other.Mutex("a").TryLock(ctx, dibs.NoRenew(), dibs.Wait(time.Second))             // want `Wait or Attempts given to a call on "a" that tries once`
+	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the periodic job "…": it does not wait`
+	other.Mutex("a", dibs.OwnerToken("request-1"))                                    // want `OwnerToken given to the lock "…": it identifies one lease; give it to the call`
+	other.Mutex("a").TryLock(ctx, dibs.NoRenew(), dibs.Wait(time.Second))             // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
 	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
 	dibs.Call(ctx, other.Mutex(strings.ToLower("A")), number, dibs.TTL(0))            // want `TTL 0s of "…"`
 }
 
 func combinations(ctx context.Context) {
-	dibs.New(memstore.New(), dibs.Wait(time.Second), dibs.Attempts(2, time.Second)).Close() // want `Wait and Attempts of "…": one or the other`
+	dibs.New(memstore.New(), dibs.Wait(time.Second), dibs.Attempts(2, time.Second)).Close() // want `Wait and Attempts of "…": give Wait or Attempts, not both`
 	locks := dibs.New(memstore.New())
-	locks.Election("a", dibs.Wait(time.Second), dibs.Attempts(2, 0)).Run(ctx, nothing)           // want `Wait and Attempts of "…": one or the other`
+	locks.Election("a", dibs.Wait(time.Second), dibs.Attempts(2, 0)).Run(ctx, nothing)           // want `Wait and Attempts of "…": give Wait or Attempts, not both`
 	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.MinHold(time.Second))                   // want `MinHold given to Attach of "…": only the call that acquires a lease can set it`
-	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Wait(time.Second))                      // want `Wait given to Attach of "…": the call does not wait`
-	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Reentrant())                            // want `Reentrant given to Attach of "…": an attached lease is acquired already`
+	locks.Attach("a", "token", dibs.MinHold(time.Second))                                        // want `MinHold given to Attach of "…": it begins with the lease; give it to Lock or Do`
+	locks.Attach("a", "token", dibs.Wait(time.Second))                                           // want `Wait given to Attach of "…": it does not wait; give it to Lock or Do`
+	locks.Attach("a", "token", dibs.Reentrant())                                                 // want `Reentrant given to Attach of "…": it enters no lease; give it to Lock or Do`
 }
+
+func rules(ctx context.Context, locks *dibs.Client, names []string) {
+	locks.All(names, dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))     // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
+	locks.All([]string{"a"}, dibs.OwnerToken("request-1"))                   // want `OwnerToken given to the lock "…"`
+	locks.Once("a", time.Hour, dibs.MinHold(time.Hour))                      // want `MinHold given to the periodic job "…": the interval given to Once is its MinHold`
+	locks.Mutex("a", dibs.Observe(dibs.Hooks{Renewed: renewed}))             // want `Hooks.Renewed given to the lock "…": its event is of many leases; give it to New`
+	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Degraded: degraded})) // want `Hooks.Degraded given to a call on "a": its event is of many leases; give it to New`
+	locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		return dibs.Yield(ctx, dibs.MinHold(time.Second)) // want `MinHold given to Yield of "…": it begins with the lease; give it to Lock or Do`
+	})
+}
+
+var (
+	renewed  func(dibs.Renewed)
+	degraded func(dibs.Degraded)
+)
 
 func number(context.Context) (int, error) { return 1, nil }
 

@@ -33,7 +33,7 @@ func afterRead(ctx context.Context, locks *dibs.Client, r *repository) error {
 }
 
 func inLoop(ctx context.Context, locks *dibs.Client, c cache, keys []string) error {
-	return locks.All("a", "b").Do(ctx, func(ctx context.Context) error {
+	return locks.All([]string{"a", "b"}).Do(ctx, func(ctx context.Context) error {
 		for _, key := range keys {
 			if err := c.Set(ctx, key, 1); err != nil { // want `this write is not protected`
 				return err

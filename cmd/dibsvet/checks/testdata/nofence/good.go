@@ -15,7 +15,7 @@ func fenced(ctx context.Context, locks *dibs.Client, db *sql.DB) error {
 }
 
 func fencedByName(ctx context.Context, locks *dibs.Client, c cache) error {
-	return locks.All("a", "b").Do(ctx, func(ctx context.Context) error {
+	return locks.All([]string{"a", "b"}).Do(ctx, func(ctx context.Context) error {
 		return c.Set(ctx, "a", dibs.FenceOf(ctx, "a"))
 	})
 }

@@ -121,7 +121,7 @@ type request struct{ ctx context.Context }
 func (r *request) Context() context.Context { return r.ctx }
 
 func (s *service) handle(r *request) error {
-	return s.locks.All("a", "b").Do(r.Context(), func(ctx context.Context) error {
+	return s.locks.All([]string{"a", "b"}).Do(r.Context(), func(ctx context.Context) error {
 		return save(r.Context()) // want `r.Context\(\) is from outside`
 	})
 }
