@@ -22,7 +22,7 @@ import (
 // The two handles do not know of each other: each of them renews the lease, and Unlock or
 // Client.Close of either releases it for both. The other one finds out at its next renewal.
 // To hand a lease over, the first owner calls Lease.Detach as soon as the second one has
-// confirmed it. It has acquired the lease with Lock: the function of Do has no Lease.
+// confirmed it. It has acquired the lease with Lock: that of Do cannot be detached.
 func (c *Client) Attach(name, token string, options ...Option) (*Lease, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func TestRevokeEndsTheWork(t *testing.T) {
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			synctest.Wait() // until it receives events
-			revoked, err := operator.Revoke(t.Context(), "n", dibs.Fence(ctx), "")
+			revoked, err := operator.Revoke(t.Context(), "n", fenceIn(t, ctx), "")
 			if !revoked || err != nil {
 				t.Error(revoked, err)
 			}
@@ -289,7 +289,7 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		wantLost(t, stuck.lease.Err(), dibs.ReasonRevoked)
 		wantWaiting(t, w)
 		old := r.lease.Fence()
-		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
+		wantErr(t, r.lease.TryUpgrade(t.Context()))
 		if revoked, err := operator.Revoke(t.Context(), "n", old, ""); revoked || err != nil {
 			t.Errorf("revoke of the fence before the upgrade: %v, %v", revoked, err)
 		}

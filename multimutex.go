@@ -50,7 +50,11 @@ func (m *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, er
 // fence of one of them.
 func (m *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	base := m.settings()
-	return do(ctx, &base, m.acquire, fn, options)
+	first := ""
+	if len(m.names) > 0 {
+		first = m.names[0]
+	}
+	return do(ctx, first, &base, m.acquire, fn, options)
 }
 
 func (m *MultiMutex) settings() settings { return m.c.settings(ofLock, nil) }

@@ -25,6 +25,7 @@ const (
 	labelOption
 	tokenOption
 	observeOption
+	retryFailedOption
 	optionCount
 )
 
@@ -66,9 +67,11 @@ var optionRules = [optionCount]struct {
 	attemptsOption:  {"Attempts", atClient, waiting, "the call tries once"},
 	maxHoldOption:   {"MaxHold", atClient, anything, ""},
 	noRenewOption:   {"NoRenew", atClient, anything, ""},
-	minHoldOption:   {"MinHold", atClient, locks, "only the call that acquires a lease can set it"},
+	minHoldOption:   {"MinHold", atClient, waiting, "only the call that acquires a lease can set it, and Once has its interval instead"},
 	reentrantOption: {"Reentrant", atClient, locks, "an attached lease is acquired already"},
 	labelOption:     {"Label", atClient, locks, "an attached lease has the label of its first owner"},
 	tokenOption:     {"Token", atCall, locks, "it identifies one lease; give it to the call"},
 	observeOption:   {"Observe", atClient, anything, ""},
+
+	retryFailedOption: {"RetryFailed", atClient, 1 << ofOnce, "only Once has an interval that a failed run uses up"},
 }

@@ -58,8 +58,7 @@ var uses = map[string]use{
 		return c.Election("n", lock...).Run(ctx, nothing, call...)
 	},
 	"Once": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		_, err := c.Once("n", 10*time.Millisecond, lock...).Do(ctx, nothing, call...)
-		return err
+		return c.Once("n", 10*time.Millisecond, lock...).Do(ctx, nothing, call...)
 	},
 	"Attach": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
 		l := lockAny(ctx, c)
@@ -88,13 +87,16 @@ func TestNoOptionIsIgnored(t *testing.T) {
 		"Wait":      {[]dibs.Option{dibs.Wait(time.Second)}, []string{"Once", "Attach"}},
 		"Attempts":  {[]dibs.Option{dibs.Attempts(2, time.Second)}, []string{"Once", "Attach"}},
 		"TTL":       {[]dibs.Option{dibs.TTL(time.Minute)}, []string{"Attach"}},
-		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Attach"}},
+		"MinHold":   {[]dibs.Option{dibs.MinHold(time.Second)}, []string{"Once", "Attach"}},
 		"Label":     {[]dibs.Option{dibs.Label("web")}, []string{"Attach"}},
 		"Reentrant": {[]dibs.Option{dibs.Reentrant()}, []string{"Attach"}},
-		"Timeout":   {[]dibs.Option{dibs.Timeout(2 * time.Second)}, nil},
-		"MaxHold":   {[]dibs.Option{dibs.MaxHold(time.Hour)}, nil},
-		"NoRenew":   {[]dibs.Option{dibs.NoRenew()}, nil},
-		"Observe":   {[]dibs.Option{dibs.Observe(dibs.Hooks{})}, nil},
+		"RetryFailed": {[]dibs.Option{dibs.RetryFailed()}, []string{
+			"Lock", "TryLock", "Do", "writer", "reader", "TryRLock", "semaphore", "multi-lock", "election", "Run", "Attach",
+		}},
+		"Timeout": {[]dibs.Option{dibs.Timeout(2 * time.Second)}, nil},
+		"MaxHold": {[]dibs.Option{dibs.MaxHold(time.Hour)}, nil},
+		"NoRenew": {[]dibs.Option{dibs.NoRenew()}, nil},
+		"Observe": {[]dibs.Option{dibs.Observe(dibs.Hooks{})}, nil},
 	} {
 		bubble(t, func(t *testing.T) {
 			for name, use := range uses {
@@ -122,6 +124,7 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 		"Attempts":        dibs.Attempts(2, time.Second),
 		"TTL":             dibs.TTL(time.Second),
 		"MinHold":         dibs.MinHold(time.Millisecond),
+		"RetryFailed":     dibs.RetryFailed(),
 		"Label":           dibs.Label("web"),
 		"Reentrant":       dibs.Reentrant(),
 		"NoRenew":         dibs.NoRenew(),
@@ -132,7 +135,7 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			for name, use := range uses {
 				for _, call := range [][]dibs.Option{nil, {dibs.TTL(200 * time.Millisecond)}, {dibs.Token("request-1")}, {dibs.NoRenew()}, {dibs.MinHold(time.Second)}} {
-					if name == "Attach" {
+					if name == "Attach" || name == "Once" {
 						call = nil
 					}
 					c := open(t, memstore.New(), option)

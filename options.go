@@ -35,7 +35,9 @@ type settings struct {
 	reentrant bool
 	label     string
 	token     string // of the caller's choice, or empty
-	hooks     *hookChain
+
+	retryFailed bool
+	hooks       *hookChain
 
 	use   use // what the settings are for
 	given [levels]optionSet
@@ -141,7 +143,8 @@ func MaxHold(d time.Duration) Option {
 
 // MinHold keeps the name unavailable for at least d after the lock was acquired, even if
 // it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
-// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none.
+// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none. Once has its
+// interval instead, and rejects MinHold.
 //
 // If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
 // from a hand-off gets that TTL with its first renewal, within 2 s.
@@ -194,6 +197,17 @@ func Token(token string) Option {
 	return func(s *settings) { s.token = token; s.now.add(tokenOption) }
 }
 
+// RetryFailed ends the interval of a Once if its function returns an error or panics. The next call of
+// Do then runs the job again at once, also that of another process. The lease must still be held, and
+// its release must reach the store. After a crash the interval lasts.
+//
+// Without it, a failed run also uses up its interval, because most jobs that fail would fail in each
+// process, one after another. Use RetryFailed if the next attempt can succeed, and make the job
+// tolerate a run that was done in part. It is for Once only.
+func RetryFailed() Option {
+	return func(s *settings) { s.retryFailed = true; s.now.add(retryFailedOption) }
+}
+
 // Observe adds hooks. Those of outer levels run too, before these.
 func Observe(hooks Hooks) Option {
 	return func(s *settings) { s.hooks = &hookChain{hooks: hooks, outer: s.hooks}; s.now.add(observeOption) }
@@ -225,7 +239,7 @@ func (s *settings) checkValues(name string) error {
 	switch {
 	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
 		return invalid("MaxHold %v of %q: below %v", s.maxHold, name, driver.MinTTL)
-	case s.minHold < 0 || s.minHold > driver.MaxTTL:
+	case s.use != ofOnce && (s.minHold < 0 || s.minHold > driver.MaxTTL): // Once has checked its interval
 		return invalid("MinHold %v of %q: not within 0 to %v", s.minHold, name, driver.MaxTTL)
 	case lacksUnit(s.minHold):
 		return invalid("MinHold %v of %q: below 1ms; is the unit missing?", s.minHold, name)

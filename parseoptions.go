@@ -23,6 +23,7 @@ import (
 //	label=web          Label
 //	norenew            NoRenew
 //	reentrant          Reentrant
+//	retryfailed        RetryFailed
 //
 // A word that is unknown or repeated, and a value that is not valid, is an ErrInvalid. An
 // empty text has no options.
@@ -61,7 +62,7 @@ func shown(i int, key string, hasValue bool) string {
 	return strconv.Itoa(i + 1)
 }
 
-var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "label", "norenew", "reentrant"}
+var optionKeys = []string{"ttl", "wait", "timeout", "minhold", "maxhold", "attempts", "label", "norenew", "reentrant", "retryfailed"}
 
 // An optionError is why a word is not an option.
 type optionError string
@@ -69,7 +70,7 @@ type optionError string
 func (e optionError) Error() string { return string(e) }
 
 func parseOption(key, value string, hasValue bool) (Option, error) {
-	flag := map[string]Option{"norenew": NoRenew(), "reentrant": Reentrant()}[key]
+	flag := map[string]Option{"norenew": NoRenew(), "reentrant": Reentrant(), "retryfailed": RetryFailed()}[key]
 	switch {
 	case flag != nil && hasValue:
 		return nil, optionError("takes no value")

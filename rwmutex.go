@@ -2,10 +2,8 @@ package dibs
 
 import (
 	"context"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
-	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // An RWMutex is a lock with many readers or one writer. The value holds no state, and is
@@ -69,7 +67,7 @@ func (m *RWMutex) TryRLock(ctx context.Context, options ...Option) (*Lease, erro
 
 // Do runs fn while holding the lock for writing, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &m.settings, m.lock, fn, options)
+	return do(ctx, m.name, &m.settings, m.lock, fn, options)
 }
 
 // Reading returns the mutex as a Doer that holds the lock for reading:
@@ -80,46 +78,5 @@ func (m *RWMutex) Reading() Doer { return reading{m} }
 type reading struct{ m *RWMutex }
 
 func (r reading) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &r.m.settings, r.m.rlock, fn, options)
-}
-
-// Downgrade makes a writer a reader; no other writer can hold the lock in between. The
-// readers at the head of the queue enter with it. The lease then has a new and larger
-// fence, which Fence(ctx) and Lease.Fence return from then on.
-//
-// Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
-// lease, and ErrUnavailable if the store does not answer. After an ErrUnavailable with an
-// unknown outcome the lease is held for reading, although the store may keep other readers
-// out. After any ErrUnavailable Downgrade may be called again. Concurrent changes of one lease
-// are made one after another.
-func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.changeTo(ctx, lease, m.read())
-	if err == nil && busy != nil {
-		return lease.l.lose(leasestate.End{Reason: leasestate.Taken})
-	}
-	return err
-}
-
-// TryUpgrade makes a reader the writer if it is the only reader. Otherwise it returns
-// ErrBusy at once: two readers that waited for each other would wait for ever. The
-// upgrade goes before the waiters, because nobody can have written since this reader
-// began. The lease then has a new and larger fence.
-//
-// After any error the lease is still held for reading. After ErrUnavailable the store may
-// keep other readers out until Unlock, Downgrade or another TryUpgrade.
-func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.changeTo(ctx, lease, m.write())
-	if err == nil && busy != nil {
-		return busy
-	}
-	return err
-}
-
-// changeTo changes the weight of a lease. A non-nil busy means that other holders prevent it.
-func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
-	if lease.isZero() {
-		return nil, invalid("no lease on %q", m.name)
-	}
-	r := resize{c: m.c, l: lease.l, to: w, end: time.Now().Add(lease.l.timeout())}
-	return r.run(ctx)
+	return do(ctx, r.m.name, &r.m.settings, r.m.rlock, fn, options)
 }

@@ -58,5 +58,5 @@ func (s *Semaphore) acquire(ctx context.Context, n int, set settings) (*Lease, e
 // Do runs fn while holding one permit, as Mutex.Do does.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	one := func(ctx context.Context, set settings) (*Lease, error) { return s.acquire(ctx, 1, set) }
-	return do(ctx, &s.settings, one, fn, options)
+	return do(ctx, s.name, &s.settings, one, fn, options)
 }

@@ -339,8 +339,7 @@ func extendHandOff(w *world) error {
 // when all have ended, the client and the store agree on who may enter.
 func resizeAtOnce(w *world) error {
 	p, other := w.process(faults{}), w.process(faults{})
-	m := p.RWMutex("n")
-	lease, err := m.RLock(w.t.Context())
+	lease, err := p.RWMutex("n").RLock(w.t.Context())
 	if err != nil {
 		return err
 	}
@@ -352,12 +351,12 @@ func resizeAtOnce(w *world) error {
 		group.Go(func() {
 			for range 3 {
 				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
-				change := m.TryUpgrade
+				change := lease.TryUpgrade
 				if random.IntN(2) == 0 {
-					change = m.Downgrade
+					change = lease.Downgrade
 				}
 				before := lease.Fence()
-				_ = change(w.t.Context(), lease)
+				_ = change(w.t.Context())
 				if after := lease.Fence(); after < before {
 					decreased.Store(true)
 				}
@@ -369,7 +368,7 @@ func resizeAtOnce(w *world) error {
 	if decreased.Load() || lease.Fence() < last.Load() {
 		return fmt.Errorf("%s: the fence of a lease decreases", history.Fences)
 	}
-	nested, err := m.Lock(lease.Context(), dibs.Reentrant())
+	nested, err := p.RWMutex("n").Lock(lease.Context(), dibs.Reentrant())
 	if err == nil {
 		if reads, err := other.RWMutex("n").TryRLock(w.t.Context()); err == nil {
 			return errors.Join(fmt.Errorf("%s: a reader beside a nested writer", history.Exclusion), reads.Unlock())
