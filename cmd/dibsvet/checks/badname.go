@@ -51,11 +51,11 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		}
 	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
-			f.reportInvalid(call, ofOption(made).err())
+			f.reportInvalid(call, optionErr(made))
 		}
 	case d.is("Lease", "Extend") && len(call.Args) == 2:
 		if ttl, ok := f.durationOf(call.Args[1]); ok {
-			f.reportInvalid(call.Args[1], ofOption(dibs.TTL(ttl)).err())
+			f.reportInvalid(call.Args[1], optionErr(dibs.TTL(ttl)))
 		}
 	case d.is("Client", "Inspect") && len(call.Args) == 2:
 		f.checkName(call.Args[1])
@@ -225,7 +225,7 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	given, _ := f.options(call)
 	for _, o := range given {
 		made, ok := f.makeOption(o)
-		if ok && ofOption(made).err() == nil {
+		if ok && optionErr(made) == nil {
 			valid = append(valid, made)
 		}
 	}
@@ -237,14 +237,15 @@ func (f *finder) makeOption(o option) (dibs.Option, bool) {
 	durations := map[string]func(time.Duration) dibs.Option{
 		"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
 	}
+	flags := map[string]func() dibs.Option{"NoRenew": dibs.NoRenew, "Reentrant": dibs.Reentrant, "RetryFailed": dibs.RetryFailed}
 	texts := map[string]func(string) dibs.Option{"Label": dibs.Label, "Token": dibs.Token}
 	arguments := o.call.Args
 	switch {
 	case durations[o.name] != nil && len(arguments) == 1:
 		d, ok := f.durationOf(arguments[0])
 		return durations[o.name](d), ok
-	case (o.name == "NoRenew" || o.name == "Reentrant") && len(arguments) == 0:
-		return map[string]dibs.Option{"NoRenew": dibs.NoRenew(), "Reentrant": dibs.Reentrant()}[o.name], true
+	case flags[o.name] != nil && len(arguments) == 0:
+		return flags[o.name](), true
 	case texts[o.name] != nil && len(arguments) == 1:
 		text, ok := f.stringOf(arguments[0])
 		return texts[o.name](text), ok

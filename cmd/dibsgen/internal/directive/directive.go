@@ -165,8 +165,8 @@ func (d *Directive) parseInterval(rest *words) *Error {
 	switch {
 	case err != nil:
 		return fail(at, `//dibs:once: want an interval such as 50m after the name, have %q`, word)
-	case interval < driver.MinTTL || interval > driver.MaxTTL:
-		return fail(at, "//dibs:once: interval %v is not within %v to %v", interval, driver.MinTTL, driver.MaxTTL)
+	case interval < driver.MinTTL || interval > driver.MaxReserve:
+		return fail(at, "//dibs:once: interval %v is not within %v to %v", interval, driver.MinTTL, driver.MaxReserve)
 	}
 	d.Interval = interval
 	rest.skip(at - rest.offset + len(word))

@@ -19,7 +19,7 @@ type Option struct {
 // functions are the functions of package dibs by the keys of dibs.ParseOptions.
 var functions = map[string]string{
 	"ttl": "TTL", "wait": "Wait", "timeout": "Timeout", "minhold": "MinHold", "maxhold": "MaxHold",
-	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
+	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant", "retryfailed": "RetryFailed",
 }
 
 // isOption reports whether a word is an option, perhaps with a bad value.
@@ -42,6 +42,12 @@ func parseOptions(kind Kind, interval time.Duration, rest words) (options []Opti
 			continue
 		case kind == Once && (key == "wait" || key == "attempts"):
 			wrong = append(wrong, fail(at, "option %q: //dibs:once does not wait; remove it", key))
+			continue
+		case kind == Once && key == "minhold":
+			wrong = append(wrong, fail(at, "option %q: //dibs:once has its interval instead; remove it", key))
+			continue
+		case kind != Once && key == "retryfailed":
+			wrong = append(wrong, fail(at, "option %q: only //dibs:once has an interval; remove it", key))
 			continue
 		}
 		options = append(options, newOption(word, key, value))
@@ -77,7 +83,7 @@ func reason(err error) string {
 func newOption(word, key, value string) Option {
 	o := Option{word: word, name: functions[key]}
 	switch key {
-	case "norenew", "reentrant":
+	case "norenew", "reentrant", "retryfailed":
 	case "label":
 		o.args = []any{value}
 	case "attempts":

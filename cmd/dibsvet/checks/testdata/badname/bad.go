@@ -47,8 +47,8 @@ func numbers(ctx context.Context, locks *dibs.Client, name string) {
 	locks.Semaphore(name, -1)                  // want `of -1 permits`
 	locks.Semaphore("a", 4).Acquire(ctx, 5)    // want `5 permits of semaphore "a": not within 1 to its 4`
 	locks.Semaphore("a", 4).TryAcquire(ctx, 0) // want `0 permits of semaphore "a": not within 1 to its 4`
-	locks.Once("a", 5*time.Millisecond)        // want `interval 5ms of "…": not within 10ms to 24h0m0s`
-	locks.Once("a", 25*time.Hour)              // want `interval 25h0m0s of "…": not within 10ms to 24h0m0s`
+	locks.Once("a", 5*time.Millisecond)        // want `interval 5ms of Once "…": not within 10ms to 8784h0m0s`
+	locks.Once("a", 367*24*time.Hour)          // want `interval 8808h0m0s of Once "…": not within 10ms to 8784h0m0s`
 	partner := locks.Semaphore("api:partner", 2)
 	partner.Acquire(ctx, 3) // want `3 permits of semaphore "api:partner": not within 1 to its 2`
 }
@@ -88,6 +88,8 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
 	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the lock "…": the call does not wait`
+	other.Once("a", time.Second, dibs.MinHold(time.Second))                           // want `MinHold given to the lock "…": only the call that acquires a lease can set it, and Once has its interval instead`
+	other.Mutex("a", dibs.RetryFailed())                                              // want `RetryFailed given to the lock "…": only Once has an interval that a failed run uses up`
 	other.Mutex("a", dibs.Token("request-1"))                                         // want `Token given to the lock "…": it identifies one lease; give it to the call`
 	other.Mutex("a").TryLock(ctx, dibs.NoRenew(), dibs.Wait(time.Second))             // want `Wait or Attempts given to a call on "a" that tries once`
 	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`

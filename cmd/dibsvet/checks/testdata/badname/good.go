@@ -35,7 +35,7 @@ func goodNumbers(ctx context.Context, locks *dibs.Client, n int) {
 	locks.Semaphore("a", 4).Acquire(ctx, 4)
 	locks.Semaphore("a", 4).Acquire(ctx, n)
 	locks.Once("a", 10*time.Millisecond)
-	locks.Once("a", 24*time.Hour)
+	locks.Once("a", 366*24*time.Hour, dibs.RetryFailed())
 	locks.Once("a", time.Duration(n))
 }
 
