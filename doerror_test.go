@@ -50,8 +50,8 @@ func TestDoError(t *testing.T) {
 						test.prepare(t, c, other)
 					}
 					err := doers(c)[name].Do(t.Context(), test.fn, test.options...)
-					do, ok := err.(*dibs.DoError) //nolint:errorlint // the outermost error
-					if !ok {
+					do, ok := errors.AsType[*dibs.DoError](err)
+					if !ok || error(do) != err { //nolint:errorlint // the outermost error
 						t.Fatalf("error %T %v, want a DoError", err, err)
 					}
 					if do.Name != "n" || do.Ran != test.ran || !errors.Is(do.Work, test.work) || !errors.Is(do.Lock, test.lock) {
@@ -127,8 +127,8 @@ func TestDoErrorOfCallAndWrap(t *testing.T) {
 		"Call": call, "Call without a lock": noLock, "Call of a bad name": badName, "Wrap": dibs.Wrap[string](mutex, nil)(t.Context(), "x"),
 		"Wrap without a lock": dibs.Wrap[string](nil, nil)(t.Context(), "x"), "WrapCall": wrapCall, "WrapCall without a lock": wrapCallNoLock,
 	} {
-		do, ok := err.(*dibs.DoError) //nolint:errorlint // the outermost error
-		if !ok || do.Ran || !errors.Is(do.Lock, dibs.ErrInvalid) {
+		do, ok := errors.AsType[*dibs.DoError](err)
+		if !ok || error(do) != err || do.Ran || !errors.Is(do.Lock, dibs.ErrInvalid) {
 			t.Errorf("%s: %T %v, want a DoError that did not run", what, err, err)
 		}
 	}
