@@ -399,7 +399,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		wantErr(t, m.TryUpgrade(ctx, l), dibs.ErrUnavailable)
+		wantErr(t, l.TryUpgrade(ctx), dibs.ErrUnavailable)
 		if err := l.Unlock(); err != nil {
 			t.Error(err)
 		}

@@ -154,7 +154,7 @@ func TestCloseWithLongestTimeout(t *testing.T) {
 // race detector judges.
 func TestCloseWhileLeasesAreInUse(t *testing.T) {
 	calls := map[string]func(c *dibs.Client, lease *dibs.Lease){
-		"TryUpgrade": func(c *dibs.Client, lease *dibs.Lease) { _ = c.RWMutex("name").TryUpgrade(t.Context(), lease) },
+		"TryUpgrade": func(c *dibs.Client, lease *dibs.Lease) { _ = lease.TryUpgrade(t.Context()) },
 		"Wanted":     func(_ *dibs.Client, lease *dibs.Lease) { lease.Wanted() },
 		"Extend":     func(_ *dibs.Client, lease *dibs.Lease) { _ = lease.Extend(t.Context(), time.Hour) },
 		"Deadline":   func(_ *dibs.Client, lease *dibs.Lease) { lease.Deadline() },

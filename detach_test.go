@@ -125,7 +125,7 @@ func TestDetachAfterLateUpgrade(t *testing.T) {
 		for _, inProgress := range []bool{false, true} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			done := make(chan error)
-			go func() { done <- m.TryUpgrade(ctx, l) }()
+			go func() { done <- l.TryUpgrade(ctx) }()
 			synctest.Wait()
 			if !inProgress {
 				wantErr(t, <-done, dibs.ErrUnavailable)

@@ -3,7 +3,6 @@ package dibs
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -12,21 +11,21 @@ import (
 	"github.com/dibslock/dibs/internal/leasekey"
 )
 
-// A Doer runs a function under a lock. Mutex, SharedLock and MultiMutex are Doers.
+// A Doer runs a function under a lock. Mutex, SharedLock, MultiMutex and Once are Doers.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error
 }
 
 // Call runs fn while holding the lock, as Do does, and returns the value of fn. It
-// returns that value also when fn or the release of the lock fails. If the lock or fn is nil,
-// it returns ErrInvalid.
+// returns that value also when fn or the release of the lock fails. Its errors are those of Do. If
+// the lock or fn is nil, it returns ErrInvalid.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
 	switch {
 	case fn == nil:
-		return value, errNoFunc
+		return value, errNotRun("", errNoFunc)
 	case driver.IsNil(lock):
-		return value, invalid("nil lock given to Call")
+		return value, errNotRun("", invalid("nil lock given to Call"))
 	}
 	err := lock.Do(ctx, func(ctx context.Context) error {
 		var err error
@@ -47,10 +46,10 @@ func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, o
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg, options)
 		if err != nil {
-			return err
+			return errNotRun("", err)
 		}
 		if fn == nil {
-			return errNoFunc
+			return errNotRun("", errNoFunc)
 		}
 		return doer.Do(ctx, func(ctx context.Context) error { return fn(ctx, arg) }, options...)
 	}
@@ -61,10 +60,10 @@ func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (
 	return func(ctx context.Context, arg A) (result R, err error) {
 		doer, err := doerFor(lock, arg, options)
 		if err != nil {
-			return result, err
+			return result, errNotRun("", err)
 		}
 		if fn == nil {
-			return result, errNoFunc
+			return result, errNotRun("", errNoFunc)
 		}
 		return Call(ctx, doer, func(ctx context.Context) (R, error) { return fn(ctx, arg) }, options...)
 	}
@@ -87,43 +86,41 @@ func doerFor[A any](lock func(A) Doer, arg A, options []Option) (Doer, error) {
 // A lockFunc acquires the lease of a Do, with the settings of its call.
 type lockFunc func(ctx context.Context, set settings) (*Lease, error)
 
-// do acquires a lease with lock and runs fn while holding it. The level of the options is
-// below that of the base settings.
-func do(ctx context.Context, base *settings, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
+// do acquires a lease on a name with lock and runs fn while holding it. The level of the options
+// is below that of the base settings.
+func do(ctx context.Context, name string, base *settings, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {
-		return errNoFunc
+		return errNotRun(name, errNoFunc)
 	}
 	lease, err := lock(ctx, base.with(atCall, options))
 	if err != nil {
-		return err
+		return errNotRun(name, err)
 	}
-	return runUnder(ctx, &carriedLease{lease: lease, lock: lock, base: base, options: options}, fn)
+	work, unlocked := (&carriedLease{lease: lease, lock: lock, base: base, options: options}).run(ctx, fn)
+	return errAfterRun(name, work, unlocked)
 }
 
 var errNoFunc = invalid("nil function")
 
-// run calls fn with a context that ends with ctx or the lease, and then unlocks.
-func (handle *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
-	return runUnder(ctx, &carriedLease{lease: handle}, fn)
-}
-
-// runUnder calls fn with a context that carries a lease and ends with ctx or the lease. Then
-// it unlocks the lease that the context carries by then: see Yield. The context also ends
-// when fn returns. Otherwise a lease with other handles would keep it alive.
-func runUnder(ctx context.Context, carried *carriedLease, fn func(ctx context.Context) error) (err error) {
+// run calls fn with a context that carries the lease and ends with ctx or the lease. Then it
+// unlocks the lease that the context carries by then: see Lease.Yield. The context also ends when fn
+// returns. Otherwise a lease with other handles would keep it alive. run returns the error of fn,
+// and that of the lock.
+func (carried *carriedLease) run(ctx context.Context, fn func(ctx context.Context) error) (work, lock error) {
+	carried.handle.work = carried
 	derived := carried.derive(ctx)
+	returned := false
 	defer func() {
 		handle := carried.endWork()
 		defer derived.end(handle.l) // also if a hook panics
-		unlocked := cmp.Or(carried.yieldFailure(), handle.Unlock())
-		switch {
-		case err == nil:
-			err = unlocked
-		case unlocked != nil && !errors.Is(err, unlocked): // fn may return the cause of its context
-			err = errors.Join(err, unlocked)
+		if carried.retryFailed && (work != nil || !returned) {
+			handle.l.dropReservation()
 		}
+		lock = cmp.Or(carried.yieldFailure(), handle.Unlock())
 	}()
-	return fn(derived.Context)
+	work = fn(derived.Context)
+	returned = true
+	return work, nil
 }
 
 // A carriedLease is a context that carries a lease. It is safe for concurrent use. It is
@@ -131,11 +128,13 @@ func runUnder(ctx context.Context, carried *carriedLease, fn func(ctx context.Co
 type carriedLease struct {
 	context.Context // the outer context: that given to Do, for one
 
-	outer   *carriedLease  // the next outer lease in that context, or nil
-	derived derivedContext // ends with the lease
-	lock    lockFunc       // of Do, for Yield; else nil
-	base    *settings      // likewise
-	options []Option       // likewise; of the level below base
+	outer       *carriedLease  // the next outer lease in that context, or nil
+	derived     derivedContext // ends with the lease
+	handle      Lease          // of Do, for LeaseOf; otherwise zero
+	lock        lockFunc       // of Do, for Yield; otherwise nil
+	base        *settings      // likewise
+	options     []Option       // likewise; of the level below base
+	retryFailed bool           // of Once: a release after failed work keeps no reservation
 
 	mu       sync.Mutex
 	lease    *Lease // replaced by Yield
@@ -154,12 +153,26 @@ func (carried *carriedLease) Value(key any) any {
 
 // derive returns a child of ctx that carries the lease and ends with it.
 func (carried *carriedLease) derive(ctx context.Context) *derivedContext {
-	carried.Context, carried.outer = ctx, carriedIn(ctx)
-	carried.derived.Context, carried.derived.cancel = context.WithCancelCause(carried)
-	if ended := carried.derived.endWith(carried.current().l); ended != nil {
+	carried.deriveUnregistered(ctx)
+	if ended := carried.derived.endWith(carried.current().lease()); ended != nil {
 		carried.derived.cancel(ended)
 	}
 	return &carried.derived
+}
+
+// deriveUnregistered returns a child of ctx that carries the lease.
+func (carried *carriedLease) deriveUnregistered(ctx context.Context) *derivedContext {
+	carried.Context, carried.outer = ctx, carriedIn(ctx)
+	carried.derived.Context, carried.derived.cancel = context.WithCancelCause(carried)
+	return &carried.derived
+}
+
+// handleOf returns the lease for users of the context.
+func (carried *carriedLease) handleOf() *Lease {
+	if carried.handle.work != nil {
+		return &carried.handle
+	}
+	return carried.current()
 }
 
 // carriedIn returns the innermost lease that ctx carries, or nil.
@@ -176,7 +189,7 @@ func carriedIn(ctx context.Context) *carriedLease {
 	}
 }
 
-// current returns the lease.
+// current returns the lease. That of a context from WithLease may be of a Do.
 func (carried *carriedLease) current() *Lease {
 	carried.mu.Lock()
 	defer carried.mu.Unlock()
@@ -201,7 +214,7 @@ func (carried *carriedLease) yieldFailure() error {
 // HeldLeases returns the leases to package guard.
 func (carried *carriedLease) HeldLeases(leasekey.Key) (held []guard.Lease) {
 	for ; carried != nil; carried = carried.outer {
-		held = append(held, describe(carried.current().l))
+		held = append(held, describe(carried.current().lease()))
 	}
 	return held
 }
@@ -224,7 +237,7 @@ func describe(l *lease) guard.Lease {
 // leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	for carried := carriedIn(ctx); carried != nil; carried = carried.outer {
-		l := carried.current().l
+		l := carried.current().lease()
 		if l.c == c && l.countHeld(w.name, w.with...) > 0 && l.first.Err() == nil {
 			return l
 		}

@@ -21,7 +21,7 @@ func TestWrap(t *testing.T) {
 			if _, err := c.Mutex("order:" + o.id).TryLock(other); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("the lock of %q: %v, want ErrBusy", o.id, err)
 			}
-			if dibs.Fence(ctx) == 0 {
+			if fenceIn(t, ctx) == 0 {
 				t.Error("no fence")
 			}
 			if o.id == "bad" {

@@ -5,7 +5,11 @@
 //	defer locks.Close()
 //
 //	err := locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
-//		return repo.Save(ctx, order, dibs.Fence(ctx))
+//		fence, err := dibs.Fence(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		return repo.Save(ctx, order, fence)
 //	}, dibs.Wait(3*time.Second))
 //
 // A [Client] creates locks on one store. For Redis, import the package for your client

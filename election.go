@@ -110,15 +110,26 @@ func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) err
 		retry := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBusy)
 		return false, !retry, err
 	}
-	var workErr error // the error of fn, without that of the release
-	err = lease.run(ctx, func(ctx context.Context) error { workErr = fn(ctx); return workErr })
+	work, unlocked := (&carriedLease{lease: lease}).run(ctx, fn)
 	switch {
-	case workErr != nil && !onlyEnded(workErr, context.Cause(ctx)):
-		return true, true, err
+	case work != nil && !onlyEnded(work, context.Cause(ctx)):
+		return true, true, joinUnlock(work, unlocked)
 	case lease.endedEarly() != nil || ctx.Err() != nil:
 		return true, false, nil
 	}
-	return true, true, err
+	return true, true, joinUnlock(work, unlocked)
+}
+
+// joinUnlock joins the error of work with that of its lock, unless the work returned the cause of
+// its context.
+func joinUnlock(work, unlocked error) error {
+	switch {
+	case unlocked == nil || errors.Is(work, unlocked):
+		return work
+	case work == nil:
+		return unlocked
+	}
+	return errors.Join(work, unlocked)
 }
 
 // onlyEnded reports whether an error means nothing but the end of a context. The cause is that of the
@@ -147,7 +158,7 @@ func onlyEnded(err, cause error) bool {
 
 // endedEarly returns why the lease was lost or its work was asked to end, or nil.
 func (handle *Lease) endedEarly() error {
-	l := handle.l
+	l := handle.lease()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x := l.readExtraLocked()

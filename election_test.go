@@ -73,10 +73,10 @@ func TestOneLeaderAtATime(t *testing.T) {
 				if leading++; leading > 1 {
 					t.Errorf("%d leaders", leading)
 				}
-				if dibs.Fence(ctx) <= last {
-					t.Errorf("term %d after %d", dibs.Fence(ctx), last)
+				if fenceIn(t, ctx) <= last {
+					t.Errorf("term %d after %d", fenceIn(t, ctx), last)
 				}
-				last = dibs.Fence(ctx)
+				last = fenceIn(t, ctx)
 				order = append(order, i)
 				mu.Unlock()
 				time.Sleep(10 * time.Second)

@@ -32,12 +32,16 @@ func ExampleFence() {
 
 	// One holder is slow: it writes after its lease has ended.
 	var late uint64
-	first := mutex.Do(ctx, func(ctx context.Context) error {
-		late = dibs.Fence(ctx)
-		return nil
+	first := mutex.Do(ctx, func(ctx context.Context) (err error) {
+		late, err = dibs.Fence(ctx)
+		return err
 	})
 	second := mutex.Do(ctx, func(ctx context.Context) error {
-		return doc.save("new", dibs.Fence(ctx))
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return err // such as the outer ctx, which carries no lease
+		}
+		return doc.save("new", fence)
 	})
 	fmt.Println(first, second)
 	fmt.Println(doc.save("old", late))

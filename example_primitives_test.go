@@ -35,7 +35,7 @@ func ExampleRWMutex() {
 	// <nil>
 }
 
-func ExampleRWMutex_Downgrade() {
+func ExampleLease_Downgrade() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
@@ -51,7 +51,7 @@ func ExampleRWMutex_Downgrade() {
 
 	// The report reads them beside other readers, and before another writer can change
 	// them.
-	if err := prices.Downgrade(ctx, lease); err != nil {
+	if err := lease.Downgrade(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -125,11 +125,15 @@ func ExampleElection_Run() {
 	// Every replica calls Run, and fn runs in one of them at a time. When ctx ends, the
 	// process is no longer the leader and fn must return.
 	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context) error {
+		term, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
 		for job := 1; ctx.Err() == nil; job++ {
 			if job > 3 {
 				return nil // no work is left
 			}
-			fmt.Println("job", job, "in a term with a fence:", dibs.Fence(ctx) > 0)
+			fmt.Println("job", job, "in a term with a fence:", term > 0)
 		}
 		return ctx.Err()
 	})
@@ -175,16 +179,41 @@ func ExampleOnce() {
 	for _, machine := range []string{"east", "west"} {
 		locks := dibs.New(store)
 		defer locks.Close()
-		ran, err := locks.Once("report:daily", time.Hour).Do(ctx, func(context.Context) error {
+		err := locks.Once("report:daily", time.Hour).Do(ctx, func(context.Context) error {
 			fmt.Println(machine, "sends the report")
 			return nil
 		})
-		fmt.Println(machine, ran, err)
+		switch {
+		case errors.Is(err, dibs.ErrSkipped):
+			fmt.Println("another machine has sent it;", machine, "does nothing")
+		case err != nil:
+			fmt.Println(machine, err)
+		}
 	}
 	// Output:
 	// east sends the report
-	// east true <nil>
-	// west false <nil>
+	// another machine has sent it; west does nothing
+}
+
+// A run that fails leaves the job to the next machine.
+func ExampleRetryFailed() {
+	ctx := context.Background()
+	store := memstore.New()
+
+	for _, machine := range []string{"east", "west"} {
+		locks := dibs.New(store)
+		defer locks.Close()
+		err := locks.Once("report:daily", time.Hour, dibs.RetryFailed()).Do(ctx, func(context.Context) error {
+			if machine == "east" {
+				return errors.New("no connection to the database")
+			}
+			return nil
+		})
+		fmt.Println(machine, err)
+	}
+	// Output:
+	// east no connection to the database
+	// west <nil>
 }
 
 func ExampleClient_Revoke() {

@@ -29,8 +29,9 @@ func ExampleMutex_Do() {
 
 	err := locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
 		// ctx ends if the lease is lost.
-		fmt.Println("order 42 is locked, with a fence:", dibs.Fence(ctx) > 0)
-		return nil
+		fence, err := dibs.Fence(ctx)
+		fmt.Println("order 42 is locked, with a fence:", fence > 0)
+		return err
 	}, dibs.Wait(3*time.Second))
 	fmt.Println(err)
 	// Output:
@@ -277,8 +278,9 @@ func ExampleMinHold() {
 	// west does not run it
 }
 
-// Which error to look at first: a loss, because after it the rest is uncertain.
-func Example_errors() {
+// A DoError says whether the work ran, and separates its error from that of the lock. Look at a loss
+// first, because after it the rest is uncertain.
+func ExampleDoError() {
 	store := memstore.New()
 	locks, other := dibs.New(store), dibs.New(store)
 	defer locks.Close()
@@ -287,26 +289,30 @@ func Example_errors() {
 
 	pay := func(name string, work func(ctx context.Context) error) string {
 		err := locks.Mutex(name).Do(ctx, work, dibs.Wait(0))
-		var unavailable *dibs.UnavailableError
+		var do *dibs.DoError
 		switch {
-		case err == nil:
+		case !errors.As(err, &do):
 			return "paid"
-		case errors.Is(err, dibs.ErrLost):
+		case do.Ran && errors.Is(do.Lock, dibs.ErrLost):
 			return "outcome unknown: look at the order before you try again"
-		case errors.Is(err, dibs.ErrBusy):
-			return "somebody else pays it: try again later"
-		case errors.As(err, &unavailable) && unavailable.Unknown: // from the release: the work did run
+		case do.Work != nil:
+			return "an error of the work: " + do.Work.Error()
+		case do.Ran: // only the release failed
 			return "paid; the name is free when its TTL has passed, at the latest"
-		case errors.Is(err, dibs.ErrUnavailable):
-			return "no connection to the store, nothing was done: try again later"
+		case errors.Is(do.Lock, dibs.ErrBusy):
+			return "somebody else pays it: try again later"
 		default:
-			return "an error of the work: " + err.Error()
+			return "nothing was done: " + do.Lock.Error()
 		}
 	}
 	fmt.Println(pay("order:1", func(context.Context) error { return nil }))
 	fmt.Println(pay("order:2", func(context.Context) error { return errors.New("declined") }))
 	fmt.Println(pay("order:3", func(ctx context.Context) error {
-		_, err := other.Revoke(ctx, "order:3", dibs.Holder{Fence: dibs.Fence(ctx)}, "by an operator")
+		lease, err := dibs.LeaseOf(ctx, "order:3")
+		if err != nil {
+			return err
+		}
+		_, err = other.Revoke(ctx, "order:3", dibs.Holder{Fence: lease.Fence()}, "by an operator")
 		<-ctx.Done()
 		return err
 	}))

@@ -12,7 +12,7 @@ import (
 
 // A long import works in chunks. A request that waits for the lock enters between two of
 // them.
-func ExampleYield() {
+func ExampleLease_Yield() {
 	ctx := context.Background()
 	store := memstore.New()
 	locks := dibs.New(store)
@@ -29,13 +29,17 @@ func ExampleYield() {
 		})
 	}
 	err := catalogue.Do(ctx, func(ctx context.Context) error {
+		lease, err := dibs.LeaseOf(ctx, "catalogue")
+		if err != nil {
+			return err
+		}
 		for chunk := 1; chunk <= 3; chunk++ {
 			fmt.Println("import chunk", chunk)
 			if chunk == 1 {
 				go show()
 				<-queued
 			}
-			if err := dibs.Yield(ctx); err != nil {
+			if err := lease.Yield(ctx); err != nil {
 				return err // the lock is not held any more
 			}
 		}

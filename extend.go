@@ -21,7 +21,7 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if handle.isZero() {
 		return errNoLease
 	}
-	l := handle.l
+	l := handle.lease()
 	if err := checkTTL("Extend by", l.state.Name, d); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	if handle.isZero() {
 		return 0, errNoLease
 	}
-	l := handle.l
+	l := handle.lease()
 	if n < 1 || n > driver.MaxFences {
 		return 0, invalid("reserve %d fences of %q: not within 1 to %d", n, l.state.Name, driver.MaxFences)
 	}

@@ -127,26 +127,32 @@ func TestWithFence(t *testing.T) {
 		c := open(t, s)
 		wantErr(t, c.Mutex("outer").Do(t.Context(), func(outer context.Context) error {
 			ctx := dibs.WithFence(outer, "n", 42)
-			if dibs.Fence(ctx) != 42 || dibs.FenceOf(ctx, "n") != 42 || dibs.FenceOf(ctx, "outer") != dibs.Fence(outer) || dibs.FenceOf(ctx, "x") != 0 {
-				t.Errorf("fence %d, of n %d, of outer %d", dibs.Fence(ctx), dibs.FenceOf(ctx, "n"), dibs.FenceOf(ctx, "outer"))
+			if fenceIn(t, ctx) != 42 || fenceOf(t, ctx, "n") != 42 || fenceOf(t, ctx, "outer") != fenceIn(t, outer) {
+				t.Errorf("fence %d, of n %d, of outer %d", fenceIn(t, ctx), fenceOf(t, ctx, "n"), fenceOf(t, ctx, "outer"))
+			}
+			_, err := dibs.FenceOf(ctx, "x")
+			wantErr(t, err, dibs.ErrInvalid)
+			for _, name := range []string{"n", "x"} {
+				_, err = dibs.LeaseOf(ctx, name)
+				wantErr(t, err, dibs.ErrInvalid)
 			}
 			if held := guard.Leases(ctx); len(held) != 0 {
 				t.Errorf("it carries %+v", held)
 			}
 			wantErr(t, s.Guard(ctx), dibs.ErrInvalid)
 			wantErr(t, s.Guard(outer))
-			wantErr(t, dibs.Yield(ctx), dibs.ErrInvalid)
+			wantErr(t, yieldLease(ctx, "n"), dibs.ErrInvalid)
 			wantErr(t, c.Holds(ctx, "n"), dibs.ErrInvalid)
 			wantErr(t, c.Holds(ctx, "outer")) // an assertion concerns all outer locks
-			_, err := c.Mutex("outer").Lock(ctx)
+			_, err = c.Mutex("outer").Lock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
 			hidden := dibs.WithFence(outer, "outer", 7)
-			if dibs.FenceOf(hidden, "outer") != 7 {
-				t.Errorf("fence %d of outer, want 7", dibs.FenceOf(hidden, "outer"))
+			if fenceOf(t, hidden, "outer") != 7 {
+				t.Errorf("fence %d of outer, want 7", fenceOf(t, hidden, "outer"))
 			}
 			return c.Mutex("inner").Do(ctx, func(inner context.Context) error {
-				if dibs.Fence(inner) <= 42 || dibs.FenceOf(inner, "n") != 42 || len(guard.Leases(inner)) != 2 {
-					t.Errorf("inside: fence %d, of n %d", dibs.Fence(inner), dibs.FenceOf(inner, "n"))
+				if fenceIn(t, inner) <= 42 || fenceOf(t, inner, "n") != 42 || len(guard.Leases(inner)) != 2 {
+					t.Errorf("inside: fence %d, of n %d", fenceIn(t, inner), fenceOf(t, inner, "n"))
 				}
 				return s.Guard(inner)
 			})
@@ -249,7 +255,7 @@ func TestReserveFencesOfASharedLease(t *testing.T) {
 			reserved <- err
 		}()
 		synctest.Wait()
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		close(s.arrives)
 		wantErr(t, <-reserved, dibs.ErrInvalid)
 		wantErr(t, l.Err())
@@ -273,10 +279,11 @@ func (s *slowReserver) ReserveFences(ctx context.Context, r driver.FenceRequest)
 	return s.Store.ReserveFences(ctx, r)
 }
 
-// A fence of zero hides the outer one, for FenceOf as for Fence.
+// A fence of zero is no fence. It hides the outer one, for FenceOf as for Fence.
 func TestWithFenceOfZero(t *testing.T) {
 	ctx := dibs.WithFence(dibs.WithFence(t.Context(), "n", 7), "n", 0)
-	if dibs.Fence(ctx) != 0 || dibs.FenceOf(ctx, "n") != 0 {
-		t.Errorf("fences %d and %d, want 0", dibs.Fence(ctx), dibs.FenceOf(ctx, "n"))
-	}
+	_, err := dibs.Fence(ctx)
+	wantErr(t, err, dibs.ErrInvalid)
+	_, err = dibs.FenceOf(ctx, "n")
+	wantErr(t, err, dibs.ErrInvalid)
 }

@@ -22,14 +22,22 @@ type Handle struct {
 	names []leasestate.Named // with the fence of each name, or zero; none in the zero Handle
 }
 
-// Handle returns the handle of the lease. That of a nil or zero Lease is the zero Handle.
+// Handle returns the handle of the lease. The handle of a shared lease has no fence, because fences of
+// shared leases must not be compared. A nil or zero Lease has the zero Handle.
 func (handle *Lease) Handle() Handle {
 	if handle.isZero() {
 		return Handle{}
 	}
-	s := handle.l.LockState()
-	defer handle.l.UnlockState()
-	return Handle{token: s.Token, names: s.Names()}
+	l := handle.lease()
+	s := l.LockState()
+	defer l.UnlockState()
+	h := Handle{token: s.Token, names: s.Names()}
+	if held := s.Weight(); held.Weight != held.Limit && !held.Unsure {
+		for i := range h.names {
+			h.names[i].Fence = 0
+		}
+	}
+	return h
 }
 
 // NewHandle returns the handle of a lease on one name whose token the application has chosen: see

@@ -19,7 +19,7 @@ func TestHeldIn(t *testing.T) {
 		err := locks.Mutex("n", dibs.MinHold(time.Minute)).Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(20 * time.Second)
 			h := guard.Leases(ctx)[0]
-			if h.Fences[0] != dibs.Fence(ctx) || h.Reserve != 40*time.Second || h.Reentered {
+			if h.Fences[0] != fenceIn(t, ctx) || h.Reserve != 40*time.Second || h.Reentered {
 				t.Errorf("%+v, want the fence, 40 s of MinHold, and no nested call", h)
 			}
 			return locks.Mutex("n").Do(ctx, func(inner context.Context) error {

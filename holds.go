@@ -20,7 +20,7 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 	var ended error
 	for carried := carriedIn(ctx); carried != nil; carried = carried.outer {
 		handle := carried.current()
-		if handle.l.countHeld(name) == 0 || !sameStore(c, handle.l.c) {
+		if handle.lease().countHeld(name) == 0 || !sameStore(c, handle.lease().c) {
 			continue
 		}
 		err := handle.Err()

@@ -146,8 +146,7 @@ func TestHooksSeeEachCall(t *testing.T) {
 		},
 		"once": {
 			func(c *dibs.Client) error {
-				_, err := c.Once("n", time.Minute).Do(ctx, func(context.Context) error { return nil })
-				return err
+				return c.Once("n", time.Minute).Do(ctx, func(context.Context) error { return nil })
 			},
 			"start once(n 1/1) try=true, end once(n 1/1) held waited=0s queued=false notified=false, released once(n 1/1) held=0s <nil>",
 		},
@@ -334,7 +333,7 @@ func TestHookContextInEachRequest(t *testing.T) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 		f.set(func(f *faulty) { f.release = nil })
-		wantErr(t, c.Mutex("yield").Do(t.Context(), func(ctx context.Context) error { return dibs.Yield(ctx) }))
+		wantErr(t, c.Mutex("yield").Do(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "yield") }))
 		mutex(t, s, "taken")
 		_, err := c.Mutex("taken").Lock(t.Context(), dibs.Wait(time.Second))
 		wantErr(t, err, dibs.ErrBusy)

@@ -88,7 +88,7 @@ var holdings = map[string]func(ctx context.Context, c *dibs.Client){
 	"several":         func(ctx context.Context, c *dibs.Client) { release(c.All([]string{"m", "n"}).Lock(ctx)) },
 	"try several":     func(ctx context.Context, c *dibs.Client) { release(c.All([]string{"m", "n"}).TryLock(ctx)) },
 	"Do with several": func(ctx context.Context, c *dibs.Client) { _ = c.All([]string{"m", "n"}).Do(ctx, ended) },
-	"Once":            func(ctx context.Context, c *dibs.Client) { _, _ = c.Once("n", time.Second).Do(ctx, ended) },
+	"Once":            func(ctx context.Context, c *dibs.Client) { _ = c.Once("n", time.Second).Do(ctx, ended) },
 	"Campaign":        func(ctx context.Context, c *dibs.Client) { release(c.Election("n").Campaign(ctx)) },
 	"Run":             func(ctx context.Context, c *dibs.Client) { _ = c.Election("n").Run(ctx, ended) },
 }
@@ -162,13 +162,13 @@ func TestHookThatDoesNotReturnInYield(t *testing.T) {
 					err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 						defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 						h.armed.Store(true)
-						panicked := h.call(func() { _ = dibs.Yield(ctx) })
+						panicked := h.call(func() { _ = yieldLease(ctx, "n") })
 						if h.spent.Load() != 1 || (panicked == any(h)) == exit {
 							t.Errorf("the hook was called %d times, the caller got %v", h.spent.Load(), panicked)
 						}
 						wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
 						wantErr(t, context.Cause(ctx), dibs.ErrReleased)
-						wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
+						wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
 						wantNothing(t, good, "n")
 						return nil
 					})

@@ -330,8 +330,7 @@ func TestCloseInDo(t *testing.T) {
 		},
 		"Election": func(c *dibs.Client, fn func(context.Context) error) error { return c.Election("n").Run(ctx, fn) },
 		"Once": func(c *dibs.Client, fn func(context.Context) error) error {
-			_, err := c.Once("n", time.Minute).Do(ctx, fn)
-			return err
+			return c.Once("n", time.Minute).Do(ctx, fn)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestRevokeEndsTheWork(t *testing.T) {
 		operator := open(t, s)
 		err := open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			synctest.Wait() // until it receives events
-			revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: dibs.Fence(ctx)}, "")
+			revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: fenceIn(t, ctx)}, "")
 			if !revoked || err != nil {
 				t.Error(revoked, err)
 			}
@@ -315,7 +315,7 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 		wantLost(t, stuck.lease.Err(), dibs.ReasonRevoked)
 		wantWaiting(t, w)
 		old := r.lease.Fence()
-		wantErr(t, m.TryUpgrade(t.Context(), r.lease))
+		wantErr(t, r.lease.TryUpgrade(t.Context()))
 		if revoked, err := operator.Revoke(t.Context(), "n", dibs.Holder{Fence: old}, ""); revoked || err != nil {
 			t.Errorf("revoke of the fence before the upgrade: %v, %v", revoked, err)
 		}

@@ -20,14 +20,26 @@ import (
 //
 // A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its
 // Context has ended.
+//
+// The lease of a Do, which LeaseOf returns, has all methods. But Do itself releases it: Unlock and
+// Detach return ErrInvalid.
 type Lease struct {
 	l    *lease
-	done bool // guarded by l.mu: this handle was unlocked
+	work *carriedLease // of a Do, which has the lease instead: Yield replaces it; or nil
+	done bool          // guarded by l.mu: this handle was unlocked
 }
 
 var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like return a held one")
 
-func (handle *Lease) isZero() bool { return handle == nil || handle.l == nil }
+func (handle *Lease) isZero() bool { return handle == nil || handle.l == nil && handle.work == nil }
+
+// lease returns the lease that the handle has at the moment.
+func (handle *Lease) lease() *lease {
+	if handle.work != nil {
+		return handle.work.current().lease()
+	}
+	return handle.l
+}
 
 // A lease is what the handles of one held lock share: a reentrant call gets a second
 // handle. Its State has the transitions, and the lease does what follows from them.
@@ -43,7 +55,6 @@ type lease struct {
 	state    leasestate.State
 	extra    *leaseExtra     // what only some leases have; or nil
 	contexts derivedContexts // that end with the lease
-	own      *derivedContext // of Context; nil if it was not called
 	handles  int32           // that are not unlocked
 	ownToken bool            // the caller has chosen the token and may use it again
 	hasToken bool            // the token is listed, see acquire.Acquirer.Reserve
@@ -52,12 +63,13 @@ type lease struct {
 // A leaseExtra is what only some leases have beside their State: a process may hold a million
 // leases.
 type leaseExtra struct {
-	timeout    time.Duration // of one operation; or zero: that of the client
-	term       *Election     // that has acquired the lease, or nil
-	resigned   error         // the work must end, though the lease is held
-	lost       *LostError    // the same one for all who ask, or nil
-	resizeTurn chan struct{} // has an element while the weight is changed; nil before the first change
-	wanted     *wantedSignal // of Lease.Wanted; nil if it was not called
+	timeout    time.Duration   // of one operation; or zero: that of the client
+	term       *Election       // that has acquired the lease, or nil
+	resigned   error           // the work must end, though the lease is held
+	lost       *LostError      // the same one for all who ask, or nil
+	resizeTurn chan struct{}   // has an element while the weight is changed; nil before the first change
+	wanted     *wantedSignal   // of Lease.Wanted; nil if it was not called
+	own        *derivedContext // of Lease.Context; nil if it was not called
 }
 
 // Name returns the name that is held; of several, the one that was acquired first.
@@ -65,7 +77,7 @@ func (handle *Lease) Name() string {
 	if handle.isZero() {
 		return ""
 	}
-	return handle.l.state.Name
+	return handle.lease().state.Name
 }
 
 // Fence returns the fence of the lease, its fencing token. It is larger than the fence of
@@ -79,7 +91,7 @@ func (handle *Lease) Fence() uint64 {
 	if handle.isZero() {
 		return 0
 	}
-	l := handle.l
+	l := handle.lease()
 	defer l.UnlockState()
 	return l.LockState().Fence()
 }
@@ -90,7 +102,7 @@ func (handle *Lease) FenceOf(name string) uint64 {
 	if handle.isZero() {
 		return 0
 	}
-	l := handle.l
+	l := handle.lease()
 	defer l.UnlockState()
 	return l.LockState().FenceOf(name)
 }
@@ -100,7 +112,7 @@ func (handle *Lease) Token() Token {
 	if handle.isZero() {
 		return ""
 	}
-	return Token(handle.l.state.Token)
+	return Token(handle.lease().state.Token)
 }
 
 // String returns the name and the fence of the lease for logs, and not its token.
@@ -117,7 +129,7 @@ func (handle *Lease) Deadline() time.Time {
 	if handle.isZero() {
 		return time.Time{}
 	}
-	l := handle.l
+	l := handle.lease()
 	defer l.UnlockState()
 	return time.Now().Add(l.LockState().Times.Deadline() - l.c.clock.Now())
 }
@@ -130,7 +142,7 @@ func (handle *Lease) Err() error {
 	if handle.isZero() {
 		return errNoLease
 	}
-	l := handle.l
+	l := handle.lease()
 	now := l.c.clock.Check()
 	s := l.LockState()
 	if !s.Times.IsOver(now) {

@@ -3,35 +3,112 @@ package dibs
 import (
 	"context"
 	"fmt"
+
+	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // Context returns a context that ends with the lease, with cause ErrLost if the lease was
 // lost. It has the values of the context given to Lock, but not its deadline or
-// cancellation, which limit the waiting only.
+// cancellation, which limit the waiting only. To end with another context as well, use WithLease.
+//
+// The context of the lease of a Do is that of its function.
 func (handle *Lease) Context() context.Context {
-	if handle.isZero() {
+	switch {
+	case handle.isZero():
 		ended, cancel := context.WithCancelCause(context.Background())
 		cancel(errNoLease)
 		return ended
+	case handle.work != nil:
+		return handle.work.derived.Context
 	}
 	l := handle.l
 	l.mu.Lock()
-	own := l.own
+	own := l.readExtraLocked().own
 	l.mu.Unlock()
 	if own != nil {
 		return own.Context
 	}
 	derived := (&carriedLease{lease: &l.first}).derive(context.WithoutCancel(l.parent))
 	l.mu.Lock()
-	if l.own == nil {
-		l.own = derived
+	x := l.extraLocked()
+	if x.own == nil {
+		x.own = derived
 	}
-	own = l.own
+	own = x.own
 	l.mu.Unlock()
 	if own != derived { // another goroutine was first
 		derived.end(l)
 	}
 	return own.Context
+}
+
+// WithLease returns a context that carries the lease and ends with ctx or the lease. The cause is
+// ErrLost if the lease was lost, and that of ctx if ctx ended. Fence, LeaseOf, Client.Holds and guards
+// of databases find the lease in it. The lease stays held when the context ends.
+//
+// A context with a lease that has ended, or with a nil one, has ended from the beginning. The context
+// with the lease of a Do survives Lease.Yield. The caller must call cancel when the work is done, so
+// that the lease does not refer to the context any more. cancel may be called repeatedly.
+func WithLease(ctx context.Context, lease *Lease) (withLease context.Context, cancel context.CancelFunc) {
+	if lease.isZero() {
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(errNoLease)
+		return ended, func() {}
+	}
+	carried := &carriedLease{lease: lease}
+	if lease.work == nil {
+		derived := carried.derive(ctx)
+		return derived.Context, func() { derived.end(lease.l) }
+	}
+	derived := carried.deriveUnregistered(ctx)
+	work := lease.work.derived.Context
+	if work.Err() != nil {
+		derived.cancel(context.Cause(work))
+	}
+	stop := context.AfterFunc(work, func() { derived.cancel(context.Cause(work)) })
+	return derived.Context, func() { stop(); derived.cancel(context.Canceled) }
+}
+
+// LeaseOf returns the lease on a name that ctx carries: a context of Do, Lease.Context, WithLease, or
+// one derived from it. Of several leases it is the innermost one, whether it is still held or not. It
+// does no I/O. Without a lease on the name it returns ErrInvalid.
+//
+// The lease of a Do can be extended, yielded and watched. Only Do releases it. After Lease.Yield it is
+// the new lease.
+func LeaseOf(ctx context.Context, name string) (*Lease, error) {
+	lease, fence := findCarried(ctx, name)
+	switch {
+	case lease != nil:
+		return lease, nil
+	case fence != nil:
+		return nil, invalid("lease of %q: the context carries its fence only, of WithFence", name)
+	}
+	return nil, errNotCarried("lease", name)
+}
+
+// findCarried returns what ctx carries for a name, the innermost of all: a lease, or a fence without a
+// lease, or neither.
+func findCarried(ctx context.Context, name string) (lease *Lease, fence *carriedFence) {
+	for {
+		switch in := ctx.Value(leasekey.Key{}).(type) {
+		case *carriedLease:
+			if in.current().lease().countHeld(name) > 0 {
+				return in.handleOf(), nil
+			}
+			ctx = in.Context
+		case *carriedFence:
+			if in.name == name {
+				return nil, in
+			}
+			ctx = in.Context
+		default:
+			return nil, nil
+		}
+	}
+}
+
+func errNotCarried(what, name string) error {
+	return invalid("%s of %q: the context carries no lease on it: pass on the context of the lease", what, name)
 }
 
 // A derivedContext is a context that ends with a lease.

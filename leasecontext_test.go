@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,12 +74,52 @@ func TestContextsEndWithoutLocks(t *testing.T) {
 		err := c.Mutex("n").Do(user, func(ctx context.Context) error {
 			go func() { _ = other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }) }()
 			synctest.Wait()
-			user.read = func() { reads.Add(1); Fence(ctx) }
-			return Yield(ctx)
+			user.read = func() { reads.Add(1); _, _ = Fence(ctx) }
+			lease, err := LeaseOf(ctx, "n")
+			if err != nil {
+				return err
+			}
+			return lease.Yield(ctx)
 		}, MaxHold(time.Second))
 		if !errors.Is(err, ErrLost) || reads.Load() == 0 {
 			t.Errorf("error %v after %d reads of a value, want ErrLost after one or more", err, reads.Load())
 		}
 		_, _ = c.Close(), other.Close()
 	})
+}
+
+// The lease refers to a context of WithLease until its cancel, and not longer.
+func TestWithLeaseIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(memstore.New())
+		defer c.Close()
+		l, err := c.Mutex("n").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Unlock()
+		before := runtime.NumGoroutine()
+		var cancels []context.CancelFunc
+		for range 100 {
+			_, cancel := WithLease(t.Context(), l)
+			cancels = append(cancels, cancel)
+		}
+		if count := l.l.contexts.count(); count != 100 || runtime.NumGoroutine() != before {
+			t.Errorf("%d contexts and %d goroutines more, want 100 and none", count, runtime.NumGoroutine()-before)
+		}
+		for _, cancel := range cancels {
+			cancel()
+			cancel()
+		}
+		if count := l.l.contexts.count(); count != 0 {
+			t.Errorf("%d contexts after cancel, want none", count)
+		}
+	})
+}
+
+func (d *derivedContexts) count() (n int) {
+	for derived := d.first; derived != nil; derived = derived.next {
+		n++
+	}
+	return n
 }

@@ -50,7 +50,11 @@ func (m *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, er
 // Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
 // fence of one of them.
 func (m *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &m.settings, m.acquire, fn, options)
+	first := ""
+	if len(m.names) > 0 {
+		first = m.names[0]
+	}
+	return do(ctx, first, &m.settings, m.acquire, fn, options)
 }
 
 func (m *MultiMutex) acquire(ctx context.Context, set settings) (*Lease, error) {

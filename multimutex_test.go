@@ -255,17 +255,20 @@ func TestFenceOfEachName(t *testing.T) {
 		}
 		// The innermost lease on the name counts, even if another lease is between.
 		wantErr(t, c.Mutex("c").Do(l.Context(), func(ctx context.Context) error {
-			if a, b := dibs.FenceOf(ctx, "a"), dibs.FenceOf(ctx, "b"); a != l.FenceOf("a") || b != l.FenceOf("b") {
+			if a, b := fenceOf(t, ctx, "a"), fenceOf(t, ctx, "b"); a != l.FenceOf("a") || b != l.FenceOf("b") {
 				t.Errorf("fences %d and %d in the context, want %d and %d", a, b, l.FenceOf("a"), l.FenceOf("b"))
 			}
-			if dibs.FenceOf(ctx, "c") != dibs.Fence(ctx) || dibs.Fence(ctx) <= l.FenceOf("b") || dibs.FenceOf(ctx, "d") != 0 {
-				t.Errorf("fence of c %d, %d; of d %d", dibs.FenceOf(ctx, "c"), dibs.Fence(ctx), dibs.FenceOf(ctx, "d"))
+			if fenceOf(t, ctx, "c") != fenceIn(t, ctx) || fenceIn(t, ctx) <= l.FenceOf("b") {
+				t.Errorf("fence of c %d, %d", fenceOf(t, ctx, "c"), fenceIn(t, ctx))
 			}
+			_, err := dibs.FenceOf(ctx, "d")
+			wantErr(t, err, dibs.ErrInvalid)
 			return nil
 		}))
-		if dibs.FenceOf(t.Context(), "a") != 0 {
-			t.Error("a fence without a lease")
-		}
+		_, err = dibs.FenceOf(t.Context(), "a")
+		wantErr(t, err, dibs.ErrInvalid)
+		_, err = dibs.Fence(l.Context()) // each name has its own
+		wantErr(t, err, dibs.ErrInvalid)
 		wantErr(t, l.Unlock())
 	})
 }

@@ -57,12 +57,11 @@ func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) 
 // lost (with cause ErrLost), and when fn has returned. Do releases the lock only after fn
 // has returned or panicked.
 //
-// Do returns the error of fn joined with that of Unlock, so fn need not report a loss.
-// ErrLost means that part of fn may have run without the lock. ErrUnavailable has an
-// UnavailableError: its Op is "acquire" if fn did not run, and "unlock" if fn has run and
-// only the release failed.
+// The error of Do is a *DoError. It says whether fn ran, and has the error of fn and that of the
+// lock, so fn need not report a loss. ErrLost as the error of the lock means that part of fn may have
+// run without the lock. fn gets its lease with LeaseOf.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &m.settings, m.lock, fn, options)
+	return do(ctx, m.name, &m.settings, m.lock, fn, options)
 }
 
 // Locker returns the mutex as a sync.Locker, for code that requires one. A Locker cannot

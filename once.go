@@ -3,10 +3,15 @@ package dibs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
+
+// ErrSkipped means that Once.Do did not run its function: another process has the job this time. The
+// error also is a *BusyError, which says who runs the job, or until when its name is reserved.
+var ErrSkipped = errors.New("dibs: skipped")
 
 // A Once is a periodic job that many processes start by their own clocks and that one of
 // them runs: at most once per interval. The value holds no state, and is safe for
@@ -25,38 +30,64 @@ type Once struct {
 // Once starts nothing by itself: each process calls Do by its own clock, such as a ticker
 // or a cron library. The interval must be longer than the differences between those clocks,
 // and shorter than the time between two runs: for an hourly job, 50 minutes. With exactly
-// one hour, a run that starts a little early is skipped. The interval is from 10 ms to 24 h.
+// one hour, a run that starts a little early is skipped. The interval is from 10 ms to 366 days; on
+// a quorum at most its longest TTL.
 //
 // A job that runs longer than the interval keeps the name by renewal until it ends.
-// MaxHold limits that: it ends the context of the job. MinHold is ErrInvalid, and a MinHold
-// given to New does not apply. After a crash the name stays
-// unavailable for the rest of the interval, or of the TTL if that is longer.
+// MaxHold limits that: it ends the context of the job. After a crash the name stays
+// unavailable for the rest of the interval, or of the TTL if that is longer. MinHold given to Once is
+// ErrInvalid, because the interval replaces it, and a MinHold given to New does not apply.
+//
+// A failed run also uses up its interval: see [RetryFailed].
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
 	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
 // Do runs fn unless the job runs now or was run within the interval. It does not wait: if
-// another process has the job this time, Do returns false and no error. Otherwise it
-// returns true with the error of fn or of the release, or false with an error of the
-// acquire, as Mutex.Do. The context and the fence of fn are those of Mutex.Do.
-func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) (ran bool, err error) {
+// another process has the job this time, Do returns ErrSkipped, which errors.Is finds. Other errors,
+// the context and the fence of fn are those of Mutex.Do: a *DoError says whether fn ran.
+func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
-		return false, errNoFunc
-	}
-	if err := checkTTL("interval", o.name, o.every); err != nil {
-		return false, err
+		return errNotRun(o.name, errNoFunc)
 	}
 	set := o.settings.with(atCall, options)
-	if set.maxHold >= driver.MinTTL && set.maxHold < o.every {
-		return false, invalid("MaxHold %v of %q: below its interval %v", set.maxHold, o.name, o.every)
+	lease, err := o.acquire(ctx, set)
+	if err != nil {
+		return errNotRun(o.name, err)
+	}
+	work, unlocked := (&carriedLease{lease: lease, retryFailed: set.retryFailed}).run(ctx, fn)
+	return errAfterRun(o.name, work, unlocked)
+}
+
+// acquire acquires the lease of a run. The interval is its MinHold.
+func (o *Once) acquire(ctx context.Context, set settings) (*Lease, error) {
+	switch {
+	case o.every < driver.MinTTL || o.every > driver.MaxReserve:
+		return nil, invalid("interval %v of Once %q: not within %v to %v", o.every, o.name, driver.MinTTL, driver.MaxReserve)
+	case set.maxHold >= driver.MinTTL && set.maxHold < o.every:
+		return nil, invalid("MaxHold %v of %q: below its interval %v", set.maxHold, o.name, o.every)
 	}
 	set.minHold = o.every
 	lease, err := o.c.acquire(ctx, exclusive(KindOnce, o.name), set.tryOnce())
-	switch {
-	case err == nil:
-		return true, lease.run(ctx, fn)
-	case errors.Is(err, ErrBusy) && ctx.Err() == nil:
-		return false, nil
+	var busy *BusyError
+	if errors.As(err, &busy) && ctx.Err() == nil {
+		return nil, skippedError{o.name, busy}
 	}
-	return false, err
+	return lease, err
 }
+
+// A skippedError is the error of a run that another process has.
+type skippedError struct {
+	name string
+	busy *BusyError
+}
+
+func (e skippedError) Error() string {
+	if e.busy.Holder == "" {
+		return fmt.Sprintf("dibs: run of %q skipped: busy", e.name)
+	}
+	return fmt.Sprintf("dibs: run of %q skipped: %s", e.name, e.busy.heldBy())
+}
+
+// Unwrap makes errors.Is and errors.As find ErrSkipped and the BusyError.
+func (e skippedError) Unwrap() []error { return []error{ErrSkipped, e.busy} }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +21,11 @@ func ranAgainAfter(t *testing.T, s driver.Store, every time.Duration, begin time
 	t.Helper()
 	job := open(t, s).Once("n", every)
 	for {
-		ran, err := job.Do(t.Context(), func(context.Context) error { return nil })
-		wantErr(t, err)
-		if ran {
+		err := job.Do(t.Context(), func(context.Context) error { return nil })
+		if err == nil {
 			return time.Since(begin)
 		}
+		wantErr(t, err, dibs.ErrSkipped, dibs.ErrBusy)
 		if time.Since(begin) > 24*time.Hour {
 			t.Fatal("the job never runs again")
 		}
@@ -38,33 +40,38 @@ func wantWithin(t *testing.T, d, from, to time.Duration) {
 	}
 }
 
+// wantSkipped checks the error of a run that another process has.
+func wantSkipped(t *testing.T, err error, why string) {
+	t.Helper()
+	wantErr(t, err, dibs.ErrSkipped, dibs.ErrBusy)
+	var do *dibs.DoError
+	var busy *dibs.BusyError
+	switch {
+	case !errors.As(err, &do) || do.Ran || do.Name != "n" || do.Work != nil:
+		t.Errorf("error %+v, want a DoError of n whose function did not run", err)
+	case !errors.As(err, &busy) || busy.Holder == "" || !strings.Contains(err.Error(), why):
+		t.Errorf("error %v, want a BusyError with a holder and %q", err, why)
+	}
+}
+
 func TestOnceIsSkippedByTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		begin := time.Now()
-		ran, err := open(t, s).Once("n", time.Minute).Do(t.Context(), func(ctx context.Context) error {
-			if dibs.Fence(ctx) == 0 {
+		wantErr(t, open(t, s).Once("n", time.Minute).Do(t.Context(), func(ctx context.Context) error {
+			if fenceIn(t, ctx) == 0 {
 				t.Error("no fence in the context")
 			}
-			ran, err := open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
+			wantSkipped(t, open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
 				t.Error("two concurrent runs")
 				return nil
-			})
-			if ran || err != nil {
-				t.Errorf("while it runs: %v, %v", ran, err)
-			}
+			}), "held by ")
 			return nil
-		})
-		if !ran || err != nil {
-			t.Errorf("%v, %v", ran, err)
-		}
-		ran, err = open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
+		}))
+		wantSkipped(t, open(t, s).Once("n", time.Minute).Do(t.Context(), func(context.Context) error {
 			t.Error("two runs in the interval")
 			return nil
-		})
-		if ran || err != nil {
-			t.Errorf("after it ran: %v, %v", ran, err)
-		}
+		}), "reserved by ")
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("Do took %v to return without a run", d)
 		}
@@ -82,9 +89,9 @@ func TestOnceInTheInterval(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
 				begin := time.Now()
-				ran, err := open(t, s).Once("n", time.Minute).Do(t.Context(), job)
-				if !ran || what == "success" && err != nil || what == "error" && !errors.Is(err, failed) {
-					t.Errorf("%v, %v", ran, err)
+				err := open(t, s).Once("n", time.Minute).Do(t.Context(), job)
+				if what == "success" && err != nil || what == "error" && !errors.Is(err, failed) {
+					t.Error(err)
 				}
 				wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
 			})
@@ -101,15 +108,11 @@ func TestOnceAfterACrash(t *testing.T) {
 		crashed := make(chan struct{})
 		go func() {
 			defer close(crashed)
-			ran, err := job.Do(t.Context(), func(ctx context.Context) error {
+			wantErr(t, job.Do(t.Context(), func(ctx context.Context) error {
 				f.hangAll()
 				<-ctx.Done()
 				return context.Cause(ctx)
-			})
-			if !ran {
-				t.Error("no run")
-			}
-			wantErr(t, err, dibs.ErrLost)
+			}), dibs.ErrLost)
 		}()
 		synctest.Wait()
 		wantWithin(t, ranAgainAfter(t, good, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
@@ -127,7 +130,7 @@ func TestOnceAfterALateCrash(t *testing.T) {
 		crashed := make(chan struct{})
 		go func() {
 			defer close(crashed)
-			_, err := job.Do(t.Context(), func(ctx context.Context) error {
+			err := job.Do(t.Context(), func(ctx context.Context) error {
 				time.Sleep(3 * time.Minute)
 				f.hangAll()
 				died = time.Now()
@@ -153,7 +156,7 @@ func TestOnceThatTakesLonger(t *testing.T) {
 		job := open(t, s, dibs.TTL(2*time.Second)).Once("n", 10*time.Second)
 		ran := make(chan error)
 		go func() {
-			_, err := job.Do(t.Context(), func(ctx context.Context) error {
+			err := job.Do(t.Context(), func(ctx context.Context) error {
 				time.Sleep(time.Minute)
 				return ctx.Err()
 			})
@@ -173,7 +176,7 @@ func TestOnceWithMaxHold(t *testing.T) {
 		job := open(t, s).Once("n", time.Minute, dibs.MaxHold(2*time.Minute))
 		ran := make(chan error)
 		go func() {
-			_, err := job.Do(t.Context(), func(ctx context.Context) error {
+			err := job.Do(t.Context(), func(ctx context.Context) error {
 				<-ctx.Done()
 				wantLost(t, context.Cause(ctx), dibs.ReasonMaxHold)
 				wantWithin(t, time.Since(begin), 118*time.Second, 2*time.Minute)
@@ -187,16 +190,13 @@ func TestOnceWithMaxHold(t *testing.T) {
 	})
 }
 
-// The interval is the MinHold of a job, whatever that of the client is.
-func TestOnceWithMinHold(t *testing.T) {
+// The interval replaces MinHold of the client, in both directions.
+func TestOnceIgnoresMinHoldOfTheClient(t *testing.T) {
 	for _, hold := range []time.Duration{time.Second, 5 * time.Minute} {
 		bubble(t, func(t *testing.T) {
 			s := memstore.New()
 			begin := time.Now()
-			ran, err := open(t, s, dibs.MinHold(hold)).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil })
-			if !ran || err != nil {
-				t.Errorf("%v, %v", ran, err)
-			}
+			wantErr(t, open(t, s, dibs.MinHold(hold)).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil }))
 			wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
 		})
 	}
@@ -211,11 +211,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		fn := func(context.Context) error { t.Error("fn was called"); return nil }
-		ran, err := job.Do(ctx, fn)
-		if ran {
-			t.Error("Do reported a run")
-		}
-		wantErr(t, err, why)
+		wantErr(t, job.Do(ctx, fn), why)
 		wantFree(t, s, "n")
 
 		// The same if it ends during a request that is answered "busy".
@@ -228,11 +224,11 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 				return f.Store.Acquire(ctx, r)
 			}
 		})
-		ran, err = open(t, f).Once("n", time.Minute).Do(ctx, fn)
-		if ran {
-			t.Error("Do reported a run")
-		}
+		err := open(t, f).Once("n", time.Minute).Do(ctx, fn)
 		wantErr(t, err, dibs.ErrBusy, why)
+		if errors.Is(err, dibs.ErrSkipped) {
+			t.Errorf("error %v, want none of a skipped run: the context has ended", err)
+		}
 		f.heal()
 	})
 }
@@ -242,10 +238,7 @@ func TestOnceWithoutAStore(t *testing.T) {
 		f, s := newFaulty()
 		f.hangAll()
 		begin := time.Now()
-		ran, err := open(t, f).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { t.Error("fn was called"); return nil })
-		if ran {
-			t.Error("Do reported a run")
-		}
+		err := open(t, f).Once("n", time.Minute).Do(t.Context(), func(context.Context) error { t.Error("fn was called"); return nil })
 		wantErr(t, err, dibs.ErrUnavailable)
 		wantWithin(t, time.Since(begin), 0, time.Second)
 		f.heal()
@@ -259,20 +252,21 @@ func TestBadOnce(t *testing.T) {
 		"interval 0":           c.Once("n", 0),
 		"negative interval":    c.Once("n", -time.Minute),
 		"too short interval":   c.Once("n", driver.MinTTL-1),
-		"too long interval":    c.Once("n", driver.MaxTTL+1),
+		"too long interval":    c.Once("n", driver.MaxReserve+1),
 		"the longest interval": c.Once("n", math.MaxInt64),
 		"name":                 c.Once("", time.Minute),
 		"TTL":                  c.Once("n", time.Minute, dibs.TTL(0)),
-		"MinHold":              c.Once("n", time.Minute, dibs.MinHold(driver.MaxTTL+1)),
+		"MinHold":              c.Once("n", time.Minute, dibs.MinHold(time.Minute)),
 		"MaxHold":              c.Once("n", time.Minute, dibs.MaxHold(time.Minute-1)),
 	} {
-		ran, err := job.Do(t.Context(), func(context.Context) error { t.Errorf("%s: fn was called", what); return nil })
-		if ran || !errors.Is(err, dibs.ErrInvalid) {
-			t.Errorf("%s: %v, %v", what, ran, err)
+		err := job.Do(t.Context(), func(context.Context) error { t.Errorf("%s: fn was called", what); return nil })
+		if !errors.Is(err, dibs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, every := range []time.Duration{driver.MinTTL, driver.MaxTTL} {
-		ran, err := open(t, memstore.New()).Once("n", every).Do(t.Context(), func(context.Context) error { return nil })
+	for _, every := range []time.Duration{driver.MinTTL, driver.MaxReserve} {
+		ran := false
+		err := open(t, memstore.New()).Once("n", every).Do(t.Context(), func(context.Context) error { ran = true; return nil })
 		if !ran || err != nil && !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("interval %v: %v, %v", every, ran, err)
 		}
@@ -284,20 +278,12 @@ func TestReentrantOnce(t *testing.T) {
 		s := memstore.New()
 		c := open(t, s)
 		inner := 0
-		ran, err := c.Once("n", time.Minute).Do(t.Context(), func(ctx context.Context) error {
-			ran, err := c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil })
-			if ran {
-				t.Error("Do reported a run")
-			}
-			wantErr(t, err, dibs.ErrReentrant)
-			ran, err = c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil }, dibs.Reentrant())
-			if !ran || err != nil {
-				t.Errorf("%v, %v", ran, err)
-			}
-			return nil
-		})
-		if !ran || err != nil || inner != 1 {
-			t.Errorf("%v, %v; %d inside", ran, err, inner)
+		wantErr(t, c.Once("n", time.Minute).Do(t.Context(), func(ctx context.Context) error {
+			wantErr(t, c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil }), dibs.ErrReentrant)
+			return c.Once("n", time.Minute).Do(ctx, func(context.Context) error { inner++; return nil }, dibs.Reentrant())
+		}))
+		if inner != 1 {
+			t.Errorf("%d inside", inner)
 		}
 	})
 }
@@ -331,11 +317,11 @@ func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 	}
 	for what, do := range map[string]func(c *dibs.Client) error{
 		"Once that hangs": func(c *dibs.Client) error {
-			_, err := c.Once("n", long, dibs.MaxHold(long)).Do(ctx, untilLost)
+			err := c.Once("n", long, dibs.MaxHold(long)).Do(ctx, untilLost)
 			return err
 		},
 		"Once without renewal": func(c *dibs.Client) error {
-			_, err := c.Once("n", long, dibs.NoRenew()).Do(ctx, work(long-10*time.Second))
+			err := c.Once("n", long, dibs.NoRenew()).Do(ctx, work(long-10*time.Second))
 			return err
 		},
 		"Mutex": func(c *dibs.Client) error {
@@ -408,7 +394,7 @@ func TestMinHoldOutlivesALostName(t *testing.T) {
 		begin := time.Now()
 		err := c.All([]string{"a", "b", "n"}).Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "b", Fence: dibs.FenceOf(ctx, "b")}); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "b", Fence: fenceOf(t, ctx, "b")}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			<-ctx.Done()
@@ -421,4 +407,92 @@ func TestMinHoldOutlivesALostName(t *testing.T) {
 			wantWithin(t, freeAfter(t, s, name, begin, 10*time.Minute), 10*time.Minute, 10*time.Minute+time.Second)
 		}
 	})
+}
+
+// With RetryFailed, a failed run ends its interval.
+func TestRetryFailed(t *testing.T) {
+	failed := errors.New("failed")
+	for what, test := range map[string]struct {
+		options []dibs.Option
+		fn      func(ctx context.Context) error
+		again   time.Duration // from the begin of the run until another one
+	}{
+		"success":           {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { return nil }, time.Minute},
+		"error":             {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { return failed }, 0},
+		"error after 5s":    {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { time.Sleep(5 * time.Second); return failed }, 5 * time.Second},
+		"panic":             {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { panic("failed") }, 0},
+		"exit":              {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { runtime.Goexit(); return nil }, 0},
+		"error without it":  {nil, func(context.Context) error { return failed }, time.Minute},
+		"panic without it":  {nil, func(context.Context) error { panic("failed") }, time.Minute},
+		"without a renewal": {[]dibs.Option{dibs.RetryFailed(), dibs.NoRenew()}, func(context.Context) error { return failed }, 0},
+		"lost": {[]dibs.Option{dibs.RetryFailed(), dibs.MaxHold(time.Minute)},
+			func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, time.Minute},
+	} {
+		for _, level := range []string{"New", "Once", "Do"} {
+			t.Run(what+"/"+level, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := memstore.New()
+					begin := time.Now()
+					var client, lock, call []dibs.Option
+					map[string]func(){"New": func() { client = test.options }, "Once": func() { lock = test.options }, "Do": func() { call = test.options }}[level]()
+					ended := make(chan any)
+					go func() {
+						defer close(ended)
+						defer func() { _ = recover() }()
+						_ = open(t, s, client...).Once("n", time.Minute, lock...).Do(t.Context(), test.fn, call...)
+					}()
+					<-ended
+					wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), test.again, test.again+20*time.Millisecond)
+				})
+			})
+		}
+	}
+}
+
+// A failed nested run does not end the interval of the outer one, which succeeds.
+func TestRetryFailedOfANestedRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		begin := time.Now()
+		job := open(t, s).Once("n", time.Minute, dibs.RetryFailed(), dibs.Reentrant())
+		failed := errors.New("failed")
+		wantErr(t, job.Do(t.Context(), func(ctx context.Context) error {
+			wantErr(t, job.Do(ctx, func(context.Context) error { return failed }), failed)
+			return nil
+		}))
+		wantWithin(t, ranAgainAfter(t, s, time.Minute, begin), time.Minute, time.Minute+20*time.Millisecond)
+	})
+}
+
+// The interval may be much longer than a TTL: for a job of each month, or each year. The store keeps
+// the name for that long from the beginning, so that it outlives a crash.
+func TestOnceWithALongInterval(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, every := range []time.Duration{7 * day, 30 * day, driver.MaxReserve} {
+		bubble(t, func(t *testing.T) {
+			s := memstore.New()
+			c, other := open(t, s), open(t, s).Once("n", every)
+			begin := time.Now()
+			wantKept := func(reserved bool) {
+				state, err := s.Inspect(t.Context(), "n")
+				wantErr(t, err)
+				if h := state.Holders[0]; h.Remaining != every-time.Since(begin) || h.Reserved != reserved {
+					t.Errorf("interval %v, after %v: %+v, want reserved %v", every, time.Since(begin), h, reserved)
+				}
+			}
+			wantErr(t, c.Once("n", every).Do(t.Context(), func(context.Context) error {
+				wantKept(false)
+				time.Sleep(time.Hour)
+				wantKept(false)
+				return nil
+			}))
+			wantKept(true)
+			for _, sleep := range []time.Duration{0, every / 2, every/2 - 2*time.Hour} {
+				time.Sleep(sleep)
+				wantErr(t, other.Do(t.Context(), nothing), dibs.ErrSkipped)
+			}
+			time.Sleep(every - time.Since(begin))
+			wantErr(t, other.Do(t.Context(), nothing))
+		})
+	}
 }

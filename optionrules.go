@@ -25,6 +25,7 @@ const (
 	reentrantOption
 	ownerTokenOption
 	observeOption
+	retryFailedOption
 	renewedHook // given with Observe, as the next one
 	degradedHook
 	optionCount
@@ -160,6 +161,10 @@ var optionRules = [optionCount]optionRule{
 	ownerTokenOption: {
 		name: "OwnerToken", takes: aSecret,
 		places: onCalls | 1<<toOnceDo | onYield, why: "it identifies one lease; give it to the call that acquires it, such as Lock or Do",
+	},
+	retryFailedOption: {
+		name: "RetryFailed", key: "retryfailed", takes: noArguments,
+		places: onNew | onOnce, why: "it has no interval that a failed run uses up; give it to Once",
 	},
 	observeOption: {
 		name: "Observe", takes: aSecret,

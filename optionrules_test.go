@@ -57,8 +57,7 @@ var uses = map[string]use{
 		return c.Election("n", lock...).Run(ctx, nothing, call...)
 	},
 	"Once": func(ctx context.Context, c *dibs.Client, lock, call []dibs.Option) error {
-		_, err := c.Once("n", 10*time.Millisecond, lock...).Do(ctx, nothing, call...)
-		return err
+		return c.Once("n", 10*time.Millisecond, lock...).Do(ctx, nothing, call...)
 	},
 	"Attach": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
 		l := lockAny(ctx, c)
@@ -85,6 +84,7 @@ func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 		"Attempts":        dibs.Attempts(2, time.Second),
 		"TTL":             dibs.TTL(time.Second),
 		"MinHold":         dibs.MinHold(time.Millisecond),
+		"RetryFailed":     dibs.RetryFailed(),
 		"Label":           dibs.Label("web"),
 		"Reentrant":       dibs.Reentrant(),
 		"NoRenew":         dibs.NoRenew(),

@@ -57,17 +57,18 @@ func (o Option) String() string {
 
 // settings are the values that options set. They are copied, never shared.
 type settings struct {
-	ttl       time.Duration
-	limit     waitLimit
-	timeout   time.Duration
-	maxHold   time.Duration
-	minHold   time.Duration
-	noRenew   bool
-	reentrant bool
-	label     string
-	token     string // of the caller's choice, or empty
-	hooks     *hookChain
-	continues bool // the call is part of work that holds a lease, though its context does not carry one
+	ttl         time.Duration
+	limit       waitLimit
+	timeout     time.Duration
+	maxHold     time.Duration
+	minHold     time.Duration
+	noRenew     bool
+	reentrant   bool
+	label       string
+	token       string // of the caller's choice, or empty
+	retryFailed bool
+	hooks       *hookChain
+	continues   bool // the call is part of work that holds a lease, though its context does not carry one
 
 	places [levels]place // where the options of each level are given
 	given  [levels]optionSet
@@ -168,6 +169,8 @@ func (s *settings) set(o *Option) optionSet {
 		s.noRenew = true
 	case reentrantOption:
 		s.reentrant = true
+	case retryFailedOption:
+		s.retryFailed = true
 	case ownerTokenOption:
 		s.token = o.text
 	case observeOption:
@@ -255,6 +258,15 @@ func Reentrant() Option { return Option{id: reentrantOption} }
 // To use a lease whose token dibs made, call Attach; do not give that token here.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
+// RetryFailed ends the interval of a Once if its function returns an error or panics. The next call of
+// Do then runs the job again at once, also that of another process. The lease must still be held, and
+// its release must reach the store. After a crash the interval lasts.
+//
+// Without it, a failed run also uses up its interval, because most jobs that fail would fail in each
+// process, one after another. Use RetryFailed if the next attempt can succeed, and make the job
+// tolerate a run that was done in part. It is for Once only.
+func RetryFailed() Option { return Option{id: retryFailedOption} }
+
 // Observe adds hooks. Those of outer levels run before these. Hooks.Renewed and Hooks.Degraded are
 // for New only: given to a lock or a call they are ErrInvalid.
 func Observe(hooks Hooks) Option { return Option{id: observeOption, hooks: &hooks} }
@@ -310,7 +322,7 @@ func (s *settings) badValue() (what, why string) {
 		return fmt.Sprintf("Timeout %v", s.timeout), "below 1ms"
 	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
 		return fmt.Sprintf("MaxHold %v", s.maxHold), fmt.Sprintf("below %v", driver.MinTTL)
-	case s.minHold < 0 || s.minHold > driver.MaxTTL:
+	case s.places[atCall] != toOnceDo && (s.minHold < 0 || s.minHold > driver.MaxTTL): // Once has checked its interval
 		return fmt.Sprintf("MinHold %v", s.minHold), fmt.Sprintf("not within 0 to %v", driver.MaxTTL)
 	case lacksUnit(s.minHold):
 		return fmt.Sprintf("MinHold %v", s.minHold), noUnit

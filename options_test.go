@@ -325,7 +325,6 @@ func TestNoStore(t *testing.T) {
 // With a nil function, no lock is acquired.
 func TestNoFunction(t *testing.T) {
 	c, ctx := open(t, unusedStore{t}), t.Context()
-	_, once := c.Once("n", time.Minute).Do(ctx, nil)
 	_, call := dibs.Call[int](ctx, c.Mutex("n"), nil)
 	for what, err := range map[string]error{
 		"Mutex":     c.Mutex("n").Do(ctx, nil),
@@ -334,7 +333,7 @@ func TestNoFunction(t *testing.T) {
 		"Reading":   c.RWMutex("n").Reader().Do(ctx, nil),
 		"Semaphore": c.Semaphore("n", 2).Permits(1).Do(ctx, nil),
 		"Election":  c.Election("n").Run(ctx, nil),
-		"Once":      once,
+		"Once":      c.Once("n", time.Minute).Do(ctx, nil),
 		"Call":      call,
 	} {
 		if !errors.Is(err, dibs.ErrInvalid) {
@@ -350,17 +349,18 @@ func TestZeroValues(t *testing.T) {
 	_, nilDoer := dibs.Call(ctx, nil, number)
 	_, nilMutex := dibs.Call(ctx, dibs.Doer((*dibs.Mutex)(nil)), number)
 	wrapped := dibs.Wrap(func(string) dibs.Doer { return (*dibs.SharedLock)(nil) }, func(context.Context, string) error { return nil })
-	_, zeroOnce := new(dibs.Once).Do(ctx, nothing)
-	m := open(t, unusedStore{t}).RWMutex("n")
 	errs := map[string]error{
 		"Call of nil": nilDoer, "Call of a nil Mutex": nilMutex, "Wrap of a nil RWMutex": wrapped(ctx, "n"),
 		"Mutex": new(dibs.Mutex).Do(ctx, nothing), "RWMutex": new(dibs.RWMutex).Reader().Do(ctx, nothing), "Semaphore": new(dibs.Semaphore).Permits(1).Do(ctx, nothing),
-		"MultiMutex": new(dibs.MultiMutex).Do(ctx, nothing), "Election": new(dibs.Election).Run(ctx, nothing), "Once": zeroOnce,
+		"MultiMutex": new(dibs.MultiMutex).Do(ctx, nothing), "Election": new(dibs.Election).Run(ctx, nothing), "Once": new(dibs.Once).Do(ctx, nothing),
 	}
 	for what, l := range map[string]*dibs.Lease{"nil lease": nil, "zero lease": new(dibs.Lease)} {
 		errs[what+": Unlock"], errs[what+": Err"], errs[what+": Detach"] = l.Unlock(), l.Err(), l.Detach()
 		errs[what+": Extend"], errs[what+": Context"] = l.Extend(ctx, time.Minute), context.Cause(l.Context())
-		errs[what+": TryUpgrade"], errs[what+": Downgrade"] = m.TryUpgrade(ctx, l), m.Downgrade(ctx, l)
+		errs[what+": TryUpgrade"], errs[what+": Downgrade"] = l.TryUpgrade(ctx), l.Downgrade(ctx)
+		withLease, cancel := dibs.WithLease(ctx, l)
+		errs[what+": Yield"], errs[what+": WithLease"] = l.Yield(ctx), context.Cause(withLease)
+		cancel()
 		if l.Name() != "" || l.Token() != "" || l.Fence() != 0 || l.FenceOf("n") != 0 || !l.Deadline().IsZero() || l.Wanted() != nil {
 			t.Errorf("the %s has a value", what)
 		}
@@ -369,7 +369,7 @@ func TestZeroValues(t *testing.T) {
 		errs[what+": Mutex"], errs[what+": reader"] = c.Mutex("n").Do(ctx, nothing), c.RWMutex("n").Reader().Do(ctx, nothing)
 		errs[what+": Semaphore"], errs[what+": All"] = c.Semaphore("n", 2).Permits(1).Do(ctx, nothing), c.All([]string{"m", "n"}).Do(ctx, nothing)
 		errs[what+": Election"], errs[what+": Check"] = c.Election("n").Run(ctx, nothing), c.Check(ctx)
-		_, errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)
+		errs[what+": Once"] = c.Once("n", time.Minute).Do(ctx, nothing)
 		_, errs[what+": Attach"] = c.Attach(ctx, dibs.NewHandle("n", "token"))
 		_, errs[what+": Inspect"] = c.Inspect(ctx, "n")
 		_, errs[what+": List"] = listed(c, "*")

@@ -153,13 +153,9 @@ var ways = map[string]way{
 	"Once.Do": {dibs.OnceAndDo, func(s *scene, lock, call []dibs.Option) error {
 		o := s.c.Once("n", 10*time.Millisecond, lock...)
 		s.begin()
-		ran, err := o.Do(s.ctx, s.work, call...)
-		if !ran && err == nil {
-			return dibs.ErrBusy
-		}
-		return err
+		return o.Do(s.ctx, s.work, call...)
 	}},
-	"Yield": {dibs.NoneYield, func(s *scene, _, call []dibs.Option) error {
+	"Lease.Yield": {dibs.NoneYield, func(s *scene, _, call []dibs.Option) error {
 		options := []dibs.Option{{}}
 		if s.nested {
 			options[0] = dibs.Reentrant()
@@ -174,7 +170,7 @@ var ways = map[string]way{
 				}()
 			}
 			s.began = time.Now()
-			if err := dibs.Yield(ctx, call...); err != nil {
+			if err := yieldLease(ctx, "n", call...); err != nil {
 				return err
 			}
 			return s.work(ctx)

@@ -48,9 +48,9 @@ func TestTokenOfALeaseIsRefused(t *testing.T) {
 						t.Errorf("%s, then %s with its token: %v, %v; want ErrReentrant", what, other, again, err)
 					}
 				}
-				ran, err := c.Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil }, dibs.OwnerToken("request-1"))
-				if ran || !errors.Is(err, dibs.ErrReentrant) {
-					t.Errorf("%s, then Once with its token: %v, %v; want ErrReentrant", what, ran, err)
+				err = c.Once("n", time.Minute).Do(t.Context(), func(context.Context) error { return nil }, dibs.OwnerToken("request-1"))
+				if !errors.Is(err, dibs.ErrReentrant) {
+					t.Errorf("%s, then Once with its token: %v; want ErrReentrant", what, err)
 				}
 				wantErr(t, l.Err())
 				wantErr(t, l.Unlock())
@@ -122,12 +122,12 @@ func TestTokenIsFreeAfterItsCall(t *testing.T) {
 			wantErr(t, c.Mutex("other").Do(t.Context(), func(context.Context) error { return nil }, token))
 			wantErr(t, c.Mutex("n").Do(ctx, func(context.Context) error { return nil }, token, dibs.Reentrant()))
 			for range 3 {
-				fences[dibs.Fence(ctx)] = true
+				fences[fenceIn(t, ctx)] = true
 				waiter := queue(func() (*dibs.Lease, error) {
 					return nil, other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil })
 				})
 				wantWaiting(t, waiter)
-				wantErr(t, dibs.Yield(ctx))
+				wantErr(t, yieldLease(ctx, "n"))
 				wantHeld(t, waiter)
 			}
 			return nil
@@ -193,7 +193,6 @@ func TestTokenGivenToALock(t *testing.T) {
 	c, ctx := open(t, unusedStore{t}), t.Context()
 	token := dibs.OwnerToken("job-7")
 	nothing := func(context.Context) error { return nil }
-	_, ranOnce := c.Once("n", time.Hour, token).Do(ctx, nothing)
 	for what, err := range map[string]error{
 		"Mutex":              errorOf(c.Mutex("n", token).Lock(ctx)),
 		"Mutex and call":     errorOf(c.Mutex("n", token).Lock(ctx, dibs.OwnerToken("mine"))),
@@ -204,7 +203,7 @@ func TestTokenGivenToALock(t *testing.T) {
 		"Semaphore":          errorOf(c.Semaphore("n", 2, token).Permits(1).Lock(ctx)),
 		"Election":           errorOf(c.Election("n", token).Campaign(ctx)),
 		"Run":                c.Election("n", token).Run(ctx, nothing),
-		"Once":               ranOnce,
+		"Once":               c.Once("n", time.Hour, token).Do(ctx, nothing),
 		"New":                errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx)),
 		"New and call":       errorOf(open(t, unusedStore{t}, token).Mutex("n").Lock(ctx, dibs.OwnerToken("mine"))),
 		"New, of all":        errorOf(open(t, unusedStore{t}, token).All([]string{"m", "n"}).Lock(ctx)),

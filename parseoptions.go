@@ -23,6 +23,7 @@ import (
 //	label=web          Label
 //	norenew            NoRenew
 //	reentrant          Reentrant
+//	retryfailed        RetryFailed
 //
 // A word that is unknown or repeated, and a value that is not valid, is an ErrInvalid. An
 // empty text has no options.

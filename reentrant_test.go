@@ -77,7 +77,7 @@ func TestContextsOfNestedCalls(t *testing.T) {
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the outer context ended with an inner one: %v", err)
 			}
-			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: dibs.Fence(ctx)}); !revoked || err != nil {
+			if revoked, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: fenceIn(t, ctx)}); !revoked || err != nil {
 				t.Fatal(revoked, err)
 			}
 			group.Wait()

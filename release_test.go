@@ -38,7 +38,7 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 			l, err := m.Writer().Lock(t.Context())
 			wantErr(t, err)
 			extended(t, l, time.Hour, ttl)
-			wantErr(t, m.Downgrade(t.Context(), l))
+			wantErr(t, l.Downgrade(t.Context()))
 			return l
 		},
 		"several names": func(t *testing.T, c *dibs.Client, _ *faulty) *dibs.Lease {

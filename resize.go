@@ -13,12 +13,54 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
+// Downgrade makes a writer of an RWMutex a reader; no other writer can hold the lock in between. The
+// readers at the head of the queue enter with it. The lease then has a new and larger fence, which
+// Lease.Fence returns from then on. A reader stays one.
+//
+// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex. It
+// returns ErrLost if the lease is lost, ErrReentrant if a nested call uses it, and ErrUnavailable if
+// the store does not answer. After an ErrUnavailable with an unknown outcome the lease is held for reading, although the
+// store may keep other readers out. After any ErrUnavailable Downgrade may be called again. Concurrent
+// changes of one lease are made one after another.
+func (handle *Lease) Downgrade(ctx context.Context) error {
+	busy, err := handle.resize(ctx, 1)
+	if err == nil && busy != nil {
+		return handle.lease().lose(leasestate.End{Reason: leasestate.Missing})
+	}
+	return err
+}
+
+// TryUpgrade makes a reader of an RWMutex the writer if it is the only reader. Otherwise it returns
+// ErrBusy at once: two readers that waited for each other would wait for ever. The
+// upgrade goes before the waiters, because nobody can have written since this reader
+// began. The lease then has a new and larger fence. A writer stays one.
+//
+// After any error the lease is still held for reading. After ErrUnavailable the store may
+// keep other readers out until Unlock, Downgrade or another TryUpgrade. Other errors are those of
+// Downgrade.
+func (handle *Lease) TryUpgrade(ctx context.Context) error {
+	busy, err := handle.resize(ctx, driver.Unlimited)
+	if err == nil && busy != nil {
+		return busy
+	}
+	return err
+}
+
+// resize changes the weight. A non-nil busy means that other holders prevent it.
+func (handle *Lease) resize(ctx context.Context, weight int) (busy *BusyError, err error) {
+	if handle.isZero() {
+		return nil, errNoLease
+	}
+	l := handle.lease()
+	r := resize{l: l, weight: weight, end: time.Now().Add(l.timeout())}
+	return r.run(ctx)
+}
+
 // A resize is a change of the weight of one lease, on its way to the store.
 type resize struct {
-	c   *Client
-	l   *lease
-	to  lockSpec
-	end time.Time // the operation must end by then
+	l      *lease
+	weight int       // of driver.Unlimited
+	end    time.Time // the operation must end by then
 }
 
 // run changes the weight. A non-nil busy means that other holders prevent it. Changes of one lease are
@@ -54,7 +96,7 @@ func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 		r.l.UnlockState()
 	}
 	if err == nil && !reply.Held {
-		busy = &BusyError{Name: r.to.name, Holder: Token(reply.Holder), NeverExpires: reply.NeverExpires(), Remaining: max(reply.Remaining, 0)}
+		busy = &BusyError{Name: r.l.state.Name, Holder: Token(reply.Holder), NeverExpires: reply.NeverExpires(), Remaining: max(reply.Remaining, 0)}
 	}
 	return busy, err
 }
@@ -100,7 +142,7 @@ func (r *resize) begin() (leasestate.Resize, error) {
 	if err := r.checkLocked(); err != nil {
 		return leasestate.Resize{}, err
 	}
-	return s.BeginResize(r.to.weight, r.to.limit), nil
+	return s.BeginResize(r.weight, driver.Unlimited), nil
 }
 
 // request asks the store for another weight of the lease, and records the answer. The TTL is that
@@ -113,9 +155,9 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.RenewalTTL(a.Sent)
 		request := driver.AcquireRequest{
-			Name: s.Name, Token: s.Token, Client: l.c.id, TTL: ttl, Weight: r.to.weight, Limit: r.to.limit, Until: a.Until,
+			Name: s.Name, Token: s.Token, Client: l.c.id, TTL: ttl, Weight: r.weight, Limit: driver.Unlimited, Until: a.Until,
 		}
-		before := s.AddLate(r.to.weight, a.Until)
+		before := s.AddLate(r.weight, a.Until)
 		l.UnlockState()
 		reply, err = l.c.store.Resize(ctx, request)
 		if answer.IsKnown(err) || answer.IsUnsent(err) {
@@ -127,7 +169,7 @@ func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 		return reply, err
 	}
 	s := l.LockState()
-	s.Resized(r.to.weight, r.to.limit, reply.Fence)
+	s.Resized(r.weight, driver.Unlimited, reply.Fence)
 	next := s.Times.TTL()
 	l.UnlockState()
 	return reply, l.recordExtension(sent, ttl, next)
@@ -143,7 +185,7 @@ func (r *resize) setLate(late *leasestate.LateResize) {
 func (r *resize) awaitLate(ctx context.Context) error {
 	late := r.l.LockState().LateResize()
 	r.l.UnlockState()
-	if late == nil || late.Weight == r.to.weight {
+	if late == nil || late.Weight == r.weight {
 		return nil
 	}
 	wait := time.Until(late.Until)
@@ -164,7 +206,7 @@ func (r *resize) unavailable(cause error) error {
 	return &UnavailableError{Op: "resize", Name: r.l.state.Name, Cause: cause}
 }
 
-// check rejects leases of another name or client, and those that a nested call uses.
+// check rejects leases of another primitive, and those that a nested call uses.
 func (r *resize) check() error {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
@@ -175,8 +217,8 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
-	case r.l.c != r.c || s.Name != r.to.name || s.More() > 0:
-		return invalid("lease on %q is not one of RWMutex %q of this Client", s.Name, r.to.name)
+	case s.Weight().Limit != driver.Unlimited || s.More() > 0:
+		return invalid("resize: the lease on %q is not that of a reader or a writer of an RWMutex", s.Name)
 	case r.l.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", s.Name))
 	}

@@ -60,9 +60,9 @@ func TestResizesTakeTurns(t *testing.T) {
 		for range 3 {
 			upgraded := make(chan error)
 			before := l.Fence()
-			go func() { upgraded <- m.TryUpgrade(t.Context(), l) }()
+			go func() { upgraded <- l.TryUpgrade(t.Context()) }()
 			synctest.Wait()
-			wantErr(t, m.Downgrade(t.Context(), l))
+			wantErr(t, l.Downgrade(t.Context()))
 			wantErr(t, <-upgraded)
 			if l.Fence() <= before {
 				t.Errorf("fence %d after %d", l.Fence(), before)
@@ -82,16 +82,16 @@ func TestWaitForAnotherResizeIsBounded(t *testing.T) {
 		wantErr(t, err)
 		f.hangAll()
 		first := make(chan error)
-		go func() { first <- m.TryUpgrade(t.Context(), l) }()
+		go func() { first <- l.TryUpgrade(t.Context()) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		wantErr(t, m.TryUpgrade(ctx, l), dibs.ErrUnavailable, context.DeadlineExceeded)
+		wantErr(t, l.TryUpgrade(ctx), dibs.ErrUnavailable, context.DeadlineExceeded)
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("returned after %v, want the 1s of the context", took)
 		}
-		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrUnavailable)
+		wantErr(t, l.Downgrade(t.Context()), dibs.ErrUnavailable)
 		if took := time.Since(begin); took > 11*time.Second {
 			t.Errorf("returned after %v, want one operation timeout after the 1s", took)
 		}
@@ -141,7 +141,7 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 					}
 				})
 				done := make(chan error)
-				go func() { done <- m.Downgrade(t.Context(), l) }()
+				go func() { done <- l.Downgrade(t.Context()) }()
 				synctest.Wait()
 				wantErr(t, nested(), dibs.ErrReentrant)
 				if err := <-done; test.err == nil {
@@ -153,8 +153,8 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 				if err := nested(); (err == nil) != test.writes {
 					t.Errorf("a nested writer: %v, want that it enters: %t", err, test.writes)
 				}
-				wantErr(t, m.Downgrade(t.Context(), l))
-				wantErr(t, m.TryUpgrade(t.Context(), l))
+				wantErr(t, l.Downgrade(t.Context()))
+				wantErr(t, l.TryUpgrade(t.Context()))
 				wantErr(t, nested())
 				wantErr(t, l.Unlock())
 			})
@@ -177,7 +177,7 @@ func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 			}
 		})
 		before := l.Fence()
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		if l.Fence() != before {
 			t.Errorf("fence %d after %d", l.Fence(), before)
 		}
@@ -207,12 +207,12 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 		})
 		cancelled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
-		wantErr(t, m.TryUpgrade(cancelled, l), dibs.ErrUnavailable) // it arrives after 5 s
+		wantErr(t, l.TryUpgrade(cancelled), dibs.ErrUnavailable) // it arrives after 5 s
 		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		wantErr(t, m.TryUpgrade(short, l), dibs.ErrUnavailable)
+		wantErr(t, l.TryUpgrade(short), dibs.ErrUnavailable)
 		f.heal()
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		time.Sleep(12 * time.Second)
 		if n := delivered.Load(); n < 2 {
 			t.Fatalf("%d late upgrades had an effect: the test proves nothing", n)
@@ -243,16 +243,16 @@ func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
 		wantErr(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		wantErr(t, m.TryUpgrade(ctx, l), dibs.ErrUnavailable)
+		wantErr(t, l.TryUpgrade(ctx), dibs.ErrUnavailable)
 		f.heal()
 		begin := time.Now()
-		if err := m.Downgrade(t.Context(), l); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "may still arrive") {
+		if err := l.Downgrade(t.Context()); !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "may still arrive") {
 			t.Errorf("%v, want that the earlier change may still arrive", err)
 		}
 		if took := time.Since(begin); took != timeout {
 			t.Errorf("returned after %v, want %v", took, timeout)
 		}
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		wantReader(t, good, c, l)
 		wantErr(t, l.Unlock())
 	})

@@ -1,11 +1,7 @@
 package dibs
 
 import (
-	"context"
-	"time"
-
 	"github.com/dibslock/dibs/driver"
-	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
 // An RWMutex is a lock with many readers or one writer. Reader and Writer return the lock that a call
@@ -37,45 +33,4 @@ func (m *RWMutex) Writer() *Mutex {
 // already waits.
 func (m *RWMutex) Reader() *SharedLock {
 	return &SharedLock{c: m.c, name: m.name, kind: KindReader, weight: 1, limit: driver.Unlimited, settings: m.settings}
-}
-
-// Downgrade makes a writer a reader; no other writer can hold the lock in between. The
-// readers at the head of the queue enter with it. The lease then has a new and larger
-// fence, which Fence(ctx) and Lease.Fence return from then on.
-//
-// Downgrade returns ErrLost if the lease is lost, ErrReentrant if a nested call uses the
-// lease, and ErrUnavailable if the store does not answer. After an ErrUnavailable with an
-// unknown outcome the lease is held for reading, although the store may keep other readers
-// out. After any ErrUnavailable Downgrade may be called again. Concurrent changes of one lease
-// are made one after another.
-func (m *RWMutex) Downgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.changeTo(ctx, lease, lockSpec{kind: KindReader, name: m.name, weight: 1, limit: driver.Unlimited})
-	if err == nil && busy != nil {
-		return lease.l.lose(leasestate.End{Reason: leasestate.Missing})
-	}
-	return err
-}
-
-// TryUpgrade makes a reader the writer if it is the only reader. Otherwise it returns
-// ErrBusy at once: two readers that waited for each other would wait for ever. The
-// upgrade goes before the waiters, because nobody can have written since this reader
-// began. The lease then has a new and larger fence.
-//
-// After any error the lease is still held for reading. After ErrUnavailable the store may
-// keep other readers out until Unlock, Downgrade or another TryUpgrade.
-func (m *RWMutex) TryUpgrade(ctx context.Context, lease *Lease) error {
-	busy, err := m.changeTo(ctx, lease, writer(m.name))
-	if err == nil && busy != nil {
-		return busy
-	}
-	return err
-}
-
-// changeTo changes the weight of a lease. A non-nil busy means that other holders prevent it.
-func (m *RWMutex) changeTo(ctx context.Context, lease *Lease, w lockSpec) (busy *BusyError, err error) {
-	if lease.isZero() {
-		return nil, invalid("no lease on %q", m.name)
-	}
-	r := resize{c: m.c, l: lease.l, to: w, end: time.Now().Add(lease.l.timeout())}
-	return r.run(ctx)
 }

@@ -248,7 +248,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		r1, r2 := reading(t, s, "n"), reading(t, s, "n")
 		w2, r3 := writing(t, s, "n"), reading(t, s, "n")
 		fence := w.lease.Fence()
-		wantErr(t, m.Downgrade(t.Context(), w.lease))
+		wantErr(t, w.lease.Downgrade(t.Context()))
 		wantHeld(t, r1, r2)
 		wantWaiting(t, w2, r3)
 		if w.lease.Fence() <= fence {
@@ -274,8 +274,8 @@ func TestDowngradeBehindAWaitingWriter(t *testing.T) {
 		m := open(t, s).RWMutex("n")
 		w := queue(func() (*dibs.Lease, error) { return m.Writer().Lock(t.Context()) })
 		w2, r := writing(t, s, "n"), reading(t, s, "n")
-		wantErr(t, m.Downgrade(t.Context(), w.lease))
-		wantErr(t, m.Downgrade(t.Context(), w.lease)) // it is a reader already
+		wantErr(t, w.lease.Downgrade(t.Context()))
+		wantErr(t, w.lease.Downgrade(t.Context())) // it is a reader already
 		wantWaiting(t, w2, r)
 		unlock(t, w)
 		wantHeld(t, w2)
@@ -290,7 +290,7 @@ func TestTryUpgradeOnlyAsTheOnlyReader(t *testing.T) {
 		r := queue(func() (*dibs.Lease, error) { return m.Reader().Lock(t.Context()) })
 		other := reading(t, s, "n")
 		begin, fence := time.Now(), r.lease.Fence()
-		err := m.TryUpgrade(t.Context(), r.lease)
+		err := r.lease.TryUpgrade(t.Context())
 		var busy *dibs.BusyError
 		if !errors.As(err, &busy) || busy.Name != "n" || busy.Holder != other.lease.Token() {
 			t.Errorf("%v, want busy: held by %s", err, other.lease.Token())
@@ -305,9 +305,9 @@ func TestTryUpgradeOnlyAsTheOnlyReader(t *testing.T) {
 		wantErr(t, r.lease.Err()) // still held
 		unlock(t, other)
 		w := writing(t, s, "n")
-		wantErr(t, m.TryUpgrade(t.Context(), r.lease)) // before the waiting writer
-		if r.lease.Fence() <= fence || dibs.Fence(r.lease.Context()) != r.lease.Fence() {
-			t.Errorf("fence %d, %d in the context; %d before the upgrade", r.lease.Fence(), dibs.Fence(r.lease.Context()), fence)
+		wantErr(t, r.lease.TryUpgrade(t.Context())) // before the waiting writer
+		if r.lease.Fence() <= fence || fenceIn(t, r.lease.Context()) != r.lease.Fence() {
+			t.Errorf("fence %d, %d in the context; %d before the upgrade", r.lease.Fence(), fenceIn(t, r.lease.Context()), fence)
 		}
 		later := reading(t, s, "n")
 		time.Sleep(time.Minute)
@@ -328,10 +328,10 @@ func TestTwoReadersThatUpgradeDoNotDeadlock(t *testing.T) {
 		a, b := open(t, s).RWMutex("n"), open(t, s).RWMutex("n")
 		first := queue(func() (*dibs.Lease, error) { return a.Reader().Lock(t.Context()) })
 		second := queue(func() (*dibs.Lease, error) { return b.Reader().Lock(t.Context()) })
-		wantErr(t, a.TryUpgrade(t.Context(), first.lease), dibs.ErrBusy)
-		wantErr(t, b.TryUpgrade(t.Context(), second.lease), dibs.ErrBusy)
+		wantErr(t, first.lease.TryUpgrade(t.Context()), dibs.ErrBusy)
+		wantErr(t, second.lease.TryUpgrade(t.Context()), dibs.ErrBusy)
 		unlock(t, first)
-		wantErr(t, b.TryUpgrade(t.Context(), second.lease))
+		wantErr(t, second.lease.TryUpgrade(t.Context()))
 		unlock(t, second)
 		wantFree(t, s, "n")
 	})
@@ -346,21 +346,21 @@ func TestResizeOfALostLease(t *testing.T) {
 		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}) // the client has not detected it
 		wantErr(t, err)
 		ctx := l.Context()
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonMissing)
+		wantLost(t, l.Downgrade(t.Context()), dibs.ReasonMissing)
 		wantLost(t, l.Err(), dibs.ReasonMissing)
 		wantLost(t, context.Cause(ctx), dibs.ReasonMissing)
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonMissing)
-		wantLost(t, m.TryUpgrade(t.Context(), l), dibs.ReasonMissing)
+		wantLost(t, l.Downgrade(t.Context()), dibs.ReasonMissing)
+		wantLost(t, l.TryUpgrade(t.Context()), dibs.ReasonMissing)
 
 		l, err = m.Writer().Lock(t.Context(), dibs.NoRenew())
 		wantErr(t, err)
 		time.Sleep(2 * time.Second)
-		wantLost(t, m.Downgrade(t.Context(), l), dibs.ReasonExpired)
+		wantLost(t, l.Downgrade(t.Context()), dibs.ReasonExpired)
 
 		l, err = m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
-		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReleased)
+		wantErr(t, l.TryUpgrade(t.Context()), dibs.ErrReleased)
 		wantFree(t, good, "n")
 	})
 }
@@ -369,13 +369,13 @@ func TestResizeOfALostLease(t *testing.T) {
 func TestResizeOfAnotherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
-		c, other := open(t, f), open(t, f)
-		m := c.RWMutex("n")
+		c := open(t, f)
 		of := func(l *dibs.Lease, err error) *dibs.Lease { wantErr(t, err); return l }
 		leases := map[string]*dibs.Lease{
-			"another name":   of(c.RWMutex("m").Writer().Lock(t.Context())),
-			"another client": of(other.RWMutex("n").Reader().Lock(t.Context())),
-			"a multi-lock":   of(c.All([]string{"k", "l"}).Lock(t.Context())),
+			"a mutex":      of(c.Mutex("m").Lock(t.Context())),
+			"a semaphore":  of(c.Semaphore("s", 3).Permits(1).Lock(t.Context())),
+			"a term":       of(c.Election("e").Campaign(t.Context())),
+			"a multi-lock": of(c.All([]string{"k", "l"}).Lock(t.Context())),
 		}
 		f.set(func(f *faulty) {
 			f.resize = func(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -384,15 +384,14 @@ func TestResizeOfAnotherLease(t *testing.T) {
 			}
 		})
 		for what, l := range leases {
-			if err := m.Downgrade(t.Context(), l); !errors.Is(err, dibs.ErrInvalid) {
+			if err := l.Downgrade(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("downgrade of %s: %v", what, err)
 			}
-			if err := m.TryUpgrade(t.Context(), l); !errors.Is(err, dibs.ErrInvalid) {
+			if err := l.TryUpgrade(t.Context()); !errors.Is(err, dibs.ErrInvalid) {
 				t.Errorf("upgrade of %s: %v", what, err)
 			}
 			wantErr(t, l.Err())
 		}
-		wantErr(t, c.RWMutex("k").Downgrade(t.Context(), leases["a multi-lock"]), dibs.ErrInvalid)
 	})
 }
 
@@ -406,19 +405,19 @@ func TestResizeOfAReentrantLease(t *testing.T) {
 		wantErr(t, err)
 		inner, err := m.Writer().Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
-		wantErr(t, m.Downgrade(t.Context(), l), dibs.ErrReentrant)
-		wantErr(t, m.Downgrade(t.Context(), inner), dibs.ErrReentrant)
+		wantErr(t, l.Downgrade(t.Context()), dibs.ErrReentrant)
+		wantErr(t, inner.Downgrade(t.Context()), dibs.ErrReentrant)
 		_, err = open(t, s).RWMutex("n").Reader().TryLock(t.Context())
 		wantErr(t, err, dibs.ErrBusy)
 		wantErr(t, inner.Unlock())
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		_, err = m.Writer().Lock(l.Context(), dibs.Reentrant()) // it is a reader now
 		wantErr(t, err, dibs.ErrReentrant)
 		inner, err = m.Reader().Lock(l.Context(), dibs.Reentrant())
 		wantErr(t, err)
-		wantErr(t, m.TryUpgrade(t.Context(), l), dibs.ErrReentrant)
+		wantErr(t, l.TryUpgrade(t.Context()), dibs.ErrReentrant)
 		wantErr(t, inner.Unlock())
-		wantErr(t, m.TryUpgrade(t.Context(), l))
+		wantErr(t, l.TryUpgrade(t.Context()))
 		inner, err = m.Writer().Lock(l.Context(), dibs.Reentrant()) // and a writer again
 		wantErr(t, err)
 		wantErr(t, inner.Unlock())
@@ -458,9 +457,8 @@ func TestReaderAndWriterAreDoers(t *testing.T) {
 			wantErr(t, l.Unlock())
 			_, err = other.Writer().TryLock(t.Context())
 			wantErr(t, err, dibs.ErrBusy)
-			if dibs.Fence(ctx) == 0 {
-				t.Error("no fence in the context")
-			}
+			_, err = dibs.Fence(ctx) // a resource must not compare it
+			wantErr(t, err, dibs.ErrInvalid)
 			return 42, nil
 		})
 		if n != 42 || err != nil {
@@ -501,11 +499,11 @@ func TestResizeReplyLost(t *testing.T) {
 		for _, change := range []struct {
 			what   string
 			weight int
-			make   func(context.Context, *dibs.Lease) error
-		}{{"downgrade", 1, m.Downgrade}, {"upgrade", 0, m.TryUpgrade}} {
+			make   func(context.Context) error
+		}{{"downgrade", 1, l.Downgrade}, {"upgrade", 0, l.TryUpgrade}} {
 			lose()
 			begin, fence := time.Now(), l.Fence()
-			wantErr(t, change.make(t.Context(), l))
+			wantErr(t, change.make(t.Context()))
 			if d := time.Since(begin); d > 5*time.Millisecond {
 				t.Errorf("%s took %v", change.what, d)
 			}
@@ -527,16 +525,16 @@ func TestResizeUnavailable(t *testing.T) {
 		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		f.hangAll()
-		for what, change := range map[string]func(context.Context, *dibs.Lease) error{"downgrade": m.Downgrade, "upgrade": m.TryUpgrade} {
+		for what, change := range map[string]func(context.Context) error{"downgrade": l.Downgrade, "upgrade": l.TryUpgrade} {
 			begin := time.Now()
-			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
+			wantErr(t, change(t.Context()), dibs.ErrUnavailable)
 			if d := time.Since(begin); d > 300*time.Millisecond {
 				t.Errorf("%s took %v, with a timeout of 300ms", what, d)
 			}
 			wantErr(t, l.Err())
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			begin = time.Now()
-			wantErr(t, change(ctx, l), dibs.ErrUnavailable)
+			wantErr(t, change(ctx), dibs.ErrUnavailable)
 			cancel()
 			if d := time.Since(begin); d != 10*time.Millisecond {
 				t.Errorf("%s took %v, its context ended after 10ms", what, d)
@@ -547,14 +545,14 @@ func TestResizeUnavailable(t *testing.T) {
 				}
 			})
 			begin = time.Now()
-			wantErr(t, change(t.Context(), l), dibs.ErrUnavailable)
+			wantErr(t, change(t.Context()), dibs.ErrUnavailable)
 			if d := time.Since(begin); d != 0 {
 				t.Errorf("rejection of a %s returned after %v", what, d)
 			}
 			f.hangAll()
 		}
 		f.heal()
-		wantErr(t, m.Downgrade(t.Context(), l)) // again, now that the store answers
+		wantErr(t, l.Downgrade(t.Context())) // again, now that the store answers
 		r := reading(t, s, "n")
 		wantHeld(t, r)
 		unlock(t, r)
@@ -572,7 +570,7 @@ func TestResizeKeepsMaxHold(t *testing.T) {
 		l, err := m.Reader().Lock(t.Context())
 		wantErr(t, err)
 		time.Sleep(8 * time.Second)
-		wantErr(t, m.TryUpgrade(t.Context(), l))
+		wantErr(t, l.TryUpgrade(t.Context()))
 		w := writing(t, s, "n")
 		<-w.done
 		if d := time.Since(begin); d < 9900*time.Millisecond || d > 10*time.Second+50*time.Millisecond {
@@ -637,7 +635,7 @@ func TestDowngradeBesideExtend(t *testing.T) {
 	var g sync.WaitGroup
 	g.Go(func() {
 		for range 100 {
-			_ = m.Downgrade(t.Context(), l)
+			_ = l.Downgrade(t.Context())
 		}
 	})
 	g.Go(func() {
@@ -654,7 +652,7 @@ func TestDowngradeBesideUnlock(t *testing.T) {
 	for range 200 {
 		l, _ := m.Writer().Lock(t.Context())
 		var g sync.WaitGroup
-		g.Go(func() { _ = m.Downgrade(t.Context(), l) })
+		g.Go(func() { _ = l.Downgrade(t.Context()) })
 		g.Go(func() { _ = l.Unlock() })
 		g.Wait()
 	}
@@ -676,8 +674,8 @@ func TestLateDowngradeDoesNotUndoAnUpgrade(t *testing.T) {
 				return driver.AcquireReply{}, errReset
 			}
 		})
-		wantErr(t, m.Downgrade(t.Context(), l))
-		wantErr(t, m.TryUpgrade(t.Context(), l)) // the only reader
+		wantErr(t, l.Downgrade(t.Context()))
+		wantErr(t, l.TryUpgrade(t.Context())) // the only reader
 		time.Sleep(200 * time.Millisecond)
 		if r, err := open(t, s).RWMutex("n").Reader().TryLock(t.Context()); err == nil {
 			t.Errorf("a reader (%v) beside a writer (%v)", r.Err(), l.Err())
@@ -693,7 +691,7 @@ func TestDowngradeDoesNotExtendNoRenew(t *testing.T) {
 		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
 		time.Sleep(8 * time.Second)
-		wantErr(t, m.Downgrade(t.Context(), l))
+		wantErr(t, l.Downgrade(t.Context()))
 		<-l.Context().Done()
 		wantWithin(t, time.Since(begin), 9*time.Second, 10*time.Second)
 	})

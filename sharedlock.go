@@ -34,7 +34,7 @@ func (l *SharedLock) TryLock(ctx context.Context, options ...Option) (*Lease, er
 
 // Do runs fn while holding the lock, as Mutex.Do does.
 func (l *SharedLock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
-	return do(ctx, &l.settings, l.lock, fn, options)
+	return do(ctx, l.name, &l.settings, l.lock, fn, options)
 }
 
 func (l *SharedLock) lock(ctx context.Context, set settings) (*Lease, error) {

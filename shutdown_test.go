@@ -38,8 +38,7 @@ func TestShutdownWaitsForLeases(t *testing.T) {
 			return c.Mutex("n").Do(context.Background(), work)
 		},
 		"Once": func(_ driver.Store, c *dibs.Client, work func(ctx context.Context) error) error {
-			_, err := c.Once("n", 10*time.Millisecond).Do(context.Background(), work)
-			return err
+			return c.Once("n", 10*time.Millisecond).Do(context.Background(), work)
 		},
 		"multi-lock": func(_ driver.Store, c *dibs.Client, work func(ctx context.Context) error) error {
 			return c.All([]string{"n", "m"}).Do(context.Background(), work)
@@ -122,8 +121,7 @@ func TestShutdownEndsCalls(t *testing.T) {
 				t.Errorf("%s: %v, want ErrClosed", what, err)
 			}
 		}
-		_, err := c.Once("free", time.Minute).Do(t.Context(), nothing)
-		wantErr(t, err, dibs.ErrClosed)
+		wantErr(t, c.Once("free", time.Minute).Do(t.Context(), nothing), dibs.ErrClosed)
 		wantErr(t, errorOf(c.Attach(t.Context(), other.Handle())), dibs.ErrClosed)
 		wantErr(t, c.Election("free").Run(t.Context(), nothing), dibs.ErrClosed)
 		wantWithin(t, time.Since(begin), 0, 0)
@@ -189,7 +187,7 @@ func TestShutdownDuringYield(t *testing.T) {
 		go func() {
 			work <- c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 				<-yield
-				if err := dibs.Yield(ctx); err != nil {
+				if err := yieldLease(ctx, "n"); err != nil {
 					return err
 				}
 				time.Sleep(time.Minute)

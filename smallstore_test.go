@@ -29,7 +29,7 @@ func TestSmallStore(t *testing.T) {
 			if took := time.Since(begin); took != time.Minute {
 				t.Errorf("granted after %v, want a minute", took)
 			}
-			return dibs.Yield(ctx)
+			return yieldLease(ctx, "n")
 		}))
 		for range 2 {
 			if _, err := c.RWMutex("r").Reader().Lock(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func TestMissingInterfaces(t *testing.T) {
 		reader, err := rw.Reader().Lock(t.Context())
 		wantErr(t, err)
 		for what, call := range map[string]func() error{
-			"upgrade": func() error { return rw.TryUpgrade(t.Context(), reader) },
+			"upgrade": func() error { return reader.TryUpgrade(t.Context()) },
 			"revoke":  func() error { _, err := c.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, ""); return err },
 			"inspect": func() error { _, err := c.Inspect(t.Context(), "n"); return err },
 			"fences":  func() error { _, err := l.ReserveFences(t.Context(), 3); return err },

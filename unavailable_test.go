@@ -169,14 +169,14 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 			_, err := dibs.Call(ctx, c.Mutex("a"), func(context.Context) (int, error) { return 0, nil })
 			return err
 		},
-		"Once.Do":                func() error { _, err := c.Once("a", time.Hour).Do(ctx, nothing); return err },
+		"Once.Do":                func() error { return c.Once("a", time.Hour).Do(ctx, nothing) },
 		"Lease.Extend":           func() error { return leases["extend"].Extend(ctx, time.Minute) },
 		"Lease.Extend, attached": func() error { return attached.Extend(ctx, time.Minute) },
 		"Lease.IsWanted":         func() error { _, err := leases["wanted"].IsWanted(ctx); return err },
 		"Lease.ReserveFences":    func() error { _, err := leases["fences"].ReserveFences(ctx, 1); return err },
 		"Lease.Unlock":           leases["unlock"].Unlock,
-		"RWMutex.Downgrade":      func() error { return rw.Downgrade(ctx, writer) },
-		"RWMutex.TryUpgrade":     func() error { return c.RWMutex("rw2").TryUpgrade(ctx, reader) },
+		"Lease.Downgrade":        func() error { return writer.Downgrade(ctx) },
+		"Lease.TryUpgrade":       func() error { return reader.TryUpgrade(ctx) },
 		"Client.Inspect":         func() error { _, err := c.Inspect(ctx, "a"); return err },
 		"Client.List":            func() error { _, err := listed(c, "*"); return err },
 		"Client.Revoke":          func() error { _, err := c.Revoke(ctx, "a", dibs.Holder{Fence: 1}, ""); return err },

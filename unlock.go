@@ -21,6 +21,9 @@ func (handle *Lease) Unlock() error {
 	if handle.isZero() {
 		return errNoLease
 	}
+	if handle.work != nil {
+		return handle.releasedByDo("unlock")
+	}
 	l := handle.l
 	c := l.c
 	now := c.clock.Check()
@@ -84,6 +87,9 @@ func (handle *Lease) Detach() error {
 	if handle.isZero() {
 		return errNoLease
 	}
+	if handle.work != nil {
+		return handle.releasedByDo("detach")
+	}
 	l := handle.l
 	for {
 		if err := l.first.Err(); err != nil && !errors.Is(err, ErrReleased) {
@@ -113,4 +119,19 @@ func (handle *Lease) Detach() error {
 	defer l.dropToken().End()
 	l.hooks.released(l, nil)
 	return nil
+}
+
+// releasedByDo returns the error of a verb that would end the lease of a Do.
+func (handle *Lease) releasedByDo(verb string) error {
+	return invalid("%s: the lease on %q is that of Do, which releases it when its function returns", verb, handle.Name())
+}
+
+// dropReservation makes the next release end the lease without a reservation, unless the lease has
+// ended, or a nested call uses it.
+func (l *lease) dropReservation() {
+	s := l.LockState()
+	defer l.UnlockState()
+	if l.handles == 1 && s.Reason() == leasestate.Held {
+		s.Times.DropMinHold()
+	}
 }

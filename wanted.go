@@ -29,7 +29,7 @@ func (handle *Lease) Wanted() <-chan struct{} {
 	if handle.isZero() {
 		return nil
 	}
-	signal, isNew := handle.l.wantedSignal()
+	signal, isNew := handle.lease().wantedSignal()
 	if isNew {
 		signal.register()
 	}
@@ -44,7 +44,7 @@ func (handle *Lease) IsWanted(ctx context.Context) (bool, error) {
 	if handle.isZero() {
 		return false, errNoLease
 	}
-	l := handle.l
+	l := handle.lease()
 	signal, _ := l.wantedSignal()
 	if known, answered := signal.answer(); known || answered {
 		return known, nil

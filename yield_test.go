@@ -35,10 +35,10 @@ func TestYield(t *testing.T) {
 					}()
 				}
 				wantErr(t, job.Holds(ctx, "n"))
-				fences = append(fences, dibs.Fence(ctx))
+				fences = append(fences, fenceIn(t, ctx))
 				order = append(order, "part")
 				time.Sleep(time.Second)
-				wantErr(t, dibs.Yield(ctx))
+				wantErr(t, yieldLease(ctx, "n"))
 			}
 			if fences[0] != fences[1] || fences[1] >= fences[2] || fences[2] != fences[3] {
 				t.Errorf("fences %d, want a larger one after the second part only", fences)
@@ -65,7 +65,7 @@ func TestYieldKeepsTheContext(t *testing.T) {
 			defer leave()
 			inner, cancel := context.WithCancel(ctx)
 			defer cancel()
-			wantErr(t, dibs.Yield(inner)) // a context that is derived from that of Do
+			wantErr(t, yieldLease(inner, "n")) // a context that is derived from that of Do
 			wantErr(t, ctx.Err())
 			state, err := other.Inspect(t.Context(), "n")
 			wantErr(t, err)
@@ -97,12 +97,12 @@ func TestYieldFails(t *testing.T) {
 		}
 		stopped := errors.New("stopped")
 		for name, yield := range map[string]func(ctx context.Context) error{
-			"limit": func(ctx context.Context) error { return dibs.Yield(ctx, dibs.Wait(time.Second)) },
-			"tries": func(ctx context.Context) error { return dibs.Yield(ctx, dibs.Attempts(2, time.Second)) },
+			"limit": func(ctx context.Context) error { return yieldLease(ctx, "n", dibs.Wait(time.Second)) },
+			"tries": func(ctx context.Context) error { return yieldLease(ctx, "n", dibs.Attempts(2, time.Second)) },
 			"context": func(ctx context.Context) error {
 				ctx, stop := context.WithCancelCause(ctx)
 				time.AfterFunc(time.Second, func() { stop(stopped) })
-				return dibs.Yield(ctx)
+				return yieldLease(ctx, "n")
 			},
 		} {
 			begin := time.Now()
@@ -116,7 +116,7 @@ func TestYieldFails(t *testing.T) {
 					t.Errorf("error %v, want the cause of the context", err)
 				}
 				wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
-				wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
+				wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
 				return nil // Do returns the error nevertheless
 			})
 			wantErr(t, err, dibs.ErrBusy)
@@ -138,7 +138,7 @@ func TestYieldOfLostLease(t *testing.T) {
 		c := open(t, memstore.New())
 		err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			return dibs.Yield(ctx)
+			return yieldLease(ctx, "n")
 		}, dibs.MaxHold(time.Second))
 		wantErr(t, err, dibs.ErrLost)
 	})
@@ -148,17 +148,23 @@ func TestYieldIsInvalid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, s), open(t, s)
-		wantErr(t, dibs.Yield(t.Context()), dibs.ErrInvalid)
+		refused := func(err error, why string) {
+			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), why) {
+				t.Errorf("error %v, want ErrInvalid with %s", err, why)
+			}
+		}
 		l := lock(t, c, "lease")
-		wantErr(t, dibs.Yield(l.Context()), dibs.ErrInvalid)
-		_, err := c.Once("once", time.Hour).Do(t.Context(), func(ctx context.Context) error { return dibs.Yield(ctx) })
-		wantErr(t, err, dibs.ErrInvalid)
+		refused(l.Yield(t.Context()), "Unlock, and Lock again")
+		refused(yieldLease(l.Context(), "lease"), "Unlock, and Lock again")
+		refused(c.Once("once", time.Hour).Do(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "once") }), "Once would keep")
+		refused(c.Election("term").Run(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "term") }), "Resign")
+		wantErr(t, l.Err())
 
 		// A nested call relies on the lease.
 		mutex := c.Mutex("n", dibs.Reentrant())
 		wantErr(t, mutex.Do(t.Context(), func(ctx context.Context) error {
 			defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
-			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return dibs.Yield(nested) }), dibs.ErrReentrant)
+			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return yieldLease(nested, "n") }), dibs.ErrReentrant)
 			return c.Holds(ctx, "n")
 		}))
 	})
@@ -177,9 +183,9 @@ func TestConcurrentYields(t *testing.T) {
 			}()
 			synctest.Wait()
 			first := make(chan error)
-			go func() { first <- dibs.Yield(ctx) }()
+			go func() { first <- yieldLease(ctx, "n") }()
 			synctest.Wait()
-			wantErr(t, dibs.Yield(ctx), dibs.ErrInvalid)
+			wantErr(t, yieldLease(ctx, "n"), dibs.ErrInvalid)
 			return <-first
 		}))
 		state, err := c.Inspect(t.Context(), "n")
@@ -199,7 +205,9 @@ func TestYieldByKind(t *testing.T) {
 			"permit": c.Semaphore("a", 3).Permits(1), "multi": c.All([]string{"a", "b"}),
 		} {
 			wantErr(t, lock.Do(t.Context(), func(ctx context.Context) error {
-				before := dibs.FenceOf(ctx, "a")
+				lease, err := dibs.LeaseOf(ctx, "a")
+				wantErr(t, err)
+				before := lease.FenceOf("a")
 				granted := make(chan struct{})
 				go func() {
 					l, err := other.All([]string{"a", "c"}).Lock(t.Context())
@@ -209,9 +217,9 @@ func TestYieldByKind(t *testing.T) {
 					wantErr(t, l.Unlock())
 				}()
 				synctest.Wait()
-				wantErr(t, dibs.Yield(ctx))
+				wantErr(t, lease.Yield(ctx))
 				<-granted
-				if after := dibs.FenceOf(ctx, "a"); after <= before {
+				if after := lease.FenceOf("a"); after <= before {
 					t.Errorf("%s: fence %d after %d", name, after, before)
 				}
 				return nil
@@ -253,7 +261,7 @@ func TestYieldAfterTheWork(t *testing.T) {
 						wantErr(t, l.Unlock())
 					}()
 					synctest.Wait()
-					go func() { yielded <- dibs.Yield(yieldContext(ctx)) }()
+					go func() { yielded <- yieldLease(yieldContext(ctx), "n") }()
 					time.Sleep(returnsAfter)
 					return nil
 				}))
@@ -279,7 +287,7 @@ func TestYieldOfEndedWork(t *testing.T) {
 		wantErr(t, open(t, f).Mutex("n").Do(t.Context(), func(ctx context.Context) error { of = ctx; return nil }))
 		before := f.acquires
 		for _, ctx := range []context.Context{of, context.WithoutCancel(of)} {
-			wantErr(t, dibs.Yield(ctx), dibs.ErrReleased)
+			wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
 		}
 		if f.acquires != before || f.notifies > 0 {
 			t.Errorf("%d acquires, %d questions, want none", f.acquires-before, f.notifies)
@@ -305,12 +313,12 @@ func TestYieldChecksOptionsFirst(t *testing.T) {
 					if waits {
 						defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 					}
-					if err := dibs.Yield(ctx, options...); !errors.Is(err, dibs.ErrInvalid) {
+					if err := yieldLease(ctx, "n", options...); !errors.Is(err, dibs.ErrInvalid) {
 						t.Errorf("%s: error %v, want ErrInvalid", what, err)
 					}
 					wantErr(t, ctx.Err())
 					wantErr(t, c.Holds(ctx, "n"))
-					return dibs.Yield(ctx)
+					return yieldLease(ctx, "n")
 				}))
 			})
 		}
@@ -342,7 +350,7 @@ func TestYieldOverridesOptionsOfDo(t *testing.T) {
 				}()
 				synctest.Wait()
 				begin := time.Now()
-				err := dibs.Yield(ctx, test.yield...)
+				err := yieldLease(ctx, "n", test.yield...)
 				if took := time.Since(begin); took != test.want {
 					t.Errorf("%s: gave up after %v, want %v", what, took, test.want)
 				}
@@ -365,7 +373,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
 				defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 				for range 2 {
-					if err := dibs.Yield(ctx); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MinHold") {
+					if err := yieldLease(ctx, "n"); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MinHold") {
 						t.Errorf("%s: error %v, want ErrInvalid that names MinHold", what, err)
 					}
 					wantErr(t, ctx.Err())

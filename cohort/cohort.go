@@ -4,7 +4,11 @@
 //
 //	hot := cohort.New(locks.Mutex("counter"), cohort.IdleHold(100*time.Millisecond))
 //	err := hot.Do(ctx, func(ctx context.Context) error {
-//		return counter.Add(ctx, 1, dibs.Fence(ctx))
+//		fence, err := dibs.Fence(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		return counter.Add(ctx, 1, fence)
 //	})
 //
 // Make one Cohort for a name, and keep it. It uses the public API of package dibs only, so it works
@@ -141,25 +145,35 @@ func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, erro
 
 // Do runs fn while holding the lock, as Mutex.Do does. The context of fn ends with ctx, when the
 // lease is lost, and when fn has returned. dibs.Fence and dibs.FenceOf return the fence of the
-// Lease. It carries no dibs.Lease: guards of databases, dibs.Yield and Client.Holds find none.
-func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) (err error) {
-	if fn == nil {
-		return invalid("nil function")
+// Lease. It carries no dibs.Lease: guards of databases, dibs.LeaseOf and Client.Holds find none.
+func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) error {
+	var l *Lease
+	err := invalid("nil function")
+	if fn != nil {
+		l, err = c.Lock(ctx, options...)
 	}
-	l, err := c.Lock(ctx, options...)
 	if err != nil {
-		return err
+		return &dibs.DoError{Name: c.name(), Lock: err}
 	}
-	defer func() {
-		unlocked := l.Unlock()
-		switch {
-		case err == nil:
-			err = unlocked
-		case unlocked != nil && !errors.Is(err, unlocked): // fn may return the cause of its context
-			err = errors.Join(err, unlocked)
-		}
-	}()
-	return fn(l.derive(ctx))
+	work, unlocked := l.run(ctx, fn)
+	if work == nil && unlocked == nil {
+		return nil
+	}
+	return &dibs.DoError{Name: c.name(), Ran: true, Work: work, Lock: unlocked}
+}
+
+// run calls fn with the context of the lease, and then unlocks it. It returns both errors.
+func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (work, unlocked error) {
+	defer func() { unlocked = l.Unlock() }() // also if fn panics
+	return fn(l.derive(ctx)), nil
+}
+
+// name returns the name of the lock, or an empty one.
+func (c *Cohort) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.base.Name
 }
 
 var _ dibs.Doer = (*Cohort)(nil)

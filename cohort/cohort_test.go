@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -401,7 +402,7 @@ func TestCohortBreaksNoOtherLock(t *testing.T) {
 		l, err := c.Mutex("other").Lock(t.Context(), dibs.OwnerToken("request-1"))
 		wantErr(t, err)
 		wantErr(t, l.Unlock())
-		if _, err := c.Once("report", time.Second).Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+		if err := c.Once("report", time.Second).Do(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -416,15 +417,15 @@ func TestCohortContext(t *testing.T) {
 		type key struct{}
 		outer := context.WithValue(t.Context(), key{}, "value")
 		wantErr(t, a.Do(outer, func(ctx context.Context) error {
-			if ctx.Value(key{}) != "value" || dibs.Fence(ctx) == 0 || dibs.FenceOf(ctx, "n") != dibs.Fence(ctx) || dibs.FenceOf(ctx, "m") != 0 {
-				t.Errorf("fence %d, of n %d", dibs.Fence(ctx), dibs.FenceOf(ctx, "n"))
+			if ctx.Value(key{}) != "value" || carried.Fence(ctx) == 0 || carried.FenceOf(ctx, "n") != carried.Fence(ctx) || carried.FenceOf(ctx, "m") != 0 {
+				t.Errorf("fence %d, of n %d", carried.Fence(ctx), carried.FenceOf(ctx, "n"))
 			}
 			_, err := a.Lock(ctx)
 			wantErr(t, err, dibs.ErrReentrant)
-			wantErr(t, dibs.Yield(ctx), dibs.ErrInvalid)
+			wantErr(t, carried.Yield(ctx, "n"), dibs.ErrInvalid)
 			wantErr(t, s.Guard(ctx), dibs.ErrInvalid)
 			return other.Do(ctx, func(inner context.Context) error {
-				if dibs.FenceOf(inner, "n") != dibs.Fence(ctx) || dibs.FenceOf(inner, "m") != dibs.Fence(inner) {
+				if carried.FenceOf(inner, "n") != carried.Fence(ctx) || carried.FenceOf(inner, "m") != carried.Fence(inner) {
 					t.Error("the inner context has other fences")
 				}
 				_, err := a.Lock(inner)
@@ -436,7 +437,7 @@ func TestCohortContext(t *testing.T) {
 		l, err := a.Lock(ctx)
 		wantErr(t, err)
 		cancel()
-		if l.Context() != l.Context() || l.Context().Err() != nil || l.Context().Value(key{}) != "value" || dibs.Fence(l.Context()) != l.Fence() {
+		if l.Context() != l.Context() || l.Context().Err() != nil || l.Context().Value(key{}) != "value" || carried.Fence(l.Context()) != l.Fence() {
 			t.Error("the context has ended with that of the call, or is another one")
 		}
 		wantErr(t, l.Unlock())

@@ -19,9 +19,10 @@ func Example() {
 	var last uint64
 	for range 3 {
 		err := hot.Do(context.Background(), func(ctx context.Context) error {
-			fmt.Println("a larger fence:", dibs.Fence(ctx) > last)
-			last = dibs.Fence(ctx)
-			return nil
+			fence, err := dibs.Fence(ctx)
+			fmt.Println("a larger fence:", fence > last)
+			last = fence
+			return err
 		})
 		if err != nil {
 			fmt.Println(err)

@@ -19,12 +19,17 @@ const Unlimited = 1<<31 - 1
 // MaxNames is the largest number of names that one lease can hold.
 const MaxNames = 100
 
-// The bounds of a TTL. Below MinTTL, the safety margin for clocks and timers would be
+// The bounds of a TTL that a user sets. Below MinTTL, the safety margin for clocks and timers would be
 // most of the lease. Above MaxTTL, a crash would block a name for more than a day.
 const (
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 24 * time.Hour
 )
+
+// MaxReserve is the longest time for which a name is kept unavailable on purpose: the interval of a
+// periodic job. The lease of such a job starts with it as its TTL, so that it outlives a crash. A
+// store accepts a TTL and a Reserve of this length.
+const MaxReserve = 366 * 24 * time.Hour
 
 // OperationTimeout bounds an operation whose context has no deadline. It is also the default
 // of the option Timeout.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -28,13 +29,13 @@ func candidateChild(o childConfig, commands <-chan string) {
 	go func() {
 		err := election.Run(context.Background(), func(ctx context.Context) error {
 			at := mono()
-			emit("leads %d %d", at, dibs.Fence(ctx))
+			emit("leads %d %d", at, carried.Fence(ctx))
 			<-ctx.Done()
 			reason := "lost"
 			if errors.Is(context.Cause(ctx), dibs.ErrResigned) {
 				reason = "resigned"
 			}
-			term := dibs.Fence(ctx)
+			term := carried.Fence(ctx)
 			at = mono()
 			go emit("ends %d %d %s", at, term, reason) // in the background, so as not to delay the release
 			return ctx.Err()

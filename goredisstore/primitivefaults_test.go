@@ -39,7 +39,6 @@ func TestResizeReplyReset(t *testing.T) {
 	proxy := b.proxy()
 	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second)), b.newClient(b.server.Addr())
 	b.warm(observer)
-	rw := locks.RWMutex(job)
 	for range 3 { // each upgrade waits until the late attempt of the downgrade is void
 		l := b.acquire(locks, "write job")
 		reader := b.enqueueFor(observer, "read job")
@@ -47,7 +46,7 @@ func TestResizeReplyReset(t *testing.T) {
 		b.begin()
 		cut := proxy.CutNextReply(key)
 		start := time.Now()
-		if err := rw.Downgrade(t.Context(), l); err != nil {
+		if err := l.Downgrade(t.Context()); err != nil {
 			t.Fatalf("downgrade: %v", err)
 		}
 		took := time.Since(start)
@@ -65,7 +64,7 @@ func TestResizeReplyReset(t *testing.T) {
 		// There is another reader, so the upgrade fails with a known outcome, and the lease
 		// stays shared.
 		cut = proxy.CutNextReply(key)
-		b.wantErr(rw.TryUpgrade(t.Context(), l), dibs.ErrBusy)
+		b.wantErr(l.TryUpgrade(t.Context()), dibs.ErrBusy)
 		b.await("the reply is cut", cut)
 		b.unlock(e.lease)
 		b.holding(observer, l, 1)
@@ -74,7 +73,7 @@ func TestResizeReplyReset(t *testing.T) {
 		b.begin()
 		cut = proxy.CutNextReply(key)
 		start = time.Now()
-		if err := rw.TryUpgrade(t.Context(), l); err != nil {
+		if err := l.TryUpgrade(t.Context()); err != nil {
 			t.Fatalf("upgrade: %v", err)
 		}
 		took = time.Since(start)
@@ -100,18 +99,17 @@ func TestResizeReplyMute(t *testing.T) {
 	const timeout = 4 * time.Second // half of it is for the first try
 	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(20*time.Second), dibs.Timeout(timeout)), b.newClient(b.server.Addr(), patient())
 	b.warm(observer)
-	rw := locks.RWMutex(job)
 	for range 2 {
 		l := b.acquire(locks, "write job")
 		for _, change := range []struct {
 			name   string
-			do     func(context.Context, *dibs.Lease) error
+			do     func(*dibs.Lease, context.Context) error
 			weight int
-		}{{"downgrade", rw.Downgrade, 1}, {"upgrade", rw.TryUpgrade, 0}} {
+		}{{"downgrade", (*dibs.Lease).Downgrade, 1}, {"upgrade", (*dibs.Lease).TryUpgrade, 0}} {
 			b.begin()
 			muted := proxy.MuteNextReply(key)
 			start := time.Now()
-			err := change.do(t.Context(), l)
+			err := change.do(l, t.Context())
 			took := time.Since(start)
 			b.await("the reply is dropped", muted)
 			if err != nil {
@@ -136,21 +134,20 @@ func TestResizeRequestLate(t *testing.T) {
 	const longTTL = 20 * time.Second
 	locks, observer := b.newClient(proxy.Addr(), dibs.TTL(longTTL)), b.newClient(b.server.Addr())
 	b.warm(observer)
-	rw := locks.RWMutex(job)
 	for _, change := range []struct {
 		name, take string
-		do, back   func(context.Context, *dibs.Lease) error
+		do, back   func(*dibs.Lease, context.Context) error
 		is, then   int // weights
 	}{
-		{"upgrade", "read job", rw.TryUpgrade, rw.Downgrade, 1, 1},
-		{"downgrade", "write job", rw.Downgrade, rw.Downgrade, 0, 1},
+		{"upgrade", "read job", (*dibs.Lease).TryUpgrade, (*dibs.Lease).Downgrade, 1, 1},
+		{"downgrade", "write job", (*dibs.Lease).Downgrade, (*dibs.Lease).Downgrade, 0, 1},
 	} {
 		l := b.acquire(locks, change.take)
 		fence := l.Fence()
 		b.begin()
 		proxy.Freeze()
 		start := time.Now()
-		err := change.do(t.Context(), l)
+		err := change.do(l, t.Context())
 		b.within(change.name+" while frozen: fails after", time.Since(start), 1050*time.Millisecond)
 		b.wantErr(err, dibs.ErrUnavailable)
 		if l.Err() != nil || l.Fence() != fence {
@@ -159,7 +156,7 @@ func TestResizeRequestLate(t *testing.T) {
 		proxy.Thaw() // the requests arrive now, too late
 		b.eventually("the lease is renewed again", func() bool { return l.Extend(t.Context(), longTTL) == nil })
 		b.holding(observer, l, change.is)
-		if err := change.back(t.Context(), l); err != nil { // later resizes work
+		if err := change.back(l, t.Context()); err != nil { // later resizes work
 			t.Fatalf("%s: resize again: %v", change.name, err)
 		}
 		b.holding(observer, l, change.then)
@@ -182,7 +179,7 @@ func TestUpgradeUnknown(t *testing.T) {
 		b.begin()
 		muted := proxy.MuteNextReply(key)
 		failed := make(chan error, 1)
-		go func() { failed <- locks.RWMutex(job).TryUpgrade(t.Context(), l) }()
+		go func() { failed <- l.TryUpgrade(t.Context()) }()
 		b.await("the reply is dropped", muted)
 		proxy.Drop() // before a retry
 		b.wantErr(<-failed, dibs.ErrUnavailable)
@@ -196,12 +193,12 @@ func TestUpgradeUnknown(t *testing.T) {
 		b.eventually("the lease is renewed again", func() bool { return l.Extend(t.Context(), 20*time.Second) == nil })
 		switch then {
 		case "downgrade":
-			if err := locks.RWMutex(job).Downgrade(t.Context(), l); err != nil {
+			if err := l.Downgrade(t.Context()); err != nil {
 				t.Fatalf("downgrade: %v", err)
 			}
 			b.holding(observer, l, 1)
 		case "upgrade":
-			if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
+			if err := l.TryUpgrade(t.Context()); err != nil {
 				t.Fatalf("upgrade: %v", err)
 			}
 			b.holding(observer, l, 0)
@@ -219,12 +216,11 @@ func TestRevokeAfterResize(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
 	locks, operator := b.newClient(b.server.Addr()), b.newClient(b.server.Addr())
-	rw := locks.RWMutex(job)
-	for _, changes := range [][]func(context.Context, *dibs.Lease) error{
-		{rw.Downgrade},
-		{rw.Downgrade, rw.TryUpgrade},
-		{rw.TryUpgrade},
-		{rw.Downgrade, rw.TryUpgrade, rw.Downgrade},
+	for _, changes := range [][]func(*dibs.Lease, context.Context) error{
+		{(*dibs.Lease).Downgrade},
+		{(*dibs.Lease).Downgrade, (*dibs.Lease).TryUpgrade},
+		{(*dibs.Lease).TryUpgrade},
+		{(*dibs.Lease).Downgrade, (*dibs.Lease).TryUpgrade, (*dibs.Lease).Downgrade},
 	} {
 		l := b.acquire(locks, "write job")
 		if err := l.Extend(t.Context(), ttl); err != nil { // so that the server stores its fence
@@ -235,7 +231,7 @@ func TestRevokeAfterResize(t *testing.T) {
 			t.Errorf("%d changes: Inspect returns fence %d, the lease has %d", len(changes), seen, l.Fence())
 		}
 		for _, change := range changes {
-			if err := change(t.Context(), l); err != nil {
+			if err := change(l, t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -142,9 +143,8 @@ func (b *fixture) acquire(c *dibs.Client, what string, options ...dibs.Option) *
 // a test is like the others.
 func (b *fixture) warm(c *dibs.Client) {
 	b.t.Helper()
-	rw := c.RWMutex("warm")
 	l := b.acquire(c, "write warm")
-	for _, err := range []error{rw.Downgrade(b.t.Context(), l), rw.TryUpgrade(b.t.Context(), l), l.Extend(b.t.Context(), ttl)} {
+	for _, err := range []error{l.Downgrade(b.t.Context()), l.TryUpgrade(b.t.Context()), l.Extend(b.t.Context(), ttl)} {
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -225,8 +225,10 @@ func leasesChild(o childConfig, commands <-chan string) {
 			name, every, _ := strings.Cut(what, " ")
 			d, _ := time.ParseDuration(every)
 			go func() {
-				ran, err := locks.Once(name, d).Do(context.Background(), func(ctx context.Context) error {
-					emit("held %s %d %d %d", id, mono(), dibs.Fence(ctx), machine.late())
+				ran := false
+				err := locks.Once(name, d).Do(context.Background(), func(ctx context.Context) error {
+					ran = true
+					emit("held %s %d %d %d", id, mono(), carried.Fence(ctx), machine.late())
 					<-ctx.Done()
 					return nil
 				})

@@ -187,7 +187,7 @@ func TestReaderIsKilled(t *testing.T) {
 		}
 		b.eventually("the lease of the dead reader has expired", func() bool { return b.inspect(observer, job).Holding == 1 })
 		b.within("reader killed: its lease expires after", time.Since(killed), ttl+20*time.Millisecond)
-		if err := locks.RWMutex(job).TryUpgrade(t.Context(), l); err != nil {
+		if err := l.TryUpgrade(t.Context()); err != nil {
 			t.Errorf("upgrade of the remaining reader: %v", err)
 		}
 		b.await("the other lease is renewed", renewed)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 )
 
 // Jobs of several processes yield between their chunks. No chunk runs beside another one,
@@ -49,7 +50,7 @@ func TestYieldingJobs(t *testing.T) {
 							t.Error("two chunks at the same time")
 							working.Lock()
 						}
-						fence := dibs.Fence(ctx)
+						fence := carried.Fence(ctx)
 						if fence < last {
 							t.Errorf("fence %d after %d", fence, last)
 						}
@@ -58,7 +59,7 @@ func TestYieldingJobs(t *testing.T) {
 						}
 						last = fence
 						working.Unlock()
-						if err := dibs.Yield(ctx); err != nil {
+						if err := carried.Yield(ctx, job); err != nil {
 							return err
 						}
 					}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/kvstore"
 )
 
@@ -146,7 +147,7 @@ func lockMany(path string, in *bufio.Reader) error {
 	c := dibs.New(s, generousTimeout())
 	for range rounds {
 		err := c.Mutex("n").Do(context.Background(), func(ctx context.Context) error {
-			return appendHistory(filepath.Dir(path), dibs.Fence(ctx))
+			return appendHistory(filepath.Dir(path), carried.Fence(ctx))
 		}, dibs.Wait(time.Minute))
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -41,7 +42,7 @@ func ExampleStore_Guard() {
 	fmt.Println(a.withdraw(ctx, 10), a.balance)
 
 	a.guard = func(ctx context.Context) error {
-		if _, err := locks.Revoke(ctx, "account", dibs.Holder{Fence: dibs.Fence(ctx)}, "maintenance"); err != nil {
+		if _, err := locks.Revoke(ctx, "account", dibs.Holder{Fence: carried.Fence(ctx)}, "maintenance"); err != nil {
 			return err
 		}
 		return store.Guard(ctx)

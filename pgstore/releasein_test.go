@@ -195,12 +195,11 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	}
 	runs := 0
 	for range 4 {
-		ran, err := locks.Once("once", time.Hour).Do(t.Context(), release)
-		if err != nil {
-			t.Error(err)
-		}
-		if ran {
+		switch err := locks.Once("once", time.Hour).Do(t.Context(), release); {
+		case err == nil:
 			runs++
+		case !errors.Is(err, dibs.ErrSkipped):
+			t.Error(err)
 		}
 	}
 	if runs != 1 {

@@ -62,7 +62,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(a.RWMutex("written").Downgrade(ctx, writing), writing.Unlock()); err != nil {
+	if err := errors.Join(writing.Downgrade(ctx), writing.Unlock()); err != nil {
 		t.Error(err)
 	}
 	if lease, err = a.Mutex("released").Lock(ctx); err != nil {

@@ -175,7 +175,7 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 			}
 		}, -1},
 		"upgraded": {newReader, func(t *testing.T, m *dibs.RWMutex, l *dibs.Lease) {
-			if err := m.TryUpgrade(t.Context(), l); err != nil {
+			if err := l.TryUpgrade(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, -1},
@@ -487,14 +487,14 @@ func TestLateResize(t *testing.T) {
 				return errReset
 			}
 		})
-		if err := m.TryUpgrade(t.Context(), l); err == nil {
+		if err := l.TryUpgrade(t.Context()); err == nil {
 			t.Fatal("upgraded beside another reader")
 		}
 		reader.Unlock()
 		for _, n := range nodes[3:] {
 			n.set(func() { n.dead = errors.New("refused") })
 		}
-		upgraded := m.TryUpgrade(t.Context(), l)
+		upgraded := l.TryUpgrade(t.Context())
 		time.Sleep(500 * time.Millisecond)
 		for _, n := range nodes[3:] {
 			n.set(func() { n.dead = nil })
@@ -572,7 +572,7 @@ func TestNodeThatMissedAnUpgrade(t *testing.T) {
 				return nil
 			}
 		})
-		if err := m.TryUpgrade(t.Context(), l); err != nil {
+		if err := l.TryUpgrade(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantWeights(t, "upgraded", stores, "n", string(l.Token()), 0, 1, 0)

@@ -42,6 +42,9 @@ func newQuorum(t *testing.T, o quorum.Option, nodes ...driver.Voter) *quorum.Sto
 func TestStore(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 5} {
 		for _, c := range append(storetest.Cases(), storetest.LostReplyCases()...) {
+			if c.Name == "reserve for long" {
+				continue // see TestTooLongInterval
+			}
 			t.Run(fmt.Sprint(n, "/", c.Name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, _ := newNodes(n)
@@ -435,6 +438,31 @@ func TestTooLong(t *testing.T) {
 			t.Errorf("error %v, want %v rejected as too long", err, d)
 		}
 	}
+}
+
+// A quorum reserves no name for longer than its longest TTL, because a node that has lost its memory
+// abstains only that long.
+func TestTooLongInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for longest, every := range map[time.Duration]time.Duration{0: time.Hour, driver.MaxTTL: 30 * 24 * time.Hour} {
+			option := quorum.Option{}
+			if longest != 0 {
+				option = quorum.MaxTTL(longest)
+			}
+			_, _, locks := newClient(t, option)
+			ran := func(context.Context) error { t.Error("it ran"); return nil }
+			err := locks.Once("n", every).Do(t.Context(), ran)
+			if !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "interval") || !strings.Contains(err.Error(), every.String()) {
+				t.Errorf("interval %v: %v, want ErrInvalid that names the interval", every, err)
+			}
+			day := func(context.Context) error { return nil }
+			if longest == driver.MaxTTL {
+				if err := locks.Once("n", longest).Do(t.Context(), day); err != nil {
+					t.Errorf("interval %v: %v", longest, err)
+				}
+			}
+		}
+	})
 }
 
 func TestSemaphoreRejected(t *testing.T) {

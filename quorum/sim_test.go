@@ -543,16 +543,16 @@ func (u *user) upgrade(name, token string, wait, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	m, lease := u.locks.RWMutex(name), g.lease.(*dibs.Lease)
+	lease := g.lease.(*dibs.Lease)
 	for range 2 {
 		u.hold(g, hold/4)
 		startBackground()
-		if err := m.TryUpgrade(context.Background(), lease); err == nil {
+		if err := lease.TryUpgrade(context.Background()); err == nil {
 			u.w.recordResize(g, false)
 			u.hold(g, hold/4)
 			startBackground()
 			u.w.recordResize(g, true)
-			err := m.Downgrade(context.Background(), lease)
+			err := lease.Downgrade(context.Background())
 			u.w.logf("%s: downgraded %q: %v", token, name, err)
 		}
 	}

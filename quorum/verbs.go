@@ -205,6 +205,8 @@ func (s *Store) checkRequest(q driver.AcquireRequest) error {
 		return fmt.Errorf("%w: acquire %q: a quorum does not support semaphore permits, because two majorities may each see room for the last one", driver.ErrInvalid, q.Name)
 	case len(q.With) > 0:
 		return fmt.Errorf("%w: acquire %q and others: a quorum acquires one name at a time", driver.ErrInvalid, q.Name)
+	case s.config.RecoveryWindow > 0 && q.TTL > s.config.RecoveryWindow && q.MinHold == q.TTL:
+		return fmt.Errorf("%w: acquire %q: an interval or MinHold of %v exceeds the longest TTL of this quorum, %v; use a shorter one, or another store", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
 	case s.config.RecoveryWindow > 0 && q.TTL > s.config.RecoveryWindow:
 		return fmt.Errorf("%w: acquire %q: TTL %v exceeds the MaxTTL %v of this quorum; give quorum.New the same larger MaxTTL in all clients", driver.ErrInvalid, q.Name, q.TTL, s.config.RecoveryWindow)
 	}

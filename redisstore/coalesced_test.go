@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
@@ -163,7 +164,7 @@ func TestCoalescedCallers(t *testing.T) {
 						return nil
 					}
 					defer n.Unlock()
-					if fence := dibs.Fence(ctx); fence <= n.fence {
+					if fence := carried.Fence(ctx); fence <= n.fence {
 						t.Errorf("fence %d of %q after %d", fence, text, n.fence)
 					} else {
 						n.fence = fence

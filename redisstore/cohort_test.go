@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/cohort"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/internal/test/history"
 	"github.com/dibslock/dibs/internal/test/redistest"
@@ -43,7 +44,7 @@ func TestCohortsExclude(t *testing.T) {
 					workers.Go(func() {
 						for range 100 {
 							err := do(t.Context(), func(ctx context.Context) error {
-								section.Visit(t, dibs.Fence(ctx))
+								section.Visit(t, carried.Fence(ctx))
 								return nil
 							})
 							if err != nil {

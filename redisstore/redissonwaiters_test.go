@@ -12,6 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 )
@@ -350,7 +351,7 @@ func TestYieldLetsRedissonIn(t *testing.T) {
 		return false
 	}
 	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-		if err := dibs.Yield(ctx); err != nil {
+		if err := carried.Yield(ctx, "n"); err != nil {
 			return err
 		}
 		released := messages(t, server, redissonChannel)
@@ -362,7 +363,7 @@ func TestYieldLetsRedissonIn(t *testing.T) {
 			}
 		}()
 		for end := time.Now().Add(generous); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			if err := dibs.Yield(ctx); err != nil {
+			if err := carried.Yield(ctx, "n"); err != nil {
 				return err
 			}
 			select {

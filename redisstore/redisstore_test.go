@@ -23,7 +23,7 @@ import (
 
 const (
 	generous = 10 * time.Second
-	longest  = time.Hour // of the TTLs in the suite
+	longest  = driver.MaxReserve // of the TTLs in the suite
 )
 
 func TestStore(t *testing.T) {

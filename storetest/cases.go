@@ -546,6 +546,53 @@ func wantReserved(p *testClient, r driver.AcquireRequest, kept time.Time) {
 	}
 }
 
+// reserveForLong acquires and reserves names for as long as the interval of a periodic job may last.
+func reserveForLong(t *testing.T, s *driver.Full) {
+	const day = 24 * time.Hour
+	p := newClient(t, s)
+	for i, d := range []time.Duration{30 * day, driver.MaxReserve} {
+		r := p.newRequest(fmt.Sprintf("n%d", i))
+		r.TTL, r.MinHold = d, d
+		wantLeft := func(what string, left time.Duration, reserved bool) {
+			t.Helper()
+			if left < d-time.Minute || left > d+time.Second {
+				t.Errorf("%s of %v: %v left, want all of it; reserved %v", what, d, left, reserved)
+			}
+		}
+		wantShown := func(reserved bool) {
+			t.Helper()
+			busy := p.acquire(p.newRequest(r.Name))
+			if busy.Held || busy.Holder != r.Token || busy.Reserved != reserved {
+				t.Errorf("%+v, want busy with %s, reserved %v", busy, r.Token, reserved)
+			}
+			wantLeft("reply", busy.Remaining, reserved)
+			if !s.Has("Inspector") {
+				return
+			}
+			state := p.state(r.Name)
+			if len(state.Holders) != 1 || state.Holders[0].Reserved != reserved {
+				t.Fatalf("%+v, want one holder, reserved %v", state.Holders, reserved)
+			}
+			wantLeft("state", state.Holders[0].Remaining, reserved)
+		}
+		fence := p.mustAcquire(r).Fence
+		wantShown(false)
+		if err := p.extend(r, ttl); err != nil { // it never shortens a lease
+			t.Errorf("extend: %v", err)
+		}
+		wantShown(false)
+		freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Fence: fence, Reserve: d})
+		if err != nil || !freed {
+			t.Fatalf("release: %v, %v", freed, err)
+		}
+		wantShown(true)
+		ended, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: r.Name, Token: r.Token, Unreserve: true})
+		if err != nil || !ended {
+			t.Errorf("unreserve: %v, %v", ended, err)
+		}
+	}
+}
+
 // unreserve ends a reservation by its token, as an operator does. It ends no lease.
 func unreserve(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
@@ -698,7 +745,7 @@ func clients(t *testing.T, s *driver.Full) {
 						if inside.Add(1) != 1 {
 							t.Error("two concurrent holders")
 						}
-						if f := dibs.Fence(ctx); f <= last.Swap(f) {
+						if f, err := dibs.Fence(ctx); err != nil || f <= last.Swap(f) {
 							t.Error("a fence did not grow")
 						}
 						total.Add(1)

@@ -260,8 +260,8 @@ func multiClients(t *testing.T, s *driver.Full) {
 							if inside[n].Add(1) != 1 {
 								t.Errorf("n%d has two holders", n)
 							}
-							if dibs.FenceOf(ctx, fmt.Sprintf("n%d", n)) == 0 {
-								t.Errorf("no fence for n%d", n)
+							if _, err := dibs.FenceOf(ctx, fmt.Sprintf("n%d", n)); err != nil {
+								t.Errorf("no fence for n%d: %v", n, err)
 							}
 						}
 						for _, n := range mine {

@@ -102,6 +102,7 @@ func nameCases() []Case {
 		{"expired request", "a request is neither granted nor queued after its Until", expiredRequest},
 		{"expired release", "a release or cancel changes nothing after its Until", expiredRelease},
 		{"reserve", "a release with Reserve keeps the name unavailable for that long, and notifies the first waiter to retry", reserve},
+		{"reserve for long", "a lease and a reservation may last for 366 days", reserveForLong},
 		{"unreserve", "a reservation is ended by its token, and no lease is", unreserve},
 		{"inspect", "Inspect and List return holders, waiters and their times", inspect},
 		{"invalid names", "an invalid name returns ErrInvalid and changes nothing", invalidNames},

@@ -68,7 +68,7 @@ var wrongPackages = []wrong{
 		}},
 	{"options", "\t//dibs:lock \"a\" wiat=3s\n\tA(ctx context.Context) error\n\t//dibs:lock \"a\" wait=3\n\tB(ctx context.Context) error\n\t//dibs:lock \"a\" ttl=1ms\n\tC(ctx context.Context) error\n\t//dibs:once \"a\" 1h wait=1s\n\tD(ctx context.Context) error\n\t//dibs:lock \"a\" wait=1s attempts=3/1s\n\tE(ctx context.Context) error\n", nil,
 		[]string{
-			`a.go:6:18: option "wiat": unknown; want ttl, wait, timeout, minhold, maxhold, attempts, label, norenew or reentrant; the parts of a name are joined with +, several names with a comma`,
+			`a.go:6:18: option "wiat": unknown; want ttl, wait, timeout, minhold, maxhold, attempts, label, norenew, reentrant or retryfailed; the parts of a name are joined with +, several names with a comma`,
 			`a.go:8:18: option "wait": want a duration such as "20s"`,
 			`a.go:10:18: TTL 1ms: not within 10ms to 24h0m0s`,
 			`a.go:12:21: Wait given to Do of the periodic job "…": it does not wait; give it to Lock or Do of another lock`,

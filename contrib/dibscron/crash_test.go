@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibscron"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/childtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -47,7 +48,7 @@ func cronChild(out io.Writer, args []string) error {
 	locker := dibscron.NewLocker(context.Background(), locks, logger)
 	schedule := cron.New(cron.WithSeconds())
 	_, err := schedule.AddJob("*/2 * * * * *", locker.Job("report", crashMinHold, func(ctx context.Context) error {
-		fmt.Fprintln(out, "runs", time.Now().UnixNano(), dibs.Fence(ctx))
+		fmt.Fprintln(out, "runs", time.Now().UnixNano(), carried.Fence(ctx))
 		if args[1] == "hangs" {
 			<-ctx.Done()
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +41,7 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 // clocks, late timers, and slow requests. A request takes at most one operation timeout.
 // Each due run happens exactly once if minHold is longer than the spread, and shorter than
 // the interval minus the spread. Half the interval tolerates the largest spread. minHold is
-// from 10 ms to 24 h.
+// from 10 ms to 366 days.
 //
 // The due times of the instances must be the same. Those of "@every 5m" begin when an
 // instance starts: use "*/5 * * * *".
@@ -55,25 +54,20 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 // context of the Locker. dibs.Fence returns the fence of the lock. The options are those of
 // [dibs.Client.Once].
 func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Context) error, options ...dibs.Option) cron.Job {
-	hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) { l.logSkipped(name, e.Err) }}
-	once := l.locks.Once(name, minHold, append(slices.Clone(options), dibs.Observe(hooks))...)
+	once := l.locks.Once(name, minHold, options...)
 	return cron.FuncJob(func() {
-		ran, err := once.Do(l.ctx, fn)
+		err := once.Do(l.ctx, fn)
+		var do *dibs.DoError
 		switch {
 		case err == nil:
-		case ran:
+		case errors.Is(err, dibs.ErrSkipped):
+			l.logger.Info("job skipped", "name", name, "reason", err)
+		case errors.As(err, &do) && do.Ran:
 			l.logger.Error(err, "job failed", "name", name)
 		default:
 			l.logger.Error(err, "job did not run", "name", name)
 		}
 	})
-}
-
-// logSkipped logs the holder of the run, which Once does not return.
-func (l *Locker) logSkipped(name string, err error) {
-	if errors.Is(err, dibs.ErrBusy) {
-		l.logger.Info("job skipped", "name", name, "reason", err)
-	}
 }
 
 // Wrapper returns a wrapper for one job that exists already. The arguments are those of Job.

@@ -15,6 +15,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibscron"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/robfig/cron/v3"
 )
@@ -185,7 +186,7 @@ func TestRunEndsWithItsLock(t *testing.T) {
 		locks, logged := open(t, memstore.New()), newLog()
 		began := make(chan uint64, 1)
 		start(t, dibscron.NewLocker(t.Context(), locks, logged).Job("report", 30*time.Second, func(ctx context.Context) error {
-			began <- dibs.Fence(ctx)
+			began <- carried.Fence(ctx)
 			<-ctx.Done()
 			return nil
 		}))

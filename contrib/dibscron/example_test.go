@@ -20,8 +20,9 @@ func Example() {
 	instance := func(locks *dibs.Client) *cron.Cron {
 		locker := dibscron.NewLocker(ctx, locks, skips(outcome))                         // in production with the program's logger
 		report := locker.Job("report", 30*time.Second, func(ctx context.Context) error { // ctx ends if the lock is lost
-			outcome <- fmt.Sprint("report ran with a fence: ", dibs.Fence(ctx) > 0)
-			return nil
+			fence, err := dibs.Fence(ctx)
+			outcome <- fmt.Sprint("report ran with a fence: ", fence > 0)
+			return err
 		})
 		schedule := cron.New(cron.WithSeconds())
 		if _, err := schedule.AddJob("0/2 * * * * *", report); err != nil {

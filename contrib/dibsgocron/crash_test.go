@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgocron"
 	"github.com/dibslock/dibs/goredisstore"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/childtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/go-co-op/gocron/v2"
@@ -45,7 +46,7 @@ func lockerChild(out io.Writer, args []string) error {
 		return err
 	}
 	_, err = s.NewJob(gocron.CronJob("*/4 * * * * *", true), locker.Task(func(ctx context.Context) error {
-		fmt.Fprintln(out, "runs", time.Now().UnixNano(), dibs.Fence(ctx))
+		fmt.Fprintln(out, "runs", time.Now().UnixNano(), carried.Fence(ctx))
 		if args[1] == "hangs" {
 			<-ctx.Done()
 		}

@@ -137,7 +137,11 @@ func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 			return err
 		}
 		defer e.tasks.Done()
-		return runUnder(job, term, e.holds, e.name, fn)
+		lease, err := dibs.LeaseOf(term, e.name)
+		if err != nil {
+			return err
+		}
+		return runUnder(job, lease, fn)
 	})
 }
 

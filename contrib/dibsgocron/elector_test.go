@@ -13,6 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgocron"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/go-co-op/gocron/v2"
 )
@@ -52,7 +53,7 @@ func TestLeaderRunsTheJobs(t *testing.T) {
 		for i := range electors {
 			electors[i] = campaign(t, open(t, store))
 			everyMinute(t, gocron.WithDistributedElector(electors[i]), electors[i].Task(func(ctx context.Context) error {
-				if dibs.Fence(ctx) == 0 {
+				if carried.Fence(ctx) == 0 {
 					t.Error("the context has no fence")
 				}
 				runs[i].Add(1)

@@ -36,8 +36,9 @@ func Example() {
 			panic(err)
 		}
 		report := locker.Task(func(ctx context.Context) error { // ctx ends if the lock is lost
-			outcome <- fmt.Sprint("report ran with a fence: ", dibs.Fence(ctx) > 0)
-			return nil
+			fence, err := dibs.Fence(ctx)
+			outcome <- fmt.Sprint("report ran with a fence: ", fence > 0)
+			return err
 		})
 		_, err = scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(due)), report, gocron.WithName("report"))
 		if err != nil {

@@ -132,7 +132,7 @@ func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 		if r == nil {
 			return fmt.Errorf("%w: this Locker has no lock for the run: give it to gocron.WithDistributedLocker or WithDistributedJobLocker", dibs.ErrInvalid)
 		}
-		return runUnder(job, r.lease.Context(), l.locks.Holds, r.lease.Name(), fn)
+		return runUnder(job, r.lease, fn)
 	})
 }
 

@@ -4,21 +4,19 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs"
 )
 
-// runUnder runs fn in a context that ends with the job or with the lock, and that carries
-// the lease of the lock's context. holds is Client.Holds.
-func runUnder(job, lock context.Context, holds func(context.Context, string) error, name string, fn func(ctx context.Context) error) error {
-	if err := holds(lock, name); err != nil {
+// runUnder runs fn in a context that ends with the job or with the lease, and that carries the lease.
+func runUnder(job context.Context, lease *dibs.Lease, fn func(ctx context.Context) error) error {
+	if err := lease.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(guard.Pass(job, lock))
-	defer cancel(context.Canceled)
-	defer context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })()
+	ctx, cancel := dibs.WithLease(job, lease)
+	defer cancel()
 
 	err := fn(ctx)
-	if loss := holds(lock, name); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
+	if loss := lease.Err(); loss != nil && !errors.Is(err, loss) { // fn may return the cause of its context
 		return errors.Join(err, loss)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgocron"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
@@ -63,7 +64,7 @@ func TestTaskEndsWithItsLock(t *testing.T) {
 		locker := dibsgocron.NewLocker(locks, 30*time.Second)
 		began, ended := make(chan uint64, 1), make(chan error, 1)
 		_, o := everyMinute(t, gocron.WithDistributedLocker(locker), locker.Task(func(ctx context.Context) error {
-			began <- dibs.Fence(ctx)
+			began <- carried.Fence(ctx)
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
 			return nil
@@ -113,13 +114,13 @@ func TestRunAfterALostOne(t *testing.T) {
 			return nil
 		}), gocron.WithName("report"))
 		first := <-began
-		if _, err := locks.Revoke(t.Context(), "report", dibs.Holder{Fence: dibs.Fence(first)}, ""); err != nil {
+		if _, err := locks.Revoke(t.Context(), "report", dibs.Holder{Fence: carried.Fence(first)}, ""); err != nil {
 			t.Fatal(err)
 		}
 		<-first.Done()
 		second := <-began
-		if dibs.Fence(second) <= dibs.Fence(first) || second.Err() != nil {
-			t.Errorf("fences %d, %d and context error %v, want a larger fence and none", dibs.Fence(first), dibs.Fence(second), second.Err())
+		if carried.Fence(second) <= carried.Fence(first) || second.Err() != nil {
+			t.Errorf("fences %d, %d and context error %v, want a larger fence and none", carried.Fence(first), carried.Fence(second), second.Err())
 		}
 		close(release)
 	})

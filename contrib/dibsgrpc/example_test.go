@@ -22,7 +22,8 @@ import (
 
 // fenced is a method that prints whether its context has a fence.
 func fenced(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	fmt.Printf("%s: fence %v\n", r.Payload.Body, dibs.Fence(ctx) > 0)
+	_, err := dibs.Fence(ctx)
+	fmt.Printf("%s: fence %v\n", r.Payload.Body, err == nil)
 	return &pb.SimpleResponse{}, nil
 }
 
@@ -90,7 +91,8 @@ func ExampleByContext() {
 		return locks.Mutex("file:" + file[0]), nil
 	}, dibs.Wait(3*time.Second))
 	receive := func(stream pb.TestService_StreamingInputCallServer) error {
-		fmt.Println("fence:", dibs.Fence(stream.Context()) > 0)
+		_, err := dibs.Fence(stream.Context())
+		fmt.Println("fence:", err == nil)
 		return stream.SendAndClose(&pb.StreamingInputCallResponse{})
 	}
 	serveExample(&service{input: receive}, func(client pb.TestServiceClient) {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -100,7 +101,7 @@ func testLost(t *testing.T, start starter, state lostState) {
 	locks := newLocks(t, memstore.New(), shortTTL)
 	ready, returned := make(chan uint64, 1), make(chan error, 1)
 	work := func(method lockedMethod) error {
-		err := state.work(method, func() { ready <- dibs.Fence(method.Context()) })
+		err := state.work(method, func() { ready <- carried.Fence(method.Context()) })
 		returned <- err
 		return nil
 	}

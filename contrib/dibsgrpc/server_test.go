@@ -18,6 +18,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -31,7 +32,7 @@ var shortTTL = dibs.TTL(time.Second)
 // lose revokes the lease of a call, and waits until its context ends.
 func lose(ctx context.Context, t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
-	if done, err := locks.Revoke(context.Background(), name, dibs.Holder{Fence: dibs.Fence(ctx)}, "test"); !done || err != nil {
+	if done, err := locks.Revoke(context.Background(), name, dibs.Holder{Fence: carried.Fence(ctx)}, "test"); !done || err != nil {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}
@@ -47,10 +48,10 @@ func TestUnaryCall(t *testing.T) {
 		store := memstore.New()
 		holder, locks := newLocks(t, store), newLocks(t, store, shortTTL)
 		client := start(&service{unary: func(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-			if dibs.FenceOf(ctx, "lost") > 0 {
+			if carried.FenceOf(ctx, "lost") > 0 {
 				lose(ctx, t, locks, "lost")
 			}
-			return &pb.SimpleResponse{Username: fmt.Sprint(dibs.Fence(ctx) > 0)}, nil
+			return &pb.SimpleResponse{Username: fmt.Sprint(carried.Fence(ctx) > 0)}, nil
 		}}, rules(locks, dibs.Wait(0)))
 
 		response, err := client.UnaryCall(t.Context(), request("order:7"))

@@ -23,7 +23,12 @@ const (
 // FromError returns the status for an error of Do, for methods that call Do themselves. The
 // interceptors also use it. The package comment lists the codes. The result wraps err; its
 // text is that of the status. For nil it is nil.
+//
+// A dibs.DoError says whether the function of Do ran. If it did and returned an error with a status,
+// that is the result. Otherwise it is Internal after the function has run, also if the function found
+// another lock busy: other codes would promise that nothing was done.
 func FromError(err error) error {
+	var do *dibs.DoError
 	var busy *dibs.BusyError
 	var unavailable *dibs.UnavailableError
 	switch {
@@ -31,8 +36,10 @@ func FromError(err error) error {
 		return nil
 	case errors.Is(err, dibs.ErrLost): // first: the method may have run in part without the lock
 		return newError(codes.Internal, "outcome unknown: the lock was lost during the call", 0, err)
-	case errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
-		return newError(codes.Internal, "the call was served, but its lock was not released", 0, err)
+	case errors.As(err, &do) && do.Ran:
+		return afterRun(err, do)
+	case do == nil && errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
+		return newError(codes.Internal, notReleased, 0, err)
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed): // before the context, whose error may be the cause
 		return newError(codes.Unavailable, "locks are unavailable", unavailableRetry, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -45,6 +52,20 @@ func FromError(err error) error {
 		return badRequest(err)
 	}
 	return internal(err)
+}
+
+const notReleased = "the call was served, but its lock was not released"
+
+// afterRun returns the status of a Do whose function has run, and has not lost its lease.
+func afterRun(err error, do *dibs.DoError) error {
+	var own interface{ GRPCStatus() *status.Status }
+	switch {
+	case do.Work == nil:
+		return newError(codes.Internal, notReleased, 0, err)
+	case errors.As(do.Work, &own):
+		return err
+	}
+	return newError(codes.Internal, "the work under the lock failed", 0, err)
 }
 
 // badRequest returns the status of a call that has no valid lock.

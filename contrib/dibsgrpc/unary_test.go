@@ -19,6 +19,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsgrpc"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -50,7 +51,7 @@ func TestHandlerHoldsTheLock(t *testing.T) {
 			if _, err := locks.Mutex("order:7").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("a second lock during the handler: %v, want ErrBusy", err)
 			}
-			if dibs.Fence(ctx) == 0 {
+			if carried.Fence(ctx) == 0 {
 				t.Error("the context has no fence")
 			}
 			return message, nil
@@ -65,7 +66,7 @@ func TestHandlerHoldsTheLock(t *testing.T) {
 func TestNoLock(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	noLease := func(ctx context.Context, _ any) (any, error) {
-		if dibs.Fence(ctx) != 0 {
+		if carried.Fence(ctx) != 0 {
 			t.Error("the context has a lease")
 		}
 		return "done", nil
@@ -287,6 +288,26 @@ func TestReleaseFails(t *testing.T) {
 		}
 		err := locks.Mutex("m").Do(t.Context(), func(context.Context) error { return nil })
 		wantCode(t, dibsgrpc.FromError(err), codes.Internal, 0)
+	})
+}
+
+// A lock that the function itself finds busy is no Aborted after it has run.
+func TestBusyInTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := dibs.New(memstore.New())
+		defer locks.Close()
+		inner := locks.Mutex("inner", dibs.Wait(0))
+		lease, err := inner.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Unlock()
+		nothing := func(context.Context) error { return nil }
+		err = locks.Mutex("order").Do(t.Context(), func(ctx context.Context) error { return inner.Do(ctx, nothing) })
+		wantCode(t, dibsgrpc.FromError(err), codes.Internal, 0)
+		own := status.Error(codes.FailedPrecondition, "no funds")
+		err = locks.Mutex("order").Do(t.Context(), func(context.Context) error { return own })
+		wantCode(t, dibsgrpc.FromError(err), codes.FailedPrecondition, 0)
 	})
 }
 

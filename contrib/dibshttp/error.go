@@ -59,12 +59,18 @@ const (
 	mostAhead         = 30               // a long queue is that of a lock that is held for a short time
 )
 
+const notReleased = "the request was served, but its lock was not released"
+
 // FromError returns the response for an error of Do, for handlers that call Do themselves.
 // Lock also uses it. The package comment lists the responses. An Error in err is the
 // response, unless the lease was lost. For nil it is nil.
+//
+// A dibs.DoError says whether the function of Do ran. After it has run, the response is a 500, also
+// if the function itself found another lock busy: a 409 or 503 would promise that nothing was done.
 func FromError(err error) *Error {
 	var (
 		own         *Error
+		do          *dibs.DoError
 		busy        *dibs.BusyError
 		unavailable *dibs.UnavailableError
 	)
@@ -75,10 +81,14 @@ func FromError(err error) *Error {
 		return &Error{http.StatusInternalServerError, 0, "outcome unknown: the lock was lost during the request", err}
 	case errors.As(err, &own):
 		return own
+	case errors.As(err, &do) && do.Ran && do.Work == nil:
+		return &Error{http.StatusInternalServerError, 0, notReleased, err}
+	case do != nil && do.Ran:
+		return &Error{Status: http.StatusInternalServerError, Err: err}
 	case errors.As(err, &busy):
 		return &Error{http.StatusConflict, retryAfter(busy), "locked by another request", err}
-	case errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
-		return &Error{http.StatusInternalServerError, 0, "the request was served, but its lock was not released", err}
+	case do == nil && errors.As(err, &unavailable) && unavailable.Unknown && unavailable.Op == "unlock":
+		return &Error{http.StatusInternalServerError, 0, notReleased, err}
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &Error{http.StatusServiceUnavailable, unavailableRetry, "locks are unavailable", err}

@@ -33,7 +33,12 @@ func ExampleLock() {
 	})
 	pay := func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context() // ends when the lease is lost
-		fmt.Fprintf(w, "order %s is paid, with a fence: %v\n", r.PathValue("id"), dibs.Fence(ctx) > 0)
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			dibshttp.FromError(err).Write(w)
+			return
+		}
+		fmt.Fprintf(w, "order %s is paid, with a fence: %v\n", r.PathValue("id"), fence > 0)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", lock(http.HandlerFunc(pay)))
@@ -68,7 +73,9 @@ func ExampleLock_names() {
 		return locks.All([]string{"account:" + from, "account:" + to}), nil
 	}, dibshttp.With(dibs.Wait(3*time.Second)))
 	transfer := lock(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "two fences:", dibs.FenceOf(r.Context(), "account:1") > 0 && dibs.FenceOf(r.Context(), "account:2") > 0)
+		_, from := dibs.FenceOf(r.Context(), "account:1")
+		_, to := dibs.FenceOf(r.Context(), "account:2")
+		fmt.Fprintln(w, "two fences:", from == nil && to == nil)
 	}))
 
 	request(transfer, http.MethodPost, "/transfer?from=1&to=2")

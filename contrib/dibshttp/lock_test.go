@@ -15,6 +15,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -34,7 +35,7 @@ func TestHandlerHoldsTheLock(t *testing.T) {
 			if _, err := locks.Mutex("/order/7").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
 				t.Errorf("a second lock during the handler: %v, want ErrBusy", err)
 			}
-			if dibs.Fence(r.Context()) == 0 {
+			if carried.Fence(r.Context()) == 0 {
 				t.Error("the context of the request has no fence")
 			}
 			if r.PathValue("id") != "7" {
@@ -57,7 +58,7 @@ func TestNoLock(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	none := func(*http.Request) (dibs.Doer, error) { return nil, nil }
 	w, _ := serve(t, dibshttp.Lock(none)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if dibs.Fence(r.Context()) != 0 {
+		if carried.Fence(r.Context()) != 0 {
 			t.Error("the context has a lease")
 		}
 	})), post(t.Context(), "/n"))
@@ -446,7 +447,7 @@ func TestNestedLocks(t *testing.T) {
 
 		other := func(*http.Request) (dibs.Doer, error) { return locks.Mutex("other"), nil }
 		outerLost := dibshttp.Lock(byPath(locks))(dibshttp.Lock(other)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if done, err := locks.Revoke(r.Context(), "/n", dibs.Holder{Fence: dibs.FenceOf(r.Context(), "/n")}, ""); !done || err != nil {
+			if done, err := locks.Revoke(r.Context(), "/n", dibs.Holder{Fence: carried.FenceOf(r.Context(), "/n")}, ""); !done || err != nil {
 				t.Errorf("revoke: %v, %v", done, err)
 				return
 			}
@@ -467,14 +468,14 @@ func TestYield(t *testing.T) {
 		locks := newLocks(t, memstore.New())
 		served := ""
 		h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			before := dibs.Fence(r.Context())
+			before := carried.Fence(r.Context())
 			for range 3 {
 				time.Sleep(time.Second) // of the bubble
-				if err := dibs.Yield(r.Context()); err != nil {
+				if err := carried.Yield(r.Context(), "/n"); err != nil {
 					t.Error(err)
 				}
 			}
-			served += fmt.Sprint("long:", dibs.Fence(r.Context()) > before)
+			served += fmt.Sprint("long:", carried.Fence(r.Context()) > before)
 			ok.ServeHTTP(w, r)
 		}))
 		responses := make(chan int)

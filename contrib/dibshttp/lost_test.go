@@ -12,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -283,7 +285,7 @@ func loseIn(t *testing.T, state lostState, major int) (server *httptest.Server, 
 				t.Error(err)
 			}
 		}
-		err := state.work(w, r, func() { ready <- dibs.Fence(r.Context()) })
+		err := state.work(w, r, func() { ready <- carried.Fence(r.Context()) })
 		r.Body.Close() // does not read the rest after the loss
 		returned <- err
 	}))
@@ -384,6 +386,37 @@ func TestHeadersOfTheAbandonedResponse(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, have, want)
 		}
 	}
+}
+
+// A lock that the function itself finds busy, or cannot reach, is no 409 or 503 after it has run.
+func TestBusyInTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := newLocks(t, memstore.New())
+		inner := locks.Mutex("inner", dibs.Wait(0))
+		lease, err := inner.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Unlock()
+		for what, work := range map[string]func(ctx context.Context) error{
+			"busy":        func(ctx context.Context) error { return inner.Do(ctx, func(context.Context) error { return nil }) },
+			"unavailable": func(context.Context) error { return dibs.ErrUnavailable },
+			"invalid": func(ctx context.Context) error {
+				return locks.Mutex("").Do(ctx, func(context.Context) error { return nil })
+			},
+		} {
+			charged := false
+			err := locks.Mutex("order").Do(t.Context(), func(ctx context.Context) error { charged = true; return work(ctx) })
+			if e := dibshttp.FromError(err); !charged || e.Status != http.StatusInternalServerError || e.RetryAfter != 0 {
+				t.Errorf("%s: have %+v, want 500 without Retry-After", what, e)
+			}
+			own := &dibshttp.Error{Status: http.StatusTeapot}
+			err = locks.Mutex("order").Do(t.Context(), func(ctx context.Context) error { return errors.Join(own, work(ctx)) })
+			if e := dibshttp.FromError(err); e != own {
+				t.Errorf("%s: have %+v, want that of the function", what, e)
+			}
+		}
+	})
 }
 
 // An error of the handler does not hide the loss, which forbids a retry.

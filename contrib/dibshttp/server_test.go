@@ -20,6 +20,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibshttp"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/servicetest"
 	"github.com/dibslock/dibs/memstore"
 )
@@ -83,7 +84,7 @@ var shortTTL = dibs.TTL(time.Second)
 // lose revokes the lease of a request, and waits until the context of the request ends.
 func lose(t *testing.T, locks *dibs.Client, r *http.Request) {
 	t.Helper()
-	if done, err := locks.Revoke(context.Background(), r.URL.Path, dibs.Holder{Fence: dibs.Fence(r.Context())}, "test"); !done || err != nil {
+	if done, err := locks.Revoke(context.Background(), r.URL.Path, dibs.Holder{Fence: carried.Fence(r.Context())}, "test"); !done || err != nil {
 		t.Errorf("revoke: %v, %v", done, err)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -249,7 +250,7 @@ func traceOfAYield(t *testing.T, b bed) {
 	err := locks.Mutex("yield:42").Do(ctx, func(ctx context.Context) error {
 		go func() { done <- other.Mutex("yield:42").Do(t.Context(), nothing, waits) }()
 		<-queued
-		return dibs.Yield(ctx)
+		return carried.Yield(ctx, "yield:42")
 	})
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/contrib/dibsprom"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -264,7 +265,7 @@ func TestPaths(t *testing.T) {
 		"election": {func(s *scene) { hold(s.locks.Election(name).Campaign(background)) }, plain(dibs.KindElection)},
 		"once": {
 			func(s *scene) {
-				if _, err := s.locks.Once(name, time.Minute).Do(background, func(context.Context) error { return nil }); err != nil {
+				if err := s.locks.Once(name, time.Minute).Do(background, func(context.Context) error { return nil }); err != nil {
 					s.t.Error(err)
 				}
 			},
@@ -277,7 +278,7 @@ func TestPaths(t *testing.T) {
 					var other sync.WaitGroup
 					other.Go(func() { hold(s.other.Mutex(name).Lock(background)) })
 					time.Sleep(time.Second)
-					err := dibs.Yield(ctx)
+					err := carried.Yield(ctx, name)
 					other.Wait()
 					return err
 				})

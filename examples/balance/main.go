@@ -68,11 +68,15 @@ var errFunds = errors.New("insufficient funds")
 // move adds an amount to an account. It returns the balance, also with errFunds.
 func (b *accountService) move(ctx context.Context, account string, amount int64) (int64, error) {
 	return dibs.Call(ctx, b.locks.Mutex("balance:"+account), func(ctx context.Context) (int64, error) {
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return 0, err
+		}
 		balance := b.accounts.read(account)
 		if balance+amount < 0 {
 			return balance, errFunds
 		}
-		return balance + amount, b.accounts.write(account, balance+amount, dibs.Fence(ctx))
+		return balance + amount, b.accounts.write(account, balance+amount, fence)
 	})
 }
 

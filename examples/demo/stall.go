@@ -165,8 +165,12 @@ func (d *timeline) follow(ctx context.Context, l *local, ttl time.Duration) erro
 	}
 	queued := dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { d.record("queues", "queues") }})
 	return l.locks.Mutex("register", dibs.TTL(ttl), queued).Do(ctx, func(ctx context.Context) error {
-		d.record("next", "acquires the lock with fence %d", dibs.Fence(ctx))
-		return d.write(ctx, l, dibs.Fence(ctx), "writes")
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		d.record("next", "acquires the lock with fence %d", fence)
+		return d.write(ctx, l, fence, "writes")
 	})
 }
 

@@ -85,12 +85,16 @@ func openDB(ctx context.Context) (*sql.DB, error) {
 // deposit adds an amount to an account and returns the balance.
 func deposit(ctx context.Context, locks *dibs.Client, a accounts, id string, amount int64) (int64, error) {
 	return dibs.Call(ctx, locks.Mutex("account:"+id), func(ctx context.Context) (int64, error) {
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return 0, err
+		}
 		balance, err := a.read(ctx, id)
 		if err != nil {
 			return 0, err
 		}
 		balance += amount
-		return balance, a.write(ctx, id, balance, dibs.Fence(ctx))
+		return balance, a.write(ctx, id, balance, fence)
 	})
 }
 

@@ -38,7 +38,11 @@ func run(ctx context.Context, url string) error {
 	defer locks.Close()
 	slog.Info("standing by", "locks", store.Description)
 	return lead(ctx, locks, func(ctx context.Context) error {
-		slog.InfoContext(ctx, "leading", "term", dibs.Fence(ctx))
+		term, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		slog.InfoContext(ctx, "leading", "term", term)
 		<-ctx.Done() // the work: it must end with ctx
 		slog.Info("stopped", "because", context.Cause(ctx))
 		return nil

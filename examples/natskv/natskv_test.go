@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/examples/natskv"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/kvstore"
 	"github.com/dibslock/dibs/kvstore/buckettest"
 	"github.com/dibslock/dibs/storetest"
@@ -209,7 +210,7 @@ func Example() {
 	locks := dibs.New(store)
 	defer locks.Close()
 	err = locks.Mutex("order:42").Do(ctx, func(ctx context.Context) error {
-		fmt.Println("held:", dibs.Fence(ctx) > 0)
+		fmt.Println("held:", carried.Fence(ctx) > 0)
 		return nil
 	})
 	fmt.Println(err)

@@ -75,7 +75,11 @@ func (s *service) routes() http.Handler {
 func (s *service) payOrder(w http.ResponseWriter, r *http.Request) {
 	order := r.PathValue("id")
 	err := s.locks.Mutex("order:"+order).Do(r.Context(), func(ctx context.Context) error {
-		return s.pay(ctx, order, dibs.Fence(ctx))
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		return s.pay(ctx, order, fence)
 	})
 	if err != nil {
 		s.fail(w, r, err)

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,8 +38,9 @@ func run(ctx context.Context, url string) error {
 	defer locks.Close()
 	slog.Info("started", "locks", store.Description)
 	work(ctx, locks, func(ctx context.Context) error {
-		slog.InfoContext(ctx, "report", "fence", dibs.Fence(ctx))
-		return nil
+		fence, err := dibs.Fence(ctx)
+		slog.InfoContext(ctx, "report", "fence", fence)
+		return err
 	})
 	return nil
 }
@@ -60,12 +62,13 @@ func work(ctx context.Context, locks *dibs.Client, job func(ctx context.Context)
 			return
 		case <-time.After(time.Until(time.Now().Truncate(every).Add(every))):
 		}
-		ran, err := report.Do(ctx, job)
+		err := report.Do(ctx, job)
+		var do *dibs.DoError
 		switch {
-		case err != nil:
-			slog.ErrorContext(ctx, "report failed", "ran", ran, "err", err)
-		case !ran:
+		case errors.Is(err, dibs.ErrSkipped):
 			slog.DebugContext(ctx, "another machine has the report")
+		case errors.As(err, &do):
+			slog.ErrorContext(ctx, "report failed", "ran", do.Ran, "err", err)
 		}
 	}
 }

@@ -77,6 +77,13 @@ func (t *Times) LimitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
 	}
 }
 
+// DropMinHold ends MinHold now.
+func (t *Times) DropMinHold() {
+	if t.extra != nil {
+		t.extra.minHoldUntil = 0
+	}
+}
+
 // BeginWhole applies the settings of a multi-lock to a lease that now holds all its names.
 func (t *Times) BeginWhole(now, minHold, maxHold time.Duration, noRenew bool) {
 	t.LimitHold(now, minHold, now, maxHold)

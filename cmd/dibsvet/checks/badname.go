@@ -51,16 +51,16 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		}
 	case d.is("", "NewHandle") && len(call.Args) == 2:
 		f.checkHandle(call)
-	case d.is("", "Yield"):
+	case d.is("Lease", "Yield"):
 		f.checkList(call, "Yield", atCall)
 	case d.is("", "Observe"): // its values are valid
 	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
-			f.reportInvalid(call, ofOption(made).err())
+			f.reportInvalid(call, optionErr(made))
 		}
 	case d.is("Lease", "Extend") && len(call.Args) == 2:
 		if ttl, ok := f.durationOf(call.Args[1]); ok {
-			f.reportInvalid(call.Args[1], ofOption(dibs.TTL(ttl)).err())
+			f.reportInvalid(call.Args[1], optionErr(dibs.TTL(ttl)))
 		}
 	case d.is("Client", "Inspect") && len(call.Args) == 2:
 		f.checkName(call.Args[1])
@@ -248,7 +248,7 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	given, _ := f.options(call)
 	for _, o := range given {
 		made, ok := f.makeOption(o)
-		if ok && (o.name == "Observe" || ofOption(made).err() == nil) {
+		if ok && (o.name == "Observe" || optionErr(made) == nil) {
 			valid = append(valid, made)
 		}
 	}
@@ -259,7 +259,7 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 var makers = map[string]any{
 	"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,
 	"Attempts": dibs.Attempts, "Label": dibs.Label, "OwnerToken": dibs.OwnerToken,
-	"NoRenew": dibs.NoRenew, "Reentrant": dibs.Reentrant, "Observe": dibs.Observe,
+	"NoRenew": dibs.NoRenew, "Reentrant": dibs.Reentrant, "RetryFailed": dibs.RetryFailed, "Observe": dibs.Observe,
 }
 
 // makeOption makes the option that a call makes, if its arguments are constants.

@@ -149,8 +149,8 @@ func (p *leasePath) isHandled(id *ast.Ident, stack []ast.Node) bool {
 				return false
 			}
 		}
-	case *ast.CallExpr: // Downgrade and TryUpgrade change the lease, and keep it
-		return !p.dibsCall(parent).is("RWMutex", "Downgrade", "TryUpgrade")
+	case *ast.CallExpr: // WithLease passes the lease on, and keeps it
+		return !p.dibsCall(parent).is("", "WithLease")
 	}
 	return true
 }

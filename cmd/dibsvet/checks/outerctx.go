@@ -34,7 +34,8 @@ These uses are correct, and not reported:
     An error, a context, and a type with a method that returns one of them can, such as
     *sql.Row;
   - a function with two contexts, of which one is from inside, joins them;
-  - dibs.Fence(outer) is the fence of an outer lock.`
+  - dibs.Fence(outer) and dibs.LeaseOf(outer, name) are those of an outer lock;
+  - dibs.WithLease joins a context and a lease.`
 
 func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
 	return newCheck(src, "outerctx", notInTests, outerCtxDoc, func(f *finder) {
@@ -227,7 +228,7 @@ func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, signatu
 	case isFunc(fn, "context", "WithoutCancel", "Cause", "AfterFunc"), isFunc(fn, "time", "AfterFunc"):
 		return true
 	case dibsFuncOf(fn).name != "":
-		return dibsFuncOf(fn).is("", "Fence", "FenceOf") && o.ofOuterLock(argument)
+		return dibsFuncOf(fn).is("", "WithLease") || dibsFuncOf(fn).is("", "Fence", "FenceOf", "LeaseOf") && o.ofOuterLock(argument)
 	case fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "log/slog":
 		return true
 	case readsValues.MatchString(o.nameOf(call.Fun)), !anyReportsFailure(signature.Results()):

@@ -31,11 +31,16 @@ func atClient(r *request, given []dibs.Option)    { r.client = given }
 func atPrimitive(r *request, given []dibs.Option) { r.lock = given }
 func atCall(r *request, given []dibs.Option)      { r.call = given }
 
-// ofOption returns a request with one option.
-func ofOption(o dibs.Option) request {
-	r := newRequest()
-	r.call = []dibs.Option{o}
-	return r
+// optionErr returns the ErrInvalid of an option with a bad value, or nil. An option of one primitive
+// is invalid in a call of another one, and valid in New.
+func optionErr(o dibs.Option) error {
+	ofCall, ofClient := newRequest(), newRequest()
+	ofCall.call, ofClient.client = []dibs.Option{o}, []dibs.Option{o}
+	err := ofCall.err()
+	if err != nil && ofClient.err() == nil {
+		return nil
+	}
+	return err
 }
 
 // err returns the ErrInvalid that the request returns, or nil. The request sends nothing,
@@ -59,7 +64,7 @@ func (r request) send(ctx context.Context) error {
 		return errorOf(locks.Semaphore(r.name, r.permits, r.lock...).Permits(r.n).Lock(ctx, r.call...))
 	case r.kind == "Once":
 		nothing := func(context.Context) error { return nil }
-		return errorOf(locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...))
+		return locks.Once(r.name, r.every, r.lock...).Do(ctx, nothing, r.call...)
 	case r.kind == "All" && r.try:
 		return errorOf(locks.All(r.names, r.lock...).TryLock(ctx, r.call...))
 	case r.kind == "All":
@@ -72,7 +77,13 @@ func (r request) send(ctx context.Context) error {
 		return errorOf(locks.Election(r.name, r.lock...).Campaign(ctx, r.call...))
 	case r.kind == "Yield":
 		defer locks.Close()
-		return mutex.Do(context.Background(), func(ctx context.Context) error { return dibs.Yield(ctx, r.call...) }) // in memory
+		return mutex.Do(context.Background(), func(ctx context.Context) error { // in memory
+			lease, err := dibs.LeaseOf(ctx, r.name)
+			if err != nil {
+				return err
+			}
+			return lease.Yield(ctx, r.call...)
+		})
 	case r.kind == "Attach":
 		return errorOf(locks.Attach(ctx, dibs.NewHandle(r.name, "token"), r.call...))
 	case r.try:

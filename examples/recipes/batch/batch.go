@@ -13,12 +13,16 @@ import (
 // chunks follow.
 func Rebuild(ctx context.Context, locks *dibs.Client, chunk func(ctx context.Context, fence uint64) (more bool, err error)) error {
 	return locks.Mutex("catalogue").Do(ctx, func(ctx context.Context) error {
+		lease, err := dibs.LeaseOf(ctx, "catalogue")
+		if err != nil {
+			return err
+		}
 		for {
-			more, err := chunk(ctx, dibs.Fence(ctx)) // the fence is new after a Yield that waited
+			more, err := chunk(ctx, lease.Fence()) // the fence is new after a Yield that waited
 			if err != nil || !more {
 				return err
 			}
-			if err := dibs.Yield(ctx); err != nil {
+			if err := lease.Yield(ctx); err != nil {
 				return err
 			}
 		}

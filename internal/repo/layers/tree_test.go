@@ -238,9 +238,9 @@ func rigLayer(dir string) layer {
 	case "internal/test/duetest":
 		l.imports = []string{".", "internal/test/childtest"}
 	case "internal/test/sqldrill":
-		l.imports = []string{".", "cohort", "driver", "internal/test/redistest"}
+		l.imports = []string{".", "cohort", "driver", "internal/test/carried", "internal/test/redistest"}
 	case "internal/test/drill":
-		l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/test/history", "internal/test/redistest"}
+		l.imports = []string{".", "driver", "quorum", "redisstore", "storetest", "internal/test/carried", "internal/test/history", "internal/test/redistest"}
 	case "internal/test/linear", "internal/test/pagetest":
 		l.external = true
 	}

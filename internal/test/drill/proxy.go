@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
@@ -106,7 +107,7 @@ func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 	return doer.Do(ctx, func(ctx context.Context) error {
 		w.add(held, weight, limit)
 		if weight == limit && len(held) == 1 {
-			w.checkFence(held[0], dibs.Fence(ctx))
+			w.checkFence(held[0], carried.Fence(ctx))
 		}
 		time.Sleep(rand.N(2 * time.Millisecond))
 		w.add(held, -weight, limit)

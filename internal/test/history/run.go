@@ -423,21 +423,20 @@ func (a *activity) resize() {
 	if !ok {
 		return
 	}
-	m := a.client.RWMutex(a.step.names[0])
 	op := Op{Verb: Resize, Of: a.acquire.ID, Label: a.acquire.Label, Names: a.acquire.Names, Token: a.acquire.Token, TTL: a.acquire.TTL}
-	turn := m.TryUpgrade
+	turn := lease.TryUpgrade
 	switch a.step.primitive {
 	case reader:
 		op.Weight, op.Limit = weightOf(writer)
 	case writer:
 		op.Weight, op.Limit = weightOf(reader)
-		turn = m.Downgrade
+		turn = lease.Downgrade
 	default:
 		return
 	}
 	a.check()
 	changed := a.rec.Call(op)
-	err := turn(a.ctx, lease)
+	err := turn(a.ctx)
 	a.rec.Return(changed, err)
 	changed.Fences = fences(lease, a.acquire.Names)
 	time.Sleep(a.step.giveUpAfter / 4)

@@ -349,12 +349,12 @@ func resizeAtOnce(w *world) error {
 		group.Go(func() {
 			for range 3 {
 				time.Sleep(time.Duration(random.Int64N(int64(2 * time.Millisecond))))
-				change := m.TryUpgrade
+				change := lease.TryUpgrade
 				if random.IntN(2) == 0 {
-					change = m.Downgrade
+					change = lease.Downgrade
 				}
 				before := lease.Fence()
-				_ = change(w.t.Context(), lease)
+				_ = change(w.t.Context())
 				if after := lease.Fence(); after < before {
 					decreased.Store(true)
 				}

@@ -30,7 +30,7 @@ func GuardsChangedLeases(t *testing.T, locks *dibs.Client, guard func(ctx contex
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := locks.RWMutex("n").Downgrade(t.Context(), l); err != nil {
+	if err := l.Downgrade(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(guard(l.Context()), l.Unlock()); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 )
 
 // A Bank is a database in which holders change accounts, in transactions.
@@ -161,7 +162,7 @@ func (h *holder) change(ctx context.Context) (err error) {
 			if err := tx.Execute(ctx, h.Write, before+1, h.account); err != nil {
 				return unavailable(err)
 			}
-			return unavailable(tx.Execute(ctx, h.Log, h.account, before, int64(dibs.Fence(ctx))))
+			return unavailable(tx.Execute(ctx, h.Log, h.account, before, int64(carried.Fence(ctx))))
 		},
 		func() error { return unavailable(tx.Commit(ctx)) },
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 )
 
 // A Drill locks names while something fails. There must never be two holders, fences must grow, and in
@@ -117,10 +118,10 @@ func (l *load) work(m locker) {
 			if rand.IntN(3) > 0 {
 				return nil
 			}
-			if err := dibs.Yield(ctx); err != nil {
+			if err := carried.Yield(ctx, l.names[0]); err != nil {
 				return err
 			}
-			if dibs.Fence(ctx) > fence { // another request waited
+			if carried.Fence(ctx) > fence { // another request waited
 				l.checkAlone(ctx)
 			}
 			return nil
@@ -140,7 +141,7 @@ func (l *load) checkAlone(ctx context.Context) (fence uint64) {
 	if l.inside.Add(1) != 1 {
 		l.t.Error("two concurrent holders")
 	}
-	fence = dibs.Fence(ctx)
+	fence = carried.Fence(ctx)
 	if fence <= l.fence.Swap(fence) {
 		l.t.Error("a fence did not grow")
 	}

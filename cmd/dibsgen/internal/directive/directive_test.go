@@ -51,6 +51,7 @@ func TestParse(t *testing.T) {
 		`//dibs:permits "partner" 4 wait=1m`:             `permits | "partner"@15 | 4@25 | dibs.Wait(time.Minute)`,
 		`//dibs:permits "partner" limits.Partner`:        `permits | "partner"@15 | limits.Partner@25`,
 		`//dibs:once "report:daily" 1h maxhold=2h`:       `once | "report:daily"@12 | time.Hour | dibs.MaxHold(2 * time.Hour)`,
+		`//dibs:once "report:monthly" 700h retryfailed`:  `once | "report:monthly"@12 | 700 * time.Hour | dibs.RetryFailed()`,
 		`//dibs:lock o.ID reentrant timeout=1500us`:      `lock | o.ID@12 | dibs.Reentrant() | dibs.Timeout(1500 * time.Microsecond)`,
 	} {
 		d, err := Parse(comment)
@@ -114,7 +115,9 @@ func TestParseRejects(t *testing.T) {
 		`//dibs:permits "a" 4, 5`:                             `19: //dibs:permits: want one number`,
 		`//dibs:once "a"`:                                     `15: //dibs:once: want an interval such as 50m after the name`,
 		`//dibs:once "a" hourly`:                              `16: //dibs:once: want an interval`,
-		`//dibs:once "a" 1ms`:                                 `16: //dibs:once: interval 1ms of "…": not within 10ms to 24h0m0s`,
+		`//dibs:once "a" 1ms`:                                 `16: //dibs:once: interval 1ms of Once "…": not within 10ms to 8784h0m0s`,
+		`//dibs:once "a" 1h minhold=1h`:                       `19: MinHold given to Do of the periodic job`,
+		`//dibs:lock "a" retryfailed`:                         `16: RetryFailed given to`,
 		`//dibs:once "a" 1h wait=3s`:                          `19: Wait given to Do of the periodic job "…": it does not wait; give it to Lock or Do of another lock`,
 		`//dibs:once "a" 1h maxhold=1m`:                       `18: MaxHold 1m0s of "…": below its interval 1h0m0s`,
 		`//dibs:lock "a" token=x`:                             `16: option "token": unknown`,

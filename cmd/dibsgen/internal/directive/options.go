@@ -75,7 +75,7 @@ func rejection(kind Kind, interval time.Duration, options []dibs.Option) error {
 	var err error
 	switch kind {
 	case Once:
-		_, err = locks.Once(name, interval).Do(ctx, nothing, options...)
+		err = locks.Once(name, interval).Do(ctx, nothing, options...)
 	default:
 		err = locks.Mutex(name).Do(ctx, nothing, options...)
 	}

@@ -172,7 +172,7 @@ func (e *emitter) method(m *method) {
 	switch values := m.signature.Results().Len() - 1; {
 	case !m.locked():
 		e.passOn(m, head, results, call)
-	case values == 0 && m.kind() != directive.Once:
+	case values == 0:
 		fn := fmt.Sprintf("func(%s %s.Context) error {\nreturn %s\n}", m.params[0], e.context(), call)
 		e.printf("%s error {\nreturn %s\n}\n", head, e.do(m, fn))
 	default:
@@ -194,8 +194,7 @@ func (e *emitter) do(m *method, fn string) string {
 	return fmt.Sprintf("%s.Do(%s, %s%s)", e.lock(m), m.params[0], fn, e.callOptions(m))
 }
 
-// withNamedResults writes a method with values, or of a job that may not run. The function under
-// the lock sets them.
+// withNamedResults writes a method with values. The function under the lock sets them.
 func (e *emitter) withNamedResults(m *method, head, call string) {
 	taken := m.names()
 	maps.Copy(taken, e.d.typeParamNames())
@@ -217,12 +216,8 @@ func (e *emitter) withNamedResults(m *method, head, call string) {
 	}
 	err := values[len(values)-1]
 	list := strings.Join(values, ", ")
-	target := err
-	if m.kind() == directive.Once {
-		target = "_, " + err
-	}
 	fn := fmt.Sprintf("func(%s %s.Context) (%s error) {\n%s = %s\nreturn %s\n}", m.params[0], e.context(), err, list, call, err)
-	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, declarations(values, typeNames), target, e.do(m, fn), list)
+	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, declarations(values, typeNames), err, e.do(m, fn), list)
 }
 
 // names returns the names that have a meaning in the method.

@@ -79,16 +79,14 @@ func (l *lockedShop) Upload(ctx context.Context, file string) error {
 	}, l.uploadOptions...)
 }
 
-func (l *lockedShop) Nightly(ctx context.Context) (err error) {
-	_, err = l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		err = l.next.Nightly(ctx)
-		return err
+func (l *lockedShop) Nightly(ctx context.Context) error {
+	return l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Nightly(ctx)
 	})
-	return err
 }
 
 func (l *lockedShop) Count(ctx context.Context, shelf string) (items int, err error) {
-	_, err = l.locks.Once("stock", 10*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Once("stock", 10*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		items, err = l.next.Count(ctx, shelf)
 		return err
 	}, l.countOptions...)

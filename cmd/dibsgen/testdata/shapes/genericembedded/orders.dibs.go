@@ -62,10 +62,8 @@ func (l *lockedOrders) Get(ctx context.Context, id string) (*Order, error) {
 	return l.next.Get(ctx, id)
 }
 
-func (l *lockedOrders) Sweep(ctx context.Context) (err error) {
-	_, err = l.locks.Once("sweep", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		err = l.next.Sweep(ctx)
-		return err
+func (l *lockedOrders) Sweep(ctx context.Context) error {
+	return l.locks.Once("sweep", time.Hour, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Sweep(ctx)
 	})
-	return err
 }

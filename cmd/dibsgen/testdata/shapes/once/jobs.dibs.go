@@ -29,24 +29,20 @@ type lockedJobs struct {
 	lettersOptions []dibs.Option
 }
 
-func (l *lockedJobs) Report(ctx context.Context) (err error) {
-	_, err = l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		err = l.next.Report(ctx)
-		return err
+func (l *lockedJobs) Report(ctx context.Context) error {
+	return l.locks.Once("report:daily", time.Hour, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Report(ctx)
 	})
-	return err
 }
 
-func (l *lockedJobs) Letters(ctx context.Context, list string) (err error) {
-	_, err = l.locks.Once("letter:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		err = l.next.Letters(ctx, list)
-		return err
+func (l *lockedJobs) Letters(ctx context.Context, list string) error {
+	return l.locks.Once("letter:"+list, 90*time.Second, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Letters(ctx, list)
 	}, l.lettersOptions...)
-	return err
 }
 
 func (l *lockedJobs) Count(ctx context.Context) (r1 int, err error) {
-	_, err = l.locks.Once("count", 50*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Once("count", 50*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Count(ctx)
 		return err
 	})
@@ -54,7 +50,7 @@ func (l *lockedJobs) Count(ctx context.Context) (r1 int, err error) {
 }
 
 func (l *lockedJobs) Sum(ctx context.Context, err string) (a, b int, err2 error) {
-	_, err2 = l.locks.Once("sum:"+err, 50*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err2 error) {
+	err2 = l.locks.Once("sum:"+err, 50*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err2 error) {
 		a, b, err2 = l.next.Sum(ctx, err)
 		return err2
 	})

@@ -327,16 +327,14 @@ func (l *lockedOrders) Unreserve(ctx context.Context, product model.ProductID, q
 	})
 }
 
-func (l *lockedOrders) Expire(ctx context.Context) (err error) {
-	_, err = l.locks.Once("orders:expire", 15*time.Minute, l.options...).Do(ctx, func(ctx context.Context) (err error) {
-		err = l.next.Expire(ctx)
-		return err
+func (l *lockedOrders) Expire(ctx context.Context) error {
+	return l.locks.Once("orders:expire", 15*time.Minute, l.options...).Do(ctx, func(ctx context.Context) error {
+		return l.next.Expire(ctx)
 	})
-	return err
 }
 
 func (l *lockedOrders) Report(ctx context.Context, day time.Time) (url string, rows int, err error) {
-	_, err = l.locks.Once("orders:report:"+day.Format(time.DateOnly), 12*time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Once("orders:report:"+day.Format(time.DateOnly), 12*time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		url, rows, err = l.next.Report(ctx, day)
 		return err
 	}, l.reportOptions...)
@@ -344,7 +342,7 @@ func (l *lockedOrders) Report(ctx context.Context, day time.Time) (url string, r
 }
 
 func (l *lockedOrders) Compact(ctx context.Context) (freed int64, err error) {
-	_, err = l.locks.Once("orders:compact", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Once("orders:compact", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		freed, err = l.next.Compact(ctx)
 		return err
 	})

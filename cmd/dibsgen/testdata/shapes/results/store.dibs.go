@@ -59,7 +59,7 @@ func (l2 *lockedStore) Named(ctx context.Context, n int) (l io.Reader, time int,
 }
 
 func (l2 *lockedStore) Unnamed(ctx context.Context) (r1 string, strconv int, err error) {
-	_, err = l2.locks.Once("a", time2.Hour, l2.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l2.locks.Once("a", time2.Hour, l2.options...).Do(ctx, func(ctx context.Context) (err error) {
 		r1, strconv, err = l2.next.Unnamed(ctx)
 		return err
 	})

@@ -44,7 +44,7 @@ func (l *lockedStore[T, K]) Get(ctx context.Context, id string) (r1 T, r2 K, err
 }
 
 func (l *lockedStore[T, K]) Once(T2 context.Context) (r1 K, err error) {
-	_, err = l.locks.Once("a", time.Hour, l.options...).Do(T2, func(T2 context.Context) (err error) {
+	err = l.locks.Once("a", time.Hour, l.options...).Do(T2, func(T2 context.Context) (err error) {
 		r1, err = l.next.Once(T2)
 		return err
 	})
@@ -148,7 +148,7 @@ func (l *lockedResults) Last(ctx context.Context) (a, b int, err error) {
 }
 
 func (l *lockedResults) Job(ctx context.Context) (r1 string, err error) {
-	_, err = l.locks.Once("a", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
+	err = l.locks.Once("a", time.Hour, l.options...).Do(ctx, func(ctx context.Context) (err error) {
 		r1, err = l.next.Job(ctx)
 		return err
 	})

@@ -38,7 +38,7 @@ func (l2 *lockedShop2) Pay(ctx2 context.Context, arg2 dibs, arg3 slices) (r1 loc
 }
 
 func (l2 *lockedShop2) Job(ctx2 context.Context, arg2 l) (r12 l, err2 error) {
-	_, err2 = l2.locks.Once(err+r1, time2.Hour, l2.options...).Do(ctx2, func(ctx2 context.Context) (err2 error) {
+	err2 = l2.locks.Once(err+r1, time2.Hour, l2.options...).Do(ctx2, func(ctx2 context.Context) (err2 error) {
 		r12, err2 = l2.next.Job(ctx2, arg2)
 		return err2
 	})

@@ -24,22 +24,22 @@ const (
 func nothing(context.Context) error { return nil }
 
 func names(ctx context.Context, locks *dibs.Client) {
-	locks.Mutex("")                         // want `dibs rejects this: empty name`
-	locks.RWMutex(empty)                    // want `empty name`
-	locks.Election(long)                    // want `of 513 bytes: more than 512`
-	locks.Semaphore("\xff", 2)              // want `not UTF-8`
-	locks.Once("", time.Hour)               // want `empty name`
-	locks.All([]string{"a", ""})            // want `empty name`
-	locks.All(nil)                          // want `multi-lock on 0 names: not within 1 to 100`
-	locks.Attach("", "token")               // want `empty name`
-	locks.Attach("a", "")                   // want `empty token`
-	locks.Attach("a", "two words")          // want `printable UTF-8 without spaces`
-	locks.Inspect(ctx, "")                  // want `empty name`
-	locks.Revoke(ctx, "", 1, "why")         // want `empty name`
-	locks.Revoke(ctx, "a", 0, "why")        // want `fence 0`
-	locks.Revoke(ctx, "a", 1, "two\nlines") // want `want one line of printable UTF-8`
-	dibs.ParseOptions("ttl=5ms")            // want `TTL 5ms: not within 10ms to 24h0m0s`
-	dibs.ParseOptions("ttl=10s ttl=20s")    // want `option "ttl" is given twice`
+	locks.Mutex("")                                             // want `dibs rejects this: empty name`
+	locks.RWMutex(empty)                                        // want `empty name`
+	locks.Election(long)                                        // want `of 513 bytes: more than 512`
+	locks.Semaphore("\xff", 2)                                  // want `not UTF-8`
+	locks.Once("", time.Hour)                                   // want `empty name`
+	locks.All([]string{"a", ""})                                // want `empty name`
+	locks.All(nil)                                              // want `multi-lock on 0 names: not within 1 to 100`
+	dibs.NewHandle("", "token")                                 // want `empty name`
+	dibs.NewHandle("a", "")                                     // want `token for "…": want 1 to 256 bytes`
+	dibs.NewHandle("a", "two words")                            // want `printable UTF-8 without spaces`
+	locks.Inspect(ctx, "")                                      // want `empty name`
+	locks.Revoke(ctx, "", dibs.Holder{Fence: 1}, "why")         // want `empty name`
+	locks.Revoke(ctx, "a", dibs.Holder{}, "why")                // want `neither a fence nor a token`
+	locks.Revoke(ctx, "a", dibs.Holder{Fence: 1}, "two\nlines") // want `want one line of printable UTF-8`
+	dibs.ParseOptions("ttl=5ms")                                // want `TTL 5ms: not within 10ms to 24h0m0s`
+	dibs.ParseOptions("ttl=10s ttl=20s")                        // want `option "ttl" is given twice`
 }
 
 func numbers(ctx context.Context, locks *dibs.Client, name string) {
@@ -47,8 +47,8 @@ func numbers(ctx context.Context, locks *dibs.Client, name string) {
 	locks.Semaphore(name, -1)                       // want `of -1 permits`
 	locks.Semaphore("a", 4).Permits(5).Lock(ctx)    // want `5 permits of semaphore "a": not within 1 to its 4`
 	locks.Semaphore("a", 4).Permits(0).TryLock(ctx) // want `0 permits of semaphore "a": not within 1 to its 4`
-	locks.Once("a", 5*time.Millisecond)             // want `interval 5ms of "…": not within 10ms to 24h0m0s`
-	locks.Once("a", 25*time.Hour)                   // want `interval 25h0m0s of "…": not within 10ms to 24h0m0s`
+	locks.Once("a", 5*time.Millisecond)             // want `interval 5ms of Once "…": not within 10ms to 8784h0m0s`
+	locks.Once("a", 367*24*time.Hour)               // want `interval 8808h0m0s of Once "…": not within 10ms to 8784h0m0s`
 	partner := locks.Semaphore("api:partner", 2)
 	partner.Permits(3) // want `3 permits of semaphore "api:partner": not within 1 to its 2`
 }
@@ -81,13 +81,15 @@ func levels(ctx context.Context, lease *dibs.Lease) {
 	locks.Mutex("a", dibs.MinHold(time.Hour), dibs.MaxHold(time.Minute))              // want `MaxHold 1m0s of "…": below its MinHold 1h0m0s`
 	other.Mutex("a").Lock(ctx, dibs.Wait(time.Second), dibs.Attempts(2, time.Second)) // want `Wait and Attempts of "a": give Wait or Attempts, not both`
 	other.Mutex("a").TryLock(ctx, dibs.Wait(time.Second))                             // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
-	other.RWMutex("a").TryRLock(ctx, dibs.Attempts(2, time.Second))                   // want `Attempts given to a Try call on "a": it tries once; give it to Lock or Do`
+	other.RWMutex("a").Reader().TryLock(ctx, dibs.Attempts(2, time.Second))           // want `Attempts given to a Try call on "a": it tries once; give it to Lock or Do`
 	other.All([]string{"a"}).TryLock(ctx, dibs.Wait(time.Second))                     // want `Wait given to a Try call on "…": it does not wait; give it to Lock or Do`
-	other.Semaphore("a", 1).TryAcquire(ctx, 1, dibs.Wait(0))                          // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
+	other.Semaphore("a", 1).Permits(1).TryLock(ctx, dibs.Wait(0))                     // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
 	other.Once("a", time.Second).Do(ctx, nothing, dibs.Wait(time.Second))             // want `Wait given to Do of the periodic job "a": it does not wait; give it to Lock or Do of another lock`
 	other.Mutex("a", dibs.MinHold(time.Hour)).Do(ctx, nothing)                        // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
 	other.Once("a", time.Hour).Do(ctx, nothing)                                       // want `MaxHold 1m0s of "a": below its interval 1h0m0s`
 	other.Once("a", time.Second, dibs.Wait(time.Second))                              // want `Wait given to the periodic job "…": it does not wait`
+	other.Once("a", time.Second, dibs.MinHold(time.Second))                           // want `MinHold given to the periodic job "…": the interval given to Once is its MinHold`
+	other.Mutex("a", dibs.RetryFailed())                                              // want `RetryFailed given to the lock "…": it has no interval that a failed run uses up; give it to Once`
 	other.Mutex("a", dibs.OwnerToken("request-1"))                                    // want `OwnerToken given to the lock "…": it identifies one lease; give it to the call`
 	other.Mutex("a").TryLock(ctx, dibs.NoRenew(), dibs.Wait(time.Second))             // want `Wait given to a Try call on "a": it does not wait; give it to Lock or Do`
 	lease.Extend(ctx, time.Millisecond)                                               // want `TTL 1ms of "…": not within 10ms to 24h0m0s`
@@ -99,9 +101,9 @@ func combinations(ctx context.Context) {
 	locks := dibs.New(memstore.New())
 	locks.Election("a", dibs.Wait(time.Second), dibs.Attempts(2, 0)).Run(ctx, nothing)           // want `Wait and Attempts of "…": give Wait or Attempts, not both`
 	dibs.Call(ctx, locks.Mutex("a", dibs.MinHold(time.Hour)), number, dibs.MaxHold(time.Minute)) // want `MaxHold 1m0s of "a": below its MinHold 1h0m0s`
-	locks.Attach("a", "token", dibs.MinHold(time.Second))                                        // want `MinHold given to Attach of "…": it begins with the lease; give it to Lock or Do`
-	locks.Attach("a", "token", dibs.Wait(time.Second))                                           // want `Wait given to Attach of "…": it does not wait; give it to Lock or Do`
-	locks.Attach("a", "token", dibs.Reentrant())                                                 // want `Reentrant given to Attach of "…": it enters no lease; give it to Lock or Do`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.MinHold(time.Second))                   // want `MinHold given to Attach of "…": it begins with the lease; give it to Lock or Do`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Wait(time.Second))                      // want `Wait given to Attach of "…": it does not wait; give it to Lock or Do`
+	locks.Attach(ctx, dibs.NewHandle("a", "token"), dibs.Reentrant())                            // want `Reentrant given to Attach of "…": it enters no lease; give it to Lock or Do`
 }
 
 func rules(ctx context.Context, locks *dibs.Client, names []string) {
@@ -111,7 +113,7 @@ func rules(ctx context.Context, locks *dibs.Client, names []string) {
 	locks.Mutex("a", dibs.Observe(dibs.Hooks{Renewed: renewed}))             // want `Hooks.Renewed given to the lock "…": its event is of many leases; give it to New`
 	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Degraded: degraded})) // want `Hooks.Degraded given to a call on "a": its event is of many leases; give it to New`
 	locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
-		return dibs.Yield(ctx, dibs.MinHold(time.Second)) // want `MinHold given to Yield of "…": it begins with the lease; give it to Lock or Do`
+		return lease.Yield(ctx, dibs.MinHold(time.Second)) // want `MinHold given to Yield of "…": it begins with the lease; give it to Lock or Do`
 	})
 }
 

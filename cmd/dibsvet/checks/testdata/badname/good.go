@@ -15,7 +15,7 @@ func goodNames(ctx context.Context, locks *dibs.Client, name string, names []str
 	locks.Mutex(name)
 	locks.Mutex(long[:512])
 	locks.RWMutex("order:" + name)
-	locks.All(names...)
+	locks.All(names)
 	locks.All([]string{"a", name})
 	locks.All([]string{"a", "a"})
 	locks.Attach(ctx, dibs.NewHandle("a", name))
@@ -35,7 +35,7 @@ func goodNumbers(ctx context.Context, locks *dibs.Client, n int) {
 	locks.Semaphore("a", 4).Permits(4).Lock(ctx)
 	locks.Semaphore("a", 4).Permits(n).Lock(ctx)
 	locks.Once("a", 10*time.Millisecond)
-	locks.Once("a", 24*time.Hour)
+	locks.Once("a", 366*24*time.Hour, dibs.RetryFailed())
 	locks.Once("a", time.Duration(n))
 }
 
@@ -83,5 +83,5 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{Renewed: renewed, Degraded: degraded}))
 	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Renewed: nil}), dibs.Option{})
 	locks.All([]string{"a"}, dibs.Wait(time.Second)).TryLock(ctx)
-	dibs.Yield(ctx, dibs.Wait(time.Second), dibs.TTL(time.Minute))
+	lease.Yield(ctx, dibs.Wait(time.Second), dibs.TTL(time.Minute))
 }

@@ -163,7 +163,17 @@ func downgraded(ctx context.Context, m *dibs.RWMutex) error {
 	if err != nil {
 		return err
 	}
-	return m.Downgrade(ctx, lease)
+	return lease.Downgrade(ctx)
+}
+
+func withLease(ctx context.Context, s *dibs.Semaphore) error {
+	lease, err := s.Permits(2).Lock(ctx) // want `the lease lease is not unlocked`
+	if err != nil {
+		return err
+	}
+	ctx, cancel := dibs.WithLease(ctx, lease)
+	defer cancel()
+	return work(ctx)
 }
 
 func inLiteral(ctx context.Context, m *dibs.Mutex) func() error {

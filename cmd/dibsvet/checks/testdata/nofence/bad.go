@@ -44,7 +44,7 @@ func leader(ctx context.Context, locks *dibs.Client, c cache) error {
 	})
 }
 
-func job(ctx context.Context, locks *dibs.Client, c cache) (bool, error) {
+func job(ctx context.Context, locks *dibs.Client, c cache) error {
 	return locks.Once("a", time.Hour).Do(ctx, func(ctx context.Context) error {
 		return c.Set(ctx, "a", 1) // want `this write is not protected`
 	})

@@ -95,7 +95,10 @@ func holds(ctx context.Context, locks *dibs.Client, c cache) error {
 
 func fenceBefore(ctx context.Context, locks *dibs.Client, r *repository) error {
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
-		fence := dibs.Fence(ctx)
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
 		for range 3 {
 			if err := r.c.Set(ctx, "a", fence); err != nil {
 				return err

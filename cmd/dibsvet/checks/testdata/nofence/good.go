@@ -9,14 +9,22 @@ import (
 
 func fenced(ctx context.Context, locks *dibs.Client, db *sql.DB) error {
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
-		_, err := db.ExecContext(ctx, "UPDATE accounts SET balance = 0, fence = $1 WHERE fence <= $1", dibs.Fence(ctx))
+		fence, err := dibs.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = db.ExecContext(ctx, "UPDATE accounts SET balance = 0, fence = $1 WHERE fence <= $1", fence)
 		return err
 	})
 }
 
 func fencedByName(ctx context.Context, locks *dibs.Client, c cache) error {
 	return locks.All([]string{"a", "b"}).Do(ctx, func(ctx context.Context) error {
-		return c.Set(ctx, "a", dibs.FenceOf(ctx, "a"))
+		fence, err := dibs.FenceOf(ctx, "a")
+		if err != nil {
+			return err
+		}
+		return c.Set(ctx, "a", fence)
 	})
 }
 
@@ -33,7 +41,13 @@ func deepFence(ctx context.Context, locks *dibs.Client, c cache) error {
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error { return storeWithFence(ctx, c) })
 }
 
-func storeWithFence(ctx context.Context, c cache) error { return c.Set(ctx, "a", dibs.Fence(ctx)) }
+func storeWithFence(ctx context.Context, c cache) error {
+	fence, err := dibs.Fence(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Set(ctx, "a", fence)
+}
 
 func reads(ctx context.Context, locks *dibs.Client, c cache) error {
 	return locks.Mutex("a").Do(ctx, func(ctx context.Context) error {

@@ -66,7 +66,7 @@ func blank(ctx context.Context, locks *dibs.Client) error {
 	})
 }
 
-func unnamed(ctx context.Context, locks *dibs.Client) (bool, error) {
+func unnamed(ctx context.Context, locks *dibs.Client) error {
 	return locks.Once("a", 0).Do(ctx, func(context.Context) error {
 		return save(ctx) // want `ctx is from outside`
 	})
@@ -161,7 +161,11 @@ func methodValue(ctx context.Context, locks *dibs.Client) error {
 
 func ownFence(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(inner context.Context) error {
-		return save(inner, dibs.Fence(ctx)) // want `ctx is from outside`
+		fence, err := dibs.Fence(ctx) // want `ctx is from outside`
+		if err != nil {
+			return err
+		}
+		return save(inner, fence)
 	})
 }
 

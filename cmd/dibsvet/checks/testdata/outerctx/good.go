@@ -123,8 +123,33 @@ func requestFromContext(ctx context.Context) any { return ctx.Value(key{}) }
 func bothFences(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(a context.Context) error {
 		return locks.Semaphore("b", 2).Permits(1).Do(a, func(b context.Context) error {
-			return save(b, dibs.Fence(a), dibs.FenceOf(a, "a"), dibs.Fence(b))
+			outer, err := dibs.Fence(a)
+			if err != nil {
+				return err
+			}
+			same, err := dibs.FenceOf(a, "a")
+			if err != nil {
+				return err
+			}
+			lease, err := dibs.LeaseOf(a, "a")
+			if err != nil {
+				return err
+			}
+			return save(b, outer, same, lease.Fence())
 		})
+	})
+}
+
+func joined(ctx context.Context, locks *dibs.Client) error {
+	return locks.Mutex("a").Do(ctx, func(inner context.Context) error {
+		lease, err := locks.Semaphore("b", 2).Permits(2).Lock(inner)
+		if err != nil {
+			return err
+		}
+		defer lease.Unlock()
+		both, cancel := dibs.WithLease(ctx, lease)
+		defer cancel()
+		return save(both)
 	})
 }
 

@@ -1,0 +1,313 @@
+package dibs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/memstore"
+)
+
+// fenceIn returns the fence that a context carries.
+func fenceIn(t *testing.T, ctx context.Context) uint64 {
+	t.Helper()
+	fence, err := dibs.Fence(ctx)
+	wantErr(t, err)
+	return fence
+}
+
+// fenceOf returns the fence that a context carries for a name.
+func fenceOf(t *testing.T, ctx context.Context, name string) uint64 {
+	t.Helper()
+	fence, err := dibs.FenceOf(ctx, name)
+	wantErr(t, err)
+	return fence
+}
+
+// yieldLease yields the lease on a name that a context carries.
+func yieldLease(ctx context.Context, name string, options ...dibs.Option) error {
+	lease, err := dibs.LeaseOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	return lease.Yield(ctx, options...)
+}
+
+// Fence returns no number that a resource must not compare.
+func TestFenceErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c := open(t, s)
+		ctx := t.Context()
+		refused := func(what string, ctx context.Context, name string, why string, want error) {
+			t.Helper()
+			_, err := dibs.Fence(ctx)
+			_, ofName := dibs.FenceOf(ctx, name)
+			for _, err := range []error{err, ofName} {
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), why) {
+					t.Errorf("%s: error %v, want %v with %q", what, err, want, why)
+				}
+			}
+		}
+		refused("no lease", ctx, "n", "carries no lease", dibs.ErrInvalid)
+
+		wantErr(t, c.RWMutex("r").Reader().Do(ctx, func(ctx context.Context) error {
+			refused("a reader", ctx, "r", "shared", dibs.ErrInvalid)
+			return nil
+		}))
+		wantErr(t, c.Semaphore("s", 2).Permits(1).Do(ctx, func(ctx context.Context) error {
+			refused("a permit", ctx, "s", "shared", dibs.ErrInvalid)
+			return nil
+		}))
+		all, err := c.Semaphore("s", 2).Permits(2).Lock(ctx)
+		wantErr(t, err)
+		if fenceIn(t, all.Context()) != all.Fence() { // exclusive
+			t.Error("another fence than that of the lease")
+		}
+		writer, err := c.RWMutex("w").Writer().Lock(ctx)
+		wantErr(t, err)
+		if fenceOf(t, writer.Context(), "w") != writer.Fence() {
+			t.Error("another fence than that of the lease")
+		}
+		wantErr(t, writer.Downgrade(ctx))
+		refused("a writer that has become a reader", writer.Context(), "w", "shared", dibs.ErrInvalid)
+		wantErr(t, writer.TryUpgrade(ctx))
+		fenceIn(t, writer.Context())
+
+		l := lock(t, c, "n")
+		within := l.Context()
+		_, err = dibs.FenceOf(within, "another")
+		wantErr(t, err, dibs.ErrInvalid)
+		wantErr(t, l.Unlock())
+		refused("released", within, "n", `"n"`, dibs.ErrReleased)
+		lost := lock(t, c, "n", dibs.MaxHold(time.Second))
+		within = lost.Context()
+		time.Sleep(time.Second)
+		refused("lost", within, "n", `"n"`, dibs.ErrLost)
+		attached, err := c.Attach(ctx, dibs.NewHandle("s", string(all.Token())))
+		wantErr(t, err)
+		refused("attached without a fence", attached.Context(), "s", "attached", dibs.ErrInvalid)
+		attached, err = open(t, s).Attach(ctx, all.Handle())
+		wantErr(t, err)
+		if fenceIn(t, attached.Context()) != all.Fence() {
+			t.Error("the attached lease has another fence")
+		}
+		one, err := c.RWMutex("shared").Reader().Lock(ctx)
+		wantErr(t, err)
+		attached, err = open(t, s).Attach(ctx, one.Handle())
+		wantErr(t, err)
+		refused("an attached reader", attached.Context(), "shared", "attached", dibs.ErrInvalid)
+	})
+}
+
+// The lease of a Do can be inspected, extended and watched. Do releases it.
+func TestLeaseOfDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		for name, doer := range doers(c) {
+			var after *dibs.Lease
+			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
+				l, err := dibs.LeaseOf(context.WithValue(ctx, hookKey{}, 1), "n")
+				wantErr(t, err)
+				state, err := s.Inspect(ctx, "n")
+				wantErr(t, err)
+				if l.Name() != "n" || l.Fence() != state.Holders[0].Fence || string(l.Token()) != state.Holders[0].Token || l.Context() != ctx {
+					t.Errorf("%s: the lease is %q, %d, %q; want that of %+v", name, l.Name(), l.Fence(), l.Token(), state)
+				}
+				wantErr(t, l.Extend(ctx, 10*time.Minute))
+				if left := time.Until(l.Deadline()); left < 9*time.Minute {
+					t.Errorf("%s: %v left after Extend", name, left)
+				}
+				wantErr(t, l.Unlock(), dibs.ErrInvalid)
+				wantErr(t, l.Detach(), dibs.ErrInvalid)
+				wantErr(t, l.Err())
+				leave := queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })
+				<-l.Wanted()
+				leave()
+				after = l
+				return ctx.Err()
+			}))
+			wantErr(t, after.Err(), dibs.ErrReleased)
+			wantErr(t, after.Context().Err(), context.Canceled)
+			time.Sleep(time.Minute) // the interval of Once
+		}
+		_, err := dibs.LeaseOf(t.Context(), "n")
+		wantErr(t, err, dibs.ErrInvalid)
+	})
+}
+
+// The context names the lock: of several, that of the name, and of one name the innermost.
+func TestLeaseOfName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		outer := lock(t, c, "outer")
+		wantErr(t, c.All([]string{"a", "b"}).Do(outer.Context(), func(ctx context.Context) error {
+			of := func(name string) *dibs.Lease {
+				l, err := dibs.LeaseOf(ctx, name)
+				wantErr(t, err)
+				return l
+			}
+			if of("outer") != outer || of("a") != of("b") || of("a").FenceOf("b") != fenceOf(t, ctx, "b") {
+				t.Error("another lease than that of the name")
+			}
+			_, err := dibs.LeaseOf(ctx, "c")
+			wantErr(t, err, dibs.ErrInvalid)
+			return c.Mutex("a", dibs.Reentrant()).Do(ctx, func(nested context.Context) error {
+				l, err := dibs.LeaseOf(nested, "a")
+				wantErr(t, err)
+				if l == of("a") || l.Fence() != of("a").Fence() {
+					t.Error("the nested call has the Lease of the outer one, or another lease")
+				}
+				return nil
+			})
+		}))
+		wantErr(t, outer.Unlock()) // it is that of Lock
+	})
+}
+
+// After a Yield, the Lease is the new one. An outer lock is yielded only by its name.
+func TestLeaseOfAfterYield(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		wantErr(t, c.Mutex("outer").Do(t.Context(), func(ctx context.Context) error {
+			return c.Mutex("inner").Do(ctx, func(ctx context.Context) error {
+				outer, err := dibs.LeaseOf(ctx, "outer")
+				wantErr(t, err)
+				inner, err := dibs.LeaseOf(ctx, "inner")
+				wantErr(t, err)
+				before, innerBefore, token := outer.Fence(), inner.Fence(), outer.Token()
+				got := 0
+				for _, name := range []string{"outer", "inner"} {
+					go func() {
+						wantErr(t, other.Mutex(name).Do(t.Context(), func(context.Context) error { got++; return nil }))
+					}()
+				}
+				synctest.Wait()
+				wantErr(t, outer.Yield(ctx))
+				if got != 1 || outer.Fence() <= before || outer.Token() == token || inner.Fence() != innerBefore || outer.Err() != nil {
+					t.Errorf("%d others ran; fence %d after %d, of the inner lock %d after %d", got, outer.Fence(), before, inner.Fence(), innerBefore)
+				}
+				wantErr(t, outer.Extend(ctx, time.Minute))
+				wantErr(t, c.Holds(ctx, "outer"))
+				return ctx.Err()
+			})
+		}))
+		synctest.Wait()
+	})
+}
+
+// A context that has ended before changes nothing.
+func TestYieldWithAnEndedContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			wantErr(t, l.Yield(ended), context.Canceled)
+			wantErr(t, l.Err())
+			return ctx.Err()
+		}))
+	})
+}
+
+// WithLease ends with the context or the lease, and carries the lease.
+func TestWithLease(t *testing.T) {
+	stopped := errors.New("stopped")
+	type key struct{}
+	for what, test := range map[string]struct {
+		end  func(stop context.CancelCauseFunc, l *dibs.Lease, cancel context.CancelFunc)
+		want error
+		held bool
+	}{
+		"context": {func(stop context.CancelCauseFunc, _ *dibs.Lease, _ context.CancelFunc) { stop(stopped) }, stopped, true},
+		"unlock":  {func(_ context.CancelCauseFunc, l *dibs.Lease, _ context.CancelFunc) { _ = l.Unlock() }, context.Canceled, false},
+		"loss":    {func(context.CancelCauseFunc, *dibs.Lease, context.CancelFunc) { time.Sleep(time.Minute) }, dibs.ErrLost, false},
+		"cancel":  {func(_ context.CancelCauseFunc, _ *dibs.Lease, cancel context.CancelFunc) { cancel(); cancel() }, context.Canceled, true},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := memstore.New()
+			c := open(t, s)
+			l, err := c.Semaphore("n", 3).Permits(2).Lock(t.Context(), dibs.MaxHold(time.Minute))
+			wantErr(t, err)
+			request, stop := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+			defer stop(nil)
+			ctx, cancel := dibs.WithLease(request, l)
+			defer cancel()
+			wantErr(t, ctx.Err())
+			wantErr(t, c.Holds(ctx, "n"))
+			if found, err := dibs.LeaseOf(ctx, "n"); found != l || err != nil || ctx.Value(key{}) != "value" || len(guard.Leases(ctx)) != 1 {
+				t.Errorf("%s: %v, %v, value %v", what, found, err, ctx.Value(key{}))
+			}
+			_, err = c.Semaphore("n", 3).Permits(1).TryLock(ctx)
+			wantErr(t, err, dibs.ErrReentrant)
+			test.end(stop, l, cancel)
+			synctest.Wait()
+			wantErr(t, context.Cause(ctx), test.want)
+			if held := l.Err() == nil; held != test.held {
+				t.Errorf("%s: held %v, want %v", what, held, test.held)
+			}
+		})
+	}
+}
+
+// The context ends at once if the lease is not held.
+func TestWithLeaseOfAnEndedLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		l := lock(t, c, "n")
+		wantErr(t, l.Unlock())
+		ctx, cancel := dibs.WithLease(t.Context(), l)
+		wantErr(t, context.Cause(ctx), dibs.ErrReleased)
+		cancel()
+		var of *dibs.Lease
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) (err error) { of, err = dibs.LeaseOf(ctx, "n"); return err }))
+		ctx, cancel = dibs.WithLease(t.Context(), of)
+		defer cancel()
+		wantErr(t, ctx.Err(), context.Canceled)
+	})
+}
+
+// With the lease of a Do, the context ends with the work, and survives a Yield.
+func TestWithLeaseOfDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		var with context.Context
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			var cancel context.CancelFunc
+			with, cancel = dibs.WithLease(t.Context(), l)
+			t.Cleanup(cancel)
+			fence := fenceIn(t, with)
+			go func() { wantErr(t, other.Mutex("n").Do(t.Context(), nothing)) }()
+			synctest.Wait()
+			wantErr(t, l.Yield(with))
+			if after := fenceIn(t, with); after <= fence || after != l.Fence() {
+				t.Errorf("fence %d after %d", after, fence)
+			}
+			return with.Err()
+		}))
+		synctest.Wait()
+		wantErr(t, context.Cause(with), context.Canceled)
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			with, cancel := dibs.WithLease(t.Context(), l)
+			defer cancel()
+			<-with.Done()
+			return context.Cause(with)
+		}, dibs.MaxHold(time.Second)), dibs.ErrLost)
+	})
+}
