@@ -27,7 +27,7 @@ type CallSettings struct {
 
 	// Closing is closed when the Client shuts down or closes, and the call may not wait any longer. A
 	// call of work under a lock may wait until Close: see Client.Shutdown.
-	Closing <-chan struct{}
+	Closing <-chan struct{} `json:"-"`
 }
 
 // CallSettings returns what Lock would use with this context and these options. It is for packages

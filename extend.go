@@ -42,7 +42,7 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 // requestExtension extends the lease at the store by d or more. It returns what the store has
 // confirmed: ttl, from sent or later. After ErrLost it returns the name that is lost.
 func (l *lease) requestExtension(ctx context.Context, d time.Duration) (sent, ttl time.Duration, lost string, err error) {
-	err = l.c.acquirer.Retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
+	err = l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
 		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)

@@ -90,7 +90,7 @@ func TestParseOptionsIsDocumented(t *testing.T) {
 func TestRejectionsNameAPlace(t *testing.T) {
 	// What names a place, and that place.
 	names := map[string]place{
-		"New": toNew, "Lock or Do": toCall, "the call that acquires": toCall, "Lease.Extend": toYield, "interval given to Once": toOnce,
+		"New": toNew, "Lock or Do": toCall, "the call that acquires": toCall, "Lease.Extend": toYield, "interval given to Once": toOnce, "give it to Once": toOnce,
 	}
 	for _, rule := range optionRules {
 		for p := range placeCount {

@@ -32,6 +32,7 @@ type scene struct {
 	busy   bool                      // another holds the name when the verb is called
 	hung   bool                      // the store does not answer from then on
 	nested bool                      // ctx carries a lease on the name
+	fails  error                     // of the work
 	began  time.Time                 // when the verb was called
 }
 
@@ -62,7 +63,7 @@ func (s *scene) use(l *dibs.Lease, err error) error {
 // work is a function that runs under a lock.
 func (s *scene) work(ctx context.Context) error {
 	s.held(ctx)
-	return nil
+	return s.fails
 }
 
 type locking func(ctx context.Context, options ...dibs.Option) (*dibs.Lease, error)
@@ -267,6 +268,14 @@ var probes = map[string]probe{
 		time.Sleep(time.Second)
 		state, err := s.other.Inspect(context.Background(), "n")
 		return fmt.Sprint("reserved ", err == nil && len(state.Holders) == 1 && state.Holders[0].Reserved)
+	}},
+	"RetryFailed": {option: dibs.RetryFailed(), effect: "reserved false", sees: func(s *scene, run func() error) string {
+		s.held, s.fails = func(context.Context) {}, errors.New("failed")
+		if err := run(); errors.Is(err, dibs.ErrInvalid) {
+			return err.Error()
+		}
+		state, err := s.other.Inspect(context.Background(), "n")
+		return fmt.Sprint("reserved ", err != nil || len(state.Holders) == 1 && state.Holders[0].Reserved)
 	}},
 	"MaxHold": {option: dibs.MaxHold(5 * time.Second), effect: "lost after 5s", sees: whileHeld(lostAfter)},
 	"NoRenew": {option: dibs.NoRenew(), effect: "lost after 30s", sees: whileHeld(lostAfter)},

@@ -113,13 +113,14 @@ func rules(ctx context.Context, locks *dibs.Client, names []string) {
 	locks.Mutex("a", dibs.Observe(dibs.Hooks{Renewed: renewed}))             // want `Hooks.Renewed given to the lock "…": its event is of many leases; give it to New`
 	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Degraded: degraded})) // want `Hooks.Degraded given to a call on "a": its event is of many leases; give it to New`
 	locks.Mutex("a").Do(ctx, func(ctx context.Context) error {
+		lease, _ := dibs.LeaseOf(ctx, "a")
 		return lease.Yield(ctx, dibs.MinHold(time.Second)) // want `MinHold given to Yield of "…": it begins with the lease; give it to Lock or Do`
 	})
 }
 
 var (
-	renewed  func(dibs.Renewed)
-	degraded func(dibs.Degraded)
+	renewed  func(context.Context, dibs.Renewed)
+	degraded func(context.Context, dibs.Degraded)
 )
 
 func number(context.Context) (int, error) { return 1, nil }
