@@ -1,4 +1,4 @@
-// Package doctor examines a Redis that a redisstore.Store uses: is it suitable for locks?
+// Package doctor examines a redisstore.Store's Redis: is it suitable for locks?
 package doctor
 
 import (
@@ -21,18 +21,17 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Check checks each server of a store for problems that affect locks: settings that
-// evict or lose them, states in which requests are refused, missing permissions, clocks.
-// It also runs a smoke test on each master: on a random name it acquires a lock, queues a
-// second request for it, and hands it off.
+// Check checks each of a store's servers for problems that affect locks: settings that evict or
+// lose them, states in which requests are refused, missing permissions, clocks. It also runs a
+// smoke test on each master: on a random name it acquires a lock, queues a second request for it,
+// and hands it off.
 //
-// It changes no setting and no lock of others. Its own keys are deleted before it
-// returns, or expire if it is interrupted. One fence [high-water mark] remains on each
-// master.
+// It changes no setting and no other client's lock. Its own keys are deleted before it returns, or
+// expire if it is interrupted. One fence [high-water mark] remains on each master.
 //
-// A check that could not be made is a finding too. The error means that the store could
-// not be reached at all. Check returns soon after ctx ends, and within 30 s.
-// docs/doctor.md lists the findings.
+// A check that could not be made is also a finding. The error means that the store could not be
+// reached at all. Check returns soon after ctx ends, and within 30 s. docs/doctor.md lists the
+// findings.
 //
 // [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
 func Check(ctx context.Context, s *redisstore.Store) (checkup.Findings, error) {
@@ -61,7 +60,7 @@ func visit(ctx context.Context, s *redisstore.Store, target redisstore.Target, r
 	})
 }
 
-// A nodeCheck checks one server, and holds what is known about it.
+// A nodeCheck checks a server, and stores the results.
 type nodeCheck struct {
 	checkup.Server
 
@@ -70,18 +69,18 @@ type nodeCheck struct {
 	node        redisconn.Node
 	unreachable error // why the server gets no more commands
 
-	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
-	failed        map[string]error    // errors of these and other sources
-	missing       map[string][]string // names that a source should have returned
+	facts         map[string]string   // fields from INFO, CONFIG GET and CLUSTER INFO
+	failed        map[string]error    // errors from these and other sources
+	missing       map[string][]string // names missing from a source's reply
 	start         checkup.TimeSample
 	user          string
 	cannotPublish bool // the user may not publish; this is a finding already
 
-	answersScripts bool // a script has written several keys
-	refusesSlots   bool // a script with keys of several slots was refused
+	answersScripts bool // a script wrote several keys
+	refusesSlots   bool // a script with keys in several slots was refused
 }
 
-// The settings that are read; INFO contains the others.
+// The settings to read; INFO contains the others.
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
@@ -111,7 +110,7 @@ func (e *nodeCheck) examine() {
 	e.reportMissing()
 }
 
-// isReached reports whether the server has replied to INFO.
+// isReached reports whether the server replied to INFO.
 func (e *nodeCheck) isReached() bool {
 	closes := errors.Is(e.unreachable, io.EOF) || errors.Is(e.unreachable, syscall.ECONNRESET)
 	switch {
@@ -121,7 +120,7 @@ func (e *nodeCheck) isReached() bool {
 	case e.unreachable == nil && e.Ctx.Err() == nil:
 		e.Visited(nil)
 		return true
-	case e.Ctx.Err() == nil: // otherwise the visit is cut short, which is a finding of its own
+	case e.Ctx.Err() == nil: // otherwise the visit is cut short, which is a separate finding
 		e.Visited(e.unreachable)
 		e.Find(checkup.Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
 			"its names cannot be locked, and leases cannot be renewed",
@@ -133,7 +132,7 @@ func (e *nodeCheck) isReached() bool {
 func (e *nodeCheck) readSettings() {
 	cmds := make([]redisconn.Cmd, len(checkedSettings))
 	for i, name := range checkedSettings {
-		cmds[i] = redisconn.Command("CONFIG", "GET", name) // one at a time: before Redis 7 CONFIG GET takes one name only
+		cmds[i] = redisconn.Command("CONFIG", "GET", name) // separately: before Redis 7 CONFIG GET takes a single name
 	}
 	for i, r := range e.do(cmds...) {
 		if r.Err != nil {
@@ -145,8 +144,8 @@ func (e *nodeCheck) readSettings() {
 	e.start = e.readTime()
 }
 
-// do sends commands to the node. A server that did not reply gets no further commands:
-// each could take seconds.
+// do sends commands to the node. A server that did not reply gets no further commands: each could
+// take seconds.
 func (e *nodeCheck) do(cmds ...redisconn.Cmd) []redisconn.Reply {
 	replies := make([]redisconn.Reply, len(cmds))
 	if err := cmp.Or(e.unreachable, context.Cause(e.Ctx)); err != nil {
@@ -183,7 +182,7 @@ func (e *nodeCheck) each(keys []string, cmd func(key string) redisconn.Cmd, on f
 	}
 }
 
-// scan calls on for keys until that returns false, or for a time. The end of that is no error.
+// scan calls on for keys until it returns false, or for a time. The end of this time is no error.
 func (e *nodeCheck) scan(pattern string, long time.Duration, on func(key string) bool) error {
 	ctx, cancel := context.WithTimeout(e.Ctx, long)
 	defer cancel()
@@ -199,7 +198,7 @@ func (e *nodeCheck) scan(pattern string, long time.Duration, on func(key string)
 	return err
 }
 
-// text returns the reply of a source that returns text.
+// text returns a source's text reply.
 func (e *nodeCheck) text(cmd ...string) string {
 	reply := e.doOne(cmd...)
 	text, ok := reply.Value.(string)
@@ -209,7 +208,7 @@ func (e *nodeCheck) text(cmd ...string) string {
 	return text
 }
 
-// markMissing records a name that a source should have returned.
+// markMissing records a name missing from a source's reply.
 func (e *nodeCheck) markMissing(source, name string) {
 	e.missing[source] = append(e.missing[source], name)
 }
@@ -243,7 +242,7 @@ func (e *nodeCheck) optionalNumber(name string) int64 {
 	return n
 }
 
-// reportMissing makes one finding for all names that a source did not return.
+// reportMissing makes a single finding for all missing names.
 func (e *nodeCheck) reportMissing() {
 	for _, source := range slices.Sorted(maps.Keys(e.missing)) {
 		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(e.missing[source]))), ", ")

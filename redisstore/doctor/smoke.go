@@ -16,17 +16,17 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A permission is what a user needs rights for, and the consequence without them. A probe
-// is a command that shows whether the user may send it, and changes nothing: a server
-// checks the rights before the arguments. In a probe, lock, queue, meta and highwater
-// stand for the keys of an unused name, channel for a channel without subscribers.
+// A permission is an activity that a user needs rights for, and the consequence without them. A
+// probe is a command that shows whether the user may send it, without effect: a server checks the
+// rights before the arguments. In a probe, lock, queue, meta and highwater stand for an unused
+// name's keys, channel for a channel without subscribers.
 type permission struct {
 	severity    checkup.Severity
 	consequence string
 	probes      []string
 }
 
-// permissions cover all commands of the scripts, and the others that the store sends.
+// permissions cover all commands in the scripts, and the store's other commands.
 func permissions(s redisstore.Target) []permission {
 	locking := permission{checkup.Critical, "names cannot be locked, handed off or released", []string{
 		"EVAL return 0", "EVALSHA none 0", "TIME",
@@ -84,8 +84,7 @@ func (e *nodeCheck) checkPermissions() {
 	}
 }
 
-// missingRight returns the right that a reply says is missing, in the form of ACL
-// SETUSER.
+// missingRight returns the missing right from a reply, in ACL SETUSER form.
 func missingRight(command, pattern string, err error) (right string) {
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
@@ -112,7 +111,7 @@ func (e *nodeCheck) findMissingRights(severity checkup.Severity, consequence str
 		fmt.Sprintf("ACL SETUSER %s %s", e.user, list)))
 }
 
-// checkLocking tests what settings and permissions only suggest: that locks work.
+// checkLocking tests whether locks work, which settings and permissions only suggest.
 func (e *nodeCheck) checkLocking() {
 	name, ok := e.testName()
 	if !ok {
@@ -122,7 +121,7 @@ func (e *nodeCheck) checkLocking() {
 		Store: e.store, Name: name, Replies: e.target.ReplicaTimeout,
 		Watch: e.watch, Watched: e.countListeners, Silent: e.cannotPublish,
 	}
-	if e.target.Proxy { // it has no notifications
+	if e.target.Proxy { // without notifications
 		trial.Watch = nil
 	}
 	result := trial.Run(e.Ctx)
@@ -150,7 +149,7 @@ func (e *nodeCheck) watch(ctx context.Context, client string, _ func() bool, on 
 // testName returns a name on this node. It is random except for its slot, which is the
 // same each time: each slot in which a lock was ever granted keeps a high-water mark.
 func (e *nodeCheck) testName() (string, bool) {
-	const enough = 256 // to find one on a master that has its share of the slots
+	const enough = 256 // enough to find a name on a master with its share of slots
 	names, cmds := make([]string, enough), make([]redisconn.Cmd, enough)
 	for n := range names {
 		names[n] = fmt.Sprintf("{%d}:dibs:doctor:%s", n, rand.Text())
@@ -162,7 +161,7 @@ func (e *nodeCheck) testName() (string, bool) {
 			return names[n], true
 		}
 	}
-	if !wire.Tagged(e.target.Prefix) { // a tagged prefix puts all names on one node
+	if !wire.Tagged(e.target.Prefix) { // a tagged prefix puts all names on the same node
 		e.failed["a trial"] = fmt.Errorf("none of %d names is in the slots of this node", enough)
 		e.markMissing("a trial", "whether locks work")
 	}
@@ -202,7 +201,7 @@ func (e *nodeCheck) reportSubscription(err error) {
 		"check that the server is up, and that neither a proxy nor a renamed command prevents it")
 }
 
-// countListeners checks that scripts can count the subscribers of a client's channel.
+// countListeners checks that scripts can count a client channel's subscribers.
 func (e *nodeCheck) countListeners(client string) {
 	own := wire.ChannelPrefix + client
 	reply := e.doOne("PUBSUB", "NUMSUB", own)
