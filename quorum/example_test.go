@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	// In a program: goredisstore.New(…) of three servers that share nothing.
+	// In a program: goredisstore.New(…) for three servers that share nothing.
 	store, err := quorum.New(memstore.New(), memstore.New(), memstore.New())
 	if err != nil {
 		fmt.Println(err)

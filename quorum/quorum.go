@@ -26,7 +26,7 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent
+// A Store is a driver.Store that consists of several stores, its nodes. It is safe for concurrent
 // use.
 type Store struct {
 	nodes    nodes
@@ -83,11 +83,11 @@ func (c Config) New(voters ...driver.Voter) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the redelivery to nodes that are not reachable, and all calls. It waits for
-// messages that are being sent, for 50 ms at most; then it cancels them. What a node has
-// not received by then ends by its TTL. Close does not close the nodes. Close the Clients
-// of the store first: they release their leases. After Close, all operations fail with
-// driver.ErrUnavailable. A second Close does nothing. The error is always nil.
+// Close ends the redelivery to unreachable nodes, and all calls. It waits for messages in flight,
+// for 50 ms at most; then it cancels them. If a node has not received a message, the lease there
+// ends by its TTL. Close does not close the nodes. Close the store's Clients first: they release
+// their leases. After Close, all operations fail with driver.ErrUnavailable. A second Close does
+// nothing. The error is always nil.
 func (s *Store) Close() error {
 	s.runner.close()
 	return nil
