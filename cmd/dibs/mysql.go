@@ -27,7 +27,7 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	const conns, idle = 4, time.Minute // a process needs few: each operation is one short statement
+	const conns, idle = 4, time.Minute // a process needs few: each operation is a short statement
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -43,7 +43,7 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 			}
 			return strings.Join(all, ";\n\n") + ";\n", nil
 		},
-		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // what is lost with a connection has ended
+		version: s.SchemaVersion, migrate: s.Migrate, close: func() { _ = db.Close() }, // the operations that need a connection are over
 		check: func(ctx context.Context) (checkup.Findings, error) { return doctor.Check(ctx, s) },
 	}, nil
 }

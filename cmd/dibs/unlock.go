@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitNotHeld is the exit code of unlock if the name is not held.
+// exitNotHeld is unlock's exit code if the name is not held.
 const exitNotHeld = 1
 
-// An unlockRequest holds the flags of unlock: which lease on a name to revoke.
+// An unlockRequest holds unlock's flags: which lease on a name to revoke.
 type unlockRequest struct {
 	name   string
 	fence  uint64
@@ -164,11 +164,11 @@ func (u unlockRequest) endAllSeen(ctx context.Context, s *opened, seen driver.St
 	return ended, nil
 }
 
-// endSeen revokes one lease in seen, and no newer one.
+// endSeen revokes a lease in seen, and no newer lease.
 //
-// It uses the fence, which is unique. Before the first renewal the store may not have the fence
-// of a lease. Then endSeen compares the token, which dibs never reuses. A store that cannot
-// notify the holder of such a lease does not revoke it, so endSeen releases it.
+// It uses the fence, which is unique. Before the first renewal the store may not have a lease's
+// fence. Then endSeen compares the token, which dibs never reuses. A store that cannot notify such
+// a lease's holder does not revoke it, so endSeen releases it.
 func (u unlockRequest) endSeen(ctx context.Context, s *opened, seen driver.State, h driver.Holder) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -193,8 +193,7 @@ func unlockToken(locks *dibs.Client, u unlockRequest) (done bool, err error) {
 	return false, nil
 }
 
-// endedHolder returns the holder that was revoked: the one in seen with its fence or
-// token.
+// endedHolder returns the revoked holder: the holder in seen with its fence or token.
 func (u unlockRequest) endedHolder(seen driver.State) view.Holder {
 	now := time.Now()
 	i := slices.IndexFunc(seen.Holders, func(h driver.Holder) bool {
