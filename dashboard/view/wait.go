@@ -10,12 +10,12 @@ import (
 // A Wait is a wait for names.
 type Wait struct {
 	Names    []string
-	Holder   string // token of the first holder, or ""
+	Holder   string // the first holder's token, or ""
 	Position int    // in the queue; 1: the first waiter
 }
 
-// Update records the first holder in a state, and the position of the waiter with this
-// token. What the state lacks stays as it is.
+// Update records the first holder in a state, and the position of the waiter with this token.
+// Fields that the state lacks stay as they are.
 func (w *Wait) Update(s driver.State, token string) {
 	if len(s.Holders) > 0 {
 		w.Holder = s.Holders[0].Token
@@ -41,8 +41,8 @@ func (w Wait) text(names string) string {
 	return text
 }
 
-// Line formats the wait, and how long it has lasted, as one line that is shorter than
-// width: a line that wraps cannot be erased.
+// Line formats the wait, and how long it has lasted, as a single line shorter than width: a line
+// that wraps cannot be erased.
 func (w Wait) Line(waited time.Duration, width int) string {
 	rest := fmt.Sprintf(", %v", waited.Round(time.Second))
 	name := Quoted(w.Names)
