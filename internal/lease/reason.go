@@ -10,39 +10,39 @@ import (
 // A Reason is why a lease is not held.
 type Reason uint8
 
-// The reasons, and the state of a lease that is held. The losses come last.
+// The reasons, and a held lease's state. The losses come last.
 const (
 	Held        Reason = iota
 	Unconfirmed        // attached, and not extended; it has not ended
 	Merged             // its names belong to another lease
 	Released           // by its owner
 	Expired            // not renewed in time
-	MaxHold            // its longest time has passed
+	MaxHold            // its longest time is over
 	Taken              // the store no longer has it
 	Revoked            // an operator released it
 	Closed             // the client released it
 )
 
-// IsEnd reports whether the reason is the end of a lease.
+// IsEnd reports whether the reason is a lease's end.
 func (r Reason) IsEnd() bool { return r >= Merged }
 
 // IsLoss reports whether the lease ended before its owner released it.
 func (r Reason) IsLoss() bool { return r >= Expired }
 
-// IsExpiry reports whether the clock has ended the lease, and not an answer of the store.
+// IsExpiry reports whether the clock ended the lease, and not a store's answer.
 func (r Reason) IsExpiry() bool { return r == Expired || r == MaxHold }
 
-// An End is why and how a lease has ended.
+// An End is why and how a lease ended.
 type End struct {
 	Reason  Reason
-	Name    string // of several names, one that is lost, or the first
-	Cause   error  // the last error of a renewal, if it explains the loss
-	Message string // of the operator who revoked it
+	Name    string // a lost name, or the first
+	Cause   error  // the last renewal error, if it explains the loss
+	Message string // from the operator who revoked it
 }
 
-// TakenEnd returns the end of a lease whose name the store no longer has, according to the error of
-// a request. The cause is what the error says of the loss, for instance of the value that the key
-// has now. It is no ErrWrongType: the lease is lost in any case.
+// TakenEnd returns the end of a lease whose name the store no longer has, according to a request's
+// error. The cause is the error's explanation for the loss, for instance the key's new value. It is
+// not ErrWrongType: the lease is lost in any case.
 func TakenEnd(name string, err error) End {
 	e := End{Reason: Taken, Name: name}
 	var wrong *driver.WrongTypeError
