@@ -108,7 +108,7 @@ func (h *handler) writeJSON(w http.ResponseWriter, status int, answer any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the client has gone
+	_, _ = w.Write(out.Bytes()) // the client is gone
 }
 
 // stampOf returns a frame's stamp, and the answer's status.

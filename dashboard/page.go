@@ -189,7 +189,7 @@ func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the client has gone
+	_, _ = w.Write(out.Bytes()) // the client is gone
 }
 
 // refuse answers with an error: as JSON to an API request, otherwise as a page. name is the lock's

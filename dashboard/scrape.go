@@ -28,7 +28,7 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	writeState(&e, f)
 	writeFindings(&e, h.runs.within(scrapeEvery))
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(e.Bytes()) // the client has gone
+	_, _ = w.Write(e.Bytes()) // the client is gone
 }
 
 // scraped returns the last completed poll's frame. Before the first poll the frame contains no
@@ -99,7 +99,7 @@ func writeClasses(e *exposition, all []*classMetrics, now map[*classMetrics]view
 
 // writeState writes the metrics for all names together.
 func writeState(e *exposition, f *frame) {
-	if f.snapshot.Number > 0 { // otherwise no poll has ended
+	if f.snapshot.Number > 0 { // otherwise no poll ended
 		e.one("dibs_store_up", "gauge", "Whether the store has answered the last poll: 1 or 0.", bit(f.snapshot.Err == nil))
 	}
 	if f.snapshot.Err != nil {

@@ -25,5 +25,5 @@ func static(name, contentType string) http.HandlerFunc {
 // healthz answers as long as the process does. It does not ask the store: a restart would not help.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "ok\n") // the client has gone
+	_, _ = io.WriteString(w, "ok\n") // the client is gone
 }

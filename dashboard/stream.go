@@ -16,8 +16,8 @@ const (
 	eventSame   = "event: same\n"
 )
 
-// events sends a view's fragment as a server-sent event whenever it has changed, until the client
-// has gone.
+// events sends a view's fragment as a server-sent event whenever it changed, until the client
+// is gone.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	q, err := h.parseQuery(r, r.URL.Query().Get("view"))
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, "", refusal{http.StatusNotImplemented, "No streams", "The server cannot send events."})
 		return
 	} else if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	after := afterOf(r)
 	for snapshot := range h.hub.Follow(r.Context()) {
@@ -82,7 +82,7 @@ func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(fragment.html) // the client has gone
+	_, _ = w.Write(fragment.html) // the client is gone
 }
 
 // A stream writes server-sent events, the first with a whole fragment, and the others with changes.

@@ -94,7 +94,7 @@ func emit(format string, args ...any) {
 	fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
-// openInChild returns a client that has sent commands and is subscribed.
+// openInChild returns a connected and subscribed client.
 func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: o.Addr}))
 	if o.Cluster {
@@ -382,8 +382,8 @@ func TestWaiterIsKilled(t *testing.T) {
 	}
 }
 
-// Waiters that are stopped when their turn comes should delay the others by one waiter TTL
-// altogether, not by a TTL each, however long the lease TTL is.
+// Waiters stopped when their turn comes should delay the others by one waiter TTL altogether, not
+// by a TTL each, however long the lease TTL is.
 func TestWaiterIsStopped(t *testing.T) {
 	t.Parallel()
 	const long = time.Minute

@@ -278,7 +278,7 @@ func TestLeaderIsStopped(t *testing.T) {
 	}
 }
 
-// A leader that is cut off should be notified before the next term begins.
+// A leader behind a cut connection should be notified before the next term begins.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newUnconnectedClient returns a client that has not sent anything.
+// newUnconnectedClient returns a client without any connection yet.
 func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(dial(t, o)), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)

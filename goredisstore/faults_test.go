@@ -90,7 +90,7 @@ func within(t *testing.T, what string, have, limit, late time.Duration) {
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// newClient returns a client that has sent commands and is subscribed.
+// newClient returns a connected and subscribed client.
 func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	return b.warmClient(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), options...)

@@ -32,7 +32,7 @@
 // a cluster, go-redis' pool for pipelines (Options.PipelinePoolSize). A timeout names the pool if
 // other work uses all connections.
 //
-// While no server has ever replied, a failure may open another connection, which finds out whether
+// While no server has ever replied, a failure can open another connection, which finds out whether
 // only one side uses TLS. If your own Dialer does not return a TCP connection, it is not examined.
 //
 // # Hooks
@@ -81,7 +81,7 @@ import (
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type, every call to
 // the store returns dibs.ErrInvalid. The type redis.Ring is unsafe for locks: when a server does
 // not answer, it moves the key to another server, where the lock is free. Other
-// redis.UniversalClient implementations are rejected because they may route keys in any way.
+// redis.UniversalClient implementations are rejected because they can route keys in any way.
 func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(rdb) {
 		return redisstore.New(redisconn.Invalid("the go-redis client is nil"), options...)
@@ -114,7 +114,7 @@ type conn struct {
 
 	busy     atomic.Int64 // calls to Do and Replicate
 	tlsProbe *tlsProbe
-	answered atomic.Bool // a server has replied
+	answered atomic.Bool // a server replied
 }
 
 // newServerConn returns a Conn for a single server or Sentinel. Its I/O timeout is not longer than
@@ -131,7 +131,7 @@ func newClusterConn(rdb *redis.ClusterClient) *conn {
 }
 
 // command is a command that go-redis sends at most once: dibs must know whether an earlier attempt
-// may have been executed. If go-redis silently repeated a release, the second reply would say that
+// can have been executed. If go-redis silently repeated a release, the second reply would be that
 // the lock is not held.
 type command struct{ *redis.Cmd }
 

@@ -10,7 +10,7 @@ import (
 // A Dialer is the type for redis.Options.Dialer.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// WithoutHello returns a Dialer for connections to a proxy that does not support HELLO, go-redis'
+// WithoutHello returns a Dialer for connections to a proxy without support for HELLO, go-redis'
 // first command on each connection. Its connections do not send it, and answer that it is unknown;
 // go-redis then sends AUTH if there is a password. twemproxy would close the connection. Codis
 // would pass HELLO on to a server, and drop its own connection to this server for the reply. dial

@@ -148,8 +148,8 @@ func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *record
 	}
 }
 
-// wantAllSeen checks that the hook saw all scripts that the servers executed since their counter
-// was before and the hook's was seen.
+// wantAllSeen checks that the hook saw all scripts executed by the servers since their counter was
+// before and the hook's was seen.
 func (r *recorder) wantAllSeen(t *testing.T, h hookedClient, what string, before, seen int) {
 	t.Helper()
 	var ran, have int

@@ -105,7 +105,7 @@ func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acq
 	return acquisitions
 }
 
-// checkServed checks that no acquisition failed, that none overlap, and that fences grow. It
+// checkServed checks that all acquisitions succeeded without overlaps, and that fences grow. It
 // returns the acquisitions in the order of service.
 func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	b.t.Helper()

@@ -83,8 +83,8 @@ func lockTriple(m *dibs.MultiMutex, token string, emit func(event)) (held bool, 
 	return true, l.Unlock()
 }
 
-// multiChild runs workers that lock triples of names. After the command "keep", the workers that
-// acquire a multi-lock hold it until the process dies. It reports "event WHAT TOKEN TIME WAIT".
+// multiChild runs workers to lock triples of names. After the command "keep", a worker that
+// acquires a multi-lock holds it until the process dies. It reports "event WHAT TOKEN TIME WAIT".
 func multiChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{})
 	emit("ready")
@@ -180,8 +180,8 @@ func (b *fixture) snapshot(locks *dibs.Client, names []string) (snapshot, error)
 	return s, nil
 }
 
-// Fifty workers in seven clients lock triples of ten names. Three clients are in processes that are
-// killed.
+// Fifty workers in seven clients lock triples of ten names. The processes with three of the clients
+// are killed.
 func TestMultiMutexesUnderContention(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Over a link that is slower than all callers' requests, some should be answered, and goroutines
-// should enter. The bound is a fraction of the throughput of a SET NX lock that waits a growing
+// Over a link slower than all callers' requests, some should be answered, and goroutines should
+// enter. The bound is a fraction of a SET NX lock's throughput, where each caller waits a growing
 // time between its tries and compares before it deletes. Its requests have half the size or less.
 func TestNarrowLink(t *testing.T) {
 	for _, names := range []int{50, 5, 1} {

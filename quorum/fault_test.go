@@ -129,7 +129,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 	}
 }
 
-// An attached reader is not repaired: it may become a writer at any time.
+// An attached reader is not repaired: it can become a writer at any time.
 func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores, first := newClient(t, quorum.Config{Trusting: true})
@@ -153,8 +153,7 @@ func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	})
 }
 
-// A node's late answer about a lease that was released, or is being upgraded, should repair
-// nothing.
+// A node's late answer about a released lease, or a lease during an upgrade, should repair nothing.
 func TestLateAnswerRepairsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock func(*dibs.RWMutex, context.Context, ...dibs.Option) (*dibs.Lease, error)
@@ -232,7 +231,7 @@ func TestRepairIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A node that has not answered the acquire has not lost the lease.
+// A node should not count as having lost the lease before it answered the acquire.
 func TestPendingAcquireIsNoLoss(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {

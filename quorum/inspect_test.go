@@ -318,7 +318,7 @@ func TestWrongTypeOnNodes(t *testing.T) {
 	})
 }
 
-// The nodes may report different fences for the same revocation. The holder should be notified
+// The nodes can report different fences for the same revocation. The holder should be notified
 // once, with a fence not below the lease's, and below the fence of a later lease with the token.
 func TestRevokeByTokenWithOtherFences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package quorum combines several independent stores into one. A lock is held by the
-// owner that has votes from a majority of the nodes, so a minority may crash, hang or be
+// owner that has votes from a majority of the nodes, so a minority can crash, hang or be
 // partitioned without effect.
 //
 //	store, err := quorum.New(a, b, c, d, e)
@@ -12,7 +12,7 @@
 // wrong.
 //
 // Exclusive locks and reader/writer locks are supported. Semaphores are rejected, because
-// two majorities may each see room for the last permit.
+// two majorities can each see room for the last permit.
 package quorum
 
 import (

@@ -215,7 +215,7 @@ func newClientOf(t *testing.T, c quorum.Config, stores ...*memstore.Store) (node
 	return nodes, locks
 }
 
-// A waiter may get a slow node's vote before the holder does. It should give the vote to the
+// A waiter can get a slow node's vote before the holder does. It should give the vote to the
 // holder, which could not survive another node's failure otherwise.
 func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -526,7 +526,7 @@ func TestHandoffWithDeadNodes(t *testing.T) {
 	}
 }
 
-// Nodes that were dead during a release should get it when they are back. Redelivery should end if
+// Nodes that are dead during a release should get it when they are back. Redelivery should end if
 // they do not come back.
 func TestRedelivery(t *testing.T) {
 	for _, recovers := range []bool{true, false} {

@@ -151,8 +151,8 @@ func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
 	return reply
 }
 
-// nodeContext returns a context for a node's part in an operation that ends at until. It ends
-// slightly earlier, so that the slow nodes' errors are known at until.
+// nodeContext returns a context for a node's part in an operation until a time. It ends slightly
+// earlier, so that the slow nodes' errors are known in time.
 func nodeContext(parent context.Context, until time.Time) (context.Context, context.CancelFunc) {
 	const least = 5 * time.Millisecond
 	return context.WithDeadline(parent, until.Add(-min(time.Until(until)/20, least)))

@@ -73,7 +73,7 @@ func TestTraceReachesTheNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel()
-			synctest.Wait() // until the last node has also answered
+			synctest.Wait() // until the last node also answered
 			for range 3 {
 				if have := <-traces; have != step.verb+" of the caller" {
 					t.Errorf("%q, want %q", have, step.verb+" of the caller")

@@ -110,14 +110,14 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 	}
 }
 
-// handleWanted notifies the client once a majority has reported that a request waits.
+// handleWanted notifies the client once a majority reported that a request waits.
 func (w *watcher) handleWanted(node int, token string) {
 	if w.reportedByMajority(node, "wanted "+token) {
 		w.notify(driver.Event{Kind: driver.EventWanted, Token: token})
 	}
 }
 
-// handleRevoked notifies the client once a majority has reported that a lease was revoked.
+// handleRevoked notifies the client once a majority reported that a lease was revoked.
 func (w *watcher) handleRevoked(node int, e driver.Event) {
 	w.mu.Lock()
 	merged, complete := w.revoked.reported(node, len(w.up), w.s.config.Majority, e)

@@ -370,8 +370,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// When a pool's connections lead to a server that is no longer the master, the store should open
-// new connections.
+// When a pool's connections lead to a former master, the store should open new connections.
 func TestDemotion(t *testing.T) {
 	t.Parallel()
 	old, master := redistest.Start(t), redistest.Start(t)

@@ -53,8 +53,8 @@ func plainPool(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// open returns a dibs.Client that is closed when the test ends. Its operation timeout is long, for
-// busy machines.
+// open returns a dibs.Client, which is closed when the test ends. Its operation timeout is long,
+// for busy machines.
 func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })

@@ -12,13 +12,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// source is a redisconn.Conn: a pool that drops stale connections. redigo itself also returns an
-// idle connection that ended, or that leads to a former master.
+// source is a redisconn.Conn: a pool that drops stale connections. redigo itself can also return an
+// ended idle connection, or a connection to a former master.
 type source struct {
 	*redis.Pool
 	generation atomic.Uint64 // earlier connections are dropped
 	own        atomic.Int64  // connections in use
-	answered   atomic.Bool   // the server has replied
+	answered   atomic.Bool   // the server replied
 }
 
 // conn is a connection taken from the pool.

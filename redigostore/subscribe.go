@@ -11,9 +11,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Subscribe implements redisconn.Conn, on a connection that is dialled like the pool's, but does
-// not belong to it. A connection from the pool would be occupied permanently. To put it back,
-// redigo would wait for the reply to UNSUBSCRIBE, which an unresponsive server never sends.
+// Subscribe implements redisconn.Conn, on a connection dialled like the pool's, but outside the
+// pool. A connection from the pool would be occupied permanently. To put it back, redigo would wait
+// for the reply to UNSUBSCRIBE, which an unresponsive server never sends.
 func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	conn, err := dial(ctx, s.Pool)
 	if err != nil {
@@ -108,7 +108,7 @@ var (
 )
 
 // dial opens a connection like the pool. It abandons a Dial that does not return in time, and
-// closes the connection that it returns later.
+// closes its connection later.
 func dial(ctx context.Context, pool *redis.Pool) (redis.Conn, error) {
 	connect := pool.DialContext
 	switch {

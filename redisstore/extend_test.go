@@ -45,7 +45,7 @@ func TestCommandsOfARenewal(t *testing.T) {
 	}
 }
 
-// The server may store another lease than the client expects: shared, as after a weight change
+// The server can store another lease than the client expects: shared, as after a weight change
 // without a reply, lost, or with another type.
 func TestRenewalFindsAnotherLease(t *testing.T) {
 	t.Parallel()

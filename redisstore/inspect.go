@@ -52,7 +52,7 @@ func (s *Store) requestStates(ctx context.Context, names []string) (found []wire
 	return found, now, err
 }
 
-// recognise completes a name's state if another library's client may hold it.
+// recognise completes a name's state if another library's client can hold it.
 func (s *Store) recognise(ctx context.Context, state driver.State, now int64) driver.State {
 	if s.format.Redisson {
 		return s.recogniseRedisson(ctx, state)

@@ -232,7 +232,7 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 }
 
 // fieldsOf returns a state's fields. The state contains no nodes, whose errors could not be
-// compared. InspectAll may omit the fence high-water mark.
+// compared. InspectAll can omit the fence high-water mark.
 func fieldsOf(s driver.State) []any {
 	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Foreign, len(s.Nodes)}
 }
@@ -312,7 +312,7 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	}
 }
 
-// Where names may be those of data, a mutex without waiters should cost three commands by the
+// Where names can be those of data, a mutex without waiters should cost three commands by the
 // script, and a tenth of a command for the search for queues.
 func TestCommandsOfInspectAllByScript(t *testing.T) {
 	t.Parallel()

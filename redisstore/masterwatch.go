@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A subscription can be on the wrong server. After a failover its connection may still lead to the
+// A subscription can be on the wrong server. After a failover its connection can still lead to the
 // former master, which may not have noticed it yet. Meanwhile requests go to the new master, or
 // will with the next connection. A holder whose lock was lost in the failover learns of it when the
 // subscription is made again, so this must happen soon.

@@ -45,7 +45,7 @@ func TestOnlyFirstWaiterPolls(t *testing.T) {
 	}
 }
 
-// A user's own token may look like another library's. Nobody should poll, and each release should
+// A user's own token can look like another library's. Nobody should poll, and each release should
 // be a hand-off.
 func TestOwnTokenIsNotForeign(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (s *Store) checkProxy() error {
 	return fmt.Errorf("%w: Proxy cannot be used with %s", driver.ErrInvalid, other)
 }
 
-// checkTags rejects names that a proxy may route to different servers.
+// checkTags rejects names that a proxy can route to different servers.
 func (s *Store) checkTags(r driver.AcquireRequest) error {
 	if !s.format.Proxy {
 		return nil

@@ -210,7 +210,7 @@ func TestErrorsOfAProxy(t *testing.T) {
 	}
 }
 
-// A multi-lock should reject names that a proxy may route to different servers.
+// A multi-lock should reject names that a proxy can route to different servers.
 func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -27,7 +27,7 @@ func Redisson() Option {
 	return Option{func(s *settings) { s.format.Redisson = true }}
 }
 
-// completeRedisson sets the options that Redisson mode implies. Options may come in any order.
+// completeRedisson sets the options that Redisson mode implies. Options can come in any order.
 func (s *settings) completeRedisson() {
 	if !s.format.Redisson {
 		return

@@ -32,7 +32,7 @@ func (c *call) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
-// end ends the call. rueidis may read its deadline later, in the background.
+// end ends the call. rueidis can read its deadline later, in the background.
 func (c *call) end() {
 	if c.read.Swap(true) {
 		c.calls.connected.Add(-1)

@@ -12,7 +12,7 @@ import (
 
 // Subscribe implements redisconn.Conn. It uses a dedicated connection. On the shared connection,
 // rueidis would silently subscribe again after a failure, although messages may have been missed.
-// Taking a dedicated connection may block and accepts no context, so it happens in its own
+// Taking a dedicated connection can block and accepts no context, so it happens in its own
 // goroutine.
 func (c *conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	s := subscriber{on: on}

@@ -74,8 +74,8 @@ func (f *storeFlags) checkDatabase() error {
 	return nil
 }
 
-// closeWithin calls do, which may wait for a server that does not answer. Connections still open
-// after the limit are closed when this process exits.
+// closeWithin calls do, which can wait for a silent server. Connections still open after the limit
+// are closed when this process exits.
 func closeWithin(limit time.Duration, do func()) {
 	done := make(chan struct{})
 	go func() {

@@ -243,7 +243,7 @@ func TestDaemon(t *testing.T) {
 	})
 }
 
-// A process that was a child before exec started dibs should not belong to the command.
+// A child process from before exec started dibs should not belong to the command.
 func TestInheritedChild(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -55,7 +55,7 @@ func (e codeError) Error() string {
 	return e.error.Error()
 }
 
-// A busyResult is the codeError for a lock that was held until the wait was over.
+// A busyResult is the codeError for a lock held until the wait was over.
 type busyResult struct{ codeError }
 
 func (e busyResult) Unwrap() error { return e.codeError }

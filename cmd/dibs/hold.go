@@ -123,7 +123,7 @@ func endOfInput(in io.Reader) <-chan struct{} {
 	return done
 }
 
-// parentGone returns a channel that is closed when the parent process exits.
+// parentGone returns a channel, which is closed when the parent process exits.
 func parentGone() <-chan struct{} {
 	const every = 100 * time.Millisecond // there is no event for this, so poll
 	gone, parent := make(chan struct{}), os.Getppid()

@@ -71,7 +71,7 @@ func (c *lockRequest) patience(timeout time.Duration) time.Duration {
 	return time.Duration(c.wait)
 }
 
-// options returns the options for the flags, for a request that has already waited.
+// options returns the options for the flags, for a request that already waited.
 func (c *lockRequest) options(waited time.Duration) []dibs.Option {
 	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
 	switch {

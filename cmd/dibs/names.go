@@ -54,8 +54,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// lockVars returns the variables that describe a lock. They are always all set, so that none is
-// left from an outer or earlier lock.
+// lockVars returns the variables to describe a lock. They are always all set, so that none is left
+// from an outer or earlier lock.
 func lockVars(lease *dibs.Lease, names []string) []string {
 	return []string{
 		nameVar + "=" + names[0],

@@ -27,7 +27,7 @@ import (
 )
 
 // works are commands that work until the file $GATE exists, in many kinds of processes. Some exit
-// before their work has ended.
+// before their work ends.
 var works = map[string]string{
 	"itself":            `eval "$WORK"`,
 	"child":             `sh -c "$WORK" & wait`,
@@ -245,7 +245,7 @@ func (d *overlapDrill) begin(env []string, name, script string) *drillRun {
 	return r
 }
 
-// await waits until a file exists or the run has ended.
+// await waits until a file exists or the run ends.
 func (d *overlapDrill) await(file string, r *drillRun) {
 	ctx, cancel := context.WithTimeout(d.t.Context(), testTimeout)
 	defer cancel()

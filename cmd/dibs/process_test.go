@@ -62,8 +62,8 @@ const (
 	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
-// prepare returns a program that is not started yet. Its environment is minimal, as in cron: only
-// the store's URL and PATH.
+// prepare returns a program without starting it. Its environment is minimal, as in cron: only the
+// store's URL and PATH.
 func prepare(t *testing.T, url string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
@@ -679,8 +679,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// dibs should hold the lock while the command's processes run that have their files open or are in
-// its group. With --leave-daemons only the group should count.
+// dibs should hold the lock while processes from the command run with their files open or in its
+// group. With --leave-daemons only the group should count.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -963,8 +963,8 @@ func TestElectCampaignsAgain(t *testing.T) {
 	p.wantCode(supervise.CodeSignal + int(syscall.SIGINT))
 }
 
-// A command and a watchdog that were stopped and continued should not be killed: dibs has renewed
-// the lock meanwhile.
+// A command and a watchdog should survive a stop, if they are continued: dibs has renewed the lock
+// meanwhile.
 func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -992,7 +992,7 @@ func TestWatchdogIsStopped(t *testing.T) {
 	p.wantCode(5)
 }
 
-// A watchdog that was killed before the command's start should be replaced.
+// A watchdog killed before the command's start should be replaced.
 func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")

@@ -10,7 +10,7 @@ import (
 )
 
 // A progress shows, during a wait, the holder and the number of waiters ahead: on a terminal line
-// that is redrawn every second, or as events.
+// redrawn every second, or as events.
 type progress struct {
 	session *session
 	names   []string

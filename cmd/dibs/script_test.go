@@ -364,8 +364,8 @@ func (w *scriptState) held(args []string) {
 	w.locksHeld[l.name+" "+l.label] = c
 }
 
-// names holds a number of hostile names, or with "listed" checks that ls --json printed them, and
-// that run finds some already held.
+// names holds a number of hostile names. With "listed" it checks whether ls --json printed them,
+// and run finds some already held.
 func (w *scriptState) names(args []string) {
 	if args[0] != "listed" {
 		n, err := strconv.Atoi(args[0])

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A serveKey is the secret for a run of serve --revoke. It is part of the URL that serve prints. A
-// browser that opens this URL gets a cookie with the key, and may revoke.
+// A serveKey is the secret for a run of serve --revoke. It is part of the printed URL. A browser
+// that opens this URL gets a cookie with the key, and can revoke.
 type serveKey string
 
 // newServeKey returns a random 130-bit key.

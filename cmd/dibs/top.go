@@ -76,7 +76,7 @@ type screen struct {
 	before  *term.State // the terminal's former state
 }
 
-// Terminal sequences. enterScreen turns autowrap off: a line that is wider than expected does not
+// Terminal sequences. enterScreen turns autowrap off, so that a line wider than expected cannot
 // overwrite the next line.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"

@@ -31,8 +31,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A display is a terminal that supports only top's sequences. It records all others, so that a
-// control sequence in a name is detected.
+// A display is a terminal with support for top's sequences only. It records all others, so that the
+// test can detect a control sequence in a name.
 type display struct {
 	mu        sync.Mutex
 	cells     [][]rune

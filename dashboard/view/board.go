@@ -238,7 +238,7 @@ func (b *Board) table(names []Summary, now time.Time) (t Table) {
 	return t
 }
 
-// rowOf returns a name's row. A name that was just scrolled to may not have been read yet.
+// rowOf returns a name's row. A name just scrolled to may not have been read yet.
 func (b *Board) rowOf(n Summary, now time.Time) Row {
 	if state, known := b.states[n.Name]; known {
 		return StateOf(state, now).Row(now)
@@ -246,7 +246,7 @@ func (b *Board) rowOf(n Summary, now time.Time) Row {
 	return Row{Name: Safe(n.Name), Holder: "…", Wait: n.Waiting}
 }
 
-// optional returns the columns that are omitted if there is no room.
+// optional returns the columns to omit if there is no room.
 func (b *Board) optional(names []Summary) []string {
 	return optionalIf(slices.ContainsFunc(names, func(n Summary) bool { return n.Foreign }))
 }

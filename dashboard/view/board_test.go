@@ -155,8 +155,7 @@ func TestBoardColours(t *testing.T) {
 	}
 }
 
-// With many names, the rows on the screen should be read. A row that was not read yet should show
-// the counts.
+// With many names, the rows on the screen should be read. An unread row should show the counts.
 func TestBoardOfManyNames(t *testing.T) {
 	now := time.Now()
 	var b Board

@@ -8,7 +8,7 @@ import (
 // A cell is a letter's width on a terminal. A Chinese character takes two cells, and a combining
 // accent none.
 
-// Cells returns the number of cells in a text that is safe to print.
+// Cells returns the number of cells in a printable text.
 func Cells(text string) (n int) {
 	for _, r := range text {
 		n += cellsOf(r)

@@ -19,7 +19,7 @@ func List(names []State, now time.Time, width int) Table {
 	return t.Fit(width, optional(names)...)
 }
 
-// optional returns a list's columns that are omitted if there is no room, in this order.
+// optional returns a list's columns to omit if there is no room, in this order.
 func optional(names []State) []string {
 	return optionalIf(slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }))
 }

@@ -117,5 +117,5 @@ func (c *Counts) Add(n Summary) {
 	c.Longest = max(c.Longest, n.Longest)
 }
 
-// Sort sorts names that are sorted by name.
+// Sort sorts names, already in the order of their names.
 func (s Sorting) Sort(names []Summary) { slices.SortStableFunc(names, s.order) }

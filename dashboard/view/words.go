@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// Safe returns a text that is safe to print on a terminal. Anybody who can lock a name can choose
-// it, so it must not contain control sequences. A text with unprintable characters is returned as a
-// quoted string.
+// Safe returns a text that is safe to print on a terminal. Anybody with the right to lock a name
+// can choose it, so it must not contain control sequences. A text with unprintable characters is
+// returned as a quoted string.
 func Safe(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

@@ -63,7 +63,7 @@ func (s *Snapshot) State(name string) (driver.State, bool) {
 	return s.States[i], true
 }
 
-// longestGap is the longest time between two polls that are compared, unless every is longer.
+// longestGap is the longest time between two polls for a comparison, unless every is longer.
 const longestGap = 30 * time.Second
 
 // NewHub returns a Hub that pauses for every between two polls. It calls onPoll with each new
@@ -77,8 +77,8 @@ func NewHub(p Poller, glob string, every time.Duration, onPoll func(*Snapshot)) 
 	return h
 }
 
-// Limits for the names that are read because they are on display: their number, and for how many
-// polls after they were shown.
+// Limits for the names read because they are on display: their number, and for how many polls after
+// they were shown.
 const (
 	maxDisplayed   = 4000
 	displayedPolls = 3
@@ -96,7 +96,7 @@ func (h *Hub) Display(s *Snapshot, names []string) {
 	}
 }
 
-// onDisplay returns the names that pages show, and forgets names that they no longer show.
+// onDisplay returns the names that pages show, and forgets names no longer shown.
 func (h *Hub) onDisplay() (names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *Hub) Await(ctx context.Context) *Snapshot {
 }
 
 // pollToEnd follows the Hub until Latest returns, in a single goroutine for all calls, and returns
-// a channel that is then closed. The poll's timeouts limit this.
+// a channel, which is then closed. The poll's timeouts limit this.
 func (h *Hub) pollToEnd() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +152,7 @@ func (h *Hub) pollToEnd() <-chan struct{} {
 }
 
 // Follow yields the current snapshot, if it is not too old, and then each new snapshot until ctx
-// ends. It skips snapshots that were replaced while the caller was busy.
+// ends. It skips snapshots replaced while the caller was busy.
 func (h *Hub) Follow(ctx context.Context) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		h.join()

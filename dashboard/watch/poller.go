@@ -150,7 +150,7 @@ func isNoLock(s driver.State) bool {
 }
 
 // bounded calls a store, and returns when the timeout ends even if the store does not: a client
-// library may ignore its context while it connects. If the store panics, so does the caller.
+// library can ignore its context while it connects. If the store panics, so does the caller.
 func bounded[T any](ctx context.Context, timeout time.Duration, op string, call func(context.Context) (T, error)) (T, error) {
 	type reply struct {
 		value T

@@ -32,7 +32,7 @@ func (s ignoresContext) List(context.Context, string) ([]string, error) {
 	return nil, nil
 }
 
-// A silent store should be found out within the timeout. A scan over many keys may take longer.
+// A silent store should be found out within the timeout. A scan over many keys can take longer.
 func TestListIsBounded(t *testing.T) {
 	for _, c := range []struct{ inspect, list, want time.Duration }{
 		{0, 2 * time.Minute, time.Minute}, {2 * time.Minute, 0, time.Second},

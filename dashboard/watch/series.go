@@ -110,7 +110,7 @@ func (s *series) readSome(ctx context.Context) ([]driver.State, *Rest, error) {
 	return states, &Rest{Names: s.names, Taken: s.taken, Read: read}, nil
 }
 
-// merged returns names with the new summaries for names that were read. All lists are sorted by
+// merged returns names with the new summaries for the names just read. All lists are sorted by
 // name. The result is another list, because a poll keeps the old list.
 func merged(names []view.Summary, read []string, now []view.Summary) []view.Summary {
 	all := make([]view.Summary, 0, len(names)+len(now))

@@ -50,8 +50,8 @@ func (u *URL) setParameters(query string) error {
 	return u.files.check()
 }
 
-// set sets a parameter that go-redis does not have, or has in another form. own is false for a
-// go-redis parameter, and for a parameter that the scheme does not have.
+// set sets a parameter missing in go-redis, or with another form there. own is false for a go-redis
+// parameter, and for a parameter that the scheme does not have.
 func (u *URL) set(name, value string) (own bool, err error) {
 	o, overTLS, hasSentinels := u.options, u.scheme.tls, u.scheme.kind == sentinel
 	oneAddress := u.scheme.kind == standalone || u.scheme.kind == socket

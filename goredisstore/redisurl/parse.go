@@ -94,8 +94,8 @@ func cutScheme(rawURL string) (s scheme, rest string, err error) {
 // parts are the parts after the scheme, still escaped.
 type parts struct{ user, hosts, path, query string }
 
-// split splits a URL into its parts. It is strict about the characters that separate them: an
-// unexpected character most likely means that a part of the password was taken for another part.
+// split splits a URL into its parts. It is strict about their separators: an unexpected character
+// most likely means that a part of the password was taken for another part.
 func split(rest string) (p parts, err error) {
 	if strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0 {
 		return p, errors.New("space or control character: write a space as %20")
@@ -168,7 +168,7 @@ func (u *URL) setHosts(hosts []string) error {
 	return nil
 }
 
-// address parses host[:port]. A name may contain underscores, as in container networks. There is
+// address parses host[:port]. A name can contain underscores, as in container networks. There is
 // no default host: if a program builds the URL from an empty variable, it must not lock on
 // another server.
 func (s scheme) address(text string) (addr string, ok bool) {

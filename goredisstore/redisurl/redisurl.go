@@ -139,7 +139,7 @@ func (u *URL) Options() []redisstore.Option {
 }
 
 // complete returns the options with the files' content. It also checks the credentials, which Parse
-// cannot, because With may add some.
+// cannot, because With can add some.
 func (u *URL) complete() (*redis.UniversalOptions, error) {
 	options := *u.options
 	// go-redis would not authenticate at all, without an error.

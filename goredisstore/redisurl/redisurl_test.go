@@ -407,7 +407,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 	}
 }
 
-// A part of a password may look like a parameter name.
+// A part of a password can look like a parameter name.
 func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 	for _, rawURL := range []string{
 		"redis+sentinel://host/m?sentinel_password=pa&secret",
@@ -421,7 +421,7 @@ func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 	}
 }
 
-// A password may have any character, escaped or not, before any other mistake.
+// A password can have any character, escaped or not, before any other mistake.
 func TestNoTextShowsPartOfAPassword(t *testing.T) {
 	const part = "secret" // letters only, as in a parameter name
 	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {

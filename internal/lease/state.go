@@ -107,7 +107,7 @@ func (s *State) FenceOf(name string) uint64 {
 	return 0
 }
 
-// LastFence returns the largest fence that is known to belong to the lease.
+// LastFence returns the lease's largest known fence.
 func (s *State) LastFence() uint64 { return max(s.fence, s.readExtra().lastFence) }
 
 // RecordFences records that fences up to last were reserved for the lease.

@@ -221,7 +221,7 @@ func TestStateMerge(t *testing.T) {
 	}
 }
 
-// A lease with several groups of names should count as acquired when it has all groups.
+// A lease with several groups of names should count as acquired once it contains all groups.
 func TestStateBeginsWhole(t *testing.T) {
 	for name, test := range map[string]struct {
 		minHold, maxHold                              time.Duration
@@ -281,7 +281,7 @@ func TestStateKeepsTheReason(t *testing.T) {
 	}
 }
 
-// The answer to a late request should count, and a failure that is older than a success should not.
+// The answer to a late request should count, and a failure older than a success should not.
 func TestStateRecordsLateAnswers(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.Send()
@@ -407,8 +407,8 @@ func TestStateWithoutExtra(t *testing.T) {
 	}
 }
 
-// A weight without an answer should count as the smaller weight, and a change that may still arrive
-// should be kept.
+// A weight without an answer should count as the smaller weight, and a change should be kept while
+// it can still arrive.
 func TestStateResizes(t *testing.T) {
 	at := time.Unix(1, 0)
 	for name, test := range map[string]struct {

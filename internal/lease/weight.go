@@ -74,7 +74,7 @@ func (s *State) AddLate(weight int, until time.Time) (before *LateResize) {
 	return before
 }
 
-// LateResize returns the weight change that may still arrive at the store, or nil.
+// LateResize returns the weight change that can still arrive at the store, or nil.
 func (s *State) LateResize() *LateResize { return s.readExtra().late }
 
 // SetLateResize sets which weight change may still arrive.

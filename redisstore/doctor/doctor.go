@@ -21,17 +21,16 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Check checks each of a store's servers for problems that affect locks: settings that evict or
-// lose them, states in which requests are refused, missing permissions, clocks. It also runs a
-// smoke test on each master: on a random name it acquires a lock, queues a second request for it,
-// and hands it off.
+// Check checks each of a store's servers for problems with locks: settings that evict or lose them,
+// states in which requests are refused, missing permissions, clocks. It also runs a smoke test on
+// each master: on a random name it acquires a lock, queues a second request for it, and hands it
+// off.
 //
 // It changes no setting and no other client's lock. Its own keys are deleted before it returns, or
 // expire if it is interrupted. One fence [high-water mark] remains on each master.
 //
-// A check that could not be made is also a finding. The error means that the store could not be
-// reached at all. Check returns soon after ctx ends, and within 30 s. docs/doctor.md lists the
-// findings.
+// If a check could not be made, this is also a finding. The error means that the store could not be
+// reached. Check returns soon after ctx ends, and within 30 s. docs/doctor.md lists the findings.
 //
 // [high-water mark]: https://github.com/dibslock/dibs/blob/main/docs/spec.md#fences
 func Check(ctx context.Context, s *redisstore.Store) (checkup.Findings, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A permission is an activity that a user needs rights for, and the consequence without them. A
-// probe is a command that shows whether the user may send it, without effect: a server checks the
+// A permission is an activity for which a user needs rights, and the consequence without them. A
+// probe is a command without effect. It shows whether the user may send it: a server checks the
 // rights before the arguments. In a probe, lock, queue, meta and highwater stand for an unused
 // name's keys, channel for a channel without subscribers.
 type permission struct {

@@ -183,8 +183,8 @@ func (e ServerError) Error() string { return string(e) }
 // from its pool.
 var ErrUnsent = errors.New("not sent")
 
-// PoolError returns the error for commands that were not sent because a pool is full. setting is
-// FullPool's result.
+// PoolError returns the error for unsent commands when a pool is full. setting is FullPool's
+// result.
 func PoolError(setting string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsent, PoolAdvice(setting), err)
 }
