@@ -102,8 +102,8 @@ func (s *Store) request(op acquireOp, request driver.AcquireRequest) *pipeline.R
 	return r
 }
 
-// isRecent reports whether the last reply to a request is so young that no script can have removed
-// its queue entry since, as a dead waiter's or for an expired grant.
+// isRecent reports whether a request's last reply is very young: since then no script can have
+// removed its queue entry, as a dead waiter's or for an expired grant.
 //
 // The request may arrive until r.Until, and the recorded heartbeat may be a quarter of the waiter
 // TTL older than the last heartbeat.

@@ -19,9 +19,9 @@ var (
 	errServerPaused = errors.New("the server did not reply for a while, and may not be the master any more")
 )
 
-// A masterWatch polls the server for the number of subscribers to a client's channel: once a second
-// while the client is busy, and ten times in the second after a new subscription. In that second
-// the library may be about to discover another server.
+// A masterWatch polls the server for the number of subscribers to a client's channel. It polls once
+// a second while the client is busy, and ten times in the second after a new subscription. In that
+// second the library may be about to discover another server.
 type masterWatch struct {
 	store         *Store
 	channel       string

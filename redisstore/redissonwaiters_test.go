@@ -142,7 +142,7 @@ func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 	p.wantGrant(next)
 }
 
-// On a cluster older Redisson versions subscribe to channels without sharding, on the slot's
+// On a cluster older Redisson versions subscribe to channels that are not sharded, on the slot's
 // server. They should also be notified, but only if they are there: such a message goes to all
 // servers.
 func TestRedissonWaitersOnCluster(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 //
 // A context must not end between a successful dial and the handshake's first command. rueidis
 // 1.0.79 then closes the connection in an orderly way, with a goroutine that reads from it. If the
-// server has sent an error, for example because there are too many clients, this goroutine finds an
-// unrequested message, and panics. After a dial that ends by the deadline, there is time for the
+// server has sent an error, for example because there are too many clients, this goroutine finds a
+// message without a request, and panics. After a dial that ends by the deadline, there is time for the
 // handshake's start until the context ends. Both times are measured by running timers, in sequence,
 // so they also differ in a process that was stopped.
 type timedContext struct {

@@ -50,8 +50,8 @@ type Wait struct {
 	InCycle        bool // the holder waits for the waiter, too, perhaps through others
 }
 
-// A Cycle is processes that wait for each other: each holds a name that the process before it waits
-// for, and the first holds a name that the last waits for.
+// A Cycle is processes that wait for each other. Each holds a name that the process before it waits
+// for. The first process holds a name that the last process waits for.
 //
 // It need not be a deadlock. A process can hold a name in one goroutine and wait for another name
 // in another goroutine, and a wait can have a limit.
