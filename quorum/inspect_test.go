@@ -247,8 +247,8 @@ func TestHolderOnTooFewNodes(t *testing.T) {
 	})
 }
 
-// A foreign value should be in the state if a majority of the nodes has it. A quorum should not end
-// it.
+// A value that dibs did not write should be in the state if a majority of the nodes has it. A
+// quorum should not end it.
 func TestForeignOnNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := driver.Foreign{Key: "lock:n", Type: "string", Kind: "UUID", Lock: true, Mark: "x", Advice: "wait"}

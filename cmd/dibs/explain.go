@@ -83,7 +83,7 @@ func (r rephrased) Error() string { return r.text }
 
 func (r rephrased) Unwrap() error { return r.error }
 
-// foreignIn returns an error's description of a foreign value, or nil.
+// foreignIn returns an error's description of a value that dibs did not write, or nil.
 func foreignIn(err error) *driver.Foreign {
 	var wrong *driver.WrongTypeError
 	if !errors.As(err, &wrong) {

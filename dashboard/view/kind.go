@@ -93,8 +93,8 @@ func KindWord(kind string) string {
 	return kind
 }
 
-// kindText returns the kind for people, with a semaphore's permits. For a foreign value, it is what
-// the value looks like.
+// kindText returns the kind for people, with a semaphore's permits. For a value that dibs did not
+// write, it is what the value looks like.
 func (n State) kindText() string {
 	if n.Foreign != nil {
 		return Safe(n.Foreign.Kind)

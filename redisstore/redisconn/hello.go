@@ -9,8 +9,8 @@ import (
 )
 
 // AnswerHello returns a connection that answers HELLO itself, a client library's first command: it
-// is unknown. HELLO must be in the first write, alone or after AUTH, and the reply must be read
-// after this write.
+// is unknown. HELLO must be in the first write, at its start or after AUTH, and the reply must be
+// read after this write.
 func AnswerHello(conn net.Conn) net.Conn {
 	answering := &answeringConn{Conn: conn}
 	// go-redis looks at an idle connection's socket, if it can.
