@@ -25,8 +25,8 @@ func (y *durations) add(d time.Duration) {
 	y.all = append(y.all, d)
 }
 
-// A hundred readers that lock again at once should not starve three writers, nor the writers the
-// readers. Not parallel, because throughput matters.
+// A hundred readers that lock again at once should not starve three writers, nor should the writers
+// starve the readers. Not parallel, because throughput matters.
 func TestReadersAndWriters(t *testing.T) {
 	const readers, writers, clients = 100, 3, 5
 	lasts := pick(2*time.Second, 10*time.Second)
