@@ -87,7 +87,7 @@ LANGUAGES ?= available
 OUT       ?=
 
 .PHONY: interop
-interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the tables)
+interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the results as CSV)
 	@scripts/install-server redis; \
 		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
 		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*)$$' ./interop | grep -v '^=== '

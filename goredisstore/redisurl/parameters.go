@@ -28,7 +28,7 @@ func (u *URL) setParameters(query string) error {
 		}
 		switch {
 		case err != nil && !own:
-			return fmt.Errorf("%s is unknown for %s://, or has a wrong value; in a value write & as %%26; docs/redis.md has the parameters", shownName(name, secret), u.scheme.name)
+			return fmt.Errorf("%s is unknown for %s://, or has a wrong value; in a value write & as %%26; docs/configuration.md has the parameters", shownName(name, secret), u.scheme.name)
 		case err != nil:
 			return fmt.Errorf("%s: %w", name, err)
 		case values.Get(name) == "" && own:

@@ -168,7 +168,7 @@ func TestRefused(t *testing.T) {
 		flag   = ": not true or false"
 	)
 	wrong := func(name, scheme string) string {
-		return name + " is unknown for " + scheme + "://, or has a wrong value; in a value write & as %26; docs/redis.md has the parameters"
+		return name + " is unknown for " + scheme + "://, or has a wrong value; in a value write & as %26; docs/configuration.md has the parameters"
 	}
 	for _, c := range []struct{ rawURL, want string }{
 		{"", scheme},
