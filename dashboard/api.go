@@ -11,14 +11,14 @@ import (
 	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
-// The answers of the API. Their words are those of docs/cli-json.md: durations are whole
-// milliseconds, and tokens are shortened.
+// The API's answers. Their words are those in docs/cli-json.md: durations are whole milliseconds,
+// and tokens are shortened.
 
 // A stamp is the beginning of each answer.
 type stamp struct {
 	Schema int       `json:"schema"`
-	Time   time.Time `json:"time,omitzero"`   // of the states
-	Took   int64     `json:"took_ms"`         // duration of the poll
+	Time   time.Time `json:"time,omitzero"`   // when the states were read
+	Took   int64     `json:"took_ms"`         // how long the poll took
 	Error  string    `json:"error,omitempty"` // why the states are old, or missing
 }
 
@@ -36,7 +36,7 @@ type namesAnswer struct {
 	Foreign int          `json:"foreign"`
 	Page    int          `json:"page"`
 	Pages   int          `json:"pages"`
-	Matches int          `json:"matches"` // names that match the glob, on all pages
+	Matches int          `json:"matches"` // names on all pages that match the glob
 	Names   []view.State `json:"names"`
 }
 
@@ -89,7 +89,7 @@ type waitAnswer struct {
 
 type findingsAnswer struct {
 	Schema   int            `json:"schema"`
-	Time     time.Time      `json:"time,omitzero"` // of the check
+	Time     time.Time      `json:"time,omitzero"` // when the check ended
 	Worst    string         `json:"worst"`
 	Findings []view.Finding `json:"findings"`
 	Error    string         `json:"error,omitempty"`
@@ -99,7 +99,7 @@ func isAPI(r *http.Request) bool {
 	return strings.HasPrefix(strings.TrimPrefix(r.URL.Path, "/"), "api/")
 }
 
-// writeJSON sends a line of JSON.
+// writeJSON sends a line in JSON.
 func (h *handler) writeJSON(w http.ResponseWriter, status int, answer any) {
 	var out bytes.Buffer
 	if err := view.WriteLine(&out, answer); err != nil {
@@ -108,10 +108,10 @@ func (h *handler) writeJSON(w http.ResponseWriter, status int, answer any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the client has gone
+	_, _ = w.Write(out.Bytes()) // the client is gone
 }
 
-// stampOf returns the stamp of a frame, and the status of the answer.
+// stampOf returns a frame's stamp, and the answer's status.
 func stampOf(f *frame) (stamp, int) {
 	s := f.snapshot
 	one := stamp{Schema: view.Schema, Took: s.Took.Milliseconds()}

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// manyStates has 10,000 held names and 1,000 waiters.
+// manyStates contains 10,000 held names and 1,000 waiters.
 func manyStates() *watch.Snapshot {
 	const names, waiters, processes = 10_000, 1000, 50
 	s := &watch.Snapshot{Number: 1, At: time.Now(), Began: time.Now()}
@@ -29,7 +29,7 @@ func manyStates() *watch.Snapshot {
 	return s
 }
 
-// BenchmarkFrame measures what a poll costs the dashboard: the first fragment of a view.
+// BenchmarkFrame measures a poll's cost for the dashboard: a view's first fragment.
 func BenchmarkFrame(b *testing.B) {
 	h := New(nil, Config{}).handler
 	s := manyStates()
@@ -44,7 +44,7 @@ func BenchmarkFrame(b *testing.B) {
 	}
 }
 
-// BenchmarkFragment measures another query of the same snapshot: a page of the list.
+// BenchmarkFragment measures another query on the same snapshot: a page in the list.
 func BenchmarkFragment(b *testing.B) {
 	h := New(nil, Config{}).handler
 	f := newFrame(manyStates())
@@ -63,7 +63,7 @@ func BenchmarkFragment(b *testing.B) {
 	}
 }
 
-// Only the rows of the page are rendered.
+// Only the page's rows should be rendered.
 func TestFragmentOfManyNames(t *testing.T) {
 	h := New(nil, Config{}).handler
 	text, err := h.render(t.Context(), newFrame(manyStates()), query{view: viewList, sort: "worst", page: 1}, nil)

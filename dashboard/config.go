@@ -14,24 +14,24 @@ import (
 //
 // The functions may be called concurrently. No lock is held during a call.
 type Config struct {
-	// Title is shown in the head of each page, for example the address of the store. It
-	// must not contain credentials.
+	// Title is shown in the head of each page, for example the store's address. It must not contain
+	// credentials.
 	Title string
 
-	// Glob selects the names that are shown at all: *, ?, [a-z], and \ to quote. The default
-	// is "*". With an invalid glob, each page reports the error.
+	// Glob selects the names to show at all: *, ?, [a-z], and \ to quote. The default is "*". With
+	// an invalid glob, each page reports the error.
 	Glob string
 
-	// Every is the pause between two polls of the store. The default is 1s, and the least
-	// value 100ms. The store is polled only while somebody watches, unless Record is called.
+	// Every is the pause between two polls. The default is 1s, and the least value 100ms. The store
+	// is polled only while somebody watches, unless Record is called.
 	Every time.Duration
 
-	// Timeout is the limit of one request to the store. The default is 1s.
+	// Timeout limits each request to the store. The default is 1s.
 	Timeout time.Duration
 
-	// Allow reports whether a request may revoke leases. If it is nil, none may. It is also
-	// called for a page, which then has links to the form. Who sent the request, and how that
-	// is known, is up to the program.
+	// Allow reports whether a request may revoke leases. If it is nil, no request may. It is also
+	// called for a page, which then contains links to the form. Authentication is the program's
+	// responsibility.
 	Allow func(*http.Request) bool
 
 	// Doctor checks the server, for example with checkup.Examine. It is called at
@@ -39,8 +39,8 @@ type Config struct {
 	// there are no findings.
 	Doctor func(context.Context) (checkup.Findings, error)
 
-	// User names the sender of a request that revokes, for the log and the events of the name.
-	// If it is nil, that is the address of the client.
+	// User names the sender of a revoking request, for the log and the name's events. If it is nil,
+	// the client's address is used.
 	User func(*http.Request) string
 
 	// Revoked is called after each revocation, for example for an audit log. The answer to
@@ -48,14 +48,14 @@ type Config struct {
 	Revoked func(*http.Request, Revocation)
 }
 
-// A Revocation is a lease, or a foreign lock, that was ended by a request.
+// A Revocation is a lease, or a foreign lock, that a request ended.
 type Revocation struct {
-	Name   string    // of the lock; hostile input, as each name
-	Holder string    // host, process and label of the holder; safe to print
-	Fence  uint64    // of the lease; zero if it was not known, and for a foreign lock
-	User   string    // who has sent the request, as Config.User says
-	Reason string    // as typed, one line
-	Did    string    // of a foreign lock: what was done; else empty
+	Name   string    // the lock's name; hostile input, like each name
+	Holder string    // the holder's host, process and label; safe to print
+	Fence  uint64    // the lease's fence; zero if unknown, and for a foreign lock
+	User   string    // the request's sender, from Config.User
+	Reason string    // as typed, on a single line
+	Did    string    // how a foreign lock was ended; otherwise empty
 	At     time.Time // when the store had confirmed it
 
 	ended view.Holder

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A delta says how to make a text from an older one: numbers and new text in turn. Each step
-// is how much of the old text to skip, which may be negative, how much to copy, and what to
-// append to that. Lengths are in UTF-16 units, as in JavaScript.
+// A delta says how to make a text from an older text: numbers and new text in turn. Each step is
+// how much old text to skip, which can be negative, how much to copy, and the text to append to it.
+// Lengths are in UTF-16 units, as in JavaScript.
 type delta struct {
 	steps  []any
 	at     int // in the old text, after the last copy
@@ -42,10 +42,10 @@ func (d *delta) flush() {
 	d.added.Reset()
 }
 
-// A line is a line of a fragment. Most are rows of tables.
+// A line is a line in a fragment. Most are table rows.
 type line struct {
 	text  string
-	key   string // the same for the line of the same name in another fragment
+	key   string // the same for the same name's line in another fragment
 	start int    // in the fragment
 }
 
@@ -58,10 +58,10 @@ func linesOf(text string) (all []line) {
 	return all
 }
 
-// eventMark is an attribute of lines that never change, and move down when others come.
+// eventMark is an attribute for lines that never change, and move down when others come.
 const eventMark = "data-event"
 
-// keyOf returns the first link in a line, or its first characters. The key of an event is the whole
+// keyOf returns the first link in a line, or its first characters. An event's key is the whole
 // line.
 func keyOf(text string) string {
 	if strings.HasPrefix(text, "<tr "+eventMark) {
@@ -75,7 +75,7 @@ func keyOf(text string) string {
 	return text[:min(len(text), most)]
 }
 
-// units returns the length of a text in UTF-16 units.
+// units returns a text's length in UTF-16 units.
 func units(text string) (n int) {
 	for _, r := range text {
 		if n++; r > 0xffff {
@@ -85,7 +85,7 @@ func units(text string) (n int) {
 	return n
 }
 
-// deltaOf returns how to make a text from an older one, as JSON on one line.
+// deltaOf returns how to make a text from an older text, as JSON on a single line.
 func deltaOf(old, now string) ([]byte, error) {
 	before := make(map[string][]line)
 	for _, one := range linesOf(old) {
@@ -110,7 +110,7 @@ func deltaOf(old, now string) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// change makes a line from an older one.
+// change makes a line from an older line.
 func (d *delta) change(old line, now string) {
 	from, to := pieces(old.text), pieces(now)
 	at, same := old.start, len(from) == len(to)

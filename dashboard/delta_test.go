@@ -22,7 +22,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// patched does what page.js does with a delta.
+// patched applies a delta like page.js.
 func patched(t *testing.T, old string, encoded []byte) string {
 	t.Helper()
 	var steps []any
@@ -41,7 +41,7 @@ func patched(t *testing.T, old string, encoded []byte) string {
 	return string(utf16.Decode(text))
 }
 
-// A delta makes the new text, whatever has changed.
+// A delta should make the new text, whatever changed.
 func TestDeltaOfRandomTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	row := func() string {
@@ -75,7 +75,7 @@ func TestDeltaOfRandomTexts(t *testing.T) {
 	}
 }
 
-// A row that moves, or is new, does not send the other rows again.
+// A row that moves, or is new, should not send the other rows again.
 func TestDeltaOfAMovedRow(t *testing.T) {
 	var rows []string
 	for i := range 100 {
@@ -113,7 +113,7 @@ func openZipped(ctx context.Context, h http.Handler, link string) (s *sink, wait
 	return s, func() { <-done }
 }
 
-// unzipped returns the text of a compressed stream, which has no end.
+// unzipped returns the text in a compressed stream, which has no end.
 func unzipped(t *testing.T, stream string) string {
 	t.Helper()
 	r, err := gzip.NewReader(strings.NewReader(stream))
@@ -127,7 +127,7 @@ func unzipped(t *testing.T, stream string) string {
 	return text.String()
 }
 
-// renewed renews the leases of a store as their holders do: at a third of their TTL.
+// renewed renews a store's leases like their holders: after a third of their TTL.
 func renewed(t *testing.T, s driver.Store, names []string, second int) {
 	t.Helper()
 	const every = 10
@@ -142,8 +142,8 @@ func renewed(t *testing.T, s driver.Store, names []string, second int) {
 	}
 }
 
-// A page of many names with leases that are renewed sends at most 5 kB a second to each
-// browser. All get what one stream without compression gets.
+// With many renewed leases, a page should send at most 5 kB a second to each browser. All should
+// get the same as a stream without compression.
 func TestBytesOfAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -186,7 +186,7 @@ func TestBytesOfAStream(t *testing.T) {
 	})
 }
 
-// shown returns the fragment after all events of a stream.
+// shown returns the fragment after all events in a stream.
 func shown(t *testing.T, stream string) (html string) {
 	t.Helper()
 	for event := range strings.SplitSeq(strings.TrimSuffix(stream, "\n\n"), "\n\n") {

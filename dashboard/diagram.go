@@ -10,16 +10,16 @@ import (
 	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
-// A diagram is a picture of a graph of waits. A process is to the left of those that it
-// waits for, except in cycles.
+// A diagram is a picture of a wait graph. A process is to the left of the processes it waits for,
+// except in cycles.
 type diagram struct {
 	Width, Height int
 	Nodes         []diagramNode
 	Edges         []diagramEdge
-	More          string // how many processes are not part of it
+	More          string // number of omitted processes
 
-	column []int         // of each node, counted from the left
-	labels map[int][]int // the vertical positions of the labels in each gap between columns
+	column []int         // each node's column, counted from the left
+	labels map[int][]int // the labels' vertical positions in each gap between columns
 	lane   int           // the next line below the current band
 }
 
@@ -36,21 +36,21 @@ type diagramNode struct {
 
 type diagramEdge struct {
 	Path         string
-	Label, Title string // an empty label is that of another edge of the same node
+	Label, Title string // without a label, the same node's other edge has it
 	LabelX       int
 	LabelY       int
 	Class        string
-	Marker       string // id of the arrow head
-	Anchor       string // of the label
+	Marker       string // the arrow head's id
+	Anchor       string // the label's anchor
 }
 
-// The sizes of a diagram, in pixels.
+// A diagram's sizes, in pixels.
 const (
 	nodeWidth, nodeHeight = 164, 46
 	columnGap, rowGap     = 150, 30
 	diagramMargin         = 16
-	loopWidth             = 60  // of waits within a column
-	labelWidth            = 130 // of 18 characters
+	loopWidth             = 60  // for waits within a column
+	labelWidth            = 130 // for 18 characters
 	labelHeight           = 15
 	laneHeight            = 26
 	arrowGap              = 8 // between the lines to the left and to the right
@@ -94,8 +94,8 @@ func (d *diagram) placeNodes(l layout) {
 	d.Height += diagramMargin - rowGap
 }
 
-// placeBand places the nodes of a band, and their edges. Each column is sorted by the height of
-// the nodes that it waits for, so that few lines cross.
+// placeBand places a band's nodes, and their edges. Each column is sorted by the height of the
+// nodes that it waits for, so that few lines cross.
 func (d *diagram) placeBand(l layout, out [][]layoutEdge, first, after int) {
 	var columns [][]int // from the right
 	for i := first; i < after; i++ {
@@ -109,7 +109,7 @@ func (d *diagram) placeBand(l layout, out [][]layoutEdge, first, after int) {
 		tallest = max(tallest, len(column))
 	}
 	for level, column := range columns {
-		height := make(map[int]int) // of the nodes to the right that a node waits for
+		height := make(map[int]int) // height of the nodes to the right that a node waits for
 		for _, i := range column {
 			sum, count := 0, 0
 			for _, e := range out[i] {
@@ -162,7 +162,7 @@ func (n *diagramNode) describe(g waitgraph.Graph, l layoutNode) {
 	}
 }
 
-// placeEdges draws the waits of a node. Those for the same name have one label.
+// placeEdges draws a node's waits. Waits for the same name share a label.
 func (d *diagram) placeEdges(edges []layoutEdge) {
 	labelled := make(map[string]bool)
 	for _, e := range edges {
@@ -175,7 +175,7 @@ func (d *diagram) placeEdges(edges []layoutEdge) {
 	}
 }
 
-// label gives an edge a label, below those of its gap that it would overlap.
+// label gives an edge a label, below the overlapping labels in its gap.
 func (d *diagram) label(edge *diagramEdge, column int) {
 	const characters = 18
 	edge.Label = view.Shorten(edge.Title, characters)
@@ -192,8 +192,8 @@ func (d *diagram) label(edge *diagramEdge, column int) {
 	d.Height = max(d.Height, edge.LabelY+rowGap)
 }
 
-// edgeOf draws a wait. Waits to the left are lower than those to the right, so that both of
-// a pair can be seen. A label is beside the waiter: below a line that goes up, else above it.
+// edgeOf draws a wait. Waits to the left are lower than waits to the right, so that both can be
+// seen in a pair. A label is beside the waiter: below a line that goes up, otherwise above it.
 func (d *diagram) edgeOf(e layoutEdge) diagramEdge {
 	const bend, labelGap = columnGap / 2, 12
 	from, to := d.Nodes[e.from], d.Nodes[e.to]
@@ -235,7 +235,7 @@ func (d *diagram) below(from, to diagramNode) string {
 		toX+corner, toX, d.lane, toX, d.lane-corner, toY+corner, toX, toY, to.X+nodeWidth, toY)
 }
 
-// curve returns a curve between two points with the horizontal positions of its bends.
+// curve returns a curve between two points with the horizontal positions for its bends.
 func curve(x, y, bend, endBend, endX, endY int) string {
 	return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, bend, y, endBend, endY, endX, endY)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
-// graphOf returns a graph of processes that wait for each other.
+// graphOf returns a graph with processes that wait for each other.
 func graphOf(processes int, waits ...waitgraph.Wait) (g waitgraph.Graph) {
 	for i := range processes {
 		g.Processes = append(g.Processes, waitgraph.Process{Host: "web", PID: i, ID: fmt.Sprint(i)})
@@ -26,7 +26,7 @@ func graphOf(processes int, waits ...waitgraph.Wait) (g waitgraph.Graph) {
 
 func wait(waiter, holder int) waitgraph.Wait { return waitgraph.Wait{Waiter: waiter, Holder: holder} }
 
-// chain returns the waits of the processes first to last, each for the next one.
+// chain returns the waits in a chain: each process from first to last waits for the next.
 func chain(first, last int) (waits []waitgraph.Wait) {
 	for i := first; i < last; i++ {
 		waits = append(waits, wait(i, i+1))
@@ -34,7 +34,7 @@ func chain(first, last int) (waits []waitgraph.Wait) {
 	return waits
 }
 
-// ring returns the waits of a cycle.
+// ring returns the waits in a cycle.
 func ring(first, last int) []waitgraph.Wait {
 	waits := append(chain(first, last), wait(last, first))
 	for i := range waits {
@@ -43,7 +43,7 @@ func ring(first, last int) []waitgraph.Wait {
 	return waits
 }
 
-// star returns the waits of the processes first to last for a name of another one.
+// star returns the waits by the processes first to last for another process's name.
 func star(first, last, holder int) (waits []waitgraph.Wait) {
 	for i := first; i <= last; i++ {
 		waits = append(waits, waitgraph.Wait{Waiter: i, Holder: holder, Name: fmt.Sprint("queue:", holder)})
@@ -51,7 +51,7 @@ func star(first, last, holder int) (waits []waitgraph.Wait) {
 	return waits
 }
 
-// pairs returns the waits of some processes for as many others.
+// pairs returns the waits by some processes for as many others.
 func pairs(n int) (waits []waitgraph.Wait) {
 	for i := range n {
 		waits = append(waits, wait(2*i, 2*i+1))
@@ -59,8 +59,8 @@ func pairs(n int) (waits []waitgraph.Wait) {
 	return waits
 }
 
-// permits returns the waits of a semaphore: one process waits for n holders, and another one waits for
-// each of these.
+// permits returns the waits for a semaphore: one process waits for n holders, and another waits for
+// each holder.
 func permits(n int) (waits []waitgraph.Wait) {
 	for i := 1; i <= n; i++ {
 		waits = append(waits, waitgraph.Wait{Waiter: 0, Holder: i, Name: "permits"}, wait(n+i, i))
@@ -68,7 +68,7 @@ func permits(n int) (waits []waitgraph.Wait) {
 	return waits
 }
 
-// describe returns the nodes of a layout as text: for each band its columns from the right.
+// describe returns a layout's nodes as text: for each band its columns from the right.
 func (l layout) describe() string {
 	var bands [][]string
 	for _, n := range l.nodes {
@@ -127,7 +127,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// A layout of many processes needs no more memory than in proportion to them.
+// A large layout should need memory in proportion to its processes.
 func TestMemoryOfALayout(t *testing.T) {
 	g := graphOf(5000, star(1, 4999, 0)...)
 	var before, after runtime.MemStats
@@ -139,7 +139,8 @@ func TestMemoryOfALayout(t *testing.T) {
 	}
 }
 
-// Waits of one process for another are one arrow, and what is not drawn is counted.
+// Several waits between two processes should be a single arrow, and omitted processes should be
+// counted.
 func TestLargeDiagram(t *testing.T) {
 	var waits []waitgraph.Wait
 	for i := 1; i < 100; i++ {
@@ -157,9 +158,9 @@ func TestLargeDiagram(t *testing.T) {
 	}
 }
 
-// No text of a diagram is on another one, or on a node.
+// No text in a diagram should overlap another text, or a node.
 func TestDiagramOverlaps(t *testing.T) {
-	everyone := func(n int) (waits []waitgraph.Wait) { // n waiters for the permits of n holders
+	everyone := func(n int) (waits []waitgraph.Wait) { // n waiters for n holders' permits
 		for i := range n {
 			for j := range n {
 				waits = append(waits, waitgraph.Wait{Waiter: i, Holder: n + j, Name: fmt.Sprint("permit:", i)})

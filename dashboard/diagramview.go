@@ -45,7 +45,7 @@ func (n diagramNode) node() g.Node {
 		g.El("text", h.Class("small"), number("x", n.TextX), number("y", n.SmallY), g.Text(n.Detail))))
 }
 
-// rect is the box of a node. That of several processes has another one behind it.
+// rect is a node's box. If it stands for several processes, another box is behind it.
 func (n diagramNode) rect(offset int) g.Node {
 	return g.El("rect", number("x", n.X+offset), number("y", n.Y+offset), number("width", n.W), number("height", n.H), number("rx", 6))
 }

@@ -1,6 +1,6 @@
-// Package dashboard shows the locks of a store as web pages, live, and as JSON.
+// Package dashboard shows a store's locks as web pages, live, and as JSON.
 //
-// [New] returns an http.Handler that can be mounted anywhere. It has no authentication: that
-// is the program's. It changes nothing, unless [Config].Allow permits a request to revoke a
-// lease. docs/dashboard.md describes the pages.
+// [New] returns an http.Handler that can be mounted anywhere. Authentication is the program's
+// responsibility. The dashboard changes nothing, unless [Config].Allow permits a request to revoke
+// a lease. docs/dashboard.md describes the pages.
 package dashboard

@@ -12,7 +12,7 @@ import (
 const (
 	doctorEvery = time.Minute
 	scrapeEvery = 10 * time.Minute // while only metrics are read
-	doctorTime  = 30 * time.Second // limit of one check
+	doctorTime  = 30 * time.Second // limit for each check
 )
 
 // doctorRuns call a doctor once a minute, while somebody wants its findings. For metrics, which are
@@ -23,21 +23,21 @@ type doctorRuns struct {
 	mu      sync.Mutex
 	began   time.Time
 	last    *report
-	running chan struct{} // closed at the end of the current check; nil: none
+	running chan struct{} // closed when the current check ends; nil: none
 }
 
-// A report is the result of a check.
+// A report is a check's result.
 type report struct {
 	at       time.Time
 	findings checkup.Findings
 	err      error // why there are no findings
 }
 
-// latest returns the last report, or nil before the first one. If a check is due, latest
-// starts it and does not wait for its end.
+// latest returns the last report, or nil before the first report. If a check is due, latest starts
+// it and does not wait for its end.
 func (c *doctorRuns) latest() *report { return c.within(doctorEvery) }
 
-// within does what latest does, but a check is due after another pause.
+// within is like latest, but a check is due after another pause.
 func (c *doctorRuns) within(pause time.Duration) *report {
 	if c.doctor == nil {
 		return nil
@@ -51,7 +51,7 @@ func (c *doctorRuns) within(pause time.Duration) *report {
 	return c.last
 }
 
-// wait does what latest does, and waits for the first report, until ctx ends.
+// wait is like latest, but waits for the first report, until ctx ends.
 func (c *doctorRuns) wait(ctx context.Context) *report {
 	if r := c.latest(); r != nil || c.doctor == nil {
 		return r

@@ -99,7 +99,7 @@ func TestDoctorFails(t *testing.T) {
 	}
 }
 
-// What a doctor has found before it failed is shown.
+// Findings from before a doctor's failure should be shown.
 func TestDoctorFailsAfterFindings(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {

@@ -9,32 +9,32 @@ import (
 	"weak"
 )
 
-// A fragment is what a page shows of a frame, as HTML, with the events that send it. It is
-// rendered once, and each event is encoded once, for all streams.
+// A fragment is a page's view of a frame, as HTML, with the events that send it. It is rendered
+// once, and each event is encoded once, for all streams.
 type fragment struct {
 	html   []byte
 	events memo[eventKey, func() []byte]
 }
 
-// An eventKey says what an event depends on beside its fragment.
+// An eventKey says which values an event depends on beside its fragment.
 type eventKey struct {
-	from weak.Pointer[fragment] // what the client has; zero: nothing
+	from weak.Pointer[fragment] // the client's fragment; zero: nothing
 	zip  bool
 }
 
-// maxEvents is how many events of a fragment are kept. Streams that are late have other
-// fragments, and their events are encoded for each.
+// maxEvents is how many events are kept for a fragment. Streams that are late have other fragments,
+// and their events are encoded for each.
 const maxEvents = 8
 
-// newFragment returns a fragment. Browsers read no carriage return in an event, and replace
-// what is not UTF-8.
+// newFragment returns a fragment. Browsers read no carriage return in an event, and replace invalid
+// UTF-8.
 func newFragment(html []byte) *fragment {
 	html = bytes.ToValidUTF8(bytes.ReplaceAll(html, []byte("\r"), nil), []byte("\uFFFD"))
 	return &fragment{html: html}
 }
 
-// event returns the event that makes a page with an older fragment show this one, or nil if
-// that is the same. old may be nil.
+// event returns the event that turns a page with an older fragment into this fragment, or nil if
+// they are the same. old may be nil.
 func (f *fragment) event(old *fragment, zip bool) []byte {
 	encode := func() []byte {
 		switch {
@@ -51,7 +51,7 @@ func (f *fragment) event(old *fragment, zip bool) []byte {
 	return f.events.of(eventKey{weak.Make(old), zip}, maxEvents, encode, sync.OnceValue[[]byte])()
 }
 
-// encoded returns an event. Each line of its data is one of the event.
+// encoded returns an event. Each data line becomes a line in the event.
 func encoded(event string, data []byte, zip bool) []byte {
 	var out bytes.Buffer
 	out.WriteString(event)
@@ -67,7 +67,7 @@ func encoded(event string, data []byte, zip bool) []byte {
 	return deflated(out.Bytes())
 }
 
-// gzipHeader is how a compressed stream begins. It has no end, which would have a checksum.
+// gzipHeader is how a compressed stream begins. It has no end, which would need a checksum.
 const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 var deflaters = sync.Pool{New: func() any {
@@ -75,8 +75,8 @@ var deflaters = sync.Pool{New: func() any {
 	return w
 }}
 
-// deflated returns a part of a compressed stream. It refers to no part before it, so that
-// streams with different parts before can share it.
+// deflated returns a part for a compressed stream. It refers to no part before it, so that streams
+// with different parts before can share it.
 func deflated(text []byte) []byte {
 	var out bytes.Buffer
 	w := deflaters.Get().(*flate.Writer)

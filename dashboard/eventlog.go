@@ -7,10 +7,10 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// maxEventRows is how many events of all names are shown at most.
+// maxEventRows is the maximum number of events shown for all names.
 const maxEventRows = 200
 
-// An eventLog is what has happened to all names.
+// An eventLog contains the events for all names.
 type eventLog struct {
 	Revocations []revocationRow
 	Events      []logRow
@@ -48,8 +48,8 @@ func (h *handler) eventLogOf(f *frame) eventLog {
 	return l
 }
 
-// lastEvents returns the last events of all names, the newest first. What was held when the first poll
-// came is none.
+// lastEvents returns the last events for all names, the newest first. A lock held before the first
+// poll is not an event.
 func (h *handler) lastEvents() []view.Change {
 	return h.hub.Changes(maxEventRows, func(c view.Change) bool { return c.Event != view.EventHeld })
 }
@@ -64,7 +64,7 @@ type revocationsAnswer struct {
 	Revocations []view.Change `json:"revocations"`
 }
 
-// apiEvents answers with the last events of all names.
+// apiEvents answers with the last events for all names.
 func (h *handler) apiEvents(w http.ResponseWriter, r *http.Request) {
 	one, status := stampOf(h.latest(r.Context()))
 	h.writeJSON(w, status, eventsAnswer{stamp: one, Events: append([]view.Change{}, h.lastEvents()...)})

@@ -58,7 +58,7 @@ func TestRevocations(t *testing.T) {
 	}
 }
 
-// The page has the events of all names, and what was revoked.
+// The page should contain all names' events, and the revocations.
 func TestEventsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &changedStore{Full: driver.Complete(memstore.New())}
@@ -87,9 +87,9 @@ func TestEventsPage(t *testing.T) {
 	})
 }
 
-// A time of another day has its date, on the page of all events and on that of the name.
+// A time on another day should include its date, on the page for all events and on the name's.
 func TestEventsOfAnotherDay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it begins at midnight of 2000-01-01 in UTC
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight on 2000-01-01 in UTC
 		s := memstore.New()
 		h := recorded(t, s, Config{Every: 30 * time.Second})
 		acquire(t, s, "a", tokenOf("web-7", 211, driver.KindMutex, 1, ""))
@@ -108,7 +108,7 @@ func TestEventsOfAnotherDay(t *testing.T) {
 	})
 }
 
-// A page that is open gets the new events, and not again those that it has.
+// An open page should get the new events, but not its own events again.
 func TestLiveEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

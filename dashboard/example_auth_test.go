@@ -13,10 +13,10 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An operator has a password, which is all that this program knows of users.
+// An operator has a password. This program knows nothing else about users.
 type operator struct{ name, password string }
 
-// is reports whether a request is of the operator.
+// is reports whether a request comes from the operator.
 func (o operator) is(r *http.Request) bool {
 	name, password, ok := r.BasicAuth()
 	same := func(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -37,8 +37,8 @@ func protect(next http.Handler, users ...operator) http.Handler {
 	})
 }
 
-// A server with a dashboard that everybody with a password can read. Only ops can revoke.
-// The streams of open pages end with the context of the server, so that Shutdown returns.
+// A server with a dashboard that everybody with a password can read. Only ops can revoke. The open
+// pages' streams end with the server's context, so that Shutdown returns.
 func Example_authentication() {
 	ops, guest := operator{"ops", "correct horse"}, operator{"guest", "battery staple"}
 	board := dashboard.New(memstore.New(), dashboard.Config{

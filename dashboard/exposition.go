@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// An exposition is a text in the format of Prometheus, version 0.0.4.
+// An exposition is a text in Prometheus format, version 0.0.4.
 type exposition struct{ bytes.Buffer }
 
 var labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// family begins the values of a metric.
+// family begins a metric's values.
 func (e *exposition) family(name, kind, help string) {
 	e.WriteString("# HELP " + name + " " + help + "\n# TYPE " + name + " " + kind + "\n")
 }
@@ -51,8 +51,8 @@ func (e *exposition) histogram(name string, h *histogram, labels ...string) {
 	e.value(name+"_count", float64(h.all), labels...)
 }
 
-// A histogram counts durations. Its buckets are those of the metrics of a client, so that both can be
-// added up.
+// A histogram counts durations. Its buckets are the same as in a client's metrics, so that both can
+// be added up.
 type histogram struct {
 	counts []int
 	all    int

@@ -5,7 +5,7 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A findingList is what a doctor has found.
+// A findingList contains a doctor's findings.
 type findingList struct {
 	At       string
 	Findings []view.Finding

@@ -9,26 +9,25 @@ import (
 	"github.com/dibslock/dibs/dashboard/watch"
 )
 
-// A frame is a snapshot with what is computed from it, once for all who want it.
+// A frame is a snapshot with values computed from it, once for all requests.
 type frame struct {
 	snapshot *watch.Snapshot
-	names    func() []view.Summary // of all names, sorted by name
-	counts   func() view.Counts    // of names
+	names    func() []view.Summary // all names, sorted
+	counts   func() view.Counts    // counts over all names
 
-	graph  waitgraph.Graph   // of the states
-	cycles []waitgraph.Cycle // of the graph: those that are shown
+	graph  waitgraph.Graph   // graph from the states
+	cycles []waitgraph.Cycle // the graph's cycles to show
 
 	fragments memo[fragmentKey, func() (*fragment, error)]
 }
 
-// A fragmentKey says what a fragment shows of a frame.
+// A fragmentKey says which part of a frame a fragment shows.
 type fragmentKey struct {
 	query
 	report *report
 }
 
-// maxFragments is how many fragments of a frame are kept. Others are rendered for each
-// request.
+// maxFragments is how many fragments are kept for a frame. Others are rendered for each request.
 const maxFragments = 256
 
 func newFrame(s *watch.Snapshot) *frame {
@@ -40,7 +39,7 @@ func newFrame(s *watch.Snapshot) *frame {
 	return f
 }
 
-// fragment returns what render has returned for a key, and calls it once only.
+// fragment returns render's result for a key, and calls it only once.
 func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) (*fragment, error) {
 	compute := func() (*fragment, error) {
 		html, err := render()
@@ -52,23 +51,23 @@ func (f *frame) fragment(key fragmentKey, render func() ([]byte, error)) (*fragm
 	return f.fragments.of(key, maxFragments, compute, sync.OnceValues[*fragment, error])()
 }
 
-// began returns when the poll began: what happened before is part of the snapshot.
+// began returns when the poll began: earlier changes are part of the snapshot.
 func (f *frame) began() time.Time { return f.snapshot.At.Add(-f.snapshot.Took) }
 
-// sameStates reports whether two snapshots share their states: one of an outage has those of the
-// snapshot before, which the page may not have shown.
+// sameStates reports whether two snapshots share their states: during an outage a snapshot repeats
+// the states before it, which the page may not have shown.
 func sameStates(a, b *watch.Snapshot) bool {
 	return len(a.States) == len(b.States) && (len(a.States) == 0 || &a.States[0] == &b.States[0])
 }
 
-// frames keeps the frame of the newest snapshot.
+// frames keeps the newest snapshot's frame.
 type frames struct {
 	mu       sync.Mutex
 	current  *frame
-	suspects waitgraph.Suspects // of the frames that were current
+	suspects waitgraph.Suspects // from the frames that were current
 }
 
-// of returns the frame of a snapshot.
+// of returns a snapshot's frame.
 func (f *frames) of(s *watch.Snapshot) *frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The fragments of a frame are bounded. Those that are not kept are rendered again.
+// A frame's fragments should be bounded. Those that are not kept should be rendered again.
 func TestFragmentsOfAFrame(t *testing.T) {
 	f := newFrame(&watch.Snapshot{})
 	rendered := 0
@@ -32,7 +32,7 @@ func TestFragmentsOfAFrame(t *testing.T) {
 	}
 }
 
-// The frame of the newest snapshot is kept, whoever comes late.
+// The newest snapshot's frame should be kept, whoever comes late.
 func TestFrames(t *testing.T) {
 	var all frames
 	one, two := &watch.Snapshot{Number: 1}, &watch.Snapshot{Number: 2}
@@ -46,8 +46,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// The page may skip snapshots. So that of an outage may have other states than the last that was shown,
-// and the cycles of those are not about its processes.
+// The page may skip snapshots. So an outage's snapshot may have other states than the last shown
+// snapshot, and the cycles there are not about its processes.
 func TestCyclesOfAnOutage(t *testing.T) {
 	var all frames
 	cycle := []driver.State{waitedFor("a", "one", "two"), waitedFor("b", "two", "one")}
@@ -65,7 +65,7 @@ func TestCyclesOfAnOutage(t *testing.T) {
 	}
 }
 
-// waitedFor returns the state of a mutex that one process holds and another waits for.
+// waitedFor returns a mutex's state while one process holds it and another waits.
 func waitedFor(name, holder, waiter string) driver.State {
 	token := func(process string) string { return process + ":1:client0000000001:m-random" }
 	return driver.State{
@@ -75,7 +75,7 @@ func waitedFor(name, holder, waiter string) driver.State {
 	}
 }
 
-// A fragment is kept for others, so a request that has ended does not spoil it.
+// A fragment is kept for others, so an ended request should not spoil it.
 func TestFragmentOfAnEndedRequest(t *testing.T) {
 	h := New(memstore.New(), Config{}).handler
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A filter selects what List of a store selects.
+// A filter should select the same names as a store's List.
 func TestGlobIsThatOfList(t *testing.T) {
 	names := []string{"a", "b", "a/b", "a/b/c", "order:42", "order:4", "[x]", `back\slash`, "größe", "*"}
 	s := memstore.New()

@@ -15,12 +15,12 @@ import (
 //go:embed static
 var files embed.FS
 
-// A Dashboard is an http.Handler of web pages about a store. It is safe for concurrent use.
+// A Dashboard is an http.Handler with web pages about a store. It is safe for concurrent use.
 type Dashboard struct{ *handler }
 
-// New returns a dashboard of a store. All its links are relative: mount it anywhere with
-// http.StripPrefix, at a path that ends with a slash. It needs no Close: its goroutines end when
-// no request follows the store.
+// New returns a dashboard for a store. All its links are relative: mount it anywhere with
+// http.StripPrefix, at a path that ends with a slash. It needs no Close: its goroutines end when no
+// request follows the store.
 func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
 	full := driver.Complete(store)
@@ -94,8 +94,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// protect sets the headers of each answer. Only files of the dashboard are loaded, nothing is
-// kept in a cache, and no other site can show a page in a frame.
+// protect sets each answer's headers. Only the dashboard's own files are loaded, nothing is kept in
+// a cache, and no other site can show a page in a frame.
 func protect(header http.Header) {
 	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -103,11 +103,11 @@ func protect(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// firstPoll is the longest time that a page waits for the states. A poll lists all names,
-// which takes long on a large shared Redis.
+// firstPoll is the longest time that a page waits for the states. A poll lists all names, which
+// takes long on a large shared Redis.
 const firstPoll = 10 * time.Second
 
-// latest returns the current frame. If there is none in time, the frame has only the error.
+// latest returns the current frame. If there is none in time, the frame contains only the error.
 func (h *handler) latest(ctx context.Context) *frame {
 	ctx, cancel := context.WithTimeout(ctx, firstPoll)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// busyStore has a mutex with a waiter, a semaphore, readers, and two processes that wait for
+// busyStore contains a mutex with a waiter, a semaphore, readers, and two processes that wait for
 // each other.
 func busyStore(t testing.TB) *memstore.Store {
 	t.Helper()
@@ -90,13 +90,13 @@ func TestEmptyStore(t *testing.T) {
 	wantNoText(t, body(t, h, ""), "note bad", "note odd")
 }
 
-// A filter that is not valid leaves the page as it is, with the reason and with what was typed.
+// An invalid filter should leave the page as it is, with the reason and the typed text.
 func TestInvalidFilter(t *testing.T) {
 	w := get(t, New(held(t, "order:42"), Config{}), "?glob=%5Ba&sort=name")
 	wantStatus(t, w, http.StatusBadRequest, "The filter is not used: ", `value="[a"`, "order:42", `selected>name</option>`, `data-events="events?sort=name&amp;view=list"`)
 }
 
-// A node of a quorum that does not answer is named on each page.
+// If a quorum node does not answer, each page should name it.
 func TestNodeThatIsDown(t *testing.T) {
 	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		s.Nodes = []driver.NodeState{{}, {Err: &driver.UnavailableError{Op: "inspect", Cause: errors.New("connection refused")}}, {Err: errors.New("NOPERM")}}
@@ -142,8 +142,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// The list is filtered by host and kind of all holders and waiters, also if a poll reads few of
-// its names. A stream has the same rows.
+// The list should be filtered by host and kind, for all holders and waiters, even if a poll reads
+// few names. A stream should have the same rows.
 func TestFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := busyStore(t)
@@ -185,7 +185,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// rowsOf returns the names of a list, sorted.
+// rowsOf returns a list's names, sorted.
 func rowsOf(page string) (names []string) {
 	for _, found := range regexp.MustCompile(`<tr data-row><td class="name[^"]*"><a [^>]*><bdi>([^<]*)<`).FindAllStringSubmatch(page, -1) {
 		names = append(names, html.UnescapeString(found[1]))
@@ -246,8 +246,8 @@ func TestStaticFiles(t *testing.T) {
 	}
 }
 
-// All links are relative, so the dashboard works below any prefix, with and without the
-// slash in the pattern of StripPrefix.
+// All links are relative, so the dashboard should work below any prefix, with and without the slash
+// in StripPrefix's pattern.
 func TestMountedBelowAPrefix(t *testing.T) {
 	for _, prefix := range []string{"/ops/locks", "/ops/locks/"} {
 		mux := http.NewServeMux()
@@ -387,7 +387,7 @@ func TestPageOfASlowStore(t *testing.T) {
 		wantText(t, s.text(), "web-7:211")
 		cancel()
 		wait()
-		time.Sleep(time.Minute) // until List has returned
+		time.Sleep(time.Minute) // until List returns
 	})
 }
 
@@ -434,7 +434,7 @@ func TestQuorumNodes(t *testing.T) {
 	}
 }
 
-// The page of a name whose key holds data says so, also live: the list does not have it.
+// If a name's key holds data, its page should say so, also live: the list does not contain it.
 func TestWrongType(t *testing.T) {
 	s := wrongTypeStore{driver.Complete(memstore.New())}
 	h := New(s, Config{})

@@ -14,13 +14,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A head is the first part of each fragment: the counts, and what is wrong.
+// A head is the first part in each fragment: the counts and the warnings.
 type head struct {
 	Counts   []count
 	Warnings []warning
-	At       string // time of the states
+	At       string // when the states were read
 	AtFull   string
-	Took     string // duration of the poll
+	Took     string // how long the poll took
 }
 
 type count struct {
@@ -28,16 +28,16 @@ type count struct {
 	Zero         bool
 }
 
-// A warning is a sentence about something that is wrong, with a link to what is known of it.
+// A warning is a sentence about a problem, with a link to its details.
 type warning struct {
 	Class string // bad or odd, for the colour
 	Parts []part
 	Link  string
-	More  string // text of the link
+	More  string // the link's text
 }
 
-// A part of a sentence. That of a name or a process is isolated from the others, because it
-// may be written from right to left.
+// A part of a sentence. If it is a name or a process, it is isolated from the others, because it
+// can be written from right to left.
 type part struct {
 	Text string
 	Name bool
@@ -45,8 +45,8 @@ type part struct {
 
 func words(text string) []part { return []part{{Text: text}} }
 
-// headOf returns the head of a view. The page of a name is about that name, and the others
-// do not repeat in the head what is below it.
+// headOf returns a view's head. A name's page is about this name, and on other pages the head does
+// not repeat the text below it.
 func headOf(f *frame, r *report, wanted string) head {
 	h := head{Warnings: warningsOf(f, r, wanted)}
 	if !f.snapshot.At.IsZero() {
@@ -78,7 +78,7 @@ func orNothing(text string, something bool) string {
 	return text
 }
 
-// clock returns a time of day, with the date if that is not the day of now: the time of the frame.
+// clock returns a time of day, with the date if it is not on the same day as now: the frame's time.
 func clock(at, now time.Time) string {
 	at, now = at.UTC(), now.UTC()
 	layout := time.TimeOnly
@@ -106,7 +106,7 @@ func warningsOf(f *frame, r *report, wanted string) (all []warning) {
 	return all
 }
 
-// nodeWarnings returns a warning for each node of a quorum that does not answer.
+// nodeWarnings returns a warning for each quorum node that does not answer.
 func nodeWarnings(states []driver.State) (all []warning) {
 	failed := make(map[int]error)
 	for _, s := range states {

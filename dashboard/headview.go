@@ -5,7 +5,7 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// node returns the first part of a fragment.
+// node returns a fragment's first part.
 func (top head) node() g.Node {
 	return g.Group{
 		g.If(len(top.Counts) > 0 || top.At != "", h.Div(h.Class("counts"), newline, rows(top.Counts, count.node), top.time(), newline)),
@@ -34,7 +34,7 @@ func (p part) node() g.Node {
 	return g.Text(p.Text)
 }
 
-// failure is in place of a view that cannot be shown.
+// failure replaces a view that cannot be shown.
 func failure(text string) g.Node {
 	return h.P(h.Class("note bad"), g.Text("This part could not be shown: "+text))
 }

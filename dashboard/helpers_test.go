@@ -55,7 +55,7 @@ func held(t testing.TB, name string) *memstore.Store {
 	return s
 }
 
-// holding returns the tokens of the holders of a name.
+// holding returns the tokens of a name's holders.
 func holding(t testing.TB, s driver.Store, name string) (tokens []string) {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), name)
@@ -76,7 +76,7 @@ func get(t testing.TB, h http.Handler, link string) *httptest.ResponseRecorder {
 	return w
 }
 
-// body sends a GET request and returns the body of the answer, which must be 200.
+// body sends a GET request and returns the answer's body. The status must be 200.
 func body(t testing.TB, h http.Handler, link string) string {
 	t.Helper()
 	w := get(t, h, link)
@@ -122,11 +122,10 @@ func linkIn(t testing.TB, page, pattern string) string {
 	return html.UnescapeString(link[1])
 }
 
-// An element is what a parser finds in a page: a tag with the names of its attributes.
+// An element is a tag with its attributes' names, as a parser finds it in a page.
 type element string
 
-// structure returns the elements and the texts of a page. It fails if an element is not
-// closed.
+// structure returns a page's elements and texts. It fails if an element is not closed.
 func structure(t testing.TB, page string) (elements []element, text string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -153,7 +152,7 @@ func structure(t testing.TB, page string) (elements []element, text string) {
 	}
 }
 
-// A form is one that a page has for a lease.
+// A form is a page's form for a lease.
 type form struct {
 	action string
 	cookie *http.Cookie
@@ -167,7 +166,7 @@ var (
 	csrfIn   = regexp.MustCompile(`name="csrf" value="([^"]*)"`)
 )
 
-// formOf opens the form for the first holder of a name, as a browser does.
+// formOf opens the form for a name's first holder, as a browser does.
 func formOf(t testing.TB, h http.Handler, name string) form {
 	t.Helper()
 	page := body(t, h, nameLink(name))
@@ -218,7 +217,7 @@ func (s *countingStore) Inspect(ctx context.Context, name string) (driver.State,
 	return s.Full.Inspect(ctx, name)
 }
 
-// A changedStore changes the states of a store, or fails.
+// A changedStore changes a store's states, or fails.
 type changedStore struct {
 	*driver.Full
 	change  func(*driver.State) // nil: nothing

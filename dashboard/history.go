@@ -10,15 +10,15 @@ import (
 	"github.com/dibslock/dibs/dashboard/watch"
 )
 
-// The history has an hour, if the store is polled all the time.
+// The history covers an hour, if the store is polled all the time.
 const (
 	maxPoints = 360
-	pointTime = 10 * time.Second // the least time of one point
-	pointGap  = 3 * pointTime    // after a longer time between two polls, nothing is known of it, unless they are rare
+	pointTime = 10 * time.Second // the shortest time for a point
+	pointGap  = 3 * pointTime    // after a longer time between two polls, nothing is known about it, unless polls are rare
 )
 
-// A history remembers the counts of the last polls, joined to points. The zero value is empty. It is
-// safe for concurrent use.
+// A history remembers the last polls' counts, joined to points. The zero value is empty. It is safe
+// for concurrent use.
 type history struct {
 	every time.Duration // the pause between two polls
 
@@ -26,20 +26,20 @@ type history struct {
 	ring   [maxPoints]point
 	next   int       // where the next point is put
 	open   point     // the polls after the last point
-	polled time.Time // when the last poll has ended
+	polled time.Time // when the last poll ended
 }
 
-// A point is what some polls have found.
+// A point contains the results from some polls.
 type point struct {
-	At      time.Time     // when the last of the polls has ended
-	Over    time.Duration // the time before At that it is about: of Grants
-	Held    int           // names, the most of one poll
-	Waiting int           // waiters, the most of one poll
+	At      time.Time     // when the last poll ended
+	Over    time.Duration // the time before At in which Grants were counted
+	Held    int           // names, the maximum over the polls
+	Waiting int           // waiters, the maximum over the polls
 	Longest time.Duration // the longest wait
-	Grants  int           // leases that began, as far as polls have seen
+	Grants  int           // leases that began, if seen by a poll
 }
 
-// rate returns the leases that began in one second.
+// rate returns how many leases began per second.
 func (p point) rate() float64 {
 	if p.Over <= 0 {
 		return 0
@@ -68,7 +68,7 @@ func (h *history) add(at time.Time, c view.Counts, grants int) {
 	h.open = point{}
 }
 
-// points returns the points of the last hour, the oldest first.
+// points returns the last hour's points, the oldest first.
 func (h *history) points(now time.Time) (all []point) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,13 +88,13 @@ func (h *handler) polled(s *watch.Snapshot) {
 	}
 }
 
-// recordShare is the pause between two polls of Record, in units of what a poll takes.
+// recordShare is the pause between two of Record's polls, in units of a poll's duration.
 const recordShare = 49
 
-// Record polls the store until ctx ends, also while no page is open. It pauses for Config.Every, or
-// longer: for 49 times as long as the poll took, up to 10 s. So polls of up to 0.2 s take a fiftieth of
-// the time at most. Without Record, the history, the events and the counters of /metrics have only what
-// happens while a page is open.
+// Record polls the store until ctx ends, even while no page is open. It pauses for Config.Every, or
+// longer: for 49 times as long as the poll took, up to 10 s. So polls that take up to 0.2 s use a
+// fiftieth of the time at most. Without Record, the history, the events and the counters in
+// /metrics only cover the time while a page is open.
 func (d *Dashboard) Record(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := pointTime

@@ -14,7 +14,7 @@ import (
 func TestHistory(t *testing.T) {
 	var h history
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	h.add(at, view.Counts{Held: 9, Waiting: 9}, 100) // nothing is known of the time before
+	h.add(at, view.Counts{Held: 9, Waiting: 9}, 100) // the time before is unknown
 	if p := h.points(at); len(p) != 0 {
 		t.Errorf("a point after one poll: %+v", p)
 	}
@@ -35,7 +35,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// After a time without polls a point is about what polls have seen only. Old points are dropped.
+// After a time without polls a point should only cover the time of polls. Old points should be
+// dropped.
 func TestHistoryHasGapsAndAnEnd(t *testing.T) {
 	var h history
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -65,7 +66,7 @@ func TestHistoryHasGapsAndAnEnd(t *testing.T) {
 	}
 }
 
-// Polls that are meant to be far apart have a history.
+// Intentionally rare polls should have a history.
 func TestHistoryOfRarePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorded(t, held(t, "a"), Config{Every: time.Minute})
@@ -76,7 +77,7 @@ func TestHistoryOfRarePolls(t *testing.T) {
 	})
 }
 
-// Of a store that answers at once, Record polls as often as a page.
+// If a store answers at once, Record should poll as often as a page.
 func TestRecordOfAFastStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{Full: driver.Complete(memstore.New())}
@@ -88,7 +89,7 @@ func TestRecordOfAFastStore(t *testing.T) {
 	})
 }
 
-// Record polls while no page is open, less often if that takes long.
+// Record should poll while no page is open, less often if polls take long.
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{Full: driver.Complete(slowStore{driver.Complete(memstore.New()), 400 * time.Millisecond})}

@@ -37,7 +37,7 @@ var hostileNames = []string{
 	"e" + strings.Repeat("\u0301", 255),
 }
 
-// storeWith has a name with a holder and a waiter, each with a hostile label, and two
+// storeWith contains a name with a holder and a waiter, each with a hostile label, and two
 // processes that wait for each other.
 func storeWith(t testing.TB, name, label, host string) driver.Store {
 	t.Helper()
@@ -56,8 +56,8 @@ func viewsOf(name string) []string {
 	return []string{"", nameLink(name), "processes", "waits", fragment, "fragment?view=list", "fragment?view=waits", "?glob=*"}
 }
 
-// A hostile name or label changes nothing but texts: the pages have the same elements as
-// those of a harmless name.
+// A hostile name or label should change nothing but texts: the pages should contain the same
+// elements as for a harmless name.
 func TestHostileNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const harmless = "order:42"
@@ -83,7 +83,7 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
-// Each link to a name leads to that name.
+// Each link to a name should lead to this name.
 func TestLinksToHostileNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, name := range hostileNames {
@@ -106,8 +106,8 @@ var (
 	ownLink = regexp.MustCompile(`^(\./|name|processes|waits|doctor|log|events|fragment|revoke|static/[a-z.]+|#content)$`)
 )
 
-// Each link of each page leads to a page of the dashboard. Whatever writes the HTML does not
-// check links: a name that begins a link could run a script, or lead to another site.
+// Each link on each page should lead to a page in the dashboard. The HTML library does not check
+// links: a name at the start of a link could run a script, or lead to another site.
 func TestLinksOfHostileNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, name := range hostileNames {
@@ -129,7 +129,7 @@ func TestLinksOfHostileNames(t *testing.T) {
 	})
 }
 
-// linkTo returns the link to a name that a page has.
+// linkTo returns a page's link to a name.
 func linkTo(t testing.TB, page, name string) string {
 	t.Helper()
 	want := nameLink(name)
@@ -151,7 +151,7 @@ func TestTypedNameAsShown(t *testing.T) {
 	wantStatus(t, f.send(t, h), 303)
 }
 
-// The title of a dashboard is also text.
+// A dashboard's title should also be text.
 func TestHostileTitle(t *testing.T) {
 	page := body(t, New(memstore.New(), Config{Title: "</title><script>x\x1b"}), "")
 	wantNoText(t, page, "<script>x", "\x1b")

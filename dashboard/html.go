@@ -7,15 +7,15 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// The views are written with gomponents, which escapes each text and each value of an
-// attribute. It does not check links: each link is made by a function of query.go or revoke.go,
-// or is a constant. Names come from other programs, so nothing of theirs may be passed to g.Raw.
+// The views are written with gomponents, which escapes each text and each attribute value. It does
+// not check links: each link is made by a function in query.go or revoke.go, or is a constant.
+// Names come from other programs, so never pass a part of a name to g.Raw.
 
-// newline separates the lines of a fragment. A row is one line, because the changes of a
-// fragment are found by lines (delta.go).
+// newline separates a fragment's lines. A row is a single line, because changes in a fragment are
+// found by lines (delta.go).
 var newline = g.Raw("\n")
 
-// lines returns the nodes that are not nil, each on a line of its own.
+// lines returns the nodes that are not nil, each on its own line.
 func lines(nodes ...g.Node) g.Node {
 	var all g.Group
 	for _, n := range nodes {
@@ -40,7 +40,7 @@ func row() g.Node { return g.Attr("data-row") }
 // isolated separates a name from the text around it, because it may be written from right to left.
 func isolated(children ...g.Node) g.Node { return g.El("bdi", children...) }
 
-// cutOff is a name that may be cut off on the screen: its title is whole.
+// cutOff is a name that can be cut off on the screen: its title is whole.
 func cutOff(text string) g.Node { return isolated(h.Title(text), g.Text(text)) }
 
 // linked is a name with a link. The link is optional.
@@ -51,7 +51,7 @@ func linked(link, text string) g.Node {
 	return h.A(h.Href(link), h.Title(text), isolated(g.Text(text)))
 }
 
-// orDash returns a text for the cell of a value that may be missing.
+// orDash returns the cell text for a value that may be missing.
 func orDash(text string) string {
 	if text == "" {
 		return "–"
@@ -59,7 +59,7 @@ func orDash(text string) string {
 	return text
 }
 
-// hint is a paragraph of small text, or nothing.
+// hint is a paragraph in small text, or nothing.
 func hint(text string) g.Node {
 	return g.If(text != "", h.P(h.Class("hint"), g.Text(text)))
 }
@@ -67,7 +67,7 @@ func hint(text string) g.Node {
 // empty is the text in place of a table without rows.
 func empty(text string) g.Node { return h.P(h.Class("empty"), g.Text(text)) }
 
-// table returns a table that is a list of blocks on a narrow screen. The body has a line for
+// table returns a table that becomes a list of blocks on a narrow screen. The body has a line for
 // each row.
 func table(class string, caption g.Node, heads []g.Node, body g.Node) g.Node {
 	return h.Table(h.Class(class), newline,
@@ -75,12 +75,12 @@ func table(class string, caption g.Node, heads []g.Node, body g.Node) g.Node {
 		h.TBody(newline, body), newline)
 }
 
-// headCell is the head of a column.
+// headCell is a column's head.
 func headCell(class string, children ...g.Node) g.Node {
 	return h.Th(h.Scope("col"), g.If(class != "", h.Class(class)), g.Group(children))
 }
 
-// heads are the heads of columns: pairs of a class and a text.
+// heads are the columns' heads: pairs with a class and a text.
 func heads(pairs ...string) (all []g.Node) {
 	for i := 0; i < len(pairs); i += 2 {
 		all = append(all, headCell(pairs[i], g.If(pairs[i+1] != "", g.Text(pairs[i+1]))))
@@ -88,7 +88,7 @@ func heads(pairs ...string) (all []g.Node) {
 	return all
 }
 
-// cell is a cell. On a narrow screen it has the label of its column beside it.
+// cell is a cell. On a narrow screen its column's label is beside it.
 func cell(class, label string, children ...g.Node) g.Node {
 	return h.Td(g.If(class != "", h.Class(class)), g.Attr("data-label", label), g.Group(children))
 }
@@ -96,7 +96,7 @@ func cell(class, label string, children ...g.Node) g.Node {
 // textCell is a cell with a text.
 func textCell(class, label, text string) g.Node { return cell(class, label, g.Text(text)) }
 
-// ttlCell is the cell of a TTL, with a bar of a width.
+// ttlCell is the cell for a TTL, with a bar whose width is given.
 func ttlCell(ttl string, width int) g.Node {
 	switch ttl {
 	case "never":
@@ -116,7 +116,7 @@ func bar(width int) g.Node {
 		rect(barWidth, h.Class("track")), rect(width, nil))
 }
 
-// node returns the links to the pages before and after this one, or nothing.
+// node returns the links to the pages before and after this page, or nothing.
 func (p pages) node() g.Node {
 	if p.Count <= 1 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
-// The most that a diagram shows: processes one by one, columns without a chain as one node, and
+// A diagram's limits: processes shown separately, columns before a chain becomes a single node, and
 // nodes.
 const (
 	maxSingle  = 8
@@ -19,21 +19,21 @@ const (
 	maxNodes   = 24
 )
 
-// A layout says what a diagram shows of a graph, and in which column.
+// A layout says which part of a graph a diagram shows, and in which column.
 type layout struct {
 	nodes []layoutNode
 	edges []layoutEdge
 }
 
-// A layoutNode is a process, or several that are shown as one.
+// A layoutNode is a process, or several processes shown as a single node.
 type layoutNode struct {
-	processes []int // indices of the graph
+	processes []int // indices in the graph
 	inCycle   bool
-	band      int // nodes of different bands have no waits for each other; the first one is on top
+	band      int // nodes in different bands do not wait for each other; the first band is on top
 	level     int // the column within the band, counted from the right
 }
 
-// A layoutEdge is all waits of one node for another.
+// A layoutEdge stands for all waits by one node for another.
 type layoutEdge struct {
 	from, to int // indices of nodes
 	names    []string
@@ -47,9 +47,9 @@ func (e layoutEdge) title() string {
 	return view.Safe(e.names[0])
 }
 
-// layoutOf returns the layout of a graph, and the number of processes that are not part of it.
-// Of many processes, those with the same waits are one node, such as the queue of a name, and
-// of a long chain all but its ends.
+// layoutOf returns a graph's layout, and the number of omitted processes. If there are many
+// processes, those with the same waits are a single node, such as a name's queue, and so is the
+// middle of a long chain.
 func layoutOf(g waitgraph.Graph) (l layout, omitted int) {
 	l = layoutOfEach(g)
 	all := len(l.nodes)
@@ -71,9 +71,10 @@ func layoutOf(g waitgraph.Graph) (l layout, omitted int) {
 	return l, all - shown
 }
 
-// layoutOfEach has a node for each process that waits, or is waited for: those in cycles first.
+// layoutOfEach contains a node for each process that waits, or is waited for: those in cycles
+// first.
 func layoutOfEach(g waitgraph.Graph) (l layout) {
-	node := make(map[int]int) // from the index of a process
+	node := make(map[int]int) // from a process's index
 	add := func(process int) {
 		if _, known := node[process]; !known {
 			node[process] = len(l.nodes)
@@ -97,7 +98,7 @@ func layoutOfEach(g waitgraph.Graph) (l layout) {
 	return l
 }
 
-// edges collects edges: those between the same nodes are one.
+// edges collects edges: those between the same nodes are joined.
 type edges struct {
 	all   []layoutEdge
 	index map[[2]int]int
@@ -114,7 +115,7 @@ func (s *edges) add(e layoutEdge) {
 	}
 	one := &s.all[i]
 	one.inCycle = one.inCycle || e.inCycle
-	if !slices.Equal(one.names, e.names) { // else the edges of nodes that are alike
+	if !slices.Equal(one.names, e.names) { // otherwise the edges between similar nodes
 		one.names = append(one.names, e.names...)
 	}
 }
@@ -127,7 +128,8 @@ func (l layout) markCycles() {
 	}
 }
 
-// merged returns a layout with one node for those with the same class: the index of one of them.
+// merged returns a layout with a single node for all nodes with the same class: a class is the
+// index of a node in it.
 func (l layout) merged(class []int) (m layout) {
 	node := make(map[int]int) // from a class
 	for i, n := range l.nodes {
@@ -150,10 +152,10 @@ func (l layout) merged(class []int) (m layout) {
 	return m
 }
 
-// alike returns the classes of nodes that wait for the same names of the same nodes, and are
-// waited for in the same way. Those in cycles stay apart.
+// alike returns classes of nodes that wait for the same names on the same nodes, and are waited for
+// in the same way. Those in cycles stay apart.
 func (l layout) alike() []int {
-	keys := make([]strings.Builder, len(l.nodes)) // edges are in one order, so equal edges make equal keys
+	keys := make([]strings.Builder, len(l.nodes)) // edges are in a fixed order, so equal edges make equal keys
 	for _, e := range l.edges {
 		fmt.Fprintf(&keys[e.from], "to %d %q,", e.to, e.names)
 		fmt.Fprintf(&keys[e.to], "from %d %q,", e.from, e.names)
@@ -174,8 +176,8 @@ func (l layout) alike() []int {
 	return class
 }
 
-// chains returns classes in which the inner nodes of a chain are one: nodes that wait for one
-// node, and one waits for them. The last inner node stays alone, because it waits for the one
+// chains returns classes in which a chain's inner nodes are joined: nodes that wait for a single
+// node, with a single waiting node. The last inner node stays alone, because it waits for the node
 // that delays them all.
 func (l layout) chains() []int {
 	const none = -1
@@ -214,8 +216,8 @@ func (l layout) chains() []int {
 	return class
 }
 
-// first returns at most this many nodes, in the order of arrange. Nodes are added with the edge
-// between them, the first ones first: those of one column alone would have no edges.
+// first returns at most this many nodes, in arrange's order. Nodes are added with the edge between
+// them, the first nodes first: a single column's nodes would have no edges.
 func (l layout) first(most int) layout {
 	byNodes := slices.Clone(l.edges)
 	slices.SortStableFunc(byNodes, func(a, b layoutEdge) int {
@@ -248,7 +250,7 @@ func (l layout) columns() int {
 }
 
 // arrange sorts the nodes by bands, and within a band by columns. Bands with a cycle come first,
-// then those with the longest chains, and those of most processes.
+// then those with the longest chains, then those with the most processes.
 func (l *layout) arrange() {
 	level, band := levels(len(l.nodes), l.edges), bands(len(l.nodes), l.edges)
 	type weight struct {
@@ -279,7 +281,7 @@ func (l *layout) arrange() {
 	l.reorder(order)
 }
 
-// firstTrue compares two conditions: one that is true comes first.
+// firstTrue compares two conditions: a true condition comes first.
 func firstTrue(a, b bool) int {
 	switch {
 	case a == b:
@@ -290,7 +292,7 @@ func firstTrue(a, b bool) int {
 	return 1
 }
 
-// reorder sorts the nodes in an order of their indices. Edges of nodes that are not part of it
+// reorder sorts the nodes in an order given by their indices. Edges to nodes outside this order
 // must not exist.
 func (l *layout) reorder(order []int) {
 	nodes, index := make([]layoutNode, len(order)), make(map[int]int, len(order))
@@ -328,8 +330,8 @@ func bands(nodes int, edges []layoutEdge) []int {
 	return root
 }
 
-// levels returns the least number of waits from each node to one that waits for nobody. Of
-// nodes that have no such way, the first one counts as such.
+// levels returns the least number of waits from each node to a node without waits. Among nodes
+// without such a way, the first counts as such.
 func levels(nodes int, edges []layoutEdge) []int {
 	waiters, waits := make([][]int, nodes), make([]bool, nodes)
 	for _, e := range edges {

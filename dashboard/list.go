@@ -14,11 +14,11 @@ import (
 
 const pageRows = 200
 
-// A listing is the names of one page.
+// A listing contains a page's names.
 type listing struct {
 	Rows  []listRow
-	Last  []spark               // of the last hour
-	Heads map[string]columnHead // by the word of the order
+	Last  []spark               // for the last hour
+	Heads map[string]columnHead // by the order's word
 	Pages pages
 	Shown string // how many names match
 	Empty string // why there are no rows
@@ -44,11 +44,12 @@ func headsOf(q query) map[string]columnHead {
 type listRow struct {
 	view.Row
 	Link  string
-	Bar   int // width of the bar of the TTL
+	Bar   int // width of the TTL bar
 	Class string
 }
 
-// matcherOf returns what a pattern matches: one without wildcards matches the texts with it.
+// matcherOf returns a function for a pattern's matches: without wildcards, all texts that contain
+// it.
 func matcherOf(pattern string) (func(text string) bool, error) {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return func(text string) bool { return strings.Contains(text, pattern) }, nil
@@ -57,7 +58,7 @@ func matcherOf(pattern string) (func(text string) bool, error) {
 	return g.Matches, err
 }
 
-// matcher returns what the filter selects.
+// matcher returns a function that selects by the filter.
 func (f filter) matcher() (func(view.Summary) bool, error) {
 	name, err := matcherOf(f.glob)
 	if err != nil {
@@ -91,8 +92,8 @@ func (q query) selected(names []view.Summary) ([]view.Summary, error) {
 	return found, nil
 }
 
-// statesOf returns the states of the names on a page, in their order. Of many names, a frame
-// has not all states: the others are read now, and by the next polls.
+// statesOf returns the states of the names on a page, in their order. With many names, a frame does
+// not contain all states: the others are read now, and by the next polls.
 func (h *handler) statesOf(ctx context.Context, f *frame, names []view.Summary) ([]view.State, error) {
 	states, missing := make(map[string]driver.State, len(names)), []string{}
 	var all []string
@@ -171,8 +172,8 @@ func listRowOf(s *view.State, at time.Time) listRow {
 	return r
 }
 
-// barOf returns the width of the bar of a TTL, of barWidth. A bar is full at 30 s, the default
-// lease TTL.
+// barOf returns the width of a TTL's bar, up to barWidth. A bar is full at 30 s, the default lease
+// TTL.
 func barOf(left time.Duration) int {
 	const full = 30 * time.Second
 	if left < 0 {
@@ -183,14 +184,14 @@ func barOf(left time.Duration) int {
 
 const barWidth = 40
 
-// pages are links to the other pages of a list.
+// pages are links to a list's other pages.
 type pages struct {
 	Number, Count    int
 	Previous, Next   string // links; empty: there is none
-	First, Last, All int    // rows of this page, counted from 1
+	First, Last, All int    // rows on this page, counted from 1
 }
 
-// pagesOf divides a number of rows into pages. A page after the last one is the last one.
+// pagesOf divides a number of rows into pages. A page after the last page is treated as the last.
 func pagesOf(q query, rows int) pages {
 	p := pages{Count: max(1, (rows+pageRows-1)/pageRows), All: rows}
 	p.Number = min(q.page, p.Count)
@@ -208,5 +209,5 @@ func pagesOf(q query, rows int) pages {
 	return p
 }
 
-// pageOf returns the rows of a page.
+// pageOf returns a page's rows.
 func pageOf[T any](p pages, all []T) []T { return all[max(p.First-1, 0):p.Last] }

@@ -60,7 +60,7 @@ func (f *listFilter) node() g.Node {
 	))
 }
 
-// field is an input with its label, on one line.
+// field is an input with its label, on a single line.
 func field(id, label string, input g.Node) g.Node {
 	return h.Div(h.Label(h.For(id), g.Text(label)), input)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An inspectedStore counts the names that are read.
+// An inspectedStore counts the names read.
 type inspectedStore struct {
 	*driver.Full
 	names atomic.Int64
@@ -27,8 +27,8 @@ func (s *inspectedStore) InspectAll(ctx context.Context, names []string) ([]driv
 	return s.Full.InspectAll(ctx, names)
 }
 
-// Of many names, an open page reads those on it and those with waiters. The pages still show
-// all names, with their holders.
+// With many names, an open page should read its own names and those with waiters. The pages should
+// still show all names, with their holders.
 func TestManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 5000
@@ -65,7 +65,8 @@ func TestManyNames(t *testing.T) {
 	})
 }
 
-// Processes that share permits are not said to wait for each other before that persists.
+// The pages should not say that processes with shared permits wait for each other, unless this
+// persists.
 func TestCycleThatPersists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -10,32 +10,32 @@ import (
 	"github.com/dibslock/dibs/observe/classes"
 )
 
-// metrics count what polls find. They are safe for concurrent use.
+// metrics count the polls' results. They are safe for concurrent use.
 type metrics struct {
 	classes *classes.Set[*classMetrics]
 
-	mu       sync.Mutex // of what follows, and of all values in classes
+	mu       sync.Mutex // protects the fields below, and all values in classes
 	polls    int
 	failed   int
-	pollTime time.Duration // of all polls
-	answered time.Time     // the last poll that has not failed
+	pollTime time.Duration // sum over all polls
+	answered time.Time     // the last successful poll
 }
 
-// A classMetrics counts the events of a class of names.
+// A classMetrics counts events for a class of names.
 type classMetrics struct {
 	class    string
 	acquired map[acquisition]*histogram
 	revoked  int
 }
 
-// An acquisition is how a lease began: the labels of its histogram.
+// An acquisition is how a lease began: its histogram's labels.
 type acquisition struct{ kind, result string }
 
 func (a acquisition) compare(b acquisition) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.result, b.result))
 }
 
-// The values of the label result, as of the metrics of a client.
+// The values for the label result, as in a client's metrics.
 const (
 	resultAcquired = "acquired"
 	resultNotified = "notified"
@@ -47,7 +47,7 @@ func newMetrics() *metrics {
 	})}
 }
 
-// grantOf returns how a lease began, if a change is that.
+// grantOf returns how a lease began, if a change is its beginning.
 func grantOf(c view.Change) (a acquisition, granted bool) {
 	if c.Holder == nil {
 		return a, false
@@ -72,7 +72,7 @@ func grantsOf(changes []view.Change) (n int) {
 	return n
 }
 
-// add counts a poll and what it has found.
+// add counts a poll and its results.
 func (m *metrics) add(s *watch.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

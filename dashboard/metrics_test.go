@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// checkMetrics has promtool read metrics, which must not complain.
+// checkMetrics lets promtool read metrics, which must not complain.
 func checkMetrics(t *testing.T, text string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 	checkMetrics(t, metrics)
 }
 
-// In an outage only what was counted is known.
+// In an outage only the counters should be known.
 func TestMetricsOfAnOutage(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
@@ -117,8 +117,8 @@ func (s largeStore) InspectAll(ctx context.Context, names []string) ([]driver.St
 	return s.Full.InspectAll(ctx, names)
 }
 
-// A slow poll does not delay the answer for longer than Prometheus waits, and does not mean that the
-// store is down. It ends without the scrape that began it.
+// A slow poll should not delay the answer for longer than Prometheus waits, and does not mean that
+// the store is down. It should end without the scrape that began it.
 func TestMetricsOfALargeStore(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {
@@ -133,12 +133,12 @@ func TestMetricsOfALargeStore(t *testing.T) {
 		scrape()
 		wantText(t, metrics, "\ndibs_poll_seconds_count 0\n")
 		wantNoText(t, metrics, "dibs_store_up", "dibs_names_held")
-		for range 2 { // each begins a poll, and has the result of the one before
+		for range 2 { // each begins a poll, and returns the previous poll's result
 			time.Sleep(10 * time.Second)
 			scrape()
 			wantText(t, metrics, "\ndibs_store_up 1\n", "\ndibs_names_held 1\n")
 		}
-		time.Sleep(10 * time.Second) // until InspectAll has returned
+		time.Sleep(10 * time.Second) // until InspectAll returns
 	})
 	checkMetrics(t, metrics)
 }

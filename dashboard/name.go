@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A nameView is what is known of one name.
+// A nameView contains the details for a name.
 type nameView struct {
 	State         view.State
 	At            time.Time
@@ -29,14 +29,14 @@ type holderRow struct {
 
 type nodeRow struct {
 	view.Row
-	Node int // the first one is 0, as in errors of a quorum
+	Node int // the first node is 0, as in a quorum's errors
 	Err  string
 }
 
 type eventRow struct{ At, AtFull, Event, Who, More string }
 
-// nameState returns the state of a name in a frame. It asks the store about a name that is
-// not in it: its key may hold a value that is not a lock.
+// nameState returns a name's state in a frame. If the frame does not contain it, it asks the store:
+// the name's key may hold a value other than a lock.
 func (h *handler) nameState(ctx context.Context, f *frame, name string) (driver.State, error) {
 	if f.snapshot.Rest != nil {
 		h.hub.Display(f.snapshot, []string{name})
@@ -47,8 +47,7 @@ func (h *handler) nameState(ctx context.Context, f *frame, name string) (driver.
 	return h.inspect(ctx, name)
 }
 
-// inspect returns the current state of a name, also of one whose key holds a value that is
-// not a lock.
+// inspect returns a name's current state, even if its key holds a value other than a lock.
 func (h *handler) inspect(ctx context.Context, name string) (driver.State, error) {
 	state, err := h.poller.Inspect(context.WithoutCancel(ctx), name) // others may use the result; it is bounded by its timeout
 	if errors.Is(err, driver.ErrWrongType) {
@@ -82,7 +81,7 @@ func (h *handler) nameViewOf(f *frame, q query, state driver.State, at time.Time
 	return n
 }
 
-// ofAll says how many there are, if a list has not all of them.
+// ofAll says how many there are, if a list does not contain all.
 func ofAll(listed, all int) string {
 	if listed >= all {
 		return ""
@@ -98,7 +97,7 @@ func processOf(host string, pid int) string {
 	return processLink(addressOf(host, pid))
 }
 
-// fenceText returns the fence of a holder, or "" for a foreign lock.
+// fenceText returns a holder's fence, or "" for a foreign lock.
 func fenceText(fence uint64, foreign bool) string {
 	switch {
 	case foreign:

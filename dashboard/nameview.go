@@ -115,7 +115,7 @@ func eventSection[T any](heading, remark, since string, columns []g.Node, events
 
 func (e eventRow) node() g.Node { return e.line() }
 
-// line is the line of an event, with more cells and attributes behind what has happened.
+// line is an event's line, with more cells and attributes after the event's text.
 func (e eventRow) line(more ...g.Node) g.Node {
 	return h.Tr(g.Attr(eventMark),
 		cell("", "Time", h.Time(h.DateTime(e.AtFull), g.Text(e.At))),

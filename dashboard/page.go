@@ -15,8 +15,8 @@ import (
 
 // A page is everything around a fragment.
 type page struct {
-	Title    string // of the dashboard
-	Heading  string // of the page
+	Title    string // the dashboard's title
+	Heading  string // the page's heading
 	View     string
 	Allow    bool
 	Self     string // link to the page itself
@@ -38,7 +38,7 @@ type listFilter struct {
 // A note is a message about the request.
 type note struct{ Class, Text string }
 
-// page returns the handler of the page of a view.
+// page returns the handler for a view's page.
 func (h *handler) page(wanted string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := h.parseQuery(r, wanted)
@@ -84,7 +84,7 @@ func (h *handler) pageOf(q query) page {
 	return p
 }
 
-// fill adds what is read from the store.
+// fill adds the data read from the store.
 func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page) (err error) {
 	f := h.latest(r.Context())
 	var live *fragment
@@ -105,8 +105,7 @@ func (h *handler) fill(w http.ResponseWriter, r *http.Request, q query, p *page)
 	return nil
 }
 
-// fillName adds the current state of a name, which is newer than the frame: it may follow a
-// revocation.
+// fillName adds a name's current state, which is newer than the frame: it can follow a revocation.
 func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *frame, p *page) error {
 	at := time.Now()
 	state, err := h.inspect(r.Context(), q.name)
@@ -115,7 +114,7 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 		state, err = h.nameState(r.Context(), f, q.name)
 	}
 	if err != nil {
-		return nil // the note has the reason
+		return nil // the note contains the reason
 	}
 	live, err := h.renderName(f, q, state, time.Now(), h.runs.latest())
 	if err != nil {
@@ -136,12 +135,12 @@ func (h *handler) fillName(w http.ResponseWriter, r *http.Request, q query, f *f
 		p.Notes = append(p.Notes, note{"odd", "That lease has ended."})
 	default:
 		p.Form = h.revokeFormOf(t, mark, h.secrets.session(w, r), at)
-		p.Refresh = 0 // it would clear what is typed
+		p.Refresh = 0 // it would clear the typed text
 	}
 	return nil
 }
 
-// rendered returns the fragment of a query, which is rendered once for a frame.
+// rendered returns a query's fragment, which is rendered once for a frame.
 func (h *handler) rendered(ctx context.Context, f *frame, q query, r *report) (*fragment, error) {
 	return f.fragment(fragmentKey{q, r}, func() ([]byte, error) { return h.render(ctx, f, q, r) })
 }
@@ -174,14 +173,14 @@ func (h *handler) renderName(f *frame, q query, state driver.State, at time.Time
 	return fragmentOf(headOf(f, r, q.view), h.nameViewOf(f, q, state, at).node())
 }
 
-// fragmentOf renders the head of a fragment and what is below it.
+// fragmentOf renders a fragment's head and the part below it.
 func fragmentOf(top head, below g.Node) ([]byte, error) {
 	var out bytes.Buffer
 	err := g.Group{top.node(), below}.Render(&out)
 	return out.Bytes(), err
 }
 
-// write sends a page. It renders all of it first: an answer of half a page has no status.
+// write sends a page. It renders the whole page first: an answer with half a page has no status.
 func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	var out bytes.Buffer
 	if err := p.node().Render(&out); err != nil {
@@ -190,11 +189,11 @@ func (h *handler) write(w http.ResponseWriter, status int, p page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the client has gone
+	_, _ = w.Write(out.Bytes()) // the client is gone
 }
 
-// refuse answers with an error: as JSON to a request of the API, else as a page. name is that
-// of the lock, if the page is to link to it.
+// refuse answers with an error: as JSON to an API request, otherwise as a page. name is the lock's
+// name, if the page should link to it.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
 	why := refusalOf(err)
 	if isAPI(r) {

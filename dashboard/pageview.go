@@ -54,8 +54,8 @@ func (p page) header() g.Node {
 	))
 }
 
-// tab returns the link to a view. It is current on the page of that view, and on those of the
-// views below it.
+// tab returns the link to a view. It is current on this view's page, and on the pages for the views
+// below it.
 func (p page) tab(link, text, view string, below ...string) g.Node {
 	current := ""
 	if p.View == view {

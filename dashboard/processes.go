@@ -8,17 +8,18 @@ import (
 	"github.com/dibslock/dibs/dashboard/waitgraph"
 )
 
-// A processList is the processes of one page, with what each holds and waits for.
+// A processList contains a page's processes, with their leases and waits.
 type processList struct {
 	Processes []waitgraph.Process
-	Entries   int // the most that are listed of each process
+	Entries   int // the most entries for each process
 	Pages     pages
 	Only      string // the process that the query selects
 	Empty     string
-	Part      string // of which names these are, if not of all
+	Part      string // which names these come from, if not all
 }
 
-// The most entries of a process on a page of many processes, and on that of one.
+// The most entries for a process on a page with many processes, and on a page with a single
+// process.
 const (
 	someEntries = 10
 	manyEntries = 1000
@@ -48,11 +49,10 @@ func withAddress(all []waitgraph.Process, address string) (found []waitgraph.Pro
 	return found
 }
 
-// addressOf returns the address of a process: host:pid. Several clients of a process have
-// the same.
+// addressOf returns a process's address: host:pid. A process's clients all have the same address.
 func addressOf(host string, pid int) string { return host + ":" + strconv.Itoa(pid) }
 
-// processText returns the address of a process, safe to print.
+// processText returns a process's address, safe to print.
 func processText(p waitgraph.Process) string { return view.Safe(p.String()) }
 
 // linkOf returns the link to a process.

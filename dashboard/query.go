@@ -19,29 +19,29 @@ const (
 	viewProcesses = "processes"
 	viewWaits     = "waits"
 	viewDoctor    = "doctor"
-	viewEvents    = "log" // "events" is the stream of a page
+	viewEvents    = "log" // "events" is a page's stream
 )
 
-// A query is what a request wants to see. Equal queries have equal answers.
+// A query is a request's view of the data. Equal queries have equal answers.
 type query struct {
 	view    string
-	name    string // of viewName
-	filter         // of viewList
-	sort    string // of viewList: the word of a view.Sorting
-	process string // of viewProcesses: only this host:pid; empty: all
-	page    int    // of viewList and viewProcesses; the first is 1
-	allow   bool   // links to the form that revokes are part of the answer
+	name    string // for viewName
+	filter         // for viewList
+	sort    string // for viewList: a view.Sorting's word
+	process string // for viewProcesses: only this host:pid; empty: all
+	page    int    // for viewList and viewProcesses; the first is 1
+	allow   bool   // the answer contains links to the form that revokes
 }
 
-// A filter selects names. An empty part of it selects all.
+// A filter selects names. An empty field selects all.
 type filter struct {
-	glob    string // a part of the name, or a pattern of the whole
-	host    string // the same, of the host of a holder or a waiter
+	glob    string // a part of the name, or a pattern for the whole name
+	host    string // the same, for a holder's or a waiter's host
 	kind    string // as view.Kinds
 	waiters bool   // only names with waiters
 }
 
-// parseFilter reads the filter of a request.
+// parseFilter reads a request's filter.
 func parseFilter(values url.Values) (filter, error) {
 	f := filter{glob: values.Get("glob"), host: values.Get("host"), kind: values.Get("kind"), waiters: values.Get("waiters") == "1"}
 	if f.kind != "" && !slices.Contains(view.Kinds(), f.kind) {
@@ -58,7 +58,7 @@ func parseFilter(values url.Values) (filter, error) {
 	return f, nil
 }
 
-// parseQuery reads the query of a request for a view.
+// parseQuery reads the query from a request for a view.
 func (h *handler) parseQuery(r *http.Request, wanted string) (q query, err error) {
 	values := r.URL.Query()
 	q = query{view: wanted, page: 1, allow: h.config.allows(r)}
@@ -116,7 +116,7 @@ func (h *handler) checkName(name string) error {
 	return nil
 }
 
-// values returns the query as the parameters of a link.
+// values returns the query as link parameters.
 func (q query) values() url.Values {
 	v := url.Values{}
 	add := func(key, value string) {
@@ -141,7 +141,7 @@ func (q query) values() url.Values {
 	return v
 }
 
-// link returns the relative link to the page of the query.
+// link returns the relative link to the query's page.
 func (q query) link() string {
 	path := q.view
 	if q.view == viewList {
@@ -150,7 +150,7 @@ func (q query) link() string {
 	return withValues(path, q.values())
 }
 
-// live returns the relative link to what updates the page: events, or fragment.
+// live returns the relative link to the page's updates: events, or fragment.
 func (q query) live(path string) string {
 	v := q.values()
 	v.Set("view", q.view)

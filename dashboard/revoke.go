@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A mark says which lease a form is about: by its fence, or, if the store does not have that, by
-// the keyed hash of its token. That of a foreign lock is also a hash.
+// A mark says which lease a form is about: by its fence, or, if the store does not have it, by its
+// token's keyed hash. A foreign lock's mark is also a hash.
 const (
 	fenceMark   = "f"
 	tokenMark   = "t"
@@ -37,15 +37,15 @@ func revokeLink(name, mark string) string {
 	return "name?" + url.Values{"n": {name}, "revoke": {mark}}.Encode()
 }
 
-// A target is what a form or a request revokes.
+// A target is the lease or lock that a form or a request revokes.
 type target struct {
 	name    string
-	holder  driver.Holder // of a foreign lock: the first owner, if there is one
+	holder  driver.Holder // for a foreign lock: the first owner, if there is one
 	foreign *driver.Foreign
 }
 
-// find returns the lease, or the foreign lock, of a mark in a state. It returns false if the
-// state has it no longer.
+// find returns the lease, or the foreign lock, for a mark in a state. It returns false if the state
+// no longer contains it.
 func (h *handler) find(state driver.State, mark string) (target, bool) {
 	t := target{name: state.Name}
 	if hash, ok := strings.CutPrefix(mark, foreignMark); ok {
@@ -72,8 +72,8 @@ func (h *handler) find(state driver.State, mark string) (target, bool) {
 	return t, false
 }
 
-// end ends the lease or the foreign lock, and no other one. It returns false if that has
-// ended meanwhile. did is what was done to a foreign lock.
+// end ends the lease or the foreign lock, and no other. It returns false if it ended meanwhile. did
+// is how a foreign lock was ended.
 func (h *handler) end(ctx context.Context, t target, reason string) (did string, done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout)
 	defer cancel()
@@ -94,12 +94,12 @@ type revokeForm struct {
 	Action    string // the link that the form is sent to
 	Cancel    string
 	CSRF      string
-	Name      string // what is to be typed
-	What      string // what is revoked
+	Name      string // the text to be typed
+	What      string // the thing to revoke
 	Holder    string
 	Fence     string
 	Foreign   bool
-	Key       string // of a foreign lock
+	Key       string // for a foreign lock
 	MaxReason int
 	MaxTyped  int
 }
@@ -128,7 +128,7 @@ type refusal struct {
 func (r refusal) Error() string { return r.text }
 
 const (
-	maxBody = 16 << 10 // of a request to revoke
+	maxBody = 16 << 10 // for a request to revoke
 
 	titleRefused = "Nothing was revoked"
 )
@@ -147,26 +147,26 @@ func (h *handler) revoke(w http.ResponseWriter, r *http.Request) {
 	if h.config.Revoked != nil {
 		h.config.Revoked(r, revocation)
 	}
-	// The location is relative, because the prefix of the dashboard is not known.
+	// The location is relative, because the dashboard's prefix is unknown.
 	w.Header().Set("Location", "name?"+url.Values{"n": {name}, "done": {h.doneMark(revocation)}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// change returns the revocation as an event of its name.
+// change returns the revocation as an event for its name.
 func (r Revocation) change() view.Change {
 	return view.Change{Time: r.At, Name: r.Name, Holder: &r.ended, User: r.User, Reason: r.Reason}
 }
 
-// The words of a link to the page that follows a revocation. doneTime is how long the link
-// shows the message.
+// The words in a link to the page after a revocation. doneTime is how long the link shows the
+// message.
 const (
 	doneLease   = "revoked"
 	doneForeign = "foreign"
 	doneTime    = time.Minute
 )
 
-// doneMark returns what the page that follows a revocation gets: a word, the time, and their
-// keyed hash. So a link by somebody else does not show the message.
+// doneMark returns the mark for the page after a revocation: a word, the time, and their keyed
+// hash. So somebody else's link does not show the message.
 func (h *handler) doneMark(r Revocation) string {
 	word := doneLease
 	if r.Did != "" {
@@ -176,7 +176,7 @@ func (h *handler) doneMark(r Revocation) string {
 	return word + "." + at + "." + h.secrets.hash("done", r.Name, word, at)
 }
 
-// doneNotes returns the message after a revocation of a name.
+// doneNotes returns the message after a name's revocation.
 func (h *handler) doneNotes(name, mark string) []note {
 	parts := strings.Split(mark, ".")
 	const fields = 3
@@ -213,7 +213,7 @@ func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string
 	if !found {
 		return name, done, errEnded
 	}
-	// A browser that goes away does not stop half of a revocation.
+	// A browser that goes away should not stop a revocation halfway.
 	did, ended, err := h.end(context.WithoutCancel(r.Context()), t, reason)
 	if err != nil {
 		return name, done, err
@@ -230,8 +230,8 @@ func (h *handler) tryRevoke(w http.ResponseWriter, r *http.Request) (name string
 
 var errEnded = refusal{http.StatusConflict, titleRefused, "That lease has ended. Another one may hold the name by now."}
 
-// permitted checks the sender of a request: the program allows it, and it comes from a form
-// of this dashboard in the same browser.
+// permitted checks a request's sender: the program allows it, and it comes from this dashboard's
+// form in the same browser.
 func (h *handler) permitted(w http.ResponseWriter, r *http.Request) error {
 	if err := h.origin.Check(r); err != nil {
 		return refusal{http.StatusForbidden, titleRefused, "The request came from another site."}
@@ -253,8 +253,8 @@ func (h *handler) permitted(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// confirmed checks what was typed, and returns the reason. A name with control characters is
-// typed as it is shown.
+// confirmed checks the typed text, and returns the reason. A name with control characters is typed
+// as it is shown.
 func (h *handler) confirmed(r *http.Request, name string) (reason string, err error) {
 	if typed := r.PostForm.Get("typed"); typed != name && typed != view.Safe(name) {
 		return "", refusal{http.StatusForbidden, titleRefused, "The typed name is not the name of the lock."}

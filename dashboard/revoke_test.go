@@ -44,8 +44,8 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// The message after a revocation is not shown for a link that somebody else has made, nor for
-// another name, nor later.
+// The message after a revocation should not be shown for somebody else's link, nor for another
+// name, nor later.
 func TestLinkToAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := held(t, "a")
@@ -65,7 +65,7 @@ func TestLinkToAMessage(t *testing.T) {
 	})
 }
 
-// The events of a name say that a lease was revoked, by whom and why, and not that it was
+// A name's events should say that a lease was revoked, by whom and why, and not that it was
 // released.
 func TestEventOfARevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestEventOfARevocation(t *testing.T) {
 	})
 }
 
-// A store has not recorded the fence of a young lease. The form has a hash of its token.
+// If a store has not recorded a young lease's fence, the form should contain a hash of its token.
 func TestRevokeAYoungLease(t *testing.T) {
 	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		for i := range s.Holders {
@@ -107,7 +107,7 @@ func TestRevokeAYoungLease(t *testing.T) {
 	acquire(t, s, "a", tokenOf("web-7", 211, driver.KindMutex, 1, "another lease"))
 	wantStatus(t, f.send(t, h), http.StatusConflict)
 	other := New(s, Config{Allow: anybody})
-	wantStatus(t, formOf(t, other, "a").send(t, h), http.StatusForbidden) // of another handler, with another key
+	wantStatus(t, formOf(t, other, "a").send(t, h), http.StatusForbidden) // another handler's form, with another key
 }
 
 // The fence was recorded while the form was open.
@@ -127,7 +127,7 @@ func TestRevokeALeaseThatWasYoung(t *testing.T) {
 	}
 }
 
-// What is reserved after its release is ended as a lease is.
+// A reservation after a release should be ended in the same way as a lease.
 func TestRevokeAReservedName(t *testing.T) {
 	s := memstore.New()
 	token := tokenOf("web-7", 211, driver.KindOnce, 1, "")
@@ -296,7 +296,7 @@ func TestRevokeAForeignLock(t *testing.T) {
 	}
 	wantText(t, body(t, h, "metrics"), `dibs_lost_total{class="redisson",reason="revoked"} 0`) // it was no lease
 
-	s.did = "" // it has changed in the meantime
+	s.did = "" // it changed in the meantime
 	wantStatus(t, f.send(t, h), http.StatusConflict)
 	s.owner, s.did = "another:1", "deleted the key"
 	wantStatus(t, f.send(t, h), http.StatusConflict)
@@ -320,7 +320,7 @@ func TestForeignLockThatIsNotEnded(t *testing.T) {
 	}
 }
 
-// A value that never expires, and that dibs did not write, may be data.
+// A value without expiry that dibs did not write may be data.
 func TestValueThatNeverExpires(t *testing.T) {
 	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		if len(s.Holders) > 0 {
@@ -335,7 +335,7 @@ func TestValueThatNeverExpires(t *testing.T) {
 	wantText(t, body(t, h, ""), "never expires</span> <b>1</b>")
 }
 
-// The marks of leases do not find a foreign lock.
+// The marks for leases should not find a foreign lock.
 func TestMarkOfAForeignLock(t *testing.T) {
 	s := &foreignStore{Store: memstore.New(), owner: "client-secret:12", removable: true}
 	h := New(foreignRevoker{s}, Config{}).handler

@@ -16,11 +16,11 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// scrapeTime is how long a scrape waits for a poll: less than the limit of Prometheus, so that it gets
-// an answer in an outage. After that it has the states of the poll before.
+// scrapeTime is how long a scrape waits for a poll: less than Prometheus' limit, so that it gets an
+// answer in an outage. After this time the answer contains the previous poll's states.
 const scrapeTime = 5 * time.Second
 
-// serveMetrics answers with the metrics of the store, in the text format of Prometheus.
+// serveMetrics answers with the store's metrics, in Prometheus' text format.
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	f := h.scraped(r.Context())
 	var e exposition
@@ -28,11 +28,11 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	writeState(&e, f)
 	writeFindings(&e, h.runs.within(scrapeEvery))
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(e.Bytes()) // the client has gone
+	_, _ = w.Write(e.Bytes()) // the client is gone
 }
 
-// scraped returns the frame of the last poll that has ended. Before the first one it has no states,
-// and an error.
+// scraped returns the last completed poll's frame. Before the first poll the frame contains no
+// states, but an error.
 func (h *handler) scraped(ctx context.Context) *frame {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
 	defer cancel()
@@ -42,7 +42,7 @@ func (h *handler) scraped(ctx context.Context) *frame {
 	return newFrame(&watch.Snapshot{Err: &driver.UnavailableError{Op: "list", Cause: context.DeadlineExceeded}})
 }
 
-// write writes what was counted, and the present state of the classes of f.
+// write writes the counters, and the present state of f's classes.
 func (m *metrics) write(e *exposition, f *frame) {
 	now := make(map[*classMetrics]view.Counts)
 	for _, n := range f.names() {
@@ -97,9 +97,9 @@ func writeClasses(e *exposition, all []*classMetrics, now map[*classMetrics]view
 	}
 }
 
-// writeState writes what all names have in common.
+// writeState writes the metrics for all names together.
 func writeState(e *exposition, f *frame) {
-	if f.snapshot.Number > 0 { // else no poll has ended
+	if f.snapshot.Number > 0 { // otherwise no poll ended
 		e.one("dibs_store_up", "gauge", "Whether the store has answered the last poll: 1 or 0.", bit(f.snapshot.Err == nil))
 	}
 	if f.snapshot.Err != nil {
@@ -127,7 +127,7 @@ func writeState(e *exposition, f *frame) {
 	}
 }
 
-// nodesUp returns which nodes of a quorum have answered for all names.
+// nodesUp returns which quorum nodes have answered for all names.
 func nodesUp(states []driver.State) (up []bool) {
 	for _, s := range states {
 		for i, n := range s.Nodes {
@@ -140,8 +140,8 @@ func nodesUp(states []driver.State) (up []bool) {
 	return up
 }
 
-// writeFindings writes how many findings the doctor has. After an error there may be more, so those
-// of other severities are left out.
+// writeFindings writes the doctor's number of findings. After an error there may be more, so other
+// severities are left out.
 func writeFindings(e *exposition, r *report) {
 	if r == nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// secrets makes keyed hashes. A page carries the hash of a token, and never the token:
-// whoever has a token can release the lease.
+// secrets makes keyed hashes. A page contains a token's hash, and never the token: whoever has a
+// token can release the lease.
 type secrets struct{ key [32]byte }
 
 func newSecrets() (s secrets) {
@@ -20,7 +20,7 @@ func newSecrets() (s secrets) {
 	return s
 }
 
-// hash returns a keyed hash of texts, for one purpose.
+// hash returns a keyed hash for some texts and a single purpose.
 func (s secrets) hash(purpose string, texts ...string) string {
 	const length = 16
 	h := hmac.New(sha256.New, s.key[:])
@@ -31,10 +31,10 @@ func (s secrets) hash(purpose string, texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:length])
 }
 
-// lease returns the hash of a lease by its token.
+// lease returns a lease's hash, from its token.
 func (s secrets) lease(h driver.Holder) string { return s.hash("lease", h.Token) }
 
-// foreign returns the hash of a foreign lock: of its key and its owners.
+// foreign returns a foreign lock's hash, from its key and its owners.
 func (s secrets) foreign(state driver.State) string {
 	texts := []string{state.Foreign.Key, state.Foreign.Type, state.Foreign.Kind}
 	for _, h := range state.Holders {
@@ -45,19 +45,19 @@ func (s secrets) foreign(state driver.State) string {
 
 const cookieName = "dibs-dashboard"
 
-// session returns the CSRF token of the browser that sent a request, and sets its cookie if
-// it has none. Another site can neither read the cookie nor compute the token.
+// session returns the CSRF token for a request's browser, and sets its cookie if it is missing.
+// Another site can neither read the cookie nor compute the token.
 func (s secrets) session(w http.ResponseWriter, r *http.Request) (token string) {
 	if c, err := r.Cookie(cookieName); err == nil && c.Value != "" {
 		return s.hash("csrf", c.Value)
 	}
-	// Without a path, the browser sends the cookie to the directory of this page only.
+	// Without a path, the browser only sends the cookie to this page's directory.
 	c := &http.Cookie{Name: cookieName, Value: rand.Text(), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil}
 	http.SetCookie(w, c)
 	return s.hash("csrf", c.Value)
 }
 
-// sameSession reports whether a token is that of the browser that sent a request.
+// sameSession reports whether a token belongs to a request's browser.
 func (s secrets) sameSession(r *http.Request, token string) bool {
 	c, err := r.Cookie(cookieName)
 	return err == nil && c.Value != "" && equal(token, s.hash("csrf", c.Value))

@@ -11,17 +11,17 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// The size of a spark line: a column for each minute of an hour.
+// A spark line's size: a column for each minute in an hour.
 const (
 	sparkColumns = 60
 	sparkStep    = 2
 	sparkHeight  = 24
 )
 
-// A spark is one figure in the last hour.
+// A spark is a figure over the last hour.
 type spark struct{ Label, Most, Path string }
 
-// sparksOf returns the figures of a history, or nil if it is empty.
+// sparksOf returns a history's figures, or nil if it is empty.
 func sparksOf(points []point, now time.Time) []spark {
 	if len(points) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func sparksOf(points []point, now time.Time) []spark {
 	}
 }
 
-// sparkColumnsOf returns the largest value of each minute, the last one is that of now, and the largest
-// of all. A minute without points has -1.
+// sparkColumnsOf returns each minute's largest value, where the last minute is now's, and the
+// largest overall. A minute without points has -1.
 func sparkColumnsOf(points []point, now time.Time, of func(point) float64) (columns [sparkColumns]float64, most float64) {
 	for i := range columns {
 		columns[i] = -1
@@ -60,7 +60,7 @@ func sparkColumnsOf(points []point, now time.Time, of func(point) float64) (colu
 	return columns, most
 }
 
-// sparkPath draws a bar for each minute that is known, at least one unit high.
+// sparkPath draws a bar for each known minute, at least one unit high.
 func sparkPath(columns [sparkColumns]float64, most float64) string {
 	var path strings.Builder
 	for i, v := range columns {
@@ -76,7 +76,7 @@ func sparkPath(columns [sparkColumns]float64, most float64) string {
 	return path.String()
 }
 
-// sparkNodes returns the figures of the last hour, or nothing. Each is a line, because the changes of a
+// sparkNodes returns the last hour's figures, or nothing. Each is a line, because changes in a
 // fragment are found by lines.
 func sparkNodes(all []spark) g.Node {
 	if len(all) == 0 {

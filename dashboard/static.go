@@ -11,7 +11,7 @@ import (
 
 // static serves an embedded file. A browser keeps it, and asks whether it has changed.
 func static(name, contentType string) http.HandlerFunc {
-	content, _ := files.ReadFile("static/" + name) // a test reads each of them
+	content, _ := files.ReadFile("static/" + name) // a test reads each file
 	sum := sha256.Sum256(content)
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -22,9 +22,8 @@ func static(name, contentType string) http.HandlerFunc {
 	}
 }
 
-// healthz answers as long as the process does. It does not ask the store: a restart of the
-// dashboard would not help.
+// healthz answers as long as the process does. It does not ask the store: a restart would not help.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "ok\n") // the client has gone
+	_, _ = io.WriteString(w, "ok\n") // the client is gone
 }

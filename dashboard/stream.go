@@ -9,15 +9,15 @@ import (
 
 const (
 	maxStreams  = 1000
-	writeTime   = 10 * time.Second // limit of one event
+	writeTime   = 10 * time.Second // limit for each event
 	sameEvery   = 15 * time.Second // without a change, an event shows that the stream works
 	eventUpdate = "event: update\n"
 	eventDelta  = "event: delta\n"
 	eventSame   = "event: same\n"
 )
 
-// events sends the fragment of a view as a server-sent event whenever it has changed, until
-// the client has gone.
+// events sends a view's fragment as a server-sent event whenever it changed, until the client
+// is gone.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	q, err := h.parseQuery(r, r.URL.Query().Get("view"))
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, "", refusal{http.StatusNotImplemented, "No streams", "The server cannot send events."})
 		return
 	} else if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	after := afterOf(r)
 	for snapshot := range h.hub.Follow(r.Context()) {
@@ -53,13 +53,13 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failed returns the fragment of a query that cannot be shown.
+// failed returns the fragment for a query that cannot be shown.
 func (h *handler) failed(f *frame, q query, err error) (*fragment, error) {
 	html, err := fragmentOf(headOf(f, nil, q.view), failure(refusalOf(err).text))
 	return newFragment(html), err
 }
 
-// afterOf returns the time of the states in the page that follows the events, or zero.
+// afterOf returns the time of the states in the page before the events, or zero.
 func afterOf(r *http.Request) time.Time {
 	ms, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if err != nil {
@@ -68,8 +68,8 @@ func afterOf(r *http.Request) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// fragment answers once with what events sends: for a browser that has no connection left for
-// a stream.
+// fragment answers once with the same data as events: for a browser without a free connection for a
+// stream.
 func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
 	q, err := h.parseQuery(r, r.URL.Query().Get("view"))
 	if err != nil {
@@ -82,11 +82,11 @@ func (h *handler) fragment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(fragment.html) // the client has gone
+	_, _ = w.Write(fragment.html) // the client is gone
 }
 
-// A stream writes server-sent events, the first one with a whole fragment, and the others with
-// what has changed. A client that does not read ends it.
+// A stream writes server-sent events, the first with a whole fragment, and the others with changes.
+// A client that does not read ends it.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
@@ -95,14 +95,14 @@ type stream struct {
 	sent    time.Time // the last event
 }
 
-// begin sends the header of the stream. It returns an error if the writer cannot flush.
+// begin sends the stream's header. It returns an error if the writer cannot flush.
 func (s *stream) begin() error {
 	if err := s.extend(); err != nil {
 		return err
 	}
 	header := s.writer.Header()
 	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no") // of nginx
+	header.Set("X-Accel-Buffering", "no") // for nginx
 	header.Set("Vary", "Accept-Encoding")
 	if !s.zip {
 		return s.flush()
@@ -116,8 +116,8 @@ func (s *stream) begin() error {
 	return err
 }
 
-// flush sends what was written, within the deadline. Until the next event there is none: with
-// HTTP/2, it would end a stream that waits for a slow poll.
+// flush sends the written data, within the deadline. Until the next event there is no deadline:
+// with HTTP/2, it would end a stream that waits for a slow poll.
 func (s *stream) flush() error {
 	if err := s.control.Flush(); err != nil {
 		return err
@@ -125,8 +125,7 @@ func (s *stream) flush() error {
 	return s.limit(time.Time{})
 }
 
-// extend sets the deadline of the next write. Without it, that of the server would end the
-// stream.
+// extend sets the next write's deadline. Without it, the server's deadline would end the stream.
 func (s *stream) extend() error { return s.limit(time.Now().Add(writeTime)) }
 
 // limit sets a deadline. A writer may have none.
@@ -138,8 +137,8 @@ func (s *stream) limit(at time.Time) error {
 	return err
 }
 
-// send sends what has changed since the last fragment. If nothing has, it sends that, but not
-// each time.
+// send sends the changes since the last fragment. Without changes, it sends an event that says so,
+// but not each time.
 func (s *stream) send(f *fragment) error {
 	event := f.event(s.last, s.zip)
 	s.last = f

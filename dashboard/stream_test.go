@@ -20,7 +20,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/servicetest"
 )
 
-// A sink is the writer of a stream.
+// A sink is a stream's writer.
 type sink struct {
 	mu        sync.Mutex
 	header    http.Header
@@ -28,7 +28,7 @@ type sink struct {
 	written   bytes.Buffer
 	deadlines int
 	deadline  time.Time
-	err       error // of Write
+	err       error // from Write
 }
 
 func newSink() *sink { return &sink{header: make(http.Header)} }
@@ -72,7 +72,7 @@ func (s *sink) fail(err error) {
 	s.err = err
 }
 
-// open opens a stream, and returns what waits for its end.
+// open opens a stream, and returns a function that waits for its end.
 func open(ctx context.Context, h http.Handler, link string) (s *sink, wait func()) {
 	s, done := newSink(), make(chan struct{})
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/"+link, nil)
@@ -112,7 +112,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Each view has events.
+// Each view should have events.
 func TestEventsOfEachView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for view, part := range map[string]string{"list": "api:partner", "name&n=api:partner": "3 of 4", "processes": "holds 1", "waits": "<svg", "doctor": "no doctor"} {
@@ -127,8 +127,8 @@ func TestEventsOfEachView(t *testing.T) {
 	})
 }
 
-// What has not changed is not sent again. Without any change, an event
-// shows from time to time that the stream works.
+// Unchanged parts should not be sent again. Without any change, an event should show from time to
+// time that the stream works.
 func TestEventOfNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stream{writer: newSink(), control: http.NewResponseController(newSink())}
@@ -149,7 +149,7 @@ func TestEventOfNoChange(t *testing.T) {
 	})
 }
 
-// Many tabs cost the store what one costs.
+// Many tabs should cost the store no more than a single tab.
 func TestManyStreamsPollOnce(t *testing.T) {
 	calls := func(streams int) (n int64) {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestManyStreamsRenderOnce(t *testing.T) {
 		h := New(store, Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 20 {
-			_, wait := open(ctx, h, "events?view=name&n=free") // a name that is not in the list is inspected
+			_, wait := open(ctx, h, "events?view=name&n=free") // a name outside the list is inspected
 			defer wait()
 		}
 		time.Sleep(3500 * time.Millisecond)
@@ -202,7 +202,7 @@ func TestStreamEndsIfTheClientIsGone(t *testing.T) {
 		s, wait := open(t.Context(), New(store, Config{}), "events?view=list")
 		synctest.Wait()
 		s.fail(errors.New("broken pipe"))
-		wait() // without the end of the context
+		wait() // without the context's end
 		synctest.Wait()
 		before := store.inspectAlls.Load()
 		time.Sleep(time.Minute)
@@ -240,7 +240,7 @@ func TestNumberOfStreamsIsBounded(t *testing.T) {
 	})
 }
 
-// The page of a name is newer than the current snapshot, which is not sent.
+// A name's page is newer than the current snapshot, which should not be sent.
 func TestEventsAfterThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(held(t, "a"), Config{})
@@ -297,7 +297,7 @@ func TestEventsNeedAFlusher(t *testing.T) {
 	}
 }
 
-// startStream starts a server until the test ends, and requests the events of the list.
+// startStream starts a server until the test ends, and requests the list's events.
 func startStream(t *testing.T, server *http.Server) net.Conn {
 	t.Helper()
 	l := servicetest.NewPipes()
@@ -311,7 +311,7 @@ func startStream(t *testing.T, server *http.Server) net.Conn {
 	return client
 }
 
-// The time limits of a server do not end a stream.
+// A server's time limits should not end a stream.
 func TestEventsOfAServerWithTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2 * time.Second
@@ -334,7 +334,7 @@ func TestEventsOfAServerWithTimeouts(t *testing.T) {
 	})
 }
 
-// A client that does not read ends its stream when the limit of a write has passed.
+// A client that does not read should end its stream after the write limit.
 func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Full: driver.Complete(held(t, "a"))}

@@ -8,9 +8,9 @@ import (
 // A waitView is which process waits for which.
 type waitView struct {
 	Graph   waitgraph.Graph
-	Cycles  []waitgraph.Cycle // those that are listed
+	Cycles  []waitgraph.Cycle // listed cycles
 	Diagram *diagram          // nil if nobody waits
-	Rows    []waitgraph.Wait  // those that are listed
+	Rows    []waitgraph.Wait  // listed waits
 	More    string            // how many are not
 }
 
@@ -27,7 +27,7 @@ func waitViewOf(f *frame) waitView {
 	return v
 }
 
-// cycleClass returns the colour of a cycle.
+// cycleClass returns a cycle's colour.
 func cycleClass(c waitgraph.Cycle) string {
 	if c.Sure {
 		return "bad"

@@ -58,7 +58,7 @@ func (v waitView) cycle(c waitgraph.Cycle) g.Node {
 	))
 }
 
-// step is a wait of a cycle as a sentence.
+// step is a wait in a cycle as a sentence.
 func (v waitView) step(w waitgraph.Wait) g.Node {
 	waiter, holder := v.Graph.Processes[w.Waiter], v.Graph.Processes[w.Holder]
 	return h.Li(

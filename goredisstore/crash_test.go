@@ -24,10 +24,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Tests with processes that die. A child is this test binary, started again with its
-// childConfig in the environment. It reads commands from its standard input, and writes
-// reports to its standard output, one a line. Times in reports are CLOCK_MONOTONIC in
-// nanoseconds, which is one clock for all processes.
+// Tests with dying processes. A child is this test binary, started again with its childConfig in
+// the environment. It reads commands from its standard input, and writes reports to its standard
+// output, each on its own line. Times in reports are CLOCK_MONOTONIC in nanoseconds, which all
+// processes share.
 
 const childEnv = "DIBS_TEST_CHILD"
 
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	commands := make(chan string)
 	go func() {
-		defer close(commands) // the parent has ended, so the child ends
+		defer close(commands) // when the parent ends, so does the child
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			commands <- in.Text()
 		}
@@ -63,21 +63,21 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// childConfig is the configuration of a child.
+// childConfig is a child's configuration.
 type childConfig struct {
 	Role    string
-	Addr    string // of the server, or of a proxy before it
-	Control string // of the server
+	Addr    string // for the server, or for a proxy before it
+	Control string // for the server
 	Cluster bool   // the server is a cluster node
 	TTL     time.Duration
 	Workers int           // for load and multi
 	Work    time.Duration // for load: while holding the lock
 	For     time.Duration // for load: how long workers repeat; zero means once each
-	Name    string        // for multi and candidate: the name of the process
+	Name    string        // for multi and candidate: the process name
 	Names   []string      // for multi: the names to lock
 }
 
-// mono returns CLOCK_MONOTONIC, which all processes of a machine share.
+// mono returns CLOCK_MONOTONIC, which all processes on a machine share.
 func mono() time.Duration {
 	var ts syscall.Timespec
 	const monotonic = 1
@@ -87,14 +87,14 @@ func mono() time.Duration {
 
 var stdout sync.Mutex
 
-// emit writes one report.
+// emit writes a report.
 func emit(format string, args ...any) {
 	stdout.Lock()
 	defer stdout.Unlock()
 	fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
-// openInChild returns a client that has sent commands and has its subscription.
+// openInChild returns a connected and subscribed client.
 func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: o.Addr}))
 	if o.Cluster {
@@ -116,9 +116,8 @@ func openInChild(o childConfig, hooks dibs.Hooks) *dibs.Client {
 	return nil
 }
 
-// mutexChild executes "lock", "write" and "unlock" on one mutex. It reports "waits
-// POSITION", "held TIME FENCE LATE", "renewed TIME", the reports of writeUntilLost, and
-// "unlocked TIME LOST".
+// mutexChild executes "lock", "write" and "unlock" on a mutex. It reports "waits POSITION", "held
+// TIME FENCE LATE", "renewed TIME", writeUntilLost's reports, and "unlocked TIME LOST".
 func mutexChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{
 		Queued:  func(_ context.Context, w dibs.Queued) { emit("waits %d", w.Position) },
@@ -153,10 +152,10 @@ func mutexChild(o childConfig, commands <-chan string) {
 	}
 }
 
-// writeUntilLost checks the lease before each write, until it is lost. It reports "wrote
-// CHECKED TIME" and "lost CHECKED ERR DONE GAP CAUSE". The numbers are the times before
-// and after the check and at the end of the context. GAP is whether there was a gap before
-// the check, and CAUSE whether error and context have the right cause.
+// writeUntilLost checks the lease before each write, until it is lost. It reports "wrote CHECKED
+// TIME" and "lost CHECKED ERR DONE GAP CAUSE". The numbers are the times before and after the check
+// and at the end of the context. GAP is whether there was a gap before the check, and CAUSE whether
+// error and context have the right cause.
 func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 	ctx := l.Context()
 	for last := mono(); ; time.Sleep(time.Millisecond) { // work
@@ -177,7 +176,7 @@ func writeUntilLost(l *dibs.Lease, ttl time.Duration) {
 	}
 }
 
-// child is a process that a test has started.
+// child is a process started by a test.
 type child struct {
 	t     *testing.T
 	name  string // its name, for multi and candidate
@@ -229,7 +228,7 @@ func (b *fixture) spawn(o childConfig) *child {
 	return c
 }
 
-// kill kills the process with SIGKILL, and returns when it has ended.
+// kill kills the process with SIGKILL, and returns when it is dead.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	for range c.lines { // so that the reader reaches the end
@@ -237,7 +236,7 @@ func (c *child) kill() {
 	<-c.ended
 }
 
-// stop stops the process with SIGSTOP, and returns when it has stopped.
+// stop stops the process with SIGSTOP, and returns when it is stopped.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -310,7 +309,7 @@ func number(t *testing.T, text string) time.Duration {
 	return time.Duration(n)
 }
 
-// A holder that is killed delays the others by no more than its TTL.
+// A killed holder should delay the others by no more than its TTL.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, when := range []struct {
@@ -347,7 +346,7 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A waiter that is killed at the head of the queue does not delay those behind it.
+// A waiter killed at the head of the queue should not delay the waiters behind it.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -373,7 +372,7 @@ func TestWaiterIsKilled(t *testing.T) {
 			at, what = number(t, w.expect("unlocked")[0]), "and the waiter behind it"
 			w.kill()
 		}
-		// Without another waiter, the last release had to grant to a dead one.
+		// Without another waiter, the last release had to grant to a dead waiter.
 		b.begin()
 		start := time.Now()
 		l = b.lock(locks, job)
@@ -383,8 +382,8 @@ func TestWaiterIsKilled(t *testing.T) {
 	}
 }
 
-// Waiters that are stopped when their turn comes delay the others by one waiter TTL
-// altogether, not by one each, however long the lease TTL is.
+// Waiters stopped when their turn comes should delay the others by one waiter TTL altogether, not
+// by a TTL each, however long the lease TTL is.
 func TestWaiterIsStopped(t *testing.T) {
 	t.Parallel()
 	const long = time.Minute
@@ -409,7 +408,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	for _, w := range stopped {
 		w.cont()
 	}
-	// The stopped waiters notice that they lost their turn, and wait again.
+	// The stopped waiters should notice that they lost their turn, and wait again.
 	b.eventually("they are in the queue again", func() bool {
 		return b.call("ZCARD", "{"+key+"}:dibs:queue") == int64(len(stopped))
 	})
@@ -442,8 +441,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A holder that was stopped sees the loss in its first check after that, before it
-// writes.
+// A stopped holder should see the loss in its first check after it continues, before it writes.
 func TestHolderIsStopped(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -457,8 +455,8 @@ func TestHolderIsStopped(t *testing.T) {
 	}
 }
 
-// holderIsStopped runs one round. It returns false if the holder was stopped in the
-// microsecond between its check and its write. No lease prevents that; only a fence does.
+// holderIsStopped runs one round. It returns false if the holder was stopped in the microsecond
+// between its check and its write. No lease prevents this; only a fence can.
 func (b *fixture) holderIsStopped(rival *dibs.Client) bool {
 	t := b.t
 	t.Helper()

@@ -8,15 +8,15 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A lone request to a fast server is retried soon if it has no reply. The first attempt
-// may arrive after the retry was answered, and must then have no effect.
+// A lone request to a fast server should be retried soon if it gets no reply. The first attempt can
+// arrive after the reply to the retry, and must then have no effect.
 func TestLateAttemptsAreVoid(t *testing.T) {
 	t.Parallel()
 	const token = "caller-chosen"
 	type scenario struct {
 		*fixture
 		locks, rival *dibs.Client
-		lease        *dibs.Lease // that the steps share
+		lease        *dibs.Lease // shared by the steps
 	}
 	for _, what := range []struct {
 		name   string

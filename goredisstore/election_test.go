@@ -66,7 +66,7 @@ func candidateChild(o childConfig, commands <-chan string) {
 	}
 }
 
-// term is a report of a candidate.
+// term is a candidate's report.
 type term struct {
 	of     *child
 	what   string // leads, ends, broken; subscribed, published, received
@@ -75,7 +75,7 @@ type term struct {
 	reason string // for ends and broken; for messages the error
 }
 
-// messageTime returns how long a message from one candidate to another takes.
+// messageTime returns how long a message between two candidates takes.
 func (a *candidates) messageTime(from, to *child) time.Duration {
 	a.t.Helper()
 	from.send("publish " + to.name)
@@ -104,7 +104,7 @@ type candidates struct {
 	addr    string
 	members []*child
 	terms   chan term
-	latest  term // of the leader
+	latest  term // the leader's latest term
 }
 
 func (b *fixture) startCandidates(addr string, lease time.Duration) *candidates {
@@ -141,8 +141,8 @@ func (a *candidates) add(lease time.Duration) {
 	}()
 }
 
-// awaitReport returns the next report, which must be of a kind. Each term that begins
-// must have a larger number than those before it.
+// awaitReport returns the next report and checks its kind. Each new term must have a larger number
+// than earlier terms.
 func (a *candidates) awaitReport(what string) term {
 	a.t.Helper()
 	patience := time.After(generous)
@@ -161,7 +161,7 @@ func (a *candidates) awaitReport(what string) term {
 			if r.what == what {
 				return r
 			}
-			a.skipIfStalled(ttl / 4) // it may have lost its term for that
+			a.skipIfStalled(ttl / 4) // otherwise a stall may have ended its term
 			a.t.Fatalf("report %+v, want %q", r, what)
 		case <-patience:
 			a.t.Fatalf("timed out waiting for the report %q", what)
@@ -178,10 +178,9 @@ func (a *candidates) awaitWaiters(n int64) {
 	})
 }
 
-// The succession after a leader's resignation takes one round trip: one way to the
-// server, and one way from it to the next leader. The time that a message between the
-// processes takes in excess of a round trip is due to the machine. Not parallel, because
-// single ms matter.
+// The succession after a leader's resignation should take one round trip: one way to the server,
+// and one way from it to the next leader. If a message between the processes takes longer than a
+// round trip, the machine caused the rest. Not parallel, because single ms matter.
 func TestLeaderResigns(t *testing.T) {
 	resigns := pick(20, 100)
 	b := setUp(t)
@@ -201,7 +200,7 @@ func TestLeaderResigns(t *testing.T) {
 		for to == leader.of {
 			to = a.members[rand.N(len(a.members))]
 		}
-		messages = append(messages, a.messageTime(leader.of, to)) // measured each time, because the load of the machine changes
+		messages = append(messages, a.messageTime(leader.of, to)) // measured each time, because the machine's load changes
 		trips = append(trips, roundTrip())
 		leader.of.send("resign")
 		end, next := a.awaitSuccession(leader)
@@ -224,7 +223,7 @@ func TestLeaderResigns(t *testing.T) {
 	}
 }
 
-// After a leader is killed, the next term begins when the lease has expired.
+// After a leader is killed, the next term should begin when the lease expires.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -253,8 +252,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Logf("FIGURE %d kills: succession median %v, longest %v", len(successions), round(median(successions)), round(longest(successions)))
 }
 
-// After a leader is stopped, the next term begins when the lease has expired. The stopped
-// leader is notified when it continues.
+// After a leader is stopped, the next term should begin when the lease expires. The stopped leader
+// should be notified when it continues.
 func TestLeaderIsStopped(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -280,7 +279,7 @@ func TestLeaderIsStopped(t *testing.T) {
 	}
 }
 
-// A leader that is cut off is notified before the next term begins.
+// A leader behind a cut connection should be notified before the next term begins.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -313,8 +312,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 	}
 }
 
-// awaitSuccession waits for the end of a term and the beginning of the next one, in any
-// order of the reports.
+// awaitSuccession waits for a term's end and the next term's start, whichever report comes first.
 func (a *candidates) awaitSuccession(leader term) (end, next term) {
 	a.t.Helper()
 	patience := time.After(generous)

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newUnconnectedClient returns a client that has not sent anything.
+// newUnconnectedClient returns a client without any connection yet.
 func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(dial(t, o)), append([]dibs.Option{dibs.TTL(ttl)}, options...)...)
@@ -28,9 +28,8 @@ func newUnconnectedClient(t *testing.T, o *redis.Options, options ...dibs.Option
 	return c
 }
 
-// A refusal of the server is returned at once, with the server's text. A replica may be
-// about to become the master, so its refusal is returned when the operation timeout has
-// passed.
+// A server's refusal should be returned at once, with the server's text. A replica may be about to
+// become the master, so its refusal should be returned only after the operation timeout.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []struct {
@@ -38,8 +37,8 @@ func TestRefusals(t *testing.T) {
 		args    []string
 		prepare [][]string
 		kind    error
-		word    string // of the server's reply
-		text    string // of the error; empty: the same
+		word    string // in the server's reply
+		text    string // in the error; empty: the same
 		mayPass bool
 	}{
 		{"no password", []string{"--requirepass", "secret"}, nil, dibs.ErrUnavailable, "NOAUTH", "", false},
@@ -161,7 +160,7 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A server that does not answer cannot delay a caller beyond its time limit.
+// A silent server should not delay a caller beyond its time limit.
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	for _, mute := range []struct {
@@ -279,7 +278,7 @@ func useAndClose(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// The error of a foreign lock without expiry says so.
+// The error about a foreign lock without expiry should say so.
 func TestForeignWithoutExpiry(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

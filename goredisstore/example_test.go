@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// One server, here over TLS.
+// A single server, here over TLS.
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6380", TLSConfig: &tls.Config{}})
 	defer rdb.Close()
@@ -27,8 +27,8 @@ func Example() {
 	}
 }
 
-// With Sentinel, the client follows the master. WithReplicas makes it less likely that a
-// failover loses a lock.
+// With Sentinel, the client follows the master. WithReplicas makes it less likely that a failover
+// loses a lock.
 func Example_sentinel() {
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName:    "mymaster",
@@ -39,7 +39,7 @@ func Example_sentinel() {
 	defer locks.Close()
 }
 
-// In a Redis Cluster, each lock is in one hash slot. The client finds the other nodes by
+// In a Redis Cluster, each lock is in a single hash slot. The client finds the other nodes by
 // itself.
 func Example_cluster() {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{

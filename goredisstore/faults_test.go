@@ -20,19 +20,19 @@ import (
 // ttl is the TTL to which the figures in docs/guarantees.md refer.
 const ttl = 2 * time.Second
 
-// generous bounds steps that are not measured, on a busy machine.
+// generous bounds steps without a measured time, on a busy machine.
 const generous = 30 * time.Second
 
 // patient is a long timeout for clients whose operations the test does not measure.
 func patient() dibs.Option { return dibs.Timeout(10 * time.Second) }
 
-// job is the name that the tests lock, and key is its key in Redis.
+// job is the name for locks in tests, and key is its key in Redis.
 const (
 	job = "job"
 	key = "lock:job"
 )
 
-// fixture is one server with the helpers of the tests.
+// fixture is a server with test helpers.
 type fixture struct {
 	control
 	t      *testing.T
@@ -48,8 +48,8 @@ func setUp(t *testing.T, args ...string) *fixture {
 	return &fixture{t: t, server: server, direct: direct, control: watchMachine(t.Context(), server.Addr())}
 }
 
-// skipIfStalled skips a test if the machine stalled for so long that a lease of ttl may
-// have been lost for that reason alone.
+// skipIfStalled skips a test if the machine stalled for so long that this alone may have lost a
+// lease with this ttl.
 func (b *fixture) skipIfStalled(most time.Duration) {
 	b.t.Helper()
 	skipIfStalled(b.t, b.late(), most)
@@ -62,7 +62,7 @@ func skipIfStalled(t *testing.T, late, most time.Duration) {
 	}
 }
 
-// control is drill.Machine with the method names of these tests.
+// control is drill.Machine with these tests' method names.
 type control struct{ *drill.Machine }
 
 func watchMachine(ctx context.Context, addr string) control {
@@ -90,7 +90,7 @@ func within(t *testing.T, what string, have, limit, late time.Duration) {
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// newClient returns a client that has sent commands and has its subscription.
+// newClient returns a connected and subscribed client.
 func (b *fixture) newClient(addr string, options ...dibs.Option) *dibs.Client {
 	b.t.Helper()
 	return b.warmClient(goredisstore.New(dial(b.t, &redis.Options{Addr: addr})), options...)
@@ -109,8 +109,8 @@ func (b *fixture) warmClient(store driver.Store, options ...dibs.Option) *dibs.C
 	return c
 }
 
-// warm locks and unlocks a name, and retries while the store is unavailable: on a busy
-// machine the first connection may take long. It returns the token of the lease.
+// warm locks and unlocks a name, and retries while the store is unavailable: on a busy machine the
+// first connection may take long. It returns the lease's token.
 func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 	for {
 		var l *dibs.Lease
@@ -123,8 +123,7 @@ func warm(ctx context.Context, c *dibs.Client) (token string, err error) {
 	}
 }
 
-// awaitSubscription waits until the server has the subscription of the client that made a
-// token.
+// awaitSubscription waits until a token's client is subscribed on the server.
 func (b *fixture) awaitSubscription(token string) {
 	b.t.Helper()
 	b.eventually("the client has its subscription", func() bool {
@@ -133,7 +132,7 @@ func (b *fixture) awaitSubscription(token string) {
 	})
 }
 
-// channelOf returns the channel of the client that made a token (docs/spec.md).
+// channelOf returns the channel for a token's client (docs/spec.md).
 func channelOf(token string) string {
 	parts := strings.SplitN(token, ":", 4)
 	return "dibs:c:" + strings.Join(parts[:3], ":")
@@ -170,15 +169,15 @@ func (b *fixture) unlock(l *dibs.Lease) {
 	}
 }
 
-// entry is the result of a Lock in the background.
+// entry is the result from a Lock in the background.
 type entry struct {
 	lease *dibs.Lease
 	err   error
 	at    time.Time
 }
 
-// enqueue locks the job in the background, and returns when that call is in the wait
-// queue. If then is not nil, it is called first when Lock returns.
+// enqueue locks the job in the background, and returns when this call is in the wait queue. If then
+// is not nil, it is called first when Lock returns.
 func (b *fixture) enqueue(c *dibs.Client, then func()) <-chan entry {
 	b.t.Helper()
 	waits := make(chan struct{})
@@ -212,7 +211,7 @@ func (b *fixture) awaitEntry(entered <-chan entry) entry {
 	return e
 }
 
-// awaitFree tries until the job can be locked, and returns that time. It unlocks the job.
+// awaitFree tries until the job can be locked, and returns the time. It unlocks the job.
 func (b *fixture) awaitFree(c *dibs.Client) time.Time {
 	b.t.Helper()
 	var at time.Time
@@ -257,7 +256,7 @@ func (b *fixture) await(what string, done <-chan struct{}) {
 	}
 }
 
-// wantNoKeys checks that Redis has no keys but the fence high-water marks.
+// wantNoKeys checks that the fence high-water marks are the only keys in Redis.
 func (b *fixture) wantNoKeys() {
 	b.t.Helper()
 	if left := b.remainingKeys(); len(left) > 0 {
@@ -292,8 +291,8 @@ func (b *fixture) proxy() *redistest.Proxy {
 
 const rounds = 5
 
-// The outcome of an acquire is unknown if its reply is lost with its connection. The
-// client retries with the same token.
+// If an acquire's reply is lost with its connection, its outcome is unknown. The client should
+// retry with the same token.
 func TestAcquireReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -334,8 +333,8 @@ func TestQueueReplyReset(t *testing.T) {
 	}
 }
 
-// A call on a connection that becomes unresponsive ends at its deadline and leaves
-// nothing behind.
+// A call on a connection that becomes unresponsive should end at its deadline and leave nothing
+// behind.
 func TestAcquireReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -419,7 +418,7 @@ func TestReleaseReplyReset(t *testing.T) {
 	}
 }
 
-// An Unlock that is cut off returns an error within its time budget, and retries in the
+// An Unlock that is cut off should return an error within its time budget, and retry in the
 // background. The TTL of 20 s is long enough not to matter.
 func TestReleaseRequestLost(t *testing.T) {
 	t.Parallel()
@@ -461,8 +460,8 @@ func TestReleaseRequestLost(t *testing.T) {
 	}
 }
 
-// A waiter that loses all its connections before, during or after the hand-off still gets
-// the lock.
+// A waiter that loses all its connections before, during or after the hand-off should still get the
+// lock.
 func TestWaiterReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -515,7 +514,7 @@ func TestWaiterReset(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A holder that is cut off is notified before another client can acquire the name.
+// A holder that is cut off should be notified before another client can acquire the name.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	const lasts = 5 * time.Second
@@ -577,7 +576,7 @@ func TestPartition(t *testing.T) {
 				if e.lease.Fence() <= l.Fence() {
 					t.Errorf("the rival's fence %d is not above %d", e.lease.Fence(), l.Fence())
 				}
-				// Requests that were delayed arrive now, and must not affect the rival.
+				// Delayed requests arrive now, and must not affect the rival.
 				b.eventually("the network has healed", func() bool { return time.Since(start) > lasts })
 				late, err := holder.Mutex(job).TryLock(t.Context())
 				if err == nil {
@@ -600,15 +599,15 @@ func renewals(renewed chan<- struct{}) dibs.Option {
 	}})
 }
 
-// An acquire that is delivered after its caller has returned does not acquire the name,
-// or only for a short time.
+// An acquire delivered after its caller returned should not acquire the name, or only for a short
+// time.
 func TestLateAcquire(t *testing.T) {
 	t.Parallel()
 	for _, late := range []struct {
 		name     string
 		ctx      func(t *testing.T) context.Context
 		deliver  time.Duration // after the start
-		heldFor  time.Duration // limit of the time for which the name is held
+		heldFor  time.Duration // limit for how long the name is held
 		explains error
 	}{
 		{"2s, ctx 500ms", func(t *testing.T) context.Context { return deadline(t, 500*time.Millisecond) },
@@ -663,7 +662,7 @@ func TestLateAcquire(t *testing.T) {
 	}
 }
 
-// A Redis that restarts without its data has lost the lease. The holder is notified.
+// A Redis that restarts without its data loses the lease. The holder should be notified.
 func TestRestartEmpty(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -711,8 +710,7 @@ func (b *fixture) answers() <-chan time.Time {
 	return at
 }
 
-// A Redis that persists each write before its reply loses neither the lease nor the
-// queue.
+// A Redis that persists each write before its reply should lose neither the lease nor the queue.
 func TestRestartAOF(t *testing.T) {
 	t.Parallel()
 	b := setUp(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -753,8 +751,7 @@ func TestRestartAOF(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// forgetMixed deletes what the metadata keep of a name that a foreign client has held. It
-// would expire.
+// forgetMixed deletes the metadata about a foreign client that held the name. They would expire.
 func (b *fixture) forgetMixed() {
 	b.t.Helper()
 	meta := "{" + key + "}:dibs:meta"

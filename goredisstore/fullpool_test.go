@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An error says that the program's other work has all connections, and not that the server does
+// An error should say that the program's other work uses all connections, not that the server does
 // not reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 		locks := dibs.New(goredisstore.New(rdb))
 		t.Cleanup(func() { locks.Close() })
 		other := server.Conn()
-		if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection of the pool
+		if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection from the pool
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { other.Close() })
@@ -48,14 +48,14 @@ func TestFullPoolIsNamed(t *testing.T) {
 	}
 }
 
-// If go-redis itself ends the wait for its pool, the error says that nothing was sent.
+// If go-redis itself ends the wait for its pool, the error should say that nothing was sent.
 func TestPoolTimeoutIsUnsent(t *testing.T) {
 	t.Parallel()
 	rdb := dial(t, &redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1, PoolTimeout: 10 * time.Millisecond})
 	locks := dibs.New(goredisstore.New(rdb), dibs.Timeout(200*time.Millisecond))
 	t.Cleanup(func() { locks.Close() })
 	other := rdb.Conn()
-	if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection of the pool
+	if err := other.Ping(t.Context()).Err(); err != nil { // takes a connection from the pool
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { other.Close() })
@@ -66,8 +66,7 @@ func TestPoolTimeoutIsUnsent(t *testing.T) {
 	}
 }
 
-// The error for a server that does not reply does not name a pool that the requests of dibs have
-// filled.
+// The error for a silent server should not name a pool filled with dibs' own requests.
 func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

@@ -8,7 +8,7 @@
 //
 // # One server, Sentinel, Cluster
 //
-// [New] takes the go-redis client of any of these setups:
+// [New] takes the go-redis client for any of these setups:
 //   - One server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
 //     Unix sockets (Options.Network "unix") work as usual.
 //   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
@@ -16,8 +16,8 @@
 //   - Redis Cluster: redis.NewClusterClient. After a failover the store makes the client
 //     reload its slot map, which go-redis does only once a minute.
 //
-// Package [github.com/dibslock/dibs/goredisstore/redisurl] creates each of these clients
-// from one URL. The examples below show each setup.
+// Package [github.com/dibslock/dibs/goredisstore/redisurl] creates each of these clients from a
+// URL. The examples below show each setup.
 //
 // # Connections
 //
@@ -27,22 +27,20 @@
 // call uses one connection until the replicas have acknowledged. One more connection, outside
 // the pool, is a subscription for notifications.
 //
-// A pool without a free connection delays requests. It does not delay callers beyond
-// their own time limits. On one server and with Sentinel, pipelines use the same pool as
-// single commands; on a cluster, go-redis' pool for pipelines (Options.PipelinePoolSize). A
-// timeout names the pool if other work has all connections.
+// A pool without a free connection delays requests. It does not delay callers beyond their own time
+// limits. On a single server and with Sentinel, pipelines use the same pool as single commands; on
+// a cluster, go-redis' pool for pipelines (Options.PipelinePoolSize). A timeout names the pool if
+// other work uses all connections.
 //
-// While no server has ever answered, a failure may open one more connection, which finds out
-// whether only one side uses TLS. A Dialer of your own that does not return a TCP connection is
-// not examined.
+// While no server has ever replied, a failure can open another connection, which finds out whether
+// only one side uses TLS. If your own Dialer does not return a TCP connection, it is not examined.
 //
 // # Hooks
 //
-// Hooks of the client (redis.Hook, for tracing, metrics or circuit breakers) see every
-// command of dibs once, with the context values of the caller. A pipeline of several
-// callers' commands has the values of the first caller that does not extend leases. Retries
-// in the background have the values of their call, and renewals have none. A hook that is
-// added later takes effect within a second.
+// The client's hooks (redis.Hook, for tracing, metrics or circuit breakers) see every dibs command
+// once, with the caller's context values. A pipeline with several callers' commands uses the
+// context values from the first caller that does not extend leases. Retries in the background use
+// their call's values, and renewals have none. A hook added later takes effect within a second.
 //
 // On a cluster, the commands of [redisstore.WithReplicas] run the hooks of the nodes
 // (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs
@@ -57,9 +55,9 @@
 // connection that does not answer is lost to the pool for that time; the caller does not
 // wait for it. DialTimeout and PoolTimeout are always yours.
 //
-// MaxRetries does not apply to the commands of dibs: dibs retries them itself, because it
-// must know whether the first attempt may have been executed. On one server and with
-// Sentinel, it does not apply to the handshake of the connections that dibs opens either.
+// MaxRetries does not apply to dibs' commands: dibs retries them itself, because it must know
+// whether the first attempt may have been executed. On a single server and with Sentinel, it does
+// not apply to the handshake on dibs' connections either.
 package goredisstore
 
 import (
@@ -80,11 +78,10 @@ import (
 
 // New returns a store on a go-redis client. It performs no I/O.
 //
-// rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type,
-// every call of the store returns dibs.ErrInvalid. The type redis.Ring is unsafe for
-// locks: when a server does not answer, it moves the key to another one, where the lock is
-// free. Other implementations of redis.UniversalClient are rejected because their routing
-// of keys is unknown.
+// rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type, every call to
+// the store returns dibs.ErrInvalid. The type redis.Ring is unsafe for locks: when a server does
+// not answer, it moves the key to another server, where the lock is free. Other
+// redis.UniversalClient implementations are rejected because they can route keys in any way.
 func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(rdb) {
 		return redisstore.New(redisconn.Invalid("goredisstore.New: the go-redis client is nil"), options...)
@@ -100,29 +97,28 @@ func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.St
 }
 
 const (
-	ioTimeout    = time.Second            // of one read or write, unless a caller waits longer
-	shortTimeout = 100 * time.Millisecond // of one read or write of a call with a deadline
+	ioTimeout    = time.Second            // for a read or write, unless a caller waits longer
+	shortTimeout = 100 * time.Millisecond // for a read or write in a call with a deadline
 	pingInterval = time.Second            // on an idle subscription
 )
 
 type conn struct {
 	rdb     sender
 	short   sender // for calls with a deadline
-	patient sender // for callers that wait longer, as renewals do
-	long    sender // for the texts of scripts
+	patient sender // for callers that wait longer, such as renewals
+	long    sender // for script texts
 	client  redis.UniversalClient
 
 	single  *redis.Client        // nil on a cluster
 	cluster *redis.ClusterClient // nil off a cluster
 
-	busy     atomic.Int64 // calls of Do and Replicate
+	busy     atomic.Int64 // calls to Do and Replicate
 	tlsProbe *tlsProbe
-	answered atomic.Bool // a server has answered
+	answered atomic.Bool // a server replied
 }
 
-// newServerConn returns a Conn for one server or Sentinel. Its I/O timeout is no longer
-// than one store operation, so that a few unresponsive connections cannot exhaust the
-// pool.
+// newServerConn returns a Conn for a single server or Sentinel. Its I/O timeout is not longer than
+// a store operation, so that a few unresponsive connections cannot exhaust the pool.
 func newServerConn(rdb *redis.Client) *conn {
 	return &conn{
 		rdb: withTimeout(rdb, ioTimeout), short: withTimeout(rdb, shortTimeout), patient: withTimeout(rdb, redisconn.PatientTimeout), long: withTimeout(rdb, redisconn.LoadTimeout),
@@ -134,9 +130,9 @@ func newClusterConn(rdb *redis.ClusterClient) *conn {
 	return &conn{rdb: printingSender{rdb}, short: printingSender{rdb}, patient: printingSender{rdb}, long: printingSender{rdb}, client: rdb, cluster: rdb, tlsProbe: newClusterTLSProbe(rdb)}
 }
 
-// command is a command that go-redis sends at most once: dibs must know whether an
-// earlier attempt may have been executed. If go-redis silently repeated a release, the
-// second reply would say that the lock is not held.
+// command is a command that go-redis sends at most once: dibs must know whether an earlier attempt
+// can have been executed. If go-redis silently repeated a release, the second reply would be that
+// the lock is not held.
 type command struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
@@ -171,7 +167,7 @@ func (c *conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, re
 	}
 }
 
-// do sends commands. While no server has answered, it finds out whether TLS is the reason.
+// do sends commands. While no server has replied, it finds out whether TLS is the reason.
 func (c *conn) do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if c.answered.Load() {
 		do(ctx, rdb, cmds, replies)
@@ -215,7 +211,7 @@ func do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies []redisco
 		sent[i] = newCommand(ctx, cmd)
 		_ = pipe.Process(ctx, sent[i]) // only queues
 	}
-	_, err := pipe.Exec(ctx) // the error of one command is also in that command
+	_, err := pipe.Exec(ctx) // a command's error is also in the command
 	for i, cmd := range sent {
 		if replies[i] = reply(cmd); err != nil && withoutOutcome(cmd) {
 			replies[i].Err = convertError(err)
@@ -223,9 +219,9 @@ func do(ctx context.Context, rdb sender, cmds []redisconn.Cmd, replies []redisco
 	}
 }
 
-// withoutOutcome reports whether a command has neither a reply nor an error. Then a hook
-// of the user stopped the pipeline, and only the pipeline has the error. A nil reply has
-// the error redis.Nil.
+// withoutOutcome reports whether a command has neither a reply nor an error. In this case a user's
+// hook stopped the pipeline, and only the pipeline has the error. A nil reply has the error
+// redis.Nil.
 func withoutOutcome(cmd command) bool { return cmd.Err() == nil && cmd.Val() == nil }
 
 // reloadAfter makes a cluster client reload the slot map after a connection error or a
@@ -278,16 +274,15 @@ func (c *conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn
 		pipe := rdb.Pipeline()
 		_ = pipe.Process(ctx, first) // only queues
 		_ = pipe.Process(ctx, acks)
-		_, _ = pipe.Exec(ctx) // the error of one command is also in that command
-		first.answered()      // in case a hook of the user dropped the command
+		_, _ = pipe.Exec(ctx) // a command's error is also in the command
+		first.answered()      // in case a user's hook dropped the command
 	}
 	c.reloadAfter(reply(first.command).Err)
 	return reply(acks)
 }
 
-// notifyingCmd is a command that calls answered when its reply has arrived. go-redis
-// calls SetErr, with nil or an error, as soon as it has read the reply, and before it
-// reads the reply to the next command.
+// notifyingCmd is a command that calls answered when its reply arrives. go-redis calls SetErr, with
+// nil or an error, as soon as it has read the reply, and before it reads the next command's reply.
 type notifyingCmd struct {
 	printable
 	answered func()
@@ -299,8 +294,7 @@ func (n notifyingCmd) SetErr(err error) {
 	n.answered()
 }
 
-// masterFor returns a client of the master that has a key. Its read timeout includes the
-// time that WAIT may take.
+// masterFor returns a client for a key's master. Its read timeout includes WAIT's timeout.
 func (c *conn) masterFor(ctx context.Context, key string, wait time.Duration) (sender, error) {
 	master := c.single
 	if c.cluster != nil {
@@ -312,8 +306,8 @@ func (c *conn) masterFor(ctx context.Context, key string, wait time.Duration) (s
 	return withTimeout(master, ioTimeout+wait), nil
 }
 
-// hasIdleConn reports whether a request gets a connection at once. Waiting for one is not
-// bounded by the deadline of the request.
+// hasIdleConn reports whether a request gets a connection at once. The request's deadline does not
+// bound a wait for a connection.
 func (c *conn) hasIdleConn() bool { return c.client.PoolStats().IdleConns > 0 }
 
 // FullPool implements redisconn.Pool.
@@ -342,8 +336,8 @@ func fill(replies []redisconn.Reply, err error) {
 	}
 }
 
-// newCommand returns a command of go-redis. Pointers to strings and small numbers as
-// arguments cost no allocation.
+// newCommand returns a go-redis command. Pointers to strings and small numbers as arguments cost no
+// allocation.
 func newCommand(ctx context.Context, cmd redisconn.Cmd) command {
 	args := make([]any, 0, 3+len(cmd.Keys)+len(cmd.Args))
 	if cmd.Script != nil {
@@ -407,7 +401,7 @@ func deliver(message any, on func(string)) {
 	}
 }
 
-// convertError converts an error of go-redis to one that redisstore recognizes.
+// convertError converts a go-redis error to a form that redisstore recognizes.
 func convertError(err error) error {
 	var server redis.Error
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dial returns a client that is closed at the end of the test.
+// dial returns a client that is closed when the test ends.
 func dial(t testing.TB, o *redis.Options) *redis.Client {
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { rdb.Close() })

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A grantLog records the grants by hand-off in the order in which the server made them. The
-// fences of the leases do not show that order: a waiter that repeats its request before its
-// notification arrives gets a newer fence. On a busy machine that is common.
+// A grantLog records the grants by hand-off in the server's order. The leases' fences do not show
+// this order: a waiter that repeats its request before its notification arrives gets a newer fence.
+// On a busy machine this is common.
 type grantLog struct {
 	all  chan map[string]grant // the result
 	stop func()
@@ -34,14 +34,14 @@ func (b *fixture) recordGrants() *grantLog {
 	return l
 }
 
-// grants ends the log, and returns the first grant of each token. A waiter that misses its
-// grant is granted the lock again.
+// grants ends the log, and returns each token's first grant. A waiter that misses its grant is
+// granted the lock again.
 func (l *grantLog) grants() map[string]grant {
 	l.stop()
 	return <-l.all
 }
 
-// readGrants receives messages until one comes on the channel end.
+// readGrants receives messages until a message comes on the channel end.
 func readGrants(t *testing.T, messages *redis.PubSub, end string) map[string]grant {
 	all := make(map[string]grant)
 	for {

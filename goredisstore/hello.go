@@ -7,15 +7,14 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Dialer is the type of redis.Options.Dialer.
+// A Dialer is the type for redis.Options.Dialer.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// WithoutHello returns a Dialer for connections to a proxy that does not know HELLO, the
-// command with which go-redis begins each connection. Its connections do not send it, and
-// answer that it is unknown; go-redis then sends AUTH if there is a password. twemproxy
-// would close the connection. Codis would pass HELLO on to a server, and drop its own
-// connection to that server for the reply. dial is usually redis.NewDialer(options). Also
-// set Protocol to 2, DisableIdentity, and no ClientName.
+// WithoutHello returns a Dialer for connections to a proxy without support for HELLO, go-redis'
+// first command on each connection. Its connections do not send it, and answer that it is unknown;
+// go-redis then sends AUTH if there is a password. twemproxy would close the connection. Codis
+// would pass HELLO on to a server, and drop its own connection to this server for the reply. dial
+// is usually redis.NewDialer(options). Also set Protocol to 2, DisableIdentity, and no ClientName.
 func WithoutHello(dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)

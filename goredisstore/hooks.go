@@ -11,20 +11,19 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// sender sends commands: a go-redis client, or a wrapper that runs hooks or sets
-// timeouts.
+// sender sends commands: a go-redis client, or a wrapper that runs hooks or sets timeouts.
 type sender interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// timedClient is a user's client with other timeouts, on the same connections and with
-// the same hooks. redis.Client.WithTimeout returns a client without the hooks (go-redis
-// 9.23). So each command runs a copy of the user's hooks, and the last hook sends it
-// through the client that has the timeouts.
+// timedClient is a user's client with other timeouts, on the same connections and with the same
+// hooks. redis.Client.WithTimeout returns a client without the hooks (go-redis 9.23). So each
+// command runs a copy of the user's hooks, and the last hook sends it through the client with the
+// timeouts.
 type timedClient struct {
 	user  *redis.Client
-	to    redirectHook // to clients that have the timeouts and no hooks
+	to    redirectHook // to clients with the timeouts and without hooks
 	hooks atomic.Pointer[hooksCopy]
 }
 
@@ -41,20 +40,19 @@ func withTimeout(user *redis.Client, timeout time.Duration) sender {
 	return printingSender{&timedClient{user: user, to: redirectHook{clone(user, timeout), cloneForPipelines(user, timeout)}}}
 }
 
-// clone returns a client with other timeouts, on the same connections, that does not
-// retry. NoRetry of a command is not enough, because it does not apply to the handshake
-// of a new connection. go-redis would repeat the handshake MaxRetries times, each after a
-// pause, on a connection that has ended. The options belong to the clone alone, which
-// nothing else uses yet.
+// clone returns a client with other timeouts, on the same connections, without retries. A command's
+// NoRetry is not enough, because it does not apply to a new connection's handshake. go-redis would
+// repeat the handshake MaxRetries times, each after a pause, on an ended connection. The options
+// belong to the clone alone, which nothing else uses yet.
 func clone(user *redis.Client, timeout time.Duration) *redis.Client {
 	c := user.WithTimeout(timeout)
 	c.Options().MaxRetries = 0
 	return c
 }
 
-// cloneForPipelines returns a clone of which each pipeline uses a redis.Conn of its own. These
-// share the options without a common lock, and go-redis (9.23) changes one of them when a server
-// does not know maintenance notifications. So that one is off unless the user requires it.
+// cloneForPipelines returns a clone where each pipeline uses its own redis.Conn. These share the
+// options without a common lock, and go-redis (9.23) changes an option when a server does not
+// support maintenance notifications. So this option is off unless the user requires it.
 func cloneForPipelines(user *redis.Client, timeout time.Duration) *redis.Client {
 	c := clone(user, timeout)
 	if notify := c.Options().MaintNotificationsConfig; notify != nil && notify.Mode != maintnotifications.ModeEnabled {
@@ -93,8 +91,8 @@ func (r redirectHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return r.single.Process(ctx, unwrap(cmd)) }
 }
 
-// ProcessPipelineHook implements redis.Hook. A pipeline uses the connections of single commands:
-// those of go-redis' pool for pipelines would be as many again, of which half are idle.
+// ProcessPipelineHook implements redis.Hook. A pipeline uses the connections for single commands:
+// those in go-redis' pool for pipelines would double the number, with half of them idle.
 func (r redirectHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		conn := r.pipelines.Conn()
@@ -108,7 +106,7 @@ func (r redirectHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// printingSender passes commands to hooks with arguments that they can print.
+// printingSender passes commands to hooks with printable arguments.
 type printingSender struct{ sender }
 
 // Process implements sender.
@@ -126,9 +124,9 @@ func (p printingPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
 	return p.Pipeliner.Process(ctx, toPrintable(cmd))
 }
 
-// printable is a command whose Args are strings. The arguments of command itself are
-// pointers to strings: they cost no allocation, but print as addresses. A printable has
-// the size of a pointer, so that converting it to an interface does not allocate either.
+// printable is a command whose Args are strings. A command's own arguments are pointers to strings:
+// they cost no allocation, but print as addresses. A printable is as large as a pointer, so
+// converting it to an interface does not allocate either.
 type printable struct{ command }
 
 func toPrintable(cmd redis.Cmder) redis.Cmder {
@@ -158,8 +156,8 @@ func (p printable) String() string {
 	return text
 }
 
-// unwrap returns the command of a printable. Any other Cmder, such as one that a hook put
-// in its place, is returned as it is.
+// unwrap returns the command in a printable. Any other Cmder, such as a hook's replacement, is
+// returned as it is.
 func unwrap(cmd redis.Cmder) redis.Cmder {
 	if p, ok := cmd.(printable); ok {
 		return p.command

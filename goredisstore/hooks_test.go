@@ -20,13 +20,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// traceKey is the key of a trace ID in a caller's context.
+// traceKey is the key for a trace ID in a caller's context.
 type traceKey struct{}
 
 // recorder is a hook, as for tracing, that records what it sees.
 type recorder struct {
 	mu      sync.Mutex
-	scripts int             // calls of scripts
+	scripts int             // script calls
 	traces  map[any]int     // number of calls by trace ID
 	texts   map[string]bool // all arguments
 	dials   int
@@ -84,7 +84,7 @@ func (r *recorder) scriptCount() int {
 	return r.scripts
 }
 
-// sawTrace reports whether a call had the trace ID of a caller.
+// sawTrace reports whether a call had a caller's trace ID.
 func (r *recorder) sawTrace(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ func newRecorder() *recorder {
 	return &recorder{traces: make(map[any]int), texts: make(map[string]bool)}
 }
 
-// scripts returns how many calls of scripts the servers have executed.
+// scripts returns how many script calls the servers executed.
 func scripts(t *testing.T, servers []*redistest.Server) (calls int) {
 	t.Helper()
 	for _, server := range servers {
@@ -121,7 +121,7 @@ type hookedClient struct {
 	replicas bool // each server has replicas
 }
 
-// onEachSetup runs a test on each kind of client that has hooks of its own.
+// onEachSetup runs a test on each client kind with its own hooks.
 func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *recorder)) {
 	for name, open := range map[string]func(t *testing.T) hookedClient{
 		"one server": func(t *testing.T) hookedClient {
@@ -148,8 +148,8 @@ func onEachSetup(t *testing.T, test func(t *testing.T, h hookedClient, r *record
 	}
 }
 
-// wantAllSeen checks that the hook has seen all scripts that the servers have executed
-// since their counter was before and the hook's was seen.
+// wantAllSeen checks that the hook saw all scripts executed by the servers since their counter was
+// before and the hook's was seen.
 func (r *recorder) wantAllSeen(t *testing.T, h hookedClient, what string, before, seen int) {
 	t.Helper()
 	var ran, have int
@@ -161,7 +161,7 @@ func (r *recorder) wantAllSeen(t *testing.T, h hookedClient, what string, before
 	t.Logf("%s: %d scripts", what, ran)
 }
 
-// The user's hooks see each command once, with the values of a caller's context.
+// The user's hooks should see each command once, with the values in a caller's context.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
 	onEachSetup(t, func(t *testing.T, h hookedClient, r *recorder) {
@@ -237,7 +237,7 @@ func isCluster(rdb redis.UniversalClient) bool {
 	return ok
 }
 
-// wantReadable checks that a hook can read the arguments of commands.
+// wantReadable checks that a hook can read the commands' arguments.
 func (r *recorder) wantReadable(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
@@ -252,7 +252,7 @@ func (r *recorder) wantReadable(t *testing.T) {
 	}
 }
 
-// The hooks also see the commands of WithReplicas, on a cluster the hooks of its nodes.
+// The hooks should also see WithReplicas' commands, on a cluster the nodes' hooks.
 func TestHooksSeeReplication(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, h hookedClient, r *recorder) {
@@ -288,7 +288,7 @@ func TestHooksSeeReplication(t *testing.T) {
 	})
 }
 
-// A hook that is added to a client in use takes effect soon.
+// A hook added to a client in use should take effect soon.
 func TestHookAddedLater(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -329,7 +329,7 @@ func TestHookRejects(t *testing.T) {
 	})
 }
 
-// With a client that New does not support, each call returns an error and does not panic.
+// With a client that New does not support, each call should return an error and not panic.
 func TestUnsupportedClients(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -360,7 +360,7 @@ func TestUnsupportedClients(t *testing.T) {
 	}
 }
 
-// openClient returns a client that is closed at the end of the test.
+// openClient returns a client that is closed when the test ends.
 func openClient(t *testing.T, rdb redis.UniversalClient, options ...redisstore.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(goredisstore.New(rdb, options...))

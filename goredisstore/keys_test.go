@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Correct use of every primitive leaves no keys on the server.
+// Correct use of every primitive should leave no keys on the server.
 func TestCleanUseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"server", "cluster"} {
@@ -128,9 +128,9 @@ func TestReservedNamesExpire(t *testing.T) {
 	}
 }
 
-// The keys of processes that die while they hold and wait expire: locks with their
-// leases, queues within a minute, metadata within the sum of both. Only the fence
-// high-water marks remain.
+// If processes die while they hold and wait, their keys should expire: locks with their leases,
+// queues within a minute, metadata within the sum of both. Only the fence high-water marks should
+// remain.
 func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -176,7 +176,7 @@ func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 				t.Error("no queue is left: the keys of dead waiters were not checked")
 			}
 
-			// The next caller removes all of these keys.
+			// The next caller should remove all these keys.
 			locks := b.newClientOn(where)
 			b.eventually("the dead waiters are removed", func() bool {
 				for _, name := range names {
@@ -192,8 +192,7 @@ func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 	}
 }
 
-// remainingKeysExcept returns the remaining keys without those that have one of the
-// suffixes.
+// remainingKeysExcept returns the remaining keys except those with one of the suffixes.
 func (b *fixture) remainingKeysExcept(suffixes ...string) []string {
 	b.t.Helper()
 	var left []string

@@ -19,7 +19,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// acquisition is one acquisition and release of the lock by a worker.
+// acquisition records how a worker acquired and released the lock.
 type acquisition struct {
 	Called time.Duration // before Lock
 	Joined time.Duration // when it was queued, or zero
@@ -31,8 +31,8 @@ type acquisition struct {
 	Err    string
 }
 
-// loadChild runs workers that lock the job. All start when the child receives a command.
-// It reports "acquisitions JSON".
+// loadChild runs workers that lock the job. All start when the child receives a command. It reports
+// "acquisitions JSON".
 func loadChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{})
 	emit("ready")
@@ -82,8 +82,8 @@ func acquireOnce(locks *dibs.Client, worker int, work time.Duration) acquisition
 	return v
 }
 
-// runChildren starts processes with role load, starts their workers, calls then, and
-// returns the acquisitions of each process.
+// runChildren starts processes with role load, starts their workers, calls then, and returns each
+// process's acquisitions.
 func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acquisition {
 	b.t.Helper()
 	o.Role = "load"
@@ -105,8 +105,8 @@ func (b *fixture) runChildren(processes int, o childConfig, then func()) [][]acq
 	return acquisitions
 }
 
-// checkServed checks that no acquisition failed, that none overlap, and that fences grow.
-// It returns the acquisitions in the order of service.
+// checkServed checks that all acquisitions succeeded without overlaps, and that fences grow. It
+// returns the acquisitions in the order of service.
 func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	b.t.Helper()
 	all := slices.Concat(groups...)
@@ -135,12 +135,12 @@ func (b *fixture) checkServed(groups [][]acquisition) []acquisition {
 	return all
 }
 
-// overtaken counts the acquisitions that were served before one that had certainly been
-// queued before they called Lock, in any process. pairs is the number of pairs whose
-// order is known: how much the result says.
+// overtaken counts the acquisitions served before another that had certainly been queued before
+// they called Lock, in any process. pairs is the number of pairs with a known order: how much the
+// result says.
 func overtaken(inOrder []acquisition) (overtakes, pairs int) {
 	const never = time.Duration(1<<63 - 1)
-	earliest := never // when the first of those served later was queued
+	earliest := never // when the first acquisition served later was queued
 	for i := len(inOrder) - 1; i >= 0; i-- {
 		v := inOrder[i]
 		if earliest < v.Called {
@@ -164,9 +164,9 @@ func overtaken(inOrder []acquisition) (overtakes, pairs int) {
 	return overtakes, pairs
 }
 
-// A thousand callers in four processes lock a free name at the same time. All are served
-// in order, with at most two scripts each. The duration is logged; the benchmark has a
-// limit for it. Not parallel, because heartbeats depend on time.
+// A thousand callers in four processes lock a free name at the same time. All should be served in
+// order, with at most two scripts each. The duration is logged; the benchmark has a limit for it.
+// Not parallel, because heartbeats depend on time.
 func TestThousandArrive(t *testing.T) {
 	const work = 2 * time.Millisecond
 	b := setUpQuiet(t)
@@ -191,8 +191,7 @@ func TestThousandArrive(t *testing.T) {
 	}
 }
 
-// A thousand waiters in four processes are served exactly in the order of the server's
-// queue.
+// A thousand waiters in four processes should be served exactly in the order of the server's queue.
 func TestThousandInOrder(t *testing.T) {
 	const workers = 1000
 	b := setUpQuiet(t)
@@ -226,7 +225,7 @@ func TestThousandInOrder(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// Workers that lock again at once are served equally often.
+// Workers that lock again at once should be served equally often.
 func TestGreedy(t *testing.T) {
 	t.Parallel()
 	b := setUpQuiet(t)

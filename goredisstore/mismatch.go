@@ -11,20 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A tlsProbe finds out, while a server has never answered, whether one side uses TLS and the other
-// does not. A server with TLS ends connections without TLS, as others do for other reasons. A
-// server without TLS waits for more of what it takes for a command.
+// A tlsProbe finds out, while a server has never replied, whether only one side uses TLS. A server
+// with TLS ends connections without TLS, as others do for other reasons. A server without TLS takes
+// TLS for a command and waits for the rest.
 type tlsProbe struct {
 	addr    string
 	usesTLS bool
 	dial    Dialer // as the client does
 
 	mu    sync.Mutex
-	at    time.Time // of the last probe
+	at    time.Time // when the last probe was made
 	found error
 }
 
-// newTLSProbe returns the probe of a client of one server.
+// newTLSProbe returns the probe for a single server's client.
 func newTLSProbe(rdb *redis.Client) *tlsProbe {
 	o := rdb.Options()
 	return &tlsProbe{addr: o.Addr, usesTLS: o.TLSConfig != nil, dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -35,7 +35,7 @@ func newTLSProbe(rdb *redis.Client) *tlsProbe {
 	}}
 }
 
-// newClusterTLSProbe returns the probe of one node of a cluster.
+// newClusterTLSProbe returns the probe for a single node in a cluster.
 func newClusterTLSProbe(rdb *redis.ClusterClient) *tlsProbe {
 	o := rdb.Options()
 	if len(o.Addrs) == 0 || o.Dialer != nil {
@@ -47,7 +47,7 @@ func newClusterTLSProbe(rdb *redis.ClusterClient) *tlsProbe {
 const (
 	probeAfter = 300 * time.Millisecond // without an answer
 	probeEvery = time.Second
-	probeTime  = 300 * time.Millisecond // for one probe
+	probeTime  = 300 * time.Millisecond // for each probe
 )
 
 // run returns a *redisconn.TLSMismatchError, or nil. It opens a connection at most once in probeEvery.
@@ -78,7 +78,7 @@ func (p *tlsProbe) connect() error {
 	_ = conn.SetDeadline(time.Now().Add(probeTime)) // else the next operations fail
 	if p.usesTLS && speaksRedis(conn) || !p.usesTLS && speaksTLS(conn) {
 		addr := p.addr
-		if _, _, err := net.SplitHostPort(addr); err != nil { // go-redis has no address of a master that sentinels name
+		if _, _, err := net.SplitHostPort(addr); err != nil { // go-redis has no address for a master named by sentinels
 			addr = conn.RemoteAddr().String()
 		}
 		return &redisconn.TLSMismatchError{Addr: addr, TLS: !p.usesTLS}
@@ -96,7 +96,7 @@ func speaksRedis(conn net.Conn) bool {
 	return err == nil && (first[0] == '+' || first[0] == '-')
 }
 
-// speaksTLS reports whether a server answers the beginning of TLS.
+// speaksTLS reports whether a server answers a TLS greeting.
 func speaksTLS(conn net.Conn) bool {
 	r := &recorder{Conn: conn}
 	_ = tls.Client(r, &tls.Config{InsecureSkipVerify: true}).Handshake() // the first record shows it, whatever the outcome

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// If only one side uses TLS, a call fails within its first attempts, and says so.
+// If only one side uses TLS, a call should fail within its first attempts, and say so.
 func TestOneSideUsesTLS(t *testing.T) {
 	t.Parallel()
 	server, config := redistest.StartTLS(t)

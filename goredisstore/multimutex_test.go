@@ -19,15 +19,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// event is a worker's report on one multi-lock, which its token identifies.
+// event is a worker's report on a multi-lock, identified by its token.
 type event struct {
 	what  string // acquired; releasing; keeps: will never release; cancelling; cancelled
-	token string // ends with the numbers of its names: "…:1-4-7"
+	token string // ends with its names' numbers: "…:1-4-7"
 	at    time.Duration
 	wait  time.Duration // for acquired
 }
 
-// namesOf returns the names of the multi-lock with a token.
+// namesOf returns the names in a token's multi-lock.
 func namesOf(token string, names []string) []string {
 	var locked []string
 	numbers := token[strings.LastIndex(token, ":")+1:]
@@ -40,8 +40,8 @@ func namesOf(token string, names []string) []string {
 	return locked
 }
 
-// lockTriples locks random triples of names while goOn returns true, and until it has
-// held one. It returns the first unexpected error.
+// lockTriples locks random triples of names while goOn returns true, and until it has held a
+// triple. It returns the first unexpected error.
 func lockTriples(locks *dibs.Client, id string, names []string, goOn func() bool, emit func(event)) error {
 	for n, served := 0, false; goOn() || !served; n++ {
 		of := rand.Perm(len(names))[:3]
@@ -55,10 +55,10 @@ func lockTriples(locks *dibs.Client, id string, names []string, goOn func() bool
 	return nil
 }
 
-// lockTriple acquires and releases a multi-lock once. In one of five cases it cancels its
-// context, before or after the acquisition.
+// lockTriple acquires and releases a multi-lock once. In every fifth case it cancels its context,
+// before or after the acquisition.
 func lockTriple(m *dibs.MultiMutex, token string, emit func(event)) (held bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each process that dies may delay it by seconds
+	ctx, cancel := context.WithTimeout(context.Background(), 2*generous) // each dying process may delay it by seconds
 	defer cancel()
 	if rand.N(5) == 0 {
 		timer := time.AfterFunc(rand.N(20*time.Millisecond), func() {
@@ -83,9 +83,8 @@ func lockTriple(m *dibs.MultiMutex, token string, emit func(event)) (held bool, 
 	return true, l.Unlock()
 }
 
-// multiChild runs workers that lock triples of names. After the command "keep", the
-// workers that acquire a multi-lock hold it until the process dies. It reports "event
-// WHAT TOKEN TIME WAIT".
+// multiChild runs workers to lock triples of names. After the command "keep", a worker that
+// acquires a multi-lock holds it until the process dies. It reports "event WHAT TOKEN TIME WAIT".
 func multiChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{})
 	emit("ready")
@@ -125,7 +124,7 @@ type workerProcess struct {
 	keeps    chan struct{} // receives when a worker holds until the process dies
 }
 
-// eventLog collects the events of all workers of all processes.
+// eventLog collects the events from all workers in all processes.
 type eventLog struct {
 	mu     sync.Mutex
 	events []event
@@ -137,7 +136,7 @@ func (g *eventLog) add(s event) {
 	g.events = append(g.events, s)
 }
 
-// follow adds the reports of a process, until it has ended.
+// follow adds a process's reports, until it ends.
 func (g *eventLog) follow(c *workerProcess) {
 	defer close(c.followed)
 	for line := range c.lines {
@@ -161,7 +160,7 @@ func (g *eventLog) follow(c *workerProcess) {
 	}
 }
 
-// snapshot is the names that each token holds, from one inspection of all names.
+// snapshot is the names that each token holds, from a single inspection of all names.
 type snapshot struct {
 	at   time.Duration // when the inspection began
 	held map[string][]string
@@ -181,8 +180,8 @@ func (b *fixture) snapshot(locks *dibs.Client, names []string) (snapshot, error)
 	return s, nil
 }
 
-// Fifty workers in seven clients lock triples of ten names. Three of the clients are in
-// processes that are killed.
+// Fifty workers in seven clients lock triples of ten names. The processes with three of the clients
+// are killed.
 func TestMultiMutexesUnderContention(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -205,12 +204,11 @@ func TestMultiMutexesUnderContention(t *testing.T) {
 		cluster bool
 		names   func(*testing.T) []string
 		atomic  bool          // all names are acquired in one step
-		free    time.Duration // limit of the time until all names are free after the kills
+		free    time.Duration // limit for the time until all names are free after the kills
 	}{
 		{"one server", false, single, true, lease + 100*time.Millisecond},
-		// A cluster does not know which clients have a subscription, so dead waiters are
-		// skipped only when their queue entries expire. The waiters behind them retry after
-		// each half of a TTL.
+		// A cluster does not know which clients are subscribed, so dead waiters are skipped only
+		// when their queue entries expire. The waiters behind them retry after each half of a TTL.
 		{"one slot", true, tagged, true, driver.WaiterTTL + lease/2 + 100*time.Millisecond},
 		{"many slots", true, single, false, driver.WaiterTTL + lease + lease/2 + 100*time.Millisecond},
 	} {
@@ -238,7 +236,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	}
 	var g eventLog
 	var processes [children]*workerProcess
-	killed := make(map[string]time.Duration) // by name of the process
+	killed := make(map[string]time.Duration) // by process name
 	started := 0
 	startProcess := func(i int) {
 		started++
@@ -266,7 +264,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 		startProcess(i)
 	}
 
-	// The workers of this process.
+	// This process's workers.
 	lasts := pick(1500*time.Millisecond, 10*time.Second)
 	b.begin()
 	start := time.Now()
@@ -307,8 +305,8 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 		}
 	}()
 
-	// The kills: half of the processes are killed at any time, the others while one of their
-	// workers holds and the rest of their workers wait.
+	// The kills: half of the processes are killed at any time, the others while a worker holds and
+	// their other workers wait.
 	kills := pick(3, 20)
 	if cluster {
 		kills = pick(1, 10) // each costs a waiter TTL
@@ -328,7 +326,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	workers.Wait()
 	busy := b.late()
 
-	// At the end, all processes are killed at once while one of them holds.
+	// At the end, all processes are killed at once while a worker in each holds.
 	for _, c := range processes {
 		c.send("keep")
 	}
@@ -367,8 +365,7 @@ func (b *fixture) multiMutexes(where string, cluster bool, names []string, atomi
 	t.Logf("FIGURE %s: %d processes killed, control up to %v", where, len(killed), round(busy))
 }
 
-// checkOverlaps checks that no name was held twice at a time, and that all workers were
-// served.
+// checkOverlaps checks that no name was held twice at a time, and that all workers were served.
 func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, killed map[string]time.Duration) {
 	type span struct{ enter, exit time.Duration }
 	holds, entered := make(map[string][]span), make(map[string]time.Duration)
@@ -428,12 +425,12 @@ func (b *fixture) checkOverlaps(where string, g *eventLog, names []string, kille
 	}
 }
 
-// checkAtomic checks multi-locks whose process died while it held or waited. If all names
-// are acquired in one step, no part may be held without the rest. A part must be seen in
-// two successive snapshots to count, because a snapshot is not atomic itself. At least
-// one held multi-lock must have been seen.
+// checkAtomic checks multi-locks whose process died while it held or waited. If all names are
+// acquired in one step, no part may be held without the rest. A part must be seen in two successive
+// snapshots to count, because a snapshot is not atomic itself. At least one held multi-lock must
+// have been seen.
 func (b *fixture) checkAtomic(where string, g *eventLog, snapshots []snapshot, names []string, killed map[string]time.Duration, atomic bool) {
-	acquired, releasing := make(map[string]bool), make(map[string]bool) // one name after another
+	acquired, releasing := make(map[string]bool), make(map[string]bool) // each name separately
 	kept := 0
 	for _, s := range g.events { // in order
 		switch s.what {

@@ -14,8 +14,8 @@ import (
 
 // Network faults during operations that a mutex does not have.
 
-// holding checks that a lease is not lost, and that the server has it with the same
-// weight and fence.
+// holding checks that a lease is not lost, and that the server stores it with the same weight and
+// fence.
 func (b *fixture) holding(observer *dibs.Client, l *dibs.Lease, weight int) {
 	b.t.Helper()
 	if err := l.Err(); err != nil {
@@ -125,8 +125,8 @@ func TestResizeReplyMute(t *testing.T) {
 	}
 }
 
-// A resize that does not reach the server fails within its time budget. When it arrives
-// later, it does not change the lease.
+// A resize that does not reach the server should fail within its time budget. When it arrives
+// later, it should not change the lease.
 func TestResizeRequestLate(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -165,8 +165,8 @@ func TestResizeRequestLate(t *testing.T) {
 	}
 }
 
-// The server has upgraded the reader, but the client does not know. The lease continues
-// as a reader's, and leaves no keys behind.
+// The server upgraded the reader, but the client does not know. The lease should continue as a
+// reader's, and leave no keys behind.
 func TestUpgradeUnknown(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -210,8 +210,7 @@ func TestUpgradeUnknown(t *testing.T) {
 	}
 }
 
-// After a resize, the fence that Inspect returns revokes the lease, and an earlier one
-// does not.
+// After a resize, the fence from Inspect should revoke the lease, and an earlier fence should not.
 func TestRevokeAfterResize(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -260,8 +259,8 @@ func (b *fixture) acquireAsync(c *dibs.Client, what string) <-chan entry {
 	return entered
 }
 
-// An acquire of any primitive whose reply is lost with its connection is retried, and
-// counts once.
+// For any primitive, an acquire whose reply is lost with its connection should be retried, and
+// count once.
 func TestPrimitivesReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -319,8 +318,8 @@ func TestPrimitivesReplyReset(t *testing.T) {
 	}
 }
 
-// A call on a connection that becomes unresponsive ends at its deadline, and leaves none
-// of its names locked.
+// A call on a connection that becomes unresponsive should end at its deadline, and leave none of
+// its names locked.
 func TestPrimitivesReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -352,8 +351,8 @@ func TestPrimitivesReplyMute(t *testing.T) {
 	}
 }
 
-// The holder of a multi-lock that is cut off is notified before another client acquires
-// one of its names.
+// A multi-lock's holder that is cut off should be notified before another client acquires one of
+// its names.
 func TestMultiMutexIsCutOff(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -389,7 +388,7 @@ func TestMultiMutexIsCutOff(t *testing.T) {
 	}
 }
 
-// A Revoke whose reply is lost returns an error or true, and has revoked once.
+// A Revoke whose reply is lost should return an error or true, and have revoked once.
 func TestRevokeReplyLost(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

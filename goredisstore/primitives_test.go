@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Helpers of the tests that cover all primitives.
+// Helpers for the tests with all primitives.
 
 // pick returns short, or long if DIBS_LONG=1.
 func pick[T any](short, long T) T {
@@ -55,9 +55,9 @@ func (b *fixture) newClusterClient(options ...dibs.Option) *dibs.Client {
 	return c
 }
 
-// delayedProxy returns the address of a proxy that delays by 5 ms in each direction, and
-// a function that measures the round trip time through it. An additional round trip takes much
-// longer than the delays of a busy machine.
+// delayedProxy returns a proxy's address, and a function that measures the round trip time through
+// it. The proxy delays by 5 ms in each direction. An additional round trip takes much longer than a
+// busy machine's delays.
 func (b *fixture) delayedProxy() (addr string, roundTrip func() time.Duration) {
 	b.t.Helper()
 	proxy := b.proxy()
@@ -139,8 +139,8 @@ func (b *fixture) acquire(c *dibs.Client, what string, options ...dibs.Option) *
 	return l
 }
 
-// warm loads the scripts of all operations into the server, so that the first request of
-// a test is like the others.
+// warm loads all operations' scripts into the server, so that a test's first request is like the
+// others.
 func (b *fixture) warm(c *dibs.Client) {
 	b.t.Helper()
 	l := b.acquire(c, "write warm")
@@ -187,9 +187,9 @@ func (b *fixture) inspect(c *dibs.Client, name string) dibs.State {
 	return state
 }
 
-// leasesChild executes "acquire ID WHAT", "once ID NAME EVERY" and "release ID". It
-// reports "waits ID", "held ID TIME FENCE LATE", "renewed TIME", "lost ID TIME REASON",
-// "ran ID RAN ERR" and "released ID TIME".
+// leasesChild executes "acquire ID WHAT", "once ID NAME EVERY" and "release ID". It reports "waits
+// ID", "held ID TIME FENCE LATE", "renewed TIME", "lost ID TIME REASON", "ran ID RAN ERR" and
+// "released ID TIME".
 func leasesChild(o childConfig, commands <-chan string) {
 	locks := openInChild(o, dibs.Hooks{Renewed: func(context.Context, dibs.Renewed) { emit("renewed %d", mono()) }})
 	machine := watchMachine(context.Background(), o.Control)
@@ -253,7 +253,7 @@ func (c *child) acquire(id, what string) heldReport {
 	return c.awaitHeldID(id)
 }
 
-// awaitHeldID waits for the report that a child holds something.
+// awaitHeldID waits for a child's report that it holds something.
 func (c *child) awaitHeldID(id string) heldReport {
 	c.t.Helper()
 	f := c.expect("held")
@@ -279,8 +279,8 @@ func (b *fixture) isShared(key string) bool {
 	return strings.HasPrefix(value, "dibs:shared ")
 }
 
-// wantExpiry checks that all remaining keys but the fence high-water marks expire: locks
-// within a lease, queues within a minute, metadata and holders within the sum of both.
+// wantExpiry checks that all remaining keys but the fence high-water marks expire: locks within a
+// lease, queues within a minute, metadata and holders within the sum of both.
 func (b *fixture) wantExpiry(lease time.Duration) {
 	b.t.Helper()
 	count := make(map[string]int)

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxRetries of go-redis makes no difference while connections break all the time. Two
-// clients run at once, one with 10 retries.
+// go-redis' MaxRetries should make no difference while connections break all the time. Two clients
+// run at once, one with 10 retries.
 func TestResetsDespiteRetries(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

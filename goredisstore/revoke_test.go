@@ -13,9 +13,9 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// An operator revokes the lease of another process, which renews it. One notification
-// ends its context, and the next waiter holds the lock at the same time. Not parallel,
-// because single ms matter.
+// An operator revokes another process's lease during its renewals. One notification should end its
+// context, and the next waiter should hold the lock at the same time. Not parallel, because single
+// ms matter.
 func TestRevoke(t *testing.T) {
 	const longTTL = 20 * time.Second // long enough not to expire
 	for _, what := range []struct {
@@ -37,7 +37,7 @@ func TestRevoke(t *testing.T) {
 			var notified, entries, trips []time.Duration
 			holder := b.spawn(childConfig{Role: "leases", Addr: addr, TTL: time.Second})
 			var calls []time.Duration
-			var lates []time.Duration // of the control; its median, too, is compared
+			var lates []time.Duration // for the control; its median is also compared
 			for i := range 5 {
 				b.begin()
 				held := holder.acquire("h", what.holds)
@@ -52,7 +52,7 @@ func TestRevoke(t *testing.T) {
 				revoked, err := operator.Revoke(t.Context(), job, dibs.Holder{Fence: held.fence}, "")
 				calls = append(calls, mono()-begun)
 				if err != nil || !revoked {
-					skipIfStalled(t, max(before, b.late()), time.Second/4) // the lease may have been lost for that reason
+					skipIfStalled(t, max(before, b.late()), time.Second/4) // a stall may have lost the lease
 					t.Fatalf("revoke of fence %d, %v after its grant (control %v): %t, %v; %+v",
 						held.fence, begun-held.at, max(before, b.late()), revoked, err, b.inspect(rival, job))
 				}
@@ -98,10 +98,10 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// monoOf converts a time of this process to CLOCK_MONOTONIC.
+// monoOf converts a time in this process to CLOCK_MONOTONIC.
 func monoOf(at time.Time) time.Duration { return mono() - time.Since(at) }
 
-// Revoking one of several shared leases does not affect the others.
+// Revoking one of several shared leases should not affect the others.
 func TestRevokeOneOfMany(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -140,7 +140,7 @@ func TestRevokeOneOfMany(t *testing.T) {
 	}
 }
 
-// A holder that is stopped when its lease is revoked is notified when it continues.
+// A holder that is stopped when its lease is revoked should be notified when it continues.
 func TestRevokeWhileStopped(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

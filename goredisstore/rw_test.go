@@ -25,7 +25,7 @@ func (y *durations) add(d time.Duration) {
 	y.all = append(y.all, d)
 }
 
-// A hundred readers that lock again at once do not starve three writers, and these do not
+// A hundred readers that lock again at once should not starve three writers, nor should the writers
 // starve the readers. Not parallel, because throughput matters.
 func TestReadersAndWriters(t *testing.T) {
 	const readers, writers, clients = 100, 3, 5
@@ -50,8 +50,7 @@ func TestReadersAndWriters(t *testing.T) {
 			for time.Since(start) < lasts && ctx.Err() == nil {
 				var begun, called time.Time
 				called = time.Now()
-				// It holds from the time of the release before it, as far as that is
-				// known.
+				// It holds from the time of the release before it, if known.
 				hooks := dibs.Hooks{AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { begun = time.Now().Add(-a.Handoff) }}
 				err := lock.Reader().Do(ctx, func(context.Context) error {
 					readWaits.add(time.Since(called))
@@ -111,8 +110,8 @@ func TestReadersAndWriters(t *testing.T) {
 	if most.Load() < 2 || len(writeWaits.all) < writers {
 		t.Errorf("%d readers at once, %d writes: nothing was shared", most.Load(), len(writeWaits.all))
 	}
-	// In FIFO order at most two other writers are before a writer, with readers before each
-	// of the three. A writer works for 0.1 ms; a longer hold is due to the machine.
+	// In FIFO order at most two other writers are before a writer, with readers before each of the
+	// three. A writer works for 0.1 ms; a longer hold is due to the machine.
 	wait, read, write := longest(writeWaits.all), longest(holds.all), longest(writes.all)
 	t.Logf("FIGURE readers and writers: longest wait of a writer %.2f times the longest hold of a reader (limit 3), %.2f times without the longest hold of a writer, %v, twice",
 		wait.Seconds()/read.Seconds(), max(wait-2*write, 0).Seconds()/read.Seconds(), round(write))
@@ -163,7 +162,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 	}
 }
 
-// The lease of a reader that dies expires, while the other readers' leases are renewed.
+// The lease of a reader that dies should expire, while the other readers' leases are renewed.
 func TestReaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -199,8 +198,8 @@ func TestReaderIsKilled(t *testing.T) {
 	}
 }
 
-// A writer behind a dead reader enters when that reader's lease has expired, if there are
-// no others.
+// A writer behind a dead reader should enter when this reader's lease expires, if there are no
+// others.
 func TestWriterBehindADeadReader(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -219,8 +218,8 @@ func TestWriterBehindADeadReader(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A release that is delivered late grants leases that last at least until the deadlines
-// that the new holders assume, in each mode.
+// A release delivered late should grant leases that last at least until the deadlines assumed by
+// the new holders, in each mode.
 func TestLateReleaseGrants(t *testing.T) {
 	t.Parallel()
 	for _, what := range []struct{ holds, waits, behind string }{

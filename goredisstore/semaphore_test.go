@@ -18,29 +18,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// permitUse is one acquisition and release of permits of a semaphore.
+// permitUse records how semaphore permits were acquired and released.
 type permitUse struct {
 	token      string
 	weight     int
 	called     time.Duration
 	joined     time.Duration // queued, or zero
-	begun      time.Duration // time of the release before it, as far as that is known
+	begun      time.Duration // time of the release before it, if known
 	enter      time.Duration
 	exit       time.Duration // Unlock returned
 	ticket     uint64        // zero if it never waited
 	fence      uint64        // of the grant
-	passedOver bool          // docs/guarantees.md allows that younger waiters are served before it
+	passedOver bool          // docs/guarantees.md lets younger waiters be served before it
 }
 
-// Requests of different weights are served in the order of their tickets, so that large
-// ones are not starved by small ones. Not parallel, because throughput matters.
+// Requests with different weights should be served in the order of their tickets, so that small
+// requests do not starve large ones. Not parallel, because throughput matters.
 func TestPermitsInOrder(t *testing.T) {
 	const permits, claimants, heaviest, clients = 10, 200, 4, 4
 	each := pick(6, 30)
 	b := setUp(t)
 	log := b.recordGrants()
 	var locks []*dibs.Client
-	var waiters []*history.Waiters // of each client
+	var waiters []*history.Waiters // for each client
 	for i := range clients {
 		waiters = append(waiters, history.NewWaiters(goredisstore.New(dial(t, &redis.Options{Addr: b.server.Addr()}))))
 		locks = append(locks, b.warmClient(waiters[i], patient(), dibs.TTL(generous))) // a stall loses no lease
@@ -112,22 +112,22 @@ func TestPermitsInOrder(t *testing.T) {
 	for w := 1; w <= heaviest; w++ {
 		t.Logf("FIGURE permits: waits of weight %d: mean %v, longest %v", w, round(mean(waits[w])), round(longest(waits[w])))
 	}
-	// In FIFO order all waits are alike, because each worker is behind all the others. They
-	// differ only at the end of the run.
+	// In FIFO order all waits are alike, because each worker is behind all the others. They differ
+	// only at the end of the run.
 	b.within("permits: longest wait of weight 4 (limit: 1.5 of weight 1)", longest(waits[heaviest]), 3*longest(waits[1])/2)
 	idle := longestIdle(all, permits-heaviest+1)
 	within(t, "permits: longest wait while permits are unused", idle, 10*time.Millisecond, late)
 }
 
-// wantInOrder checks that no waiter was granted its permits after one with a larger ticket, nor
-// after a call that never waited and began when the waiter was queued. Waiters are passed over only
-// if the machine was late.
+// wantInOrder checks that no waiter was granted its permits after a waiter with a larger ticket,
+// nor after a call that never waited and began when the waiter was queued. Waiters are passed over
+// only if the machine was late.
 func (b *fixture) wantInOrder(uses []permitUse, late time.Duration) {
 	b.t.Helper()
 	slices.SortFunc(uses, func(x, y permitUse) int { return cmp.Compare(x.fence, y.fence) }) // the order of service
 	var wrong, waited, passedOver int
-	var ticket uint64        // the largest of those served before
-	var called time.Duration // the last of those served before that never waited
+	var ticket uint64        // the largest among those served before
+	var called time.Duration // the last among those served before that never waited
 	for _, p := range uses {
 		if p.ticket == 0 {
 			called = max(called, p.called)
@@ -153,9 +153,9 @@ func (b *fixture) wantInOrder(uses []permitUse, late time.Duration) {
 	}
 }
 
-// longestIdle returns the longest time during which there was a waiter, but fewer than
-// least permits were held, by the clients' clocks. FIFO order does not justify leaving
-// permits unused that the first waiter could have.
+// longestIdle returns the longest time during which there was a waiter, but fewer than least
+// permits were held, by the clients' clocks. FIFO order does not justify leaving permits unused
+// that the first waiter could have.
 func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	type change struct {
 		at           time.Duration
@@ -186,8 +186,8 @@ func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	return worst
 }
 
-// The permits of a holder that dies become free when its lease expires, while other
-// leases are renewed.
+// A dead holder's permits should become free when its lease expires, while other leases are
+// renewed.
 func TestPermitHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Over slow links, requests are not retried only because they take long. Each process
-// sends the text of a script that the server lacks once, not with each request.
+// Over slow links, requests should not be retried only because they take long. Each process should
+// send a missing script's text once, not with each request.
 func TestSlowLinks(t *testing.T) {
 	t.Parallel()
-	const rate = 20_000 // bytes a second of each connection, each way
+	const rate = 20_000 // bytes a second for each connection, each way
 	const processes, callers, rounds = 6, 4, 3
 	script, err := os.ReadFile("testdata/unlock.lua")
 	if err != nil {
@@ -85,7 +85,7 @@ func TestSlowLinks(t *testing.T) {
 	}
 }
 
-// calls returns how often the server has executed a command.
+// calls returns how often the server executed a command.
 func (b *fixture) calls(command string) (n int64) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), generous)

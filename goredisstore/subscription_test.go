@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A client whose subscription delivers nothing, although the server counts it, polls. It
-// gets its share of turns, and delays the others only a little.
+// A client whose subscription delivers nothing, although the server counts it, should poll. It
+// should get its share of turns, and delay the others only a little.
 func TestMuteSubscription(t *testing.T) {
 	t.Parallel()
 	const others, hold, span = 5, 10 * time.Millisecond, 3 * time.Second
@@ -64,7 +64,7 @@ func TestMuteSubscription(t *testing.T) {
 	mute := dibs.New(goredisstore.New(dial(t, &redis.Options{Addr: proxy.Addr()})), dibs.TTL(ttl),
 		dibs.Observe(dibs.Hooks{Degraded: func(context.Context, dibs.Degraded) { once() }}))
 	t.Cleanup(func() { mute.Close() })
-	warm := b.lock(mute, "warm") // a client that holds nothing does not look at its subscription
+	warm := b.lock(mute, "warm") // a client without leases does not check its subscription
 	b.await("the client notices that its subscription is mute", degraded)
 	b.unlock(warm)
 

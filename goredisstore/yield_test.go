@@ -10,9 +10,9 @@ import (
 	"github.com/dibslock/dibs/internal/test/carried"
 )
 
-// Jobs of several processes yield between their chunks. No chunk runs beside another one,
-// fences grow from chunk to chunk, and nothing is left behind. The connections of one of
-// the clients break again and again.
+// Several processes' jobs yield between their chunks. No two chunks should run at the same time,
+// fences should grow from chunk to chunk, and nothing should be left behind. One client's
+// connections break again and again.
 func TestYieldingJobs(t *testing.T) {
 	t.Parallel()
 	const jobs, chunks, clients = 4, 25, 3
@@ -36,7 +36,7 @@ func TestYieldingJobs(t *testing.T) {
 
 	var (
 		working sync.Mutex // held during a chunk
-		last    uint64     // the fence of the last chunk
+		last    uint64     // the last chunk's fence
 		leases  int
 		group   sync.WaitGroup
 	)
@@ -81,8 +81,8 @@ func TestYieldingJobs(t *testing.T) {
 	b.eventually("no key is left", func() bool { return len(b.remainingKeys()) == 0 })
 }
 
-// The subscription of the holder is down while a request queues. The holder asks again when
-// it is back.
+// The holder's subscription is down while a request queues. The holder should ask again when it is
+// back.
 func TestWantedAfterReconnection(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An account writes under a lock. In production, guard is that of a database, for a transaction.
+// An account writes under a lock. In production, guard is a database's guard, for a transaction.
 type account struct {
 	locks   *dibs.Client
 	guard   func(ctx context.Context) error
@@ -31,7 +31,7 @@ func (a *account) withdraw(ctx context.Context, amount int) error {
 	})
 }
 
-// Code that is guarded in a database is tested without one. The operator revokes the lease just
+// Code with a database guard can be tested without a database. The operator revokes the lease just
 // before the guard.
 func ExampleStore_Guard() {
 	store := memstore.New()
@@ -62,7 +62,7 @@ func TestGuard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stopped := context.WithoutCancel(l.Context()) // of a process that does not know of its loss
+		stopped := context.WithoutCancel(l.Context()) // in a process that does not know about its loss
 		if err := store.Guard(stopped); err != nil {
 			t.Errorf("%v while it is held", err)
 		}
@@ -86,10 +86,10 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// A decorated is a decorator of a store.
+// A decorated decorates a store.
 type decorated struct{ *driver.Full }
 
-// A guard accepts the leases of a client whose store is a decorator.
+// A guard should accept a client's leases if the client's store is a decorator.
 func TestGuardOfADecorator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

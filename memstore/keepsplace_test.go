@@ -28,7 +28,7 @@ func (s *stalling) stall(d time.Duration) {
 	s.until = time.Now().Add(d)
 }
 
-// enter waits for the end of a stall, or fails at the deadline of a request.
+// enter waits until a stall ends, or fails at a request's deadline.
 func (s *stalling) enter(ctx context.Context, until time.Time) error {
 	s.mu.Lock()
 	left := time.Until(s.until)
@@ -64,7 +64,7 @@ func (s *stalling) Release(ctx context.Context, r driver.ReleaseRequest) (bool, 
 	return s.Store.Release(ctx, r)
 }
 
-// A steppedClock is a clock that is set.
+// A steppedClock is a clock that tests can set.
 type steppedClock struct {
 	mu     sync.Mutex
 	offset time.Duration
@@ -82,8 +82,8 @@ func (c *steppedClock) step(d time.Duration) {
 	c.offset += d
 }
 
-// Neither a stall of the store nor a step of its clock changes the order of its waiters. The
-// lock is free soon afterwards for those who ask for it, although one waiter has died.
+// Neither a stall in the store nor a step of its clock should change the waiters' order. The lock
+// should be free soon afterwards for requests, although a waiter died.
 func TestWaitersKeepTheirPlaces(t *testing.T) {
 	faults := map[string]func(*stalling, *steppedClock){}
 	for _, d := range []time.Duration{time.Second, 2 * time.Second, 2900 * time.Millisecond, 4 * time.Second, 7 * time.Second, 40 * time.Second, time.Hour} {
@@ -141,7 +141,7 @@ func keepPlaces(t *testing.T, fault func(*stalling, *steppedClock), before time.
 	time.Sleep(before)
 	fault(s, clock)
 	begin := time.Now()
-	_ = holder.Unlock() // of a lease that may have expired
+	_ = holder.Unlock() // the lease may have expired
 	running.Wait()
 	if !slices.IsSorted(served) || len(served) != waiters {
 		t.Errorf("served in the order %d", served)
@@ -151,7 +151,8 @@ func keepPlaces(t *testing.T, fault func(*stalling, *steppedClock), before time.
 	}
 }
 
-// Whichever request finds that a heartbeat is missing, the waiter learns it and can send one.
+// Whichever request finds that a heartbeat is missing, the waiter should learn it and be able to
+// send a heartbeat.
 func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -15,7 +15,7 @@ import (
 // A memory is a lock table with a mutex, a clock and watchers.
 type memory struct {
 	clock    func() time.Time
-	epoch    time.Time // origin of the lock table's time
+	epoch    time.Time // origin for the lock table's time
 	mu       sync.Mutex
 	table    *locktable.Table
 	watchers map[string][]*watcher // by client

@@ -1,6 +1,6 @@
-// Package memstore is a store in memory: for tests, where it is exact and instant inside
-// a testing/synctest bubble, for examples, and for programs of one process. Its locks are
-// not visible outside the process.
+// Package memstore is a store in memory: for tests, where it is exact and instant inside a
+// testing/synctest bubble, for examples, and for programs with a single process. Its locks are not
+// visible outside the process.
 package memstore
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A Store is a driver.Store in memory. It has no goroutine and no timer: the next
-// operation on a name removes what has expired. It is safe for concurrent use.
+// A Store is a driver.Store in memory. It has no goroutine and no timer: the next operation on a
+// name removes expired entries. It is safe for concurrent use.
 type Store struct {
 	verbs
 	memory *memory
 }
 
-// verbs are the methods of driver.Store.
+// verbs are driver.Store's methods.
 type verbs = kvstore.Store
 
 var _ driver.Voter = (*Store)(nil)
@@ -29,7 +29,7 @@ var _ driver.Voter = (*Store)(nil)
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
-// A config is what options change.
+// A config contains the values that options change.
 type config struct{ clock func() time.Time }
 
 // Clock sets the clock of the store; the default is time.Now. Tests can use it to let the
@@ -63,11 +63,11 @@ func (s *Store) LoseData() {
 	}
 }
 
-// Guard returns ErrLost if one of the leases that ctx carries is not held any more at this moment.
-// If ctx carries none of this store, it returns ErrInvalid. ctx is that of Do or of Lease.Context.
+// Guard returns ErrLost if any lease in ctx is no longer held at this moment. If ctx contains no
+// lease from this store, it returns ErrInvalid. ctx comes from Do or Lease.Context.
 //
-// It takes the place of the Guard of a database in a unit test. That one also keeps others out
-// until its transaction ends; here there is no transaction.
+// It takes the place of a database's Guard in a unit test. The database's Guard also keeps others
+// out until its transaction ends; here there is no transaction.
 func (s *Store) Guard(ctx context.Context) error {
 	leases, err := guard.In(ctx, s)
 	if err != nil {

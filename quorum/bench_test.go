@@ -36,7 +36,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkInspectAll merges the states of 10,000 held names on three nodes.
+// BenchmarkInspectAll merges the states for 10,000 held names on three nodes.
 func BenchmarkInspectAll(b *testing.B) {
 	var nodes []driver.Voter
 	for range 3 {

@@ -15,15 +15,15 @@ import (
 	"github.com/dibslock/dibs/quorum"
 )
 
-// Faults of single messages: a message is late, overtaken by a later one, or refused.
+// Faults in single messages: a message is late, overtaken by a later message, or refused.
 
 var (
 	errReset   = &driver.UnavailableError{Op: "test", Cause: errors.New("connection reset")}
 	errRefused = &driver.UnavailableError{Op: "test", Refused: true, Cause: errors.New("OOM")}
 )
 
-// resetOnce reports the first message of a verb as lost, and delivers it after d; or
-// never, if d is zero.
+// resetOnce reports a verb's first message as lost, and delivers it after d; or never, if d is
+// zero.
 func resetOnce(verb string, d time.Duration) func(string, func()) error {
 	var done atomic.Bool
 	return func(v string, deliver func()) error {
@@ -37,7 +37,7 @@ func resetOnce(verb string, d time.Duration) func(string, func()) error {
 	}
 }
 
-// stall delays messages of a verb until release is closed.
+// stall delays a verb's messages until release is closed.
 func stall(verb string, release <-chan struct{}) func(string, func()) error {
 	return func(v string, _ func()) error {
 		if v == verb {
@@ -47,8 +47,7 @@ func stall(verb string, release <-chan struct{}) func(string, func()) error {
 	}
 }
 
-// weightAt returns the weight of a token on a node: 0 if it is exclusive, -1 if it holds
-// nothing.
+// weightAt returns a token's weight on a node: 0 if it is exclusive, -1 if it holds nothing.
 func weightAt(t *testing.T, s driver.Store, name, token string) int {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), name)
@@ -72,8 +71,8 @@ func wantWeights(t *testing.T, when string, stores []*memstore.Store, name, toke
 	}
 }
 
-// The process that renews an attached lease has no record of its weight. A node that lacks
-// its vote is asked for the same weight as the others have.
+// The process that renews an attached lease has no record of its weight. A node without its vote
+// should be asked for the same weight as on the others.
 func TestRepairOfAnAttachedLease(t *testing.T) {
 	lockers := map[string]func(*dibs.Client, context.Context, ...dibs.Option) (*dibs.Lease, error){
 		"mutex": func(c *dibs.Client, ctx context.Context, o ...dibs.Option) (*dibs.Lease, error) {
@@ -127,7 +126,7 @@ func TestRepairOfAnAttachedLease(t *testing.T) {
 	}
 }
 
-// An attached reader is not repaired: it may become a writer at any time.
+// An attached reader is not repaired: it can become a writer at any time.
 func TestNoRepairOfAnAttachedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores, first := newClient(t, quorum.DurableNodes())
@@ -209,7 +208,7 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 	}
 }
 
-// A repair that got no answer is not repeated after the release.
+// A repair without an answer should not be repeated after the release.
 func TestRepairIsNotRepeated(t *testing.T) {
 	for _, arrives := range []time.Duration{0, 300 * time.Millisecond} {
 		t.Run(arrives.String(), func(t *testing.T) {
@@ -235,7 +234,7 @@ func TestRepairIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A node that has not answered the acquire has not lost the lease.
+// A node should not count as having lost the lease before it answered the acquire.
 func TestPendingAcquireIsNoLoss(t *testing.T) {
 	for _, after := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -270,7 +269,7 @@ func TestPendingAcquireIsNoLoss(t *testing.T) {
 	}
 }
 
-// A lease that a majority lost is released on the nodes that still have it.
+// A lease lost by a majority should be released on the nodes that still have it.
 func TestUnlockOfALostLease(t *testing.T) {
 	for restarted := 3; restarted <= 5; restarted++ {
 		t.Run(fmt.Sprint(restarted), func(t *testing.T) {
@@ -297,7 +296,7 @@ func TestUnlockOfALostLease(t *testing.T) {
 	}
 }
 
-// Unlock of a valid lease reports no loss, even if a few nodes do not have the lease.
+// Unlock of a valid lease should report no loss, even if a few nodes do not have the lease.
 func TestUnlockWithFewVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))
@@ -405,8 +404,8 @@ func TestLateAcquireAfterARefusal(t *testing.T) {
 	}
 }
 
-// A late release that arrives when the token is in use again does not end the new lease.
-// The node's vote does not count until the release can no longer arrive.
+// A late release that arrives when the token is in use again should not end the new lease. The
+// node's vote should not count until the release can no longer arrive.
 func TestLateReleaseOfATokenInUse(t *testing.T) {
 	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {
@@ -458,7 +457,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 	}
 }
 
-// A late downgrade that arrives after the lease became a writer's admits no readers.
+// A late downgrade that arrives after the lease became a writer's should admit no readers.
 func TestLateResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := quorum.DurableNodes()
@@ -510,8 +509,8 @@ func TestLateResize(t *testing.T) {
 	})
 }
 
-// A token that is reused with another weight gets that weight, even on a node that did
-// not receive its release.
+// A token reused with another weight should get this weight, even on a node that did not receive
+// its release.
 func TestTokenOfAnotherWeight(t *testing.T) {
 	type locking = func(context.Context, *dibs.RWMutex, ...dibs.Option) (*dibs.Lease, error)
 	for name, c := range map[string]struct {
@@ -552,8 +551,8 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 	}
 }
 
-// A node that missed an upgrade still has a reader. Its vote does not count for the writer,
-// and it gets the upgrade as soon as it can be reached.
+// A node that missed an upgrade still has a reader. Its vote should not count for the writer, and
+// it should get the upgrade as soon as it can be reached.
 func TestNodeThatMissedAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := newNodes(3)
@@ -603,7 +602,7 @@ func TestNodeThatMissedAnUpgrade(t *testing.T) {
 	})
 }
 
-// A release or cancel that a node refuses is repeated.
+// A release or cancel refused by a node should be repeated.
 func TestRefusedRelease(t *testing.T) {
 	for _, verb := range []string{"release", "cancel"} {
 		t.Run(verb, func(t *testing.T) {
@@ -648,7 +647,7 @@ func (s *slowCancel) Cancel(ctx context.Context, r driver.AcquireRequest) error 
 	return err
 }
 
-// An acquire that arrives between a cancel and its reply leaves nothing behind.
+// An acquire that arrives between a cancel and its reply should leave nothing behind.
 func TestLateAcquireBeforeTheAnswer(t *testing.T) {
 	for _, by := range []time.Duration{350 * time.Millisecond, 900 * time.Millisecond} {
 		t.Run(by.String(), func(t *testing.T) {

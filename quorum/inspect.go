@@ -7,15 +7,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An inspection is the state of a name on one node. wrong is set if its key holds a value of
+// An inspection is a name's state on a single node. wrong is set if its key holds a value with
 // another type there; the state describes the value.
 type inspection struct {
 	state driver.State
 	wrong error
 }
 
-// inspect returns the state of a name. If the key holds a value of another type on a majority
-// of the nodes, the error is a WrongTypeError.
+// inspect returns a name's state. If the key holds a value with another type on a majority of the
+// nodes, the error is a WrongTypeError.
 func (s nodes) inspect(ctx context.Context, name string) (driver.State, error) {
 	answers, err := queryNodes(ctx, s, "inspect", name, func(ctx context.Context, n driver.Voter) (inspection, error) {
 		state, err := n.Inspect(ctx, name)
@@ -46,7 +46,7 @@ func (s nodes) inspect(ctx context.Context, name string) (driver.State, error) {
 	return state, nil
 }
 
-// inspectAll returns the states of names, in their order. It asks each node once.
+// inspectAll returns the names' states, in their order. It queries each node once.
 func (s nodes) inspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	answers, err := queryNodes(ctx, s, "inspect", "", func(ctx context.Context, n driver.Voter) ([]driver.State, error) { return n.InspectAll(ctx, names) })
 	if err != nil {
@@ -81,7 +81,7 @@ func (s nodes) unreadable(on []driver.NodeState) (err error) {
 	return err
 }
 
-// list returns the names that are held on a majority of the nodes.
+// list returns the names held on a majority of the nodes.
 func (s nodes) list(ctx context.Context, pattern string) ([]string, error) {
 	lists, err := queryNodes(ctx, s, "list", "", func(ctx context.Context, n driver.Voter) ([]string, error) { return n.List(ctx, pattern) })
 	if err != nil {

@@ -16,15 +16,14 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A viewedNode is a store whose states are replaced, and whose calls of Inspect and InspectAll
-// are counted.
+// A viewedNode is a store with replaced states. It counts the calls to Inspect and InspectAll.
 type viewedNode struct {
 	*memstore.Store
 	inspects, inspectAlls atomic.Int32
 
-	// replace, if set, returns what the node returns instead of a state.
+	// replace, if set, returns the node's result in place of a state.
 	replace func(ctx context.Context, s driver.State) (driver.State, error)
-	// addFence is added to the fences of events.
+	// addFence is added to the events' fences.
 	addFence uint64
 }
 
@@ -66,7 +65,7 @@ func (n *viewedNode) Watch(ctx context.Context, client string, busy func() bool,
 	})
 }
 
-// newViewed returns a quorum of three nodes.
+// newViewed returns a quorum with three nodes.
 func newViewed(t *testing.T) ([]*viewedNode, *quorum.Store) {
 	t.Helper()
 	var nodes []*viewedNode
@@ -103,7 +102,7 @@ func acquireOn(t *testing.T, s driver.Store, r driver.AcquireRequest) driver.Acq
 	return a
 }
 
-// bothStates returns the state of a name from Inspect and from InspectAll, which must agree.
+// bothStates returns a name's state from Inspect and from InspectAll, which must agree.
 func bothStates(t *testing.T, s driver.Store, name string) driver.State {
 	t.Helper()
 	one, err := driver.Complete(s).Inspect(t.Context(), name)
@@ -125,7 +124,7 @@ func bothStates(t *testing.T, s driver.Store, name string) driver.State {
 	return one
 }
 
-// withoutNodes returns what InspectAll and Inspect must agree on.
+// withoutNodes returns the fields on which InspectAll and Inspect must agree.
 func withoutNodes(s driver.State) driver.State {
 	s.Nodes, s.Holders, s.Waiters = nil, slices.Clone(s.Holders), slices.Clone(s.Waiters)
 	for i := range s.Holders {
@@ -141,8 +140,8 @@ func withoutNodes(s driver.State) driver.State {
 	return s
 }
 
-// A state has the states of the nodes, in their order, with the error of a node that failed or
-// did not answer in time. InspectAll asks each node once.
+// A state should contain the nodes' states, in their order, with the error for a node that failed
+// or did not answer in time. InspectAll should query each node once.
 func TestNodesOfAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -152,7 +151,7 @@ func TestNodesOfAState(t *testing.T) {
 			"down":  func(context.Context) error { return &driver.UnavailableError{Op: "test", Cause: failed} },
 			"hangs": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		} {
-			synctest.Wait() // the calls that hang have ended
+			synctest.Wait() // the hanging calls ended
 			nodes[1].replace = func(ctx context.Context, s driver.State) (driver.State, error) { return driver.State{}, fail(ctx) }
 			begin := time.Now()
 			state := bothStates(t, s, "n")
@@ -198,8 +197,8 @@ func TestNodesOfAState(t *testing.T) {
 	})
 }
 
-// A node that diverges shows in its own state only. Holders and waiters keep kind, weight and
-// limit.
+// A diverging node should show only in its own state. Holders and waiters should keep kind, weight
+// and limit.
 func TestDivergingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -220,8 +219,8 @@ func TestDivergingNode(t *testing.T) {
 	})
 }
 
-// A token that holds a name on too few nodes is a waiter, with the weight and the limit of its
-// request.
+// A token that holds a name on too few nodes should be a waiter, with its request's weight and
+// limit.
 func TestHolderOnTooFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -248,8 +247,8 @@ func TestHolderOnTooFewNodes(t *testing.T) {
 	})
 }
 
-// A value that dibs did not write is in the state if a majority of the nodes has it. A quorum
-// cannot end it.
+// A value that dibs did not write should be in the state if a majority of the nodes has it. A
+// quorum should not end it.
 func TestForeignOnNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := driver.Foreign{Key: "lock:n", Type: "string", Kind: "UUID", Lock: true, Mark: "x", Advice: "wait"}
@@ -278,8 +277,8 @@ func TestForeignOnNodes(t *testing.T) {
 	})
 }
 
-// A value of another type on a majority of the nodes is a WrongTypeError of Inspect. On a
-// minority it prevents nothing.
+// If a majority of the nodes has a value with another type, Inspect should return a WrongTypeError.
+// On a minority it should prevent nothing.
 func TestWrongTypeOnNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := &driver.Foreign{Key: "lock:n", Type: "hash", Kind: "Redisson RLock", Lock: true}
@@ -319,8 +318,8 @@ func TestWrongTypeOnNodes(t *testing.T) {
 	})
 }
 
-// The nodes may report different fences for one revocation. The holder is notified once, with a
-// fence that is at least that of the lease, and below that of a later lease with the token.
+// The nodes can report different fences for the same revocation. The holder should be notified
+// once, with a fence not below the lease's, and below the fence of a later lease with the token.
 func TestRevokeByTokenWithOtherFences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -362,7 +361,8 @@ func TestRevokeByTokenWithOtherFences(t *testing.T) {
 	})
 }
 
-// A name that may not be read on one node is known all the same. On a majority it is not.
+// A name that may not be read on a single node should still be known. If a majority forbids it, it
+// should not.
 func TestInspectAllOfAForbiddenName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)

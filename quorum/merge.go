@@ -10,12 +10,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// maxShown is how many holders and waiters a state has at most.
+// maxShown is the maximum number of holders and waiters in a state.
 const maxShown = 100
 
-// merge combines the states of a name on the nodes into one, which has them, too. A token
-// with the votes of a majority is a holder. One that holds the name on fewer nodes is
-// reported as a waiter.
+// merge combines a name's states on the nodes into a single state, which also contains them. A
+// token with a majority's votes is a holder. A token that holds the name on fewer nodes is reported
+// as a waiter.
 func (s nodes) merge(name string, on []driver.NodeState) driver.State {
 	out := driver.State{Name: name, Nodes: on}
 	var states []driver.State
@@ -36,7 +36,7 @@ func (s nodes) merge(name string, on []driver.NodeState) driver.State {
 	return out
 }
 
-// hidden returns a number if the list of what it counts is incomplete, and 0 otherwise.
+// hidden returns a number if the list it counts is incomplete, and 0 otherwise.
 func hidden(all, shown int) int {
 	if all > shown {
 		return all
@@ -57,8 +57,8 @@ func (s nodes) onMajority(states []driver.State, number func(driver.State) int) 
 	return all[len(all)-s.majority]
 }
 
-// mergeForeign returns what dibs did not write, if a majority has the same. A quorum cannot
-// end it.
+// mergeForeign returns the value that dibs did not write, if a majority has the same. A quorum
+// cannot end it.
 func (s nodes) mergeForeign(states []driver.State) *driver.Foreign {
 	type what struct {
 		key, kind string
@@ -83,15 +83,13 @@ func (s nodes) mergeForeign(states []driver.State) *driver.Foreign {
 	return nil
 }
 
-// A holderID identifies a holder on all nodes. A lease and what it has reserved are
-// different holders.
+// A holderID identifies a holder on all nodes. A lease and its reservation are different holders.
 type holderID struct {
 	token    string
 	reserved bool
 }
 
-// mergeHolders returns the holders with a majority of votes, those that expire first ahead
-// of the others, and their tokens.
+// mergeHolders returns the holders with a majority of votes, sorted by expiry, and their tokens.
 func (s nodes) mergeHolders(states []driver.State) (holders []driver.Holder, holds map[string]bool) {
 	entries := make(map[holderID][]driver.Holder)
 	for _, state := range states {
@@ -113,8 +111,7 @@ func (s nodes) mergeHolders(states []driver.State) (holders []driver.Holder, hol
 	return holders, holds
 }
 
-// left returns the remaining time of a holder, or the longest one for a holder that never
-// expires.
+// left returns a holder's remaining time, or the longest time for a holder that never expires.
 func left(h driver.Holder) time.Duration {
 	if h.Remaining < 0 {
 		return math.MaxInt64
@@ -122,19 +119,19 @@ func left(h driver.Holder) time.Duration {
 	return h.Remaining
 }
 
-// mergeHolder combines the entries of one holder on several nodes. Its remaining time is
-// how long it has a majority of votes.
+// mergeHolder combines a holder's entries on several nodes. Its remaining time is how long it has a
+// majority of votes.
 func (s nodes) mergeHolder(on []driver.Holder) driver.Holder {
 	h := mostCommon(on, func(h driver.Holder) int { return h.Weight }) // a few nodes may have missed a resize
 	slices.SortFunc(on, func(a, b driver.Holder) int { return cmp.Compare(left(b), left(a)) })
 	h.Remaining = on[s.majority-1].Remaining
-	// One node may have issued a larger fence, which is not the lease's; Revoke with that
+	// A single node may have issued a larger fence, which is not the lease's; Revoke with this
 	// fence would miss the other nodes.
 	h.Fence = mostCommon(on, func(h driver.Holder) uint64 { return h.Fence }).Fence
 	return h
 }
 
-// mostCommon returns an entry with the value that most entries have; of several values, the
+// mostCommon returns an entry with the most common value; if there are several such values, the
 // largest.
 func mostCommon[V cmp.Ordered](on []driver.Holder, value func(driver.Holder) V) driver.Holder {
 	count := func(v V) (n int) {
@@ -153,12 +150,12 @@ func mostCommon[V cmp.Ordered](on []driver.Holder, value func(driver.Holder) V) 
 // A queueEntry is a waiter on several nodes.
 type queueEntry struct {
 	driver.Waiter
-	exact            bool // a node has it as a waiter, not as a holder
-	positions, lists int  // sum of its positions in all lists, and the number of those lists
+	exact            bool // a node stores it as a waiter, not as a holder
+	positions, lists int  // sum of its positions in all lists, and the number of lists
 }
 
-// mergeWaiters returns the tokens that wait on a majority of the nodes, or hold the name on
-// too few of them. Their order is that of their average positions.
+// mergeWaiters returns the tokens that wait on a majority of the nodes, or hold the name on too few
+// nodes. They are sorted by their average positions.
 func (s nodes) mergeWaiters(states []driver.State, holds map[string]bool) (waiters []driver.Waiter) {
 	entries := make(map[string]*queueEntry)
 	for _, state := range states {
@@ -197,8 +194,8 @@ func (s nodes) mergeWaiters(states []driver.State, holds map[string]bool) (waite
 	return waiters
 }
 
-// waiterOf returns the waiter that a holder on too few nodes is. Its limit is 1 if the
-// lease is exclusive and its limit is not known.
+// waiterOf converts a holder on too few nodes to a waiter. Its limit is 1 if the lease is exclusive
+// and its limit is unknown.
 func waiterOf(h driver.Holder) driver.Waiter {
 	w := driver.Waiter{Token: h.Token, Label: h.Label, Kind: h.Kind, Weight: h.Weight, Limit: h.Limit}
 	if w.Weight == 0 {

@@ -9,21 +9,21 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// nodes are the stores of a quorum.
+// nodes are a quorum's stores.
 type nodes struct {
 	all      []driver.Voter
 	majority int
 }
 
-// An answer is the reply of one node to a query. Its error is core.ErrNoAnswer if the node
-// did not reply in time.
+// An answer is a node's reply to a query. Its error is core.ErrNoAnswer if the node did not reply
+// in time.
 type answer[T any] struct {
 	value T
 	err   error
 }
 
-// queryNodes calls query for all nodes and returns the answer of each. It returns an error
-// unless a majority has answered. It does not wait for the remaining nodes much longer.
+// queryNodes calls query for all nodes and returns each node's answer. It returns an error unless a
+// majority answered. It does not wait for the remaining nodes much longer.
 func queryNodes[T any](ctx context.Context, s nodes, op, name string, query func(context.Context, driver.Voter) (T, error)) ([]answer[T], error) {
 	type reply struct {
 		node int
@@ -70,7 +70,7 @@ func errorsOf[T any](answers []answer[T]) []error {
 	return errs
 }
 
-// valuesOf returns the values of the nodes that have answered.
+// valuesOf returns the values from the nodes that answered.
 func valuesOf[T any](answers []answer[T]) (values []T) {
 	for _, a := range answers {
 		if a.err == nil {

@@ -1,5 +1,5 @@
 // Package quorum combines several independent stores into one. A lock is held by the
-// owner that has votes from a majority of the nodes, so a minority may crash, hang or be
+// owner that has votes from a majority of the nodes, so a minority can crash, hang or be
 // partitioned without effect.
 //
 //	store, err := quorum.New([]driver.Voter{a, b, c, d, e})
@@ -12,7 +12,7 @@
 // wrong.
 //
 // Exclusive locks and reader/writer locks are supported. Semaphores are rejected, because
-// two majorities may each see room for the last permit.
+// two majorities can each see room for the last permit.
 package quorum
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent
+// A Store is a driver.Store that consists of several stores, its nodes. It is safe for concurrent
 // use.
 type Store struct {
 	nodes    nodes
@@ -96,11 +96,11 @@ func newStore(voters []driver.Voter, set settings) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the redelivery to nodes that are not reachable, and all calls. It waits for
-// messages that are being sent, for 50 ms at most; then it cancels them. What a node has
-// not received by then ends by its TTL. Close does not close the nodes. Close the Clients
-// of the store first: they release their leases. After Close, all operations fail with
-// driver.ErrUnavailable. A second Close does nothing. The error is always nil.
+// Close ends the redelivery to unreachable nodes, and all calls. It waits for messages in flight,
+// for 50 ms at most; then it cancels them. If a node has not received a message, the lease there
+// ends by its TTL. Close does not close the nodes. Close the store's Clients first: they release
+// their leases. After Close, all operations fail with driver.ErrUnavailable. A second Close does
+// nothing. The error is always nil.
 func (s *Store) Close() error {
 	if len(s.nodes.all) > 0 { // otherwise it is a zero Store
 		s.runner.close()

@@ -55,13 +55,14 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A settled store is a quorum whose nodes have all done what a majority has: each has the lease, and is
-// watched. Else a test would rarely see a revocation that only some of a majority can report.
+// A settled store is a quorum whose nodes have all executed the majority's operations: each has the
+// lease, and is watched. Otherwise a test would rarely see a revocation that only some nodes in a
+// majority can report.
 type settled struct{ *quorum.Store }
 
 // Acquire implements driver.Store.
 func (s settled) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
-	awaitNodes() // an earlier request of the token may be on its way to a node
+	awaitNodes() // the token's earlier request may be on its way to a node
 	defer awaitNodes()
 	return s.Store.Acquire(ctx, r)
 }
@@ -85,10 +86,10 @@ type node struct {
 	mu    sync.Mutex
 	dead  error
 	hangs bool
-	delay time.Duration // of each message, one way
+	delay time.Duration // for each message, one way
 
-	// fault, if set, is called first. If it returns an error, the call returns that
-	// error, and the message arrives when fault calls deliver, or never.
+	// fault, if set, is called first. If it returns an error, the call returns this error, and the
+	// message arrives when fault calls deliver, or never.
 	fault func(verb string, deliver func()) error
 }
 
@@ -108,7 +109,7 @@ func (n *node) wait(ctx context.Context) error {
 	if hangs {
 		delay = time.Hour
 	}
-	if delay == 0 { // a timer that is due at once sometimes crashes the race detector: go.dev/issue/78156
+	if delay == 0 { // a timer due at once sometimes crashes the race detector: go.dev/issue/78156
 		return contextEnded(ctx)
 	}
 	select {
@@ -218,8 +219,8 @@ func newClientOf(t *testing.T, o quorum.Option, stores ...*memstore.Store) (node
 	return nodes, locks
 }
 
-// A waiter may get the vote of a slow node before the holder does. It gives the vote to the
-// holder, which could not survive the failure of another node otherwise.
+// A waiter can get a slow node's vote before the holder does. It should give the vote to the
+// holder, which could not survive another node's failure otherwise.
 func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := newNodes(3)
@@ -274,7 +275,7 @@ var failures = map[string]func(*node){
 	"slow":  func(n *node) { n.delay = 500 * time.Millisecond },
 }
 
-// Two failed nodes of five have no effect.
+// Two failed nodes out of five should have no effect.
 func TestMinority(t *testing.T) {
 	for name, breakNode := range failures {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// If a majority fails, the error arrives in time and names the failure of each node.
+// If a majority fails, the error should arrive in time and name each node's failure.
 func TestMajorityFails(t *testing.T) {
 	for name, breakNode := range failures {
 		if name == "slow" {
@@ -349,8 +350,8 @@ func TestMajorityFails(t *testing.T) {
 	}
 }
 
-// Many clients contend for one name: each gets its turns, and none waits longer than all
-// turns together take.
+// Many clients contend for a single name: each should get its turns, and none should wait longer
+// than all turns together take.
 func TestContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, contenders, turns = 4, 64, 3
@@ -399,7 +400,7 @@ func TestContention(t *testing.T) {
 	})
 }
 
-// The constructor rejects every invalid configuration that it can detect.
+// The constructor should reject every invalid configuration that it can detect.
 func TestInvalidConfig(t *testing.T) {
 	one, other, third := memstore.New(), memstore.New(), memstore.New()
 	var none *memstore.Store
@@ -474,7 +475,7 @@ func TestSemaphoreRejected(t *testing.T) {
 	})
 }
 
-// A restarted node votes again when the longest lease that it may have lost has ended.
+// A restarted node should vote again when the longest lease it may have lost is over.
 func TestRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores, locks := newClient(t, quorum.MaxTTL(ttl))
@@ -497,7 +498,7 @@ func TestRecoveryWindow(t *testing.T) {
 	})
 }
 
-// A node that lacks the vote for a lease is asked for it at the next renewal.
+// A node without the vote for a lease should be asked for it at the next renewal.
 func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))
@@ -555,7 +556,7 @@ func TestHandoffWithDeadNodes(t *testing.T) {
 	}
 }
 
-// Nodes that were dead during a release get it when they are back. Redelivery ends if
+// Nodes that are dead during a release should get it when they are back. Redelivery should end if
 // they do not come back.
 func TestRedelivery(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
@@ -598,8 +599,8 @@ func TestRedelivery(t *testing.T) {
 	}
 }
 
-// One server behind several clients is detected when they have voted, and rejected. An
-// address that later resolves to another node's server costs that node's vote only.
+// A server behind several clients should be detected when they voted, and rejected. An
+// address that later resolves to another node's server should cost only that node's vote.
 func TestDuplicateServer(t *testing.T) {
 	for name, same := range map[string][]int{
 		"all": {0, 0, 0}, "first two": {0, 0, 1}, "last two": {0, 1, 1}, "two of five": {0, 1, 2, 3, 1},
@@ -673,7 +674,7 @@ func TestNameMovesToAnotherNode(t *testing.T) {
 	})
 }
 
-// A slowNode answers a reservation of fences after a while.
+// A slowNode answers a fence reservation after a while.
 type slowNode struct{ *memstore.Store }
 
 func (n slowNode) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
@@ -681,7 +682,7 @@ func (n slowNode) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 	return n.Store.ReserveFences(ctx, r)
 }
 
-// Reservations that reach the nodes in different orders have no fence in common.
+// Reservations that reach the nodes in different orders should have no common fence.
 func TestConcurrentReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := quorum.New([]driver.Voter{slowNode{memstore.New()}, slowNode{memstore.New()}, slowNode{memstore.New()}})

@@ -6,14 +6,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// revocations counts the nodes that have reported the revocation of a lease, by token. The
-// fences of the nodes differ: a node that revokes a lease by its token reports the last fence
-// that it has issued. It is not safe for concurrent use.
-type revocations map[string][]uint64 // by node: the fence of its event, or zero
+// revocations counts the nodes that reported a lease's revocation, by token. The nodes' fences
+// differ: a node that revokes a lease by its token reports its last issued fence. It is not safe
+// for concurrent use.
+type revocations map[string][]uint64 // by node: its event's fence, or zero
 
-// reported records the event of a node. If it completes a majority, the event for the client
-// has the largest fence of that majority: at least one of its nodes has stored the fence of
-// the lease.
+// reported records a node's event. If it completes a majority, the client's event has this
+// majority's largest fence: at least one of its nodes has stored the lease's fence.
 func (r revocations) reported(node, nodes, majority int, e driver.Event) (driver.Event, bool) {
 	const kept = 1000 // more are dropped, which costs latency only
 	by := r[e.Token]
@@ -27,7 +26,7 @@ func (r revocations) reported(node, nodes, majority int, e driver.Event) (driver
 	case by[node] >= e.Fence:
 		return e, false // the event came twice
 	case by[node] != 0:
-		clear(by) // of an earlier lease with this token
+		clear(by) // for an earlier lease with this token
 	}
 	by[node] = e.Fence
 	count := 0

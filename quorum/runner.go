@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A runner carries out what the state machine decides: it sends the messages, each in a
-// goroutine, wakes the machine, and wakes the callers.
+// A runner carries out the state machine's decisions: it sends the messages, each in a goroutine,
+// wakes the machine, and wakes the callers.
 type runner struct {
 	nodes  nodes
 	notify func(client string, e driver.Event) // called without the mutex
@@ -33,7 +33,7 @@ func (r *runner) init(m *core.Machine, n nodes, notify func(client string, e dri
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 }
 
-// close waits for messages that are being sent, and cancels them after a moment.
+// close waits for messages in flight, and cancels them after a moment.
 func (r *runner) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -47,7 +47,7 @@ func (r *runner) close() {
 	r.cancel()
 }
 
-// step runs one step of the machine, and carries out its effects.
+// step runs a machine step, and carries out its effects.
 func (r *runner) step(do func(m *core.Machine, now time.Time) core.Effects) {
 	r.mu.Lock()
 	effects := do(r.machine, time.Now())
@@ -68,9 +68,8 @@ func (r *runner) step(do func(m *core.Machine, now time.Time) core.Effects) {
 	}
 }
 
-// setTimer sets the timer to the next time at which the machine has something to do. A timer
-// that is set too early stays: it costs one step without effects, and less than a change for
-// each call.
+// setTimer sets the timer to the machine's next due time. A timer set too early stays: it costs a
+// step without effects, and less than a change for each call.
 func (r *runner) setTimer() {
 	at := r.machine.NextWake()
 	if at.IsZero() || r.closed || !r.timerAt.IsZero() && !at.Before(r.timerAt) {
@@ -107,14 +106,14 @@ func (r *runner) do(ctx context.Context, op, name string, start func(m *core.Mac
 	return c
 }
 
-// observe makes sure that later fences are larger than this one.
+// observe ensures that later fences are larger than this fence.
 func (r *runner) observe(fence uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.machine.Observe(fence)
 }
 
-// send sends one message, and gives the machine the reply.
+// send sends a message, and gives the machine the reply.
 func (r *runner) send(msg *core.Message) {
 	defer r.group.Done()
 	reply := r.exchange(msg)
@@ -152,15 +151,15 @@ func (r *runner) exchange(msg *core.Message) (reply core.Reply) {
 	return reply
 }
 
-// nodeContext returns a context for one node's part of an operation that ends at until.
-// It ends slightly earlier, so that the errors of slow nodes are known by then.
+// nodeContext returns a context for a node's part in an operation until a time. It ends slightly
+// earlier, so that the slow nodes' errors are known in time.
 func nodeContext(parent context.Context, until time.Time) (context.Context, context.CancelFunc) {
 	const least = 5 * time.Millisecond
 	return context.WithDeadline(parent, until.Add(-min(time.Until(until)/20, least)))
 }
 
-// A valuesContext has the values of the caller, such as a trace. A message does not end with
-// its caller, so the values must not have the cause of that end.
+// A valuesContext contains the caller's values, such as a trace. A message does not end with its
+// caller, so the values must not include the cause of the caller's end.
 type valuesContext struct {
 	context.Context
 	values context.Context

@@ -15,7 +15,7 @@ import (
 
 type traceKey struct{}
 
-// A tracedNode records the trace of each request.
+// A tracedNode records each request's trace.
 type tracedNode struct {
 	driver.Voter
 	traces chan string
@@ -41,8 +41,8 @@ func (n tracedNode) Release(ctx context.Context, r driver.ReleaseRequest) (bool,
 	return n.Voter.Release(ctx, r)
 }
 
-// The values of the caller's context, such as a trace, reach the nodes. Its end does not: a
-// message goes on without its caller.
+// The values in the caller's context, such as a trace, should reach the nodes. Its end should not:
+// a message continues without its caller.
 func TestTraceReachesTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		traces := make(chan string, 100)
@@ -73,7 +73,7 @@ func TestTraceReachesTheNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel()
-			synctest.Wait() // until the last node has answered, too
+			synctest.Wait() // until the last node also answered
 			for range 3 {
 				if have := <-traces; have != step.verb+" of the caller" {
 					t.Errorf("%q, want %q", have, step.verb+" of the caller")
@@ -86,7 +86,7 @@ func TestTraceReachesTheNodes(t *testing.T) {
 	})
 }
 
-// Close ends calls, messages to nodes that hang, and the redelivery. The bubble fails if a
+// Close should end calls, messages to hanging nodes, and the redelivery. The bubble fails if a
 // goroutine is left.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		all[2].set(func() { all[2].dead = errors.New("refused") })
-		if err := l.Unlock(); err != nil { // node 2 has to get it later
+		if err := l.Unlock(); err != nil { // node 2 must get it later
 			t.Fatal(err)
 		}
 		for _, n := range all[:2] {
@@ -145,7 +145,7 @@ func (n silentNode) Acquire(ctx context.Context, _ driver.AcquireRequest) (drive
 	return driver.AcquireReply{}, ctx.Err()
 }
 
-// A message whose caller has left ends by its time limit, and that is its cause.
+// A message whose caller left should end by its time limit, with this limit as its cause.
 func TestCauseOfAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 3)

@@ -22,19 +22,17 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The simulation runs clients of a quorum of memory stores in virtual time. It injects
-// these faults. Messages are late, overtake each other and are lost. Connections are
-// reset although the message arrives. Requests are refused. Nodes stop, and come back
-// with or without their data. Links are cut, processes are suspended, and clocks drift.
-// Clients lock, read, write, upgrade, reuse a token, and hand a lease over to another
-// process. A seed determines all of this, so a run can be repeated: go test -run
-// TestSimulation -seed 42 -v.
+// The simulation runs clients for a quorum of memory stores in virtual time. It injects these
+// faults. Messages are late, overtake each other and are lost. Connections are reset although the
+// message arrives. Requests are refused. Nodes stop, and come back with or without their data.
+// Links are cut, processes are suspended, and clocks drift. Clients lock, read, write, upgrade,
+// reuse a token, and hand a lease over to another process. A seed determines all this, so a run can
+// be repeated: go test -run TestSimulation -seed 42 -v.
 //
-// Nothing determines the order of two goroutines that can run at the same instant of
-// virtual time. Three rules remove most of this randomness. No two messages arrive in the
-// same nanosecond (see link.uniqueArrival). The fate of a message depends on its content,
-// not on when it was sent. Tokens are not random, because requests with the same ticket
-// are served in the order of their tokens.
+// Nothing determines the order of two goroutines that can run at the same instant in virtual time.
+// Three rules remove most of this randomness. No two messages arrive in the same nanosecond (see
+// link.uniqueArrival). A message's fate depends on its content, not on when it was sent. Tokens are
+// not random, because requests with the same ticket are served in the order of their tokens.
 
 var (
 	seedFlag   = flag.Uint64("seed", 0, "run the simulation with this seed only and print its log")
@@ -45,7 +43,7 @@ var (
 // conditions describe a simulated world.
 type conditions struct {
 	nodes      int
-	clockDrift float64 // of a node's clock: the maximum, in both directions
+	clockDrift float64 // maximum for a node's clock, in both directions
 	losesData  bool    // nodes lose their data when they stop
 	ttl        time.Duration
 	noRenewal  bool          // leases are held until their TTL ends
@@ -57,8 +55,8 @@ type conditions struct {
 
 const simTTL = 2 * time.Second
 
-// defaultConditions returns conditions in which a quorum must work. Every second world
-// has leases too long to expire in the run, so that a lease left behind is detected.
+// defaultConditions returns conditions in which a quorum must work. In every second world leases
+// are too long to expire in the run, so that a lease left behind is detected.
 func defaultConditions(seed uint64) conditions {
 	w := conditions{nodes: []int{3, 5, 4, 5, 1}[seed%5], clockDrift: 0.01, span: 12 * time.Second}
 	if seed%2 == 0 {
@@ -70,7 +68,7 @@ func defaultConditions(seed uint64) conditions {
 	return w
 }
 
-// A world is one run of the simulation.
+// A world is a simulation run.
 type world struct {
 	conditions
 	t       *testing.T
@@ -82,9 +80,9 @@ type world struct {
 	mu              sync.Mutex
 	held            map[string][]*grant // grants by name
 	fences          map[string]uint64   // largest fence by name
-	exclusiveFences map[string]uint64   // largest fence of an exclusive lease by name
+	exclusiveFences map[string]uint64   // an exclusive lease's largest fence by name
 	grants          int
-	violations      []string // what went wrong
+	violations      []string // errors found
 	logging         bool     // keep a log
 	log             []string
 }
@@ -128,7 +126,7 @@ func (s *server) setDown(down bool) {
 	s.down = down
 }
 
-// A link is the connection of one client to one node.
+// A link is a client's connection to a node.
 type link struct {
 	driver.Voter // the server
 	server       *server
@@ -136,7 +134,7 @@ type link struct {
 	number       int
 
 	mu          sync.Mutex
-	sentCount   map[string]uint64      // number of times that a message was sent
+	sentCount   map[string]uint64      // how often a message was sent
 	failed      map[string]bool        // messages whose last sending was reset
 	arrivals    map[time.Duration]bool // times at which a message arrives
 	cut         bool
@@ -151,7 +149,7 @@ var (
 	errFull  = errors.New("out of memory")
 )
 
-// A transit is the fate of one message.
+// A transit is a message's fate.
 type transit struct {
 	delay   time.Duration
 	lost    bool
@@ -183,12 +181,12 @@ func (l *link) transit(what, name, token string) (t transit) {
 	return t
 }
 
-// uniqueArrival returns the first delay of at least d at which no other message arrives.
-// Requests that one link sends at the same instant have tokens with different last
-// digits. Otherwise the order of two requests for the same time would be random.
+// uniqueArrival returns the first delay of at least d at which no other message arrives. A link's
+// requests at the same instant have tokens with different last digits. Otherwise the order of two
+// requests for the same time would be random.
 func (l *link) uniqueArrival(d time.Duration, token string) time.Duration {
-	// links is larger than the number of links, and a prime, so that delays of whole
-	// milliseconds do not map the times of one link to those of another.
+	// links is larger than the number of links, and a prime, so that delays in whole milliseconds
+	// do not map a link's times to another link's.
 	const links, digits = 31, 10
 	const round = links * digits
 	digit := time.Duration(token[len(token)-1] - '0')
@@ -204,8 +202,8 @@ func (l *link) uniqueArrival(d time.Duration, token string) time.Duration {
 	return at - now
 }
 
-// roundTrip sends a request to the server, serves it, and returns the reply. The request
-// arrives even if the caller has stopped waiting.
+// roundTrip sends a request to the server, serves it, and returns the reply. The request arrives
+// even if the caller stopped waiting.
 func roundTrip[T any](ctx context.Context, l *link, what, name, token string, serve func() (T, error)) (T, error) {
 	there, back := l.transit(what, name, token), l.transit("back "+what, name, token)
 	arrive := func(d time.Duration) (value T, err error) {
@@ -222,7 +220,7 @@ func roundTrip[T any](ctx context.Context, l *link, what, name, token string, se
 		return value, err
 	}
 	deadline, _ := ctx.Deadline()
-	offset := there.delay % (50 * time.Microsecond) // otherwise requests sent at one instant would end in the order of the links
+	offset := there.delay % (50 * time.Microsecond) // otherwise requests sent at the same instant would end in the links' order
 	leave := func(after time.Duration, cause error) (none T, err error) {
 		time.Sleep(l.uniqueArrival(after+offset, token))
 		l.w.logf("link %d: %s %q %s: %v", l.number, what, name, token, cause)
@@ -295,7 +293,7 @@ func (l *link) Inspect(ctx context.Context, name string) (driver.State, error) {
 
 func (l *link) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	var mu sync.Mutex
-	var last time.Time // arrival of the last notification: notifications keep their order
+	var last time.Time // when the last notification arrived: notifications keep their order
 	return l.server.Voter.Watch(ctx, client, busy, func(e driver.Event) {
 		t := l.transit("event", "", e.Token)
 		if t.lost {
@@ -386,8 +384,8 @@ func (w *world) run() {
 	time.Sleep(time.Minute) // late messages arrive
 }
 
-// checkLeftovers checks that no node has a lease that was released. Unused queue entries
-// have expired by then, and late messages have arrived.
+// checkLeftovers checks that no node has a released lease. By then unused queue entries have
+// expired, and late messages have arrived.
 func (w *world) checkLeftovers() {
 	time.Sleep(driver.WaiterTTL + 3*time.Second)
 	for i, s := range w.servers {
@@ -402,19 +400,19 @@ func (w *world) checkLeftovers() {
 	}
 }
 
-// A user uses one client.
+// A user uses a single client.
 type user struct {
 	w         *world
 	locks     *dibs.Client
 	name      string
 	groups    map[string]*cohort.Cohort // by name; nil without cohorts
 	other     *user                     // receives handed-over leases
-	offset    time.Duration             // delay that no other user has
+	offset    time.Duration             // unique delay
 	calls     int
-	lastToken map[string]string // by name: token of the last call, which may be repeated
+	lastToken map[string]string // by name: the last call's token, which may be repeated
 }
 
-// token returns a new token, or repeats that of the last call for the name.
+// token returns a new token, or repeats the last call's token for the name.
 func (u *user) token(name string, repeat bool) string {
 	if last := u.lastToken[name]; repeat && last != "" {
 		return last
@@ -424,7 +422,7 @@ func (u *user) token(name string, repeat bool) string {
 	return u.lastToken[name]
 }
 
-// startBackground lets background work of the last call start, which otherwise races the next one.
+// startBackground lets the last call's background work start, which otherwise races the next call.
 func startBackground() { time.Sleep(time.Nanosecond) }
 
 // lock acquires a name.
@@ -447,7 +445,7 @@ func (u *user) lock(name, token string, lock lockFunc, wait time.Duration, optio
 // A lockFunc acquires a name, and reports whether the lease is shared.
 type lockFunc func(*user, string, ...dibs.Option) (l heldLease, shares bool, err error)
 
-// A heldLease is a lease of a Client or of a cohort.
+// A heldLease is a lease from a Client or a cohort.
 type heldLease interface {
 	Name() string
 	Fence() uint64
@@ -456,9 +454,9 @@ type heldLease interface {
 	Unlock() error
 }
 
-// checkAvailable checks that every name can be locked after the faults have ended.
+// checkAvailable checks that every name can be locked after the faults.
 func (u *user) checkAvailable() {
-	const soon = 4*simTTL + 2*driver.WaiterTTL // the same with long leases: all leases were released, none has to expire
+	const soon = 4*simTTL + 2*driver.WaiterTTL // the same with long leases: all leases were released, so none must expire
 	for _, name := range simNames {
 		start := time.Now()
 		l, err := u.lock(name, u.token(name, false), lockMutex, soon)
@@ -528,7 +526,7 @@ func (u *user) holdOnce(name, token string, lock lockFunc, wait, hold time.Durat
 		hold += u.w.ttl
 	}
 	u.hold(g, hold)
-	if u.calls%2 == 0 { // some nodes answer this when the lease has been released
+	if u.calls%2 == 0 { // some nodes answer this after the lease's release
 		startBackground()
 		if l, ok := g.lease.(*dibs.Lease); ok {
 			_ = l.Extend(context.Background(), u.w.ttl)
@@ -559,9 +557,9 @@ func (u *user) upgrade(name, token string, wait, hold time.Duration) error {
 	return u.unlock(g)
 }
 
-// handOver gives a lease to another process, which renews and releases it. It waits until
-// no message of the first process can still arrive, because the other process cannot know
-// about them.
+// handOver gives a lease to another process, which renews and releases it. It waits until no
+// message from the first process can still arrive, because the other process cannot know about
+// them.
 func (u *user) handOver(name, token string, wait, hold time.Duration) error {
 	lock := []lockFunc{lockMutex, lockWriter, lockReader}[len(token)%3]
 	g, err := u.lock(name, token, lock, wait, dibs.NoRenew())
@@ -594,7 +592,7 @@ func (u *user) hold(g *grant, hold time.Duration) {
 	select {
 	case <-time.After(hold):
 	case <-g.lease.Context().Done():
-		time.Sleep(u.offset) // two leases of one client that were renewed together end together
+		time.Sleep(u.offset) // two of a client's leases that were renewed together end together
 		u.w.checkLoss(g)
 	}
 }
@@ -612,7 +610,7 @@ func lockMutex(u *user, name string, o ...dibs.Option) (heldLease, bool, error) 
 	return l, false, err
 }
 
-// lockInCohort is lockMutex with the cohort of the name, if there is one.
+// lockInCohort is lockMutex with the name's cohort, if there is one.
 func lockInCohort(u *user, name string, o ...dibs.Option) (heldLease, bool, error) {
 	if u.groups == nil || u.w.noRenewal {
 		return lockMutex(u, name, o...)
@@ -631,14 +629,14 @@ func lockReader(u *user, name string, o ...dibs.Option) (heldLease, bool, error)
 	return l, true, err
 }
 
-// A grant is a lease that was returned to a user.
+// A grant is a lease returned to a user.
 type grant struct {
 	lease  heldLease
 	shared bool
 	ended  bool
 }
 
-// token returns the token of the lease; that of a cohort has none.
+// token returns the lease's token; a cohort's lease has none.
 func (g *grant) token() string {
 	if l, ok := g.lease.(*dibs.Lease); ok {
 		return string(l.Token())
@@ -668,8 +666,8 @@ func (w *world) recordGrant(name string, l heldLease, shared bool) *grant {
 	return g
 }
 
-// previousFence returns the fence that a new one must exceed. Fences of concurrent
-// readers are in no order. The caller holds w.mu.
+// previousFence returns the fence that a new fence must exceed. Fences for concurrent readers are
+// in no order. The caller holds w.mu.
 func (w *world) previousFence(name string, shared bool) uint64 {
 	if shared {
 		return w.exclusiveFences[name]
@@ -686,8 +684,7 @@ func (w *world) recordFence(g *grant) {
 	}
 }
 
-// checkExclusion checks that no other lease conflicts with a grant. The caller holds
-// w.mu.
+// checkExclusion checks that no other lease conflicts with a grant. The caller holds w.mu.
 func (w *world) checkExclusion(g *grant) {
 	name := g.lease.Name()
 	w.held[name] = slices.DeleteFunc(w.held[name], func(o *grant) bool { return o.ended || o.lease.Err() != nil })
@@ -698,7 +695,7 @@ func (w *world) checkExclusion(g *grant) {
 	}
 }
 
-// recordResize records that a reader has become a writer, or is about to become a reader.
+// recordResize records that a reader became a writer, or is about to become a reader.
 func (w *world) recordResize(g *grant, shared bool) {
 	w.logf("%s: resized %q, fence %d, shared: %v", g.token(), g.lease.Name(), g.lease.Fence(), shared)
 	w.mu.Lock()
@@ -717,7 +714,7 @@ func (w *world) recordEnd(g *grant) {
 	g.ended = true
 }
 
-// checkMode checks that no node has an exclusive lease as a shared one.
+// checkMode checks that no node stores an exclusive lease as a shared lease.
 func (w *world) checkMode(g *grant) {
 	if g.shared || g.lease.Err() != nil {
 		return
@@ -815,8 +812,8 @@ func (l *link) set(change func(*link)) {
 	change(l)
 }
 
-// TestSimulation checks a quorum under the conditions that it assumes: leases exclude
-// each other, fences grow, and no name stays locked afterwards.
+// TestSimulation checks a quorum under its assumed conditions: leases should exclude each other,
+// fences should grow, and no name should stay locked afterwards.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
 		w := simulate(t, *seedFlag, defaultConditions(*seedFlag), true)
@@ -855,8 +852,7 @@ func (w *world) report(t *testing.T) {
 	}
 }
 
-// TestSimulationSees checks that the simulation detects a quorum that is broken on
-// purpose.
+// TestSimulationSees checks that the simulation detects a deliberately broken quorum.
 func TestSimulationSees(t *testing.T) {
 	for name, sabotage := range map[string]func(*conditions){
 		"no recovery window": func(w *conditions) { w.config.durable = true },
@@ -883,7 +879,7 @@ func TestSimulationSees(t *testing.T) {
 	}
 }
 
-// Clients with cohorts keep the promises of a quorum, too. Their tokens are random, so that a
+// Clients with cohorts should also keep a quorum's promises. Their tokens are random, so that a
 // seed does not repeat a run exactly.
 func TestSimulationOfCohorts(t *testing.T) {
 	const seeds, lots = 60, 4
@@ -899,10 +895,10 @@ func TestSimulationOfCohorts(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats checks that a seed repeats every message of its run. Nothing determines
-// the order of two goroutines of a Client at one instant, and one such difference changes all that
-// follows. So the run is short: of 32 runs, 15 or more have the same history. Two equal ones are
-// enough.
+// TestSimulationRepeats checks that a seed repeats every message in its run. Nothing determines the
+// order of two Client goroutines at the same instant, and a single such difference changes
+// everything after it. So the run is short: out of 32 runs, 15 or more have the same history. Two
+// equal runs are enough.
 func TestSimulationRepeats(t *testing.T) {
 	const runs = 8
 	for seed := uint64(1); seed <= *repeatFlag; seed++ {
@@ -927,6 +923,6 @@ func TestSimulationRepeats(t *testing.T) {
 	}
 }
 
-// history returns the log in a fixed order: several goroutines write the entries of one
+// history returns the log in a fixed order: several goroutines write the entries for the same
 // instant.
 func (w *world) history() []string { return slices.Sorted(slices.Values(w.log)) }

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// Acquire implements driver.Store. It sends the request to all nodes at once, and returns
-// when a majority has given the same answer or no longer can.
+// Acquire implements driver.Store. It sends the request to all nodes at once, and returns when a
+// majority gave the same answer or no longer can.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(driver.OperationTimeout)
@@ -25,8 +25,7 @@ func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.Ac
 	return c.Reply, c.Err
 }
 
-// Cancel implements driver.Store. Nodes that do not answer get the cancel later, in the
-// background.
+// Cancel implements driver.Store. Nodes that do not answer get the cancel later, in the background.
 func (s *Store) Cancel(ctx context.Context, q driver.AcquireRequest) error {
 	if q.Until.IsZero() {
 		q.Until = driver.DeadlineOf(ctx)
@@ -51,8 +50,8 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return c.OK, c.Err
 }
 
-// Resize implements driver.Resizer. If a majority refuses to upgrade a reader to a writer,
-// the nodes that have upgraded it downgrade it again.
+// Resize implements driver.Resizer. If a majority refuses to upgrade a reader to a writer, the
+// nodes that upgraded it downgrade it again.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
 		q.Until = driver.DeadlineOf(ctx)
@@ -74,9 +73,8 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 	return c.OK, c.Err
 }
 
-// Extend implements driver.Store. Each node extends all leases; a lease is extended if a
-// majority has extended it. A node without a lease that a majority has is requested to vote
-// again.
+// Extend implements driver.Store. Each node extends all leases; a lease is extended if a majority
+// extended it. If a majority has a lease, a node without it is asked to vote again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	until := driver.DeadlineOf(ctx)
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {
@@ -91,9 +89,9 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return c.Errs
 }
 
-// NotifyWanted implements driver.WantedNotifier. It asks all nodes, and needs the answers of a
-// majority. A request waits if a majority says so, by reply or by event: a cancelled request
-// may still wait on a few nodes.
+// NotifyWanted implements driver.WantedNotifier. It queries all nodes, and needs a majority's
+// answers. A request waits if a majority says so, by reply or by event: a cancelled request may
+// still wait on a few nodes.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
 	if err := cmp.Or(driver.CheckWanted(r), s.checkStart(ctx, "notify wanted", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return false, err
@@ -108,9 +106,9 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	return countTrue(valuesOf(answers)) >= s.nodes.majority, err
 }
 
-// ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The largest
-// of them is the last fence, once a majority has it. Each earlier grant is known to one of these
-// nodes, and each later one asks one of them. Each node must be a driver.FenceReserver.
+// ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The
+// largest mark is the last fence, once a majority has it. At least one node in this majority knows
+// each earlier grant, and is asked for each later grant. Each node must be a driver.FenceReserver.
 func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return driver.FenceReply{}, err
@@ -159,8 +157,8 @@ func largestFence(replies []driver.FenceReply) (largest driver.FenceReply, known
 	return largest, known, refused
 }
 
-// Inspect implements driver.Inspector. A token with the votes of a majority is a holder. The
-// state has those of the nodes in State.Nodes, in the order of New.
+// Inspect implements driver.Inspector. A token with a majority's votes is a holder. The result
+// contains the nodes' states in State.Nodes, in the order given to New.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {
 		return driver.State{}, err
@@ -170,7 +168,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
-// InspectAll implements driver.Lister. It asks each node once for all names. If ctx has no
+// InspectAll implements driver.Lister. It queries each node once for all names. If ctx has no
 // deadline, driver.OperationTimeout bounds the call.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
@@ -190,8 +188,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 	return states, err
 }
 
-// List implements driver.Lister. It returns the names that are held on a majority of the
-// nodes.
+// List implements driver.Lister. It returns the names held on a majority of the nodes.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if err := s.checkStart(ctx, "list", "", driver.DeadlineOf(ctx)); err != nil {
 		return nil, err

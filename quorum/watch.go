@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A watcher forwards the events of all nodes to one client.
+// A watcher forwards the events from all nodes to a client.
 type watcher struct {
 	s      *Store
 	notify func(driver.Event)
@@ -24,7 +24,7 @@ type watcher struct {
 	revoked    revocations
 }
 
-// watchers are those of all clients.
+// watchers are all clients' watchers.
 type watchers struct {
 	mu       sync.Mutex
 	byClient map[string][]*watcher
@@ -48,7 +48,7 @@ func (s *watchers) remove(client string, w *watcher) {
 	}
 }
 
-// notify sends an event to all watchers of a client.
+// notify sends an event to all of a client's watchers.
 func (s *watchers) notify(client string, e driver.Event) {
 	s.mu.Lock()
 	all := s.byClient[client]
@@ -58,7 +58,7 @@ func (s *watchers) notify(client string, e driver.Event) {
 	}
 }
 
-// wantedOn records the reply of a node that a request waits.
+// wantedOn records a node's reply that a request waits.
 func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 	s.mu.Lock()
 	all := s.byClient[r.Client]
@@ -68,8 +68,8 @@ func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 	}
 }
 
-// Watch implements driver.Store. An event of a node is a vote or a hint. The
-// client is connected while a majority of the nodes is.
+// Watch implements driver.Store. A node's event is a vote or a hint. The client is connected while
+// a majority of the nodes is.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	n := len(s.nodes.all)
 	if n == 0 {
@@ -93,7 +93,7 @@ func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on f
 	return errors.Join(errs...)
 }
 
-// handleEvent processes one event of a node.
+// handleEvent processes a node's event.
 func (w *watcher) handleEvent(node int, e driver.Event) {
 	switch e.Kind {
 	case driver.EventGranted:
@@ -113,14 +113,14 @@ func (w *watcher) handleEvent(node int, e driver.Event) {
 	}
 }
 
-// handleWanted notifies the client once a majority has reported that a request waits.
+// handleWanted notifies the client once a majority reported that a request waits.
 func (w *watcher) handleWanted(node int, token string) {
 	if w.reportedByMajority(node, "wanted "+token) {
 		w.notify(driver.Event{Kind: driver.EventWanted, Token: token})
 	}
 }
 
-// handleRevoked notifies the client once a majority has reported that a lease was revoked.
+// handleRevoked notifies the client once a majority reported that a lease was revoked.
 func (w *watcher) handleRevoked(node int, e driver.Event) {
 	w.mu.Lock()
 	merged, complete := w.revoked.reported(node, len(w.up), w.s.config.Majority, e)
@@ -130,9 +130,8 @@ func (w *watcher) handleRevoked(node int, e driver.Event) {
 	}
 }
 
-// reportedByMajority records a node's hint, and reports whether this node completes a
-// majority for it. Hints of a few nodes are dropped when there are too many: that costs
-// latency only.
+// reportedByMajority records a node's hint, and reports whether this node completes a majority for
+// it. A few nodes' hints are dropped when there are too many: this costs only latency.
 func (w *watcher) reportedByMajority(node int, hint string) bool {
 	const kept = 1000
 	w.mu.Lock()
@@ -148,7 +147,7 @@ func (w *watcher) reportedByMajority(node int, hint string) bool {
 	if by[node] && countTrue(by) < w.s.config.Majority {
 		return false
 	}
-	if by[node] { // a new hint: the others have not sent the last one, as a node that is down
+	if by[node] { // a new hint: the other nodes have not sent the last hint, for example while they are down
 		clear(by)
 	}
 	by[node] = true

@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// One server.
+// A single server.
 func Example() {
 	pool := &redis.Pool{
 		MaxIdle: 10,
@@ -47,7 +47,7 @@ func Example_sentinel() {
 	defer locks.Close()
 }
 
-// dialMaster connects to the master that the first available sentinel names.
+// dialMaster connects to the master named by the first available sentinel.
 func dialMaster(ctx context.Context, sentinels []string, name string) (redis.Conn, error) {
 	var errs []error
 	for _, sentinel := range sentinels {
@@ -75,7 +75,7 @@ func dialMasterVia(ctx context.Context, sentinel, name string) (redis.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	role, err := redis.Values(conn.Do("ROLE")) // the sentinel may not know of a promotion yet
+	role, err := redis.Values(conn.Do("ROLE")) // the sentinel may not know about a promotion yet
 	if err == nil && string(role[0].([]byte)) != "master" {
 		err = fmt.Errorf("%v is a %s", addr, role[0])
 	}

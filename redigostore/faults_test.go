@@ -22,7 +22,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// pools are the two kinds of pools: with the direct path to the server, and without.
+// pools are the two pool kinds: with the direct path to the server, and without.
 var pools = []struct {
 	name string
 	open func(t testing.TB, addr string) *redis.Pool
@@ -62,7 +62,7 @@ func TestClosedPool(t *testing.T) {
 	}
 }
 
-// obtain is drill.Obtain of a mutex.
+// obtain is drill.Obtain for a mutex.
 func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
 	t.Helper()
 	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
@@ -173,14 +173,14 @@ func TestWatchOverFaults(t *testing.T) {
 			select {
 			case e := <-events:
 				t.Errorf("event %+v on an idle connection", e)
-			case <-time.After(3 * time.Second): // longer than the interval of pings
+			case <-time.After(3 * time.Second): // longer than the interval between pings
 			}
 			proxy.Freeze() // so that Watch ends on an unresponsive connection
 		})
 	}
 }
 
-// A dial that hangs is reported as a disconnect, and does not delay the end of Watch.
+// A hanging dial should be reported as a disconnect, and not delay Watch's end.
 func TestWatchEndsWhileDialling(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -202,8 +202,8 @@ func TestPoolWithoutDial(t *testing.T) {
 	}
 }
 
-// handOver hands a lock from one client to a waiter of another, and returns the event of
-// the waiter's acquisition.
+// handOver hands a lock from a client to another client's waiter, and returns the event for the
+// waiter's acquisition.
 func handOver(t *testing.T, holder, waiter *dibs.Client) dibs.AcquireEnd {
 	t.Helper()
 	l := drill.Lock(t, holder, job)
@@ -312,7 +312,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// Fifty callers of different names succeed with two connections.
+// Fifty callers with different names should succeed with two connections.
 func TestFullPool(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -370,8 +370,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// When the connections of a pool lead to a server that is no longer the master, the store
-// opens new ones.
+// When a pool's connections lead to a former master, the store should open new connections.
 func TestDemotion(t *testing.T) {
 	t.Parallel()
 	old, master := redistest.Start(t), redistest.Start(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// poolOf returns a pool with one connection to an address.
+// poolOf returns a pool with a single connection to an address.
 func poolOf(t *testing.T, addr string, wait bool) *redis.Pool {
 	t.Helper()
 	pool := &redis.Pool{
@@ -24,7 +24,7 @@ func poolOf(t *testing.T, addr string, wait bool) *redis.Pool {
 	return pool
 }
 
-// An error says that the program's other work has all connections, and not that the server does
+// An error should say that the program's other work uses all connections, not that the server does
 // not reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
@@ -45,8 +45,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 	}
 }
 
-// The error for a server that does not reply does not name a pool that the requests of dibs have
-// filled.
+// The error for a silent server should not name a pool filled with dibs' own requests.
 func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

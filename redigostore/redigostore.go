@@ -31,25 +31,25 @@
 // (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
 // connection.
 //
-// The subscription for notifications uses a connection that the store dials as the pool
-// does. It does not count in the pool.
+// The subscription for notifications uses a connection that the store dials like the pool. It does
+// not count in the pool.
 //
-// redigo does not notice when an idle connection ends. When the store gets such a
-// connection, it closes the other ended ones, too.
+// redigo does not notice when an idle connection ends. When the store gets such a connection, it
+// also closes the other ended connections.
 //
-// A lone caller sends its requests without a change of goroutine, which is faster, if the
-// pool keeps idle connections and honours contexts. For this set MaxIdle, use DialContext
-// instead of Dial, and TestOnBorrowContext instead of TestOnBorrow.
+// A lone caller can send its requests without a change of goroutine, which is faster, if the pool
+// keeps idle connections and honours contexts. For this set MaxIdle, use DialContext instead of
+// Dial, and TestOnBorrowContext instead of TestOnBorrow.
 //
 // # Hooks and timeouts
 //
-// redigo has no hooks. DialContext receives the context values of the caller whose
-// request needs a connection.
+// redigo has no hooks. DialContext receives the context values from the caller whose request needs
+// a connection.
 //
-// Set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
-// for example to 1 s. The store bounds its callers itself, and the reads of a request. These
-// end at the deadline of the call, but not before 1 s, and after 8 s at the latest. It cannot bound a write or a Dial
-// that hangs. Such a call occupies its connection of the pool until it returns.
+// You should set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
+// for example to 1 s. The store bounds its callers itself, and a request's reads. These end at the
+// call's deadline, but not before 1 s, and after 8 s at the latest. It cannot bound a hanging write
+// or Dial. Such a call occupies its connection in the pool until it returns.
 package redigostore
 
 import (
@@ -65,8 +65,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// New returns a store on a pool of connections to one server, or to the master that
-// sentinels name. It performs no I/O. With a nil pool, every call of the store returns
+// New returns a store on a pool with connections to a single server, or to the master that
+// sentinels name. It performs no I/O. With a nil pool, every call to the store returns
 // dibs.ErrInvalid.
 func New(pool *redis.Pool, options ...redisstore.Option) *redisstore.Store {
 	if pool == nil {
@@ -75,8 +75,8 @@ func New(pool *redis.Pool, options ...redisstore.Option) *redisstore.Store {
 	return redisstore.New(&source{Pool: pool}, options...)
 }
 
-// honoursContexts reports whether the pool keeps idle connections, and passes a context
-// to everything that may block.
+// honoursContexts reports whether the pool keeps idle connections, and passes a context to every
+// function that can block.
 func honoursContexts(pool *redis.Pool) bool {
 	return pool.MaxIdle > 0 && pool.DialContext != nil && pool.TestOnBorrow == nil
 }
@@ -108,8 +108,8 @@ func (s *source) Masters(_ context.Context, visit func(redisconn.Node) error) er
 	}})
 }
 
-// send sends commands on one connection, and then reads their replies. The caller waits until
-// a time at most, if that is not zero.
+// send sends commands on a connection, and then reads their replies. The caller waits until a time
+// at most, unless it is zero.
 func (s *source) send(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if until.IsZero() {
 		until = redisconn.Until(ctx, ioTimeout, cmds)
@@ -157,8 +157,8 @@ func deadline(ctx context.Context) time.Time {
 	return time.Now().Add(ioTimeout)
 }
 
-// write sends commands on a connection of the pool, for which it waits until a time, and
-// returns the connection. The caller must put it back. redigo never sends a command twice.
+// write sends commands on a connection from the pool, for which it waits until a time, and returns
+// the connection. The caller must put it back. redigo never sends a command twice.
 func (s *source) write(ctx context.Context, until time.Time, cmds ...redisconn.Cmd) (*conn, error) {
 	conn, err := s.get(ctx, until)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *source) write(ctx context.Context, until time.Time, cmds ...redisconn.C
 	return conn, nil
 }
 
-// arguments returns the words of a command.
+// arguments returns a command's words.
 func arguments(cmd *redisconn.Cmd) []any {
 	args := make([]any, 0, 3+len(cmd.Keys)+len(cmd.Args))
 	switch {
@@ -208,8 +208,7 @@ func receive(conn redis.Conn, until time.Time) redisconn.Reply {
 	return redisconn.Reply{Value: convertValue(value)}
 }
 
-// convertValue converts a value of redigo to one of redisstore. It changes lists in
-// place.
+// convertValue converts a redigo value to redisstore's form. It changes lists in place.
 func convertValue(value any) any {
 	switch v := value.(type) {
 	case []byte:
@@ -230,7 +229,7 @@ func fill(replies []redisconn.Reply, err error) {
 	}
 }
 
-// convertError converts an error of redigo to one that redisstore recognizes.
+// convertError converts a redigo error to a form that redisstore recognizes.
 func convertError(err error) error {
 	const closed = "redigo: get on closed pool" // redigo does not export this error
 	var server redis.Error
@@ -245,7 +244,7 @@ func convertError(err error) error {
 	return err
 }
 
-// isRedirect reports whether an error names another node of a cluster.
+// isRedirect reports whether an error names another node in a cluster.
 func isRedirect(text string) bool {
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ")
 }

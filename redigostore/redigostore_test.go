@@ -16,7 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// job is the name that the tests lock, and key is its key in Redis.
+// job is the name for locks in tests, and key is its key in Redis.
 const (
 	job = "job"
 	key = "lock:job"
@@ -26,7 +26,7 @@ var timeouts = []redis.DialOption{
 	redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second),
 }
 
-// pool returns a pool that honours contexts and is closed at the end of the test.
+// pool returns a pool that honours contexts and is closed when the test ends.
 func pool(t testing.TB, addr string, options ...redis.DialOption) *redis.Pool {
 	options = append(options, timeouts...)
 	p := &redis.Pool{
@@ -39,8 +39,7 @@ func pool(t testing.TB, addr string, options ...redis.DialOption) *redis.Pool {
 	return p
 }
 
-// plainPool returns a pool without contexts, as is most common. It is closed at the end
-// of the test.
+// plainPool returns a pool without contexts, as is most common. It is closed when the test ends.
 func plainPool(t testing.TB, addr string) *redis.Pool {
 	p := &redis.Pool{
 		MaxIdle: 3,
@@ -54,15 +53,15 @@ func plainPool(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// open returns a dibs.Client that is closed at the end of the test. Its operation timeout
-// is long, for busy machines.
+// open returns a dibs.Client, which is closed when the test ends. Its operation timeout is long,
+// for busy machines.
 func open(t testing.TB, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, append([]dibs.Option{dibs.Timeout(5 * time.Second)}, options...)...)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// conformance runs the conformance suite. Each case has a store with a prefix of its own.
+// conformance runs the conformance suite. Each case uses a store with its own prefix.
 func conformance(t *testing.T, newStore func(redisstore.Option) *redisstore.Store) {
 	t.Helper()
 	var stores atomic.Int64

@@ -12,24 +12,24 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// source is a redisconn.Conn: a pool that drops stale connections. redigo itself also returns an idle
-// connection that has ended, or that leads to a server that is no longer the master.
+// source is a redisconn.Conn: a pool that drops stale connections. redigo itself can also return an
+// ended idle connection, or a connection to a former master.
 type source struct {
 	*redis.Pool
-	generation atomic.Uint64 // connections of an earlier one are dropped
+	generation atomic.Uint64 // earlier connections are dropped
 	own        atomic.Int64  // connections in use
-	answered   atomic.Bool   // the server has answered
+	answered   atomic.Bool   // the server replied
 }
 
-// conn is a connection that was taken from the pool.
+// conn is a connection taken from the pool.
 type conn struct {
 	redis.Conn
 	generation uint64
 	demoted    bool // its server is no longer the master
 }
 
-// get takes a connection from the pool, until a time. If the pool is full and does not wait, get itself
-// waits: a connection is free again as soon as a reply has arrived.
+// get takes a connection from the pool, until a time. If the pool is full and does not wait, get
+// itself waits: a connection is free again as soon as a reply arrives.
 func (s *source) get(ctx context.Context, until time.Time) (*conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -54,8 +54,7 @@ func (s *source) get(ctx context.Context, until time.Time) (*conn, error) {
 	}
 }
 
-// put returns a connection to the pool after its last reply. err is the error of that
-// reply.
+// put returns a connection to the pool after its last reply. err is this reply's error.
 func (s *source) put(ctx context.Context, c *conn, err error) {
 	if c.demoted || c.generation != s.generation.Load() {
 		c.discard()
@@ -72,7 +71,7 @@ func (s *source) close(c *conn) {
 	s.own.Add(-1)
 }
 
-// explainEnd adds advice to the error of a reply if the server has never answered, and has ended the
+// explainEnd adds advice to a reply's error if the server has never replied, and ended the
 // connection.
 func (s *source) explainEnd(err error) error {
 	if s.answered.Load() {
@@ -96,18 +95,17 @@ func (s *source) FullPool(string) string {
 	return fmt.Sprintf("MaxActive is %d", s.MaxActive)
 }
 
-// explain returns the error of a request without a connection.
+// explain returns the error for a request without a connection.
 func (s *source) explain(err error) error {
-	waited := errors.Is(err, redis.ErrPoolExhausted) || err == context.DeadlineExceeded //nolint:errorlint // a dial that ends matches, too
+	waited := errors.Is(err, redis.ErrPoolExhausted) || err == context.DeadlineExceeded //nolint:errorlint // a dial that ends also matches
 	if setting := s.FullPool(""); waited && setting != "" {
 		return redisconn.PoolError(setting, err)
 	}
 	return convertError(err)
 }
 
-// sweep pings idle connections until one answers, which closes those that have ended. A
-// restarted proxy or server ends all of them; a caller that retries has no time to fail
-// once on each.
+// sweep pings idle connections until one answers, which closes the ended connections. A restarted
+// proxy or server ends all connections; a caller that retries has no time to fail once on each.
 func (s *source) sweep(ctx context.Context) {
 	until := time.Now().Add(ioTimeout)
 	if at := deadline(ctx); at.Before(until) {
@@ -141,8 +139,8 @@ func (s *source) dropConns(ctx context.Context) {
 	}
 }
 
-// checkMaster marks the connection as demoted if err says that its server is a read-only
-// replica. A new connection may lead to the master.
+// checkMaster marks the connection as demoted if err says that its server is a read-only replica. A
+// new connection may lead to the master.
 func (c *conn) checkMaster(err error) {
 	var server redisconn.ServerError
 	if errors.As(err, &server) && strings.Contains(string(server), "READONLY ") { // a script may add a prefix

@@ -11,10 +11,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Subscribe implements redisconn.Conn, on a connection that is dialled as the pool does, but does not
-// belong to it. A connection of the pool would be occupied permanently. To put it back,
-// redigo would wait for the reply to UNSUBSCRIBE, which an unresponsive server never
-// sends.
+// Subscribe implements redisconn.Conn, on a connection dialled like the pool's, but outside the
+// pool. A connection from the pool would be occupied permanently. To put it back, redigo would wait
+// for the reply to UNSUBSCRIBE, which an unresponsive server never sends.
 func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	conn, err := dial(ctx, s.Pool)
 	if err != nil {
@@ -30,8 +29,8 @@ func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool
 	if err := sub.Subscribe(channel); err != nil {
 		return convertError(err)
 	}
-	// redigo allows one concurrent writer and reader. A read that times out breaks the
-	// connection, so the reads have no time limit.
+	// redigo allows one concurrent writer and reader. A read that times out breaks the connection,
+	// so the reads have no time limit.
 	p := &pings{conn: conn, sub: sub, busy: busy}
 	running.Go(func() { p.run(pinging) })
 	err = p.receiveAll(func(message string) {
@@ -52,7 +51,7 @@ func (s *source) Subscribe(ctx context.Context, channel string, busy func() bool
 	return convertError(err)
 }
 
-// pings ping the server every second while busy, so that its replies show that it is alive.
+// pings ping the server every second while busy, to get proof that it is alive.
 type pings struct {
 	conn       redis.Conn
 	sub        redis.PubSubConn
@@ -77,7 +76,7 @@ func (p *pings) receiveAll(on func(message string)) error {
 	}
 }
 
-// run closes the connection when nothing has arrived for a second after a ping.
+// run closes the connection when nothing arrived for a second after a ping.
 func (p *pings) run(ctx context.Context) {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
@@ -108,8 +107,8 @@ var (
 	errUnresponsive = errors.New("the server does not respond on the connection of the subscription")
 )
 
-// dial opens a connection as the pool does. It abandons a Dial that does not return in
-// time, and closes the connection that it returns later.
+// dial opens a connection like the pool. It abandons a Dial that does not return in time, and
+// closes its connection later.
 func dial(ctx context.Context, pool *redis.Pool) (redis.Conn, error) {
 	connect := pool.DialContext
 	switch {

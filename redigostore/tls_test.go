@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/redigostore"
 )
 
-// The error of a connection without TLS to a port for TLS says what to do. redigo does not say
-// whether a connection uses TLS, so it is no refusal.
+// The error from a connection without TLS to a port for TLS should give advice. redigo does not say
+// whether a connection uses TLS, so it is not a refusal.
 func TestPortForTLS(t *testing.T) {
 	t.Parallel()
 	server, _ := redistest.StartTLS(t)

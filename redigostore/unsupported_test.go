@@ -17,8 +17,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// With arguments that the constructors do not support, each call returns an error and
-// does not panic.
+// With arguments that the constructors do not support, each call should return an error and not
+// panic.
 func TestUnsupportedPools(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -32,7 +32,7 @@ func TestUnsupportedPools(t *testing.T) {
 	}
 }
 
-// On a cluster, a call for a key of another node returns an error that names the adapters to
+// On a cluster, a call for a key on another node should return an error that names the adapters to
 // use.
 func TestClusterIsUnsupported(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestClusterIsUnsupported(t *testing.T) {
 	}
 }
 
-// DialContext of the pool gets the values of the caller's context.
+// The pool's DialContext should get the values in the caller's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	type trace struct{}

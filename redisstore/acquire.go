@@ -33,7 +33,7 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, r driver.AcquireReque
 	if r.Until.IsZero() {
 		r.Until = time.Now().Add(driver.OperationTimeout)
 	}
-	joined := false // an earlier call has added a queue entry, maybe
+	joined := false // an earlier call may have added a queue entry
 	for voids := 0; voids < maxTries; {
 		reply, replicaErr := s.call(ctx, s.request(op, r), r.Until, isGrant)
 		if reply.Err != nil && joined {
@@ -61,8 +61,8 @@ func (s *Store) acquire(ctx context.Context, op acquireOp, r driver.AcquireReque
 	return driver.AcquireReply{}, wrapError(string(op), r.Name, errExpired)
 }
 
-// unfinished reports whether the script stopped before the end of the queue, to bound its
-// time. It has to be called again.
+// unfinished reports whether the script stopped before the end of the queue, to bound its time.
+// Then the call must be repeated.
 func unfinished(a driver.AcquireReply) bool { return !a.Held && a.Holder == "" && a.Remaining == 0 }
 
 func (s *Store) parseReply(op acquireOp, r driver.AcquireRequest, v any) (answer driver.AcquireReply, void bool, err error) {
@@ -102,12 +102,11 @@ func (s *Store) request(op acquireOp, request driver.AcquireRequest) *pipeline.R
 	return r
 }
 
-// isRecent reports whether the last reply to a request is so young that no script has removed
-// its queue entry since. It was neither that of a dead waiter, nor served by a grant that has
-// expired.
+// isRecent reports whether a request's last reply is very young: since then no script can have
+// removed its queue entry, as a dead waiter's or for an expired grant.
 //
 // The request may arrive until r.Until, and the recorded heartbeat may be a quarter of the waiter
-// TTL older than the last one.
+// TTL older than the last heartbeat.
 func isRecent(r driver.AcquireRequest) bool {
 	return r.Until.Sub(r.Confirmed) < min(r.HandoffTTL(), driver.WaiterTTL*3/4)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// deadWaiter adds a waiter to a queue that was last heard a minute ago.
+// deadWaiter adds a waiter to a queue, last heard a minute ago.
 func deadWaiter(t *testing.T, server *redistest.Server, name string) {
 	t.Helper()
 	heard := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMicro(), 10)
@@ -20,7 +20,7 @@ func deadWaiter(t *testing.T, server *redistest.Server, name string) {
 	server.MustCmd(t, "PEXPIRE", "{"+name+"}"+queue, "60000")
 }
 
-// A multi-lock over several slots finds a dead waiter in each. It waits for all of them at once.
+// A multi-lock over several slots should await the dead waiters in all slots at once.
 func TestDeadWaitersOfSlotsAreAwaitedAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
@@ -42,13 +42,13 @@ func TestDeadWaitersOfSlotsAreAwaitedAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("FIGURE dead waiters in %d slots: all names after %v", len(names), took)
-	if most := 5 * time.Second; took > most { // 6 times 2.75 s one after another
+	if most := 5 * time.Second; took > most { // 6 times 2.75 s if sequential
 		t.Errorf("dead waiters in %d slots: all names after %v, want %v at most", len(names), took, most)
 	}
 }
 
-// Announcements make no live waiter dead: neither after a step of the server's clock nor after
-// a stop of the server, for which it has not processed a heartbeat.
+// Announcements should never make a live waiter dead: neither after a step of the server's clock
+// nor after a server stop, during which no heartbeat was processed.
 func TestAnnouncementsKeepLiveWaiters(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
@@ -70,8 +70,8 @@ func TestAnnouncementsKeepLiveWaiters(t *testing.T) {
 			h := p.request("n")
 			p.mustAcquire(h)
 			p.mustWait(silent)
-			// The waiter was last heard 5.5 s ago, before a stop, or just now, before a step.
-			// Other calls have come for 20 s, without a pause until the last one.
+			// The waiter was last heard 5.5 s ago, before a stop, or just now, before a step. Other
+			// calls have come for 20 s, without a pause until the last call.
 			now := time.Now()
 			heard := now
 			if test.step == 0 {
@@ -88,7 +88,7 @@ func TestAnnouncementsKeepLiveWaiters(t *testing.T) {
 			for range 3 {
 				s.Announce(t.Context(), []string{"n"})
 			}
-			clock.server.MustCmd(t, "DEL", "n") // the lease has ended
+			clock.server.MustCmd(t, "DEL", "n") // the lease ended
 			if reply := p.acquire(other); reply.Held != test.dead {
 				t.Errorf("another waiter: %+v, want held: %v", reply, test.dead)
 			}

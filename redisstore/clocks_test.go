@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// fakeCluster is a cluster whose servers have the clocks that the test sets. It grants
-// every request that is not void.
+// fakeCluster is a cluster whose servers have test clocks. It grants every request unless it is
+// void.
 type fakeCluster struct {
 	redisconn.Conn
 	mu    sync.Mutex
@@ -45,9 +45,9 @@ func (c *fakeCluster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, r
 	}
 }
 
-// An acquire is never void more than 50 ms later than its caller says. This holds
-// whatever the clocks of other servers, or of the server's predecessor, are. The
-// exception is the first request to a server whose clock differs.
+// An acquire should never become void more than 50 ms later than its caller says. This holds
+// whatever the clocks on other servers, or on the server's predecessor. The exception is the first
+// request to a server with a different clock.
 func TestClocksOfSeveralServers(t *testing.T) {
 	const left, slack = time.Second, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

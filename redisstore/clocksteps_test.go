@@ -28,8 +28,7 @@ var steppedTime string
 
 var readsTime = regexp.MustCompile(`redis\.call\('TIME'\)`)
 
-// A serverClock is the clock of a server, for the scripts and for the expiry of keys. A test
-// can step it.
+// A serverClock is a server's clock, for scripts and for key expiry. A test can step it.
 type serverClock struct {
 	server *redistest.Server
 
@@ -37,8 +36,8 @@ type serverClock struct {
 	ahead time.Duration
 }
 
-// step sets the clock ahead, or back, as an administrator would. The expiry of a key is a
-// time, so the key lives shorter, or longer.
+// step moves the clock ahead or back, as an administrator would. A key expires at a fixed time, so
+// it lives shorter or longer.
 func (c *serverClock) step(t *testing.T, by time.Duration) {
 	t.Helper()
 	c.mu.Lock()
@@ -47,7 +46,7 @@ func (c *serverClock) step(t *testing.T, by time.Duration) {
 	c.server.MustCmd(t, "EVAL", shiftExpiry, "0", strconv.FormatInt(by.Milliseconds(), 10))
 }
 
-// script returns a script that reads this clock.
+// script returns a script with this clock.
 func (c *serverClock) script(s *redisconn.Script) *redisconn.Script {
 	if c.ahead == 0 {
 		return s
@@ -77,14 +76,14 @@ func (c steppedConn) Do(ctx context.Context, until time.Time, cmds []redisconn.C
 	c.Conn.Do(ctx, until, own, replies)
 }
 
-// open returns a store of its own, as another process has it.
+// open returns another store, like another process.
 func (c *serverClock) open(t *testing.T, options ...redisstore.Option) *redisstore.Store {
 	conn := redistest.Dial(c.server.Addr())
 	t.Cleanup(conn.Close)
 	return redisstore.New(steppedConn{conn, c}, options...)
 }
 
-// A queueTest lets clients wait for one name, each as a process of its own, and records in
+// In a queueTest several clients, each like its own process, wait for the same name. It records in
 // which order they are served.
 type queueTest struct {
 	t       *testing.T
@@ -94,8 +93,8 @@ type queueTest struct {
 
 	mu     sync.Mutex
 	served []int
-	last   time.Time     // when the last one was served, or the first one could be
-	worst  time.Duration // between two of them
+	last   time.Time     // when the last waiter was served, or the first could be
+	worst  time.Duration // between two waiters
 }
 
 func (q *queueTest) client() *dibs.Client {
@@ -152,8 +151,8 @@ func (q *queueTest) wantOrder(within time.Duration) {
 // serverKinds are the kinds of server, and the options of their stores.
 var serverKinds = map[string][]redisstore.Option{"one server": nil, "cluster": {redisstore.HiddenCluster()}}
 
-// Steps of the server's clock change no order: neither of those who wait already nor of
-// those who join after it. The next one is served within 5 s.
+// Steps in the server's clock should not change the order of waiters, whether they joined before or
+// after. The next waiter should be served within 5 s.
 func TestClockStepsKeepOrder(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {
@@ -185,9 +184,9 @@ func TestClockStepsKeepOrder(t *testing.T) {
 	}
 }
 
-// A multi-lock whose process is dead heads the queue when the clock is set back. From then on
-// its entry and the time of its last request are far in the future. It delays the others by
-// 5 s at most, and changes no order.
+// A multi-lock whose process is dead heads the queue when the clock is set back. From then on its
+// entry and its last request time are far in the future. It should delay other waiters by 5 s at
+// most, and not change their order.
 func TestClockStepBackOverADeadMultiLock(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {

@@ -43,8 +43,8 @@ func coalescedCall(t *testing.T, server *redistest.Server, until string, request
 	return now, statuses
 }
 
-// Free locks are acquired, each with a fence of its own; held locks without waiters are
-// released; everything else is unchanged.
+// Free locks should be acquired, each with its own fence; held locks without waiters should be
+// released; everything else should be unchanged.
 func TestCoalesced(t *testing.T) {
 	t.Parallel()
 	const until = "99999999999999999"
@@ -132,8 +132,8 @@ func TestCoalescedCallIsVoid(t *testing.T) {
 	}
 }
 
-// Many callers at once, some for the same name: each name has one holder at a time,
-// fences grow, and there are fewer calls than requests.
+// With many concurrent callers, some for the same name, each name should have a single holder at a
+// time, fences should grow, and there should be fewer calls than requests.
 func TestCoalescedCallers(t *testing.T) {
 	t.Parallel()
 	const callers, rounds = 48, 40
@@ -153,7 +153,7 @@ func TestCoalescedCallers(t *testing.T) {
 	for i := range callers {
 		group.Go(func() {
 			for round := range rounds {
-				text := "{tag}" + fmt.Sprint(i) // all in one slot
+				text := "{tag}" + fmt.Sprint(i) // all in the same slot
 				if round%4 == 0 {
 					text = fmt.Sprint(i / 2 % 20)
 				}

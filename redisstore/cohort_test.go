@@ -18,7 +18,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Clients with cohorts, and one without, keep each other out in each mode, and fences grow.
+// Clients with and without cohorts should exclude each other in each mode, and fences should grow.
 func TestCohortsExclude(t *testing.T) {
 	t.Parallel()
 	for mode, options := range map[string][]redisstore.Option{
@@ -100,7 +100,7 @@ func TestFencesOfAHandoff(t *testing.T) {
 		if known {
 			want = min(e.Fence-reply.Fence, 1000)
 		}
-		// The server serves one in 32 hand-offs in another way, which does not say it.
+		// The server serves every 32nd hand-off in another way, without fences.
 		if e.Kind != driver.EventGranted || e.Fences != want && e.Fences != 0 {
 			t.Errorf("%+v after fence %d, want %d fences", e, reply.Fence, want)
 		}
@@ -110,8 +110,8 @@ func TestFencesOfAHandoff(t *testing.T) {
 	}
 }
 
-// A lease that lingers is released at once when another process waits: the waiter enters two
-// round trips after it asked. The delay is long beside what a busy machine adds.
+// A lingering lease should be released at once when another process waits: the waiter should enter
+// two round trips after its request. The delay is long compared to a busy machine's extra time.
 func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	t.Parallel()
 	const oneWay = 80 * time.Millisecond
@@ -130,7 +130,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	machine := drill.WatchMachine(t.Context(), server.Addr())
-	var waits []time.Duration // without what the machine added
+	var waits []time.Duration // without the machine's extra time
 	for i := range 7 {
 		name := fmt.Sprint("n", i)
 		l, err := hot(a, name).Lock(t.Context())
@@ -140,7 +140,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 		if err := l.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(4 * oneWay) // until the store has recorded that the client is to be notified
+		time.Sleep(4 * oneWay) // until the store has recorded the client's request for notification
 		machine.Begin()
 		begin := time.Now()
 		l, err = hot(b, name).Lock(t.Context())
@@ -154,7 +154,7 @@ func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	}
 	slices.Sort(waits)
 	t.Logf("waits %v, one way %v", waits, oneWay)
-	if median := waits[len(waits)/2]; median > 5*oneWay { // four, and the time of a busy machine
+	if median := waits[len(waits)/2]; median > 5*oneWay { // four, and a busy machine's extra time
 		t.Errorf("half of the waiters waited for %v or longer, want two round trips of %v", median, 2*oneWay)
 	}
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// An uncontended pair reads the server's clock once, and twice with a token that the
-// caller may use again.
+// An uncontended pair should read the server's clock once, or twice with a reusable token.
 func TestCommandsOfAPair(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
 		options []dibs.Option
 		times   int
-		records int // of the client, which is not in the token
+		records int // for a client that is not in the token
 	}{
 		"token of dibs":       {nil, 1, 0},
 		"token of the caller": {[]dibs.Option{dibs.OwnerToken("request-1")}, 2, 1},

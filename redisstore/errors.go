@@ -17,8 +17,7 @@ var errExpired = errors.New("request expired on arrival 3 times: the server's cl
 // the lock.
 var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
 
-// explainTLS returns an error of TLS that no retry can change, with advice. It returns nil for
-// other errors.
+// explainTLS adds advice to a TLS error if no retry can help. It returns nil for other errors.
 func explainTLS(err error) error {
 	var mismatch *redisconn.TLSMismatchError
 	if errors.As(err, &mismatch) {
@@ -27,8 +26,8 @@ func explainTLS(err error) error {
 	return tlsadvice.Explain(err)
 }
 
-// wrapError turns err into a driver error. A server that replied with an error has done
-// nothing; otherwise the outcome is unknown.
+// wrapError turns err into a driver error. An error reply means that the server did nothing;
+// otherwise the outcome is unknown.
 func wrapError(op, name string, err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
 		reason := strings.TrimPrefix(err.Error(), driver.ErrInvalid.Error()+": ")
@@ -48,7 +47,7 @@ func wrapError(op, name string, err error) error {
 	}
 	text := string(server)
 	if strings.HasPrefix(text, "ERR Protocol error: unauthenticated") {
-		// Redis checks the length of a request before it checks the user.
+		// Redis checks a request's length before its user.
 		err = redisconn.ServerError("NOAUTH Authentication required: " + text)
 	}
 	if strings.Contains(text, "WRONGTYPE") {
@@ -63,8 +62,7 @@ func wrapError(op, name string, err error) error {
 // slotIsMigrating reports whether a slot is being moved to another server.
 func slotIsMigrating(err error) bool { return redisconn.HasCode(err, "TRYAGAIN") }
 
-// forbidden reports whether the user has no right to a command, or the server does not
-// have it.
+// forbidden reports whether the user may not call a command, or the server does not support it.
 func forbidden(err error) bool {
 	return redisconn.HasCode(err, "NOPERM") || redisconn.HasCode(err, "ERR unknown command")
 }

@@ -41,7 +41,8 @@ func TestWrapError(t *testing.T) {
 	}
 }
 
-// The error of several requests says that nothing was sent only if that is true of each.
+// The error for several requests should say that nothing was sent only if this is true for each
+// request.
 func TestWorstOfSeveralRequests(t *testing.T) {
 	unsent, sent := error(&driver.UnavailableError{Unsent: true}), error(&driver.UnavailableError{})
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Extend implements driver.Store. It makes a script call for each hundred locks. On a cluster
-// each slot has its own, behind a proxy each hash tag. All run concurrently.
+// Extend implements driver.Store. It makes a script call for each hundred locks. On a cluster each
+// slot gets its own call, behind a proxy each hash tag. All calls run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)
@@ -30,15 +30,15 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 		if n < len(groups)-1 {
 			others.Go(extend)
 		} else {
-			extend() // most renewals are one group: they need no other goroutine
+			extend() // most renewals are a single group and need no other goroutine
 		}
 	}
 	others.Wait()
 	return errs
 }
 
-// group divides requests into those that one script call extends, as indices. It sets
-// errs of invalid requests.
+// group divides requests into groups for one script call each, as indices. It sets errs for invalid
+// requests.
 func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 	byRoute := make(map[wire.Route][]int)
 	for i, r := range requests {
@@ -55,9 +55,9 @@ func (s *Store) group(requests []driver.ExtendRequest, errs []error) [][]int {
 	return groups
 }
 
-// extend extends the requests at some indices. Its i-th result belongs to
-// requests[group[i]]. If the server refuses the call, each is extended alone, since one
-// of them may be the reason.
+// extend extends the requests at some indices. Its i-th result belongs to requests[group[i]]. If
+// the server refuses the call, each request is extended alone, since a single request may be the
+// reason.
 func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	errs := s.extendBatch(ctx, requests, group, until)
 	var refusal redisconn.ServerError
@@ -79,7 +79,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, gro
 	return errs
 }
 
-// extendBatch does one script call.
+// extendBatch makes one script call.
 func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest, group []int, until time.Time) []error {
 	r := s.requests.Get()
 	s.format.Extend(&r.Request, requests, group)
@@ -103,14 +103,14 @@ func (s *Store) extendBatch(ctx context.Context, requests []driver.ExtendRequest
 	return errs
 }
 
-// extendShared extends a lease that is exclusive for its client, and shared on the server: a
-// change of its weight had no answer, or it is lost.
+// extendShared extends a lease that is exclusive for its client but shared on the server. Either a
+// weight change had no reply, or the lease is lost.
 func (s *Store) extendShared(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
-	h.Weight, h.Limit = 0, 0 // so that the script gets the keys of a shared lease, too
+	h.Weight, h.Limit = 0, 0 // the script also gets the keys for shared leases
 	return s.extend(ctx, []driver.ExtendRequest{h}, []int{0}, until)[0]
 }
 
-// extendResult converts the status of one request in a reply.
+// extendResult converts a request's status in a reply.
 func (s *Store) extendResult(ctx context.Context, until time.Time, h driver.ExtendRequest, status byte, replicaErr error) error {
 	switch {
 	case status == '0':
@@ -123,9 +123,9 @@ func (s *Store) extendResult(ctx context.Context, until time.Time, h driver.Exte
 	return nil
 }
 
-// extendByKey extends a lease in a slot that is migrating to another server, where a
-// script may have one key only. It extends each key in a call of its own, concurrently.
-// For an exclusive holder the lock key alone decides.
+// extendByKey extends a lease in a slot during its migration to another server, where a script may
+// use only one key. It extends each key in its own call, concurrently. For an exclusive holder the
+// lock key alone decides.
 func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until time.Time) error {
 	var pending sync.WaitGroup
 	extendOne := func(kind string) *keyResult {
@@ -139,7 +139,7 @@ func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until t
 		return inLock.result(ctx, until, s, h)
 	}
 	inHolders := extendOne("holders")
-	extendOne("meta") // a later call restores what the metadata lost
+	extendOne("meta") // a later call restores lost metadata
 	pending.Wait()
 	if inLock.err == nil && inLock.status == wire.StatusShared {
 		inHolders.replicaErr = cmp.Or(inHolders.replicaErr, inLock.replicaErr)
@@ -148,7 +148,7 @@ func (s *Store) extendByKey(ctx context.Context, h driver.ExtendRequest, until t
 	return inLock.result(ctx, until, s, h)
 }
 
-// A keyResult is the result for one key of a lease.
+// A keyResult is the result for one of a lease's keys.
 type keyResult struct {
 	status          byte
 	replicaErr, err error

@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// A renewal writes the TTL of the lock only. There are no metadata.
+// A renewal should write only the lock's TTL. There are no metadata.
 func TestCommandsOfARenewal(t *testing.T) {
 	t.Parallel()
 	const leases, most = 50, 3 // before Redis 7; 2 since
@@ -45,8 +45,8 @@ func TestCommandsOfARenewal(t *testing.T) {
 	}
 }
 
-// The server may have another lease than the client expects: shared, as after a change of the
-// weight that had no answer, lost, or of another type.
+// The server can store another lease than the client expects: shared, as after a weight change
+// without a reply, lost, or with another type.
 func TestRenewalFindsAnotherLease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -78,7 +78,7 @@ func (p *testClient) mustRenew(renewals []driver.ExtendRequest) {
 	}
 }
 
-// renewals are extensions with the fences that the store has.
+// renewals are extensions with the stored fences.
 func (p *testClient) renewals(held ...driver.AcquireRequest) []driver.ExtendRequest {
 	p.t.Helper()
 	requests := extensions(held)
@@ -99,7 +99,7 @@ func (p *testClient) mustExtend(held []driver.AcquireRequest) {
 	}
 }
 
-// changes returns the number of changes of a server since it saved its data.
+// changes returns a server's number of changes since it saved its data.
 func changes(t *testing.T, server *redistest.Server) int {
 	t.Helper()
 	text, _ := server.MustCmd(t, "INFO", "persistence").(string)
@@ -114,8 +114,8 @@ func changes(t *testing.T, server *redistest.Server) int {
 //go:embed testdata/before_7_0.lua
 var before7 string
 
-// The TTL of a lock is raised and never lowered, and the record of a user's token lives as long,
-// on servers with and without the option GT.
+// Extend should raise a lock's TTL and never lower it. The record for a user's token should live as
+// long, on servers with and without the option GT.
 func TestExtendRaisesTheTTL(t *testing.T) {
 	t.Parallel()
 	for server, script := range map[string]string{"since 7.0": "", "before 7.0": before7} {
@@ -167,8 +167,8 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 	}
 }
 
-// An extension writes the larger fence to the value of a lock. One that was sent before the last
-// fence was issued changes nothing of it, nor does one that does not have the fence.
+// An extension should write the larger fence to a lock's value. If it was sent before the last
+// fence was issued, or has no fence, it should not change the fence.
 func TestExtensionWritesTheLargerFence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -213,8 +213,8 @@ func TestExtensionWritesTheLargerFence(t *testing.T) {
 	}
 }
 
-// The record of a user's token, or of a lease that another client extends, is written by each
-// extension, unless it has a larger fence: then the extension is late.
+// Each extension should write the record for a user's token, or for a lease extended by another
+// client, unless the record has a larger fence: then the extension is late.
 func TestExtensionWritesTheRecord(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

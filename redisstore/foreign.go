@@ -14,13 +14,13 @@ import (
 
 var _ driver.ForeignRevoker = (*Store)(nil)
 
-// errOtherType stands for the reply of extend that a key has another type.
+// errOtherType stands for extend's reply about a key with another type.
 var errOtherType = redisconn.ServerError("WRONGTYPE")
 
-// wrapReplyError is wrapError for the reply to an operation on some names. If a key holds a
-// value of another type, it makes one more call, to describe the value, until a time. The
-// description is a courtesy: without it, as when the user may not read it, the error is
-// the same otherwise.
+// wrapReplyError is wrapError for the reply to an operation on some names. If a key holds a value
+// with another type, it makes another call until a time, to describe the value. The description is
+// a courtesy: without it, for example if the user may not read the value, the error is otherwise
+// the same.
 func (s *Store) wrapReplyError(ctx context.Context, until time.Time, op string, names []string, err error) error {
 	wrapped := wrapError(op, names[0], err)
 	var wrong *driver.WrongTypeError
@@ -32,7 +32,7 @@ func (s *Store) wrapReplyError(ctx context.Context, until time.Time, op string, 
 	return wrapped
 }
 
-// describe returns the state of the first of some names with a key of another type.
+// describe returns the state of the first name whose key has another type.
 func (s *Store) describe(ctx context.Context, until time.Time, names []string) (state driver.State, ok bool) {
 	var keys []string
 	reply := s.read(ctx, until, func(r *wire.Request) {
@@ -53,8 +53,8 @@ func (s *Store) describe(ctx context.Context, until time.Time, names []string) (
 	return state, true
 }
 
-// setForeign completes a state with the description of a value. own reports whether the key
-// is one that dibs has beside a lock, where nothing else is a lock.
+// setForeign completes a state with a value's description. own reports whether the key is a dibs
+// key beside a lock, where nothing else is a lock.
 func (s *Store) setForeign(state *driver.State, v foreign.Value, own bool) {
 	d := foreign.Describe(v)
 	if own {
@@ -72,8 +72,8 @@ func (s *Store) setForeign(state *driver.State, v foreign.Value, own bool) {
 	}
 }
 
-// recogniseString describes the lock key if its value is not of dibs. A token that the user
-// has chosen has a recorded fence, which says that it is of dibs, whatever its form.
+// recogniseString describes the lock key if dibs did not write its value. A user's token has a
+// recorded fence, which proves that dibs wrote it, whatever its form.
 func (s *Store) recogniseString(state *driver.State, now int64) {
 	if len(state.Holders) != 1 {
 		return
@@ -88,11 +88,11 @@ func (s *Store) recogniseString(state *driver.State, now int64) {
 	}, false)
 }
 
-// RevokeForeign implements driver.ForeignRevoker. Redisson's waiters are notified as its
-// forceUnlock does it. A string has no such rule: its key is deleted.
+// RevokeForeign implements driver.ForeignRevoker. Redisson's waiters are notified in the same way
+// as by its forceUnlock. A string has no such rule: its key is deleted.
 //
-// A lock of Redisson is compared by its owner and its count; a string by its value, and by
-// its expiry unless the value is unique.
+// A Redisson lock is compared by its owner and its count; a string by its value, and by its expiry
+// unless the value is unique.
 func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Foreign) (did string, err error) {
 	const op = "revoke"
 	if err := s.check(name); err != nil {
@@ -125,8 +125,8 @@ func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Fore
 	return did, nil
 }
 
-// expiryOf returns when a lock expires by the server's clock, if that is needed to
-// distinguish it from a later one.
+// expiryOf returns when a lock expires by the server's clock, if the expiry is needed to
+// distinguish it from a later lock.
 func expiryOf(d foreign.Description, v foreign.Value) time.Time {
 	if d.Unique {
 		return time.Time{}

@@ -24,7 +24,7 @@ const (
 	someUUID       = "6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44"
 )
 
-// write sends the commands that another library sends for its lock. A " | " separates them.
+// write sends another library's lock commands, separated by " | ".
 func write(t *testing.T, server *redistest.Server, commands string) {
 	t.Helper()
 	for _, words := range strings.Split(commands, " | ") {
@@ -35,7 +35,7 @@ func write(t *testing.T, server *redistest.Server, commands string) {
 // Redisson sends these commands for a mutex on n.
 const rlock = "HINCRBY n " + redissonClient + ":40 1 | PEXPIRE n 60000"
 
-// foreignState returns the state of a name that has a value that dibs did not write, whatever its type.
+// foreignState returns the state of a name whose value dibs did not write, whatever its type.
 func foreignState(t *testing.T, s driver.Store, name string) driver.State {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), name)
@@ -82,7 +82,7 @@ func TestInspectDescribesForeignLocks(t *testing.T) {
 	}
 }
 
-// A lock that is released before it can be described is not an error.
+// A lock released before its description should not be an error.
 func TestForeignLockEndsDuringInspect(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -98,7 +98,7 @@ func TestForeignLockEndsDuringInspect(t *testing.T) {
 	}
 }
 
-// A describeHook is a Conn that calls a function before the first call of describe.
+// A describeHook is a Conn that calls a function before describe's first call.
 type describeHook struct {
 	*redistest.Conn
 	before func()
@@ -113,8 +113,8 @@ func (c *describeHook) Do(ctx context.Context, until time.Time, cmds []redisconn
 	c.Conn.Do(ctx, until, cmds, replies)
 }
 
-// A lock of dibs is never described as foreign: a mutex, shared holders, a reserved name. A
-// token that the program chose is known once the lease was renewed.
+// A dibs lock should never be described as foreign: a mutex, shared holders, a reserved name. A
+// token chosen by the program is known after a renewal.
 func TestOwnLocksAreNotForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -140,7 +140,7 @@ func TestOwnLocksAreNotForeign(t *testing.T) {
 	}
 }
 
-// What is read of a large value is bounded.
+// A description should read a bounded part of a large value.
 func TestDescriptionsAreBounded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -168,7 +168,7 @@ func TestDescriptionsAreBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			server.MustCmd(t, "FLUSHALL")
 			c.fill()
-			_, _ = s.Inspect(t.Context(), "n") // so that the server knows the scripts
+			_, _ = s.Inspect(t.Context(), "n") // so that the server loads the scripts
 			before := outputOf(t, server)
 			state := foreignState(t, s, "n")
 			if f := state.Foreign; f.Lock || f.Removable() {
@@ -181,7 +181,7 @@ func TestDescriptionsAreBounded(t *testing.T) {
 	}
 }
 
-// outputOf returns how many bytes a server has sent.
+// outputOf returns how many bytes a server sent.
 func outputOf(t *testing.T, server *redistest.Server) int {
 	t.Helper()
 	info, _ := server.MustCmd(t, "INFO", "stats").(string)
@@ -198,7 +198,7 @@ func outputOf(t *testing.T, server *redistest.Server) int {
 	return 0
 }
 
-// A user that may not read values of other types still gets ErrWrongType.
+// A user without read permission for values with other types should still get ErrWrongType.
 func TestWrongTypeWithLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -247,7 +247,7 @@ func receive(t *testing.T, from <-chan string) string {
 	}
 }
 
-// A lock of Redisson is ended as forceUnlock ends it.
+// A Redisson lock should be ended in the same way as by forceUnlock.
 func TestRevokeForeignLocksOfRedisson(t *testing.T) {
 	t.Parallel()
 	const first = redissonClient + ":28"
@@ -305,8 +305,8 @@ func TestRevokeForeignOnACluster(t *testing.T) {
 	}
 }
 
-// shardedSubscriber subscribes to a sharded channel. The function that it returns waits for
-// the next message, and returns it as it was sent.
+// shardedSubscriber subscribes to a sharded channel. The returned function waits for the next
+// message, and returns it as it was sent.
 func shardedSubscriber(t *testing.T, server *redistest.Server, channel string) (next func() string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
@@ -333,7 +333,7 @@ func shardedSubscriber(t *testing.T, server *redistest.Server, channel string) (
 	return next
 }
 
-// The next waiter of dibs gets the name.
+// The next dibs waiter should get the name.
 func TestRevokeForeignHandsOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -350,7 +350,7 @@ func TestRevokeForeignHandsOff(t *testing.T) {
 	}
 }
 
-// A lock that has changed since it was described is left alone.
+// A lock changed since its description should be left alone.
 func TestRevokeForeignComparesTheLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -391,8 +391,8 @@ func TestRevokeForeignComparesTheLock(t *testing.T) {
 	})
 }
 
-// While another program sets new locks all the time, each lock that is ended is the one
-// that was described.
+// While another program sets new locks all the time, each ended lock should be the lock in the
+// description.
 func TestRevokeForeignAgainstNewLocks(t *testing.T) {
 	t.Parallel()
 	const rounds = 2000
@@ -422,7 +422,7 @@ func TestRevokeForeignAgainstNewLocks(t *testing.T) {
 			}
 		}
 	})
-	var gone []string // locks that were deleted before the next one was set
+	var gone []string // locks deleted before the next was set
 	last := ""
 	for i := range rounds {
 		token := fmt.Sprintf("6afafe03-cf00-4f8a-9c5e-%012d", i)
@@ -444,7 +444,7 @@ func TestRevokeForeignAgainstNewLocks(t *testing.T) {
 	}
 }
 
-// What is not a foreign lock with a TTL is not deleted.
+// Only a foreign lock with a TTL should be deleted.
 func TestRevokeForeignRefuses(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

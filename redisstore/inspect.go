@@ -13,11 +13,11 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// maxListed is how many holders, and how many waiters, a State has at most.
+// maxListed is the maximum number of holders, and also of waiters, in a State.
 const maxListed = 100
 
-// Inspect implements driver.Inspector. If a value of another type is gone before it could be
-// described, as a lock of another library that was released, it inspects the name again.
+// Inspect implements driver.Inspector. If a value with another type disappears before it can be
+// described, such as another library's released lock, Inspect reads the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	state, err := s.inspect(ctx, name)
 	var wrong *driver.WrongTypeError
@@ -41,8 +41,7 @@ func (s *Store) inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.recognise(ctx, found[0].State, now), nil
 }
 
-// requestStates does one call of inspect. It returns at least the first of the states, and
-// the server's time.
+// requestStates makes one inspect call. It returns at least the first state, and the server's time.
 func (s *Store) requestStates(ctx context.Context, names []string) (found []wire.Inspected, now int64, err error) {
 	reply := s.read(ctx, driver.DeadlineOf(ctx), func(r *wire.Request) { s.format.Inspect(r, names, maxListed) })
 	if reply.Err != nil {
@@ -53,7 +52,7 @@ func (s *Store) requestStates(ctx context.Context, names []string) (found []wire
 	return found, now, err
 }
 
-// recognise completes the state of a name that a client of another library may hold.
+// recognise completes a name's state if another library's client can hold it.
 func (s *Store) recognise(ctx context.Context, state driver.State, now int64) driver.State {
 	if s.format.Redisson {
 		return s.recogniseRedisson(ctx, state)
@@ -62,8 +61,8 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 	return state
 }
 
-// List implements driver.Lister. It scans the whole keyspace. It lists each key that may be a
-// lock, and none that other libraries have beside their locks.
+// List implements driver.Lister. It scans the whole keyspace. It lists each key that may be a lock,
+// but no auxiliary keys of other libraries.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if s.format.Proxy {
 		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address and without Proxy", driver.ErrInvalid, pattern)

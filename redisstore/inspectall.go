@@ -12,19 +12,19 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// How many calls of one InspectAll are under way at once. The pipeline sends concurrent calls
-// together, and requests for locks wait behind them. On a cluster most calls are short: each
-// has the names of one slot.
+// How many calls a single InspectAll makes at once. The pipeline sends concurrent calls together,
+// and requests for locks wait behind them. On a cluster most calls are short: each contains the
+// names in one slot.
 const (
 	inspectsAtOnce        = 4
 	inspectsAtOnceSharded = 64
 )
 
 // InspectAll implements driver.Lister. It reads exclusive holders without waiters by plain
-// commands, a hundred names in a round trip. One call of the script inspects up to a hundred
-// of the others, on a cluster those of one slot. In Redisson mode it inspects one name. So do
-// the calls for names whose keys hold values of other types. If ctx has no deadline, each call
-// is bounded by driver.OperationTimeout. InspectAll ends with its first error.
+// commands, a hundred names in a round trip. One script call inspects up to a hundred other names,
+// on a cluster only those in the same slot. In Redisson mode it inspects a single name. So do the
+// calls for names whose keys hold values with other types. If ctx has no deadline, each call is
+// bounded by driver.OperationTimeout. InspectAll ends with its first error.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
 		if err := s.check(name); err != nil {
@@ -44,14 +44,14 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 	return all.states, nil
 }
 
-// An inspection is one call of InspectAll. Concurrent steps write to different elements of
-// its slices.
+// An inspection is a call to InspectAll. Concurrent steps write to different elements in its
+// slices.
 type inspection struct {
 	s      *Store
 	names  []string
 	states []driver.State
 	known  []bool // names whose states are set
-	alone  []bool // names that need a call of their own
+	alone  []bool // names that need their own call
 }
 
 func (a *inspection) atOnce() int {
@@ -75,7 +75,7 @@ func (a *inspection) inspectTogether(ctx context.Context) error {
 	})
 }
 
-// batches divides the names that are not known into those that one script call inspects, as indices.
+// batches divides the unknown names into batches for one script call each, as indices.
 func (a *inspection) batches() (batches [][]int) {
 	byRoute := make(map[wire.Route][]int)
 	for i, name := range a.names {
@@ -91,9 +91,9 @@ func (a *inspection) batches() (batches [][]int) {
 	return batches
 }
 
-// inspectBatch inspects the names at some indices, in one call or more: the script stops
-// early where states are large. A refused call leaves its names to inspectAlone, since one
-// of them may be the reason.
+// inspectBatch inspects the names at some indices, in one or more calls: the script stops early
+// where states are large. A refused call leaves its names to inspectAlone, since a single name may
+// be the reason.
 func (a *inspection) inspectBatch(ctx context.Context, batch []int) error {
 	names := make([]string, len(batch))
 	for i, at := range batch {
@@ -119,8 +119,8 @@ func (a *inspection) inspectBatch(ctx context.Context, batch []int) error {
 	return nil
 }
 
-// inspectAlone inspects the names that need a call of their own. A value of another type is
-// no error, and neither is a name that the user may not read.
+// inspectAlone inspects the names that need their own call. Neither a value with another type nor a
+// name that the user may not read is an error.
 func (a *inspection) inspectAlone(ctx context.Context) error {
 	var which []int
 	for i, alone := range a.alone {
@@ -134,7 +134,7 @@ func (a *inspection) inspectAlone(ctx context.Context) error {
 		var wrong *driver.WrongTypeError
 		if errors.As(err, &wrong) {
 			state, err = wrong.State, nil
-			state.Name = a.names[at] // of a WrongTypeError without a description, too
+			state.Name = a.names[at] // also for a WrongTypeError without a description
 		}
 		if forbiddenKey(err) {
 			state, err = driver.State{Name: a.names[at], Err: err}, nil
@@ -144,8 +144,8 @@ func (a *inspection) inspectAlone(ctx context.Context) error {
 	})
 }
 
-// forEach calls do for each i below n, for up to atOnce of them at once. It returns the first
-// error, which ends the context of the others.
+// forEach calls do for each i below n, with up to atOnce concurrent calls. It returns the first
+// error, which ends the context for the other calls.
 func forEach(ctx context.Context, n, atOnce int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -21,8 +21,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A stateWriter writes the keys of names, each with a random state that stays the same for half
-// an hour.
+// A stateWriter writes the keys for names, each with a random state without changes for half an
+// hour.
 type stateWriter struct {
 	t      *testing.T
 	server *redistest.Server
@@ -47,15 +47,15 @@ func (w *stateWriter) token() string {
 	return token
 }
 
-// away is about how far the instants of the states are from now. roundTimes rounds their distances
-// to away.
+// away is about how far the states' instants are from now. roundTimes rounds their distances to
+// away.
 const (
 	away   = 2 * time.Hour
 	awayMS = "7200000"
 )
 
-// past and future return an instant in units. Its distance is away, and a quarter of it less or
-// more, so that it is rounded to away also when the machine has stalled for a while.
+// past and future return an instant in units. Its distance is away, plus or minus up to a quarter,
+// so that it is rounded to away even after the machine stalled for a while.
 func (w *stateWriter) past(unit time.Duration) string { return instant(-w.distance(), unit) }
 
 func (w *stateWriter) future(unit time.Duration) string { return instant(w.distance(), unit) }
@@ -64,7 +64,7 @@ func (w *stateWriter) distance() time.Duration {
 	return away*3/4 + time.Duration(w.r.Int64N(int64(away/2)))
 }
 
-// instant returns the instant that is in d from now.
+// instant returns the instant in d from now.
 func instant(d, unit time.Duration) string {
 	return strconv.FormatInt(time.Now().Add(d).UnixNano()/int64(unit), 10)
 }
@@ -104,7 +104,7 @@ func (w *stateWriter) shared() {
 
 func (w *stateWriter) sharedWithoutHolders() { w.cmd("SET", w.key, "dibs:shared 2", "PX", awayMS) }
 
-// staleHolders are those of a lock that has expired.
+// staleHolders adds the holders of an expired lock.
 func (w *stateWriter) staleHolders() {
 	w.cmd("ZADD", "{"+w.key+"}"+shared, w.future(time.Millisecond), w.token())
 }
@@ -173,8 +173,8 @@ func (w *stateWriter) write(prefix, name string) {
 	}
 }
 
-// The states of InspectAll are those of Inspect, whatever the keys hold, in the order of the
-// names. A value of another type does not disturb the other names.
+// InspectAll should return the same states as Inspect, whatever the keys hold, in the names' order.
+// A value with another type should not disturb other names.
 func TestInspectAllEqualsInspect(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
@@ -199,7 +199,7 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 			for i := range count {
 				name := fmt.Sprintf("n%d", i)
 				if i%3 == 0 {
-					name = fmt.Sprintf("{together}%d", i) // in one slot
+					name = fmt.Sprintf("{together}%d", i) // in the same slot
 				}
 				w.write(test.prefix, name)
 				names = append(names, name)
@@ -228,13 +228,13 @@ func TestInspectAllEqualsInspect(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the fields of a state. It has no nodes, whose errors could not be compared.
-// InspectAll may omit the fence high-water mark.
+// fieldsOf returns a state's fields. The state contains no nodes, whose errors could not be
+// compared. InspectAll can omit the fence high-water mark.
 func fieldsOf(s driver.State) []any {
 	return []any{s.Name, s.Holders, s.Holding, s.Waiters, s.Waiting, s.Foreign, len(s.Nodes)}
 }
 
-// roundTimes returns a state without what changes from one call to the next.
+// roundTimes removes the differences between two calls from a state.
 func roundTimes(s driver.State) driver.State {
 	round := func(d time.Duration) time.Duration {
 		if d < 0 {
@@ -260,7 +260,7 @@ func roundTimes(s driver.State) driver.State {
 	return s
 }
 
-// holdMany holds names, with tokens that have the form of dibs.
+// holdMany holds names, with tokens in dibs' format.
 func (p *testClient) holdMany(count int) (names []string) {
 	p.client = "host:77:kFLLirqc6sneINPI"
 	for i := range count {
@@ -271,7 +271,7 @@ func (p *testClient) holdMany(count int) (names []string) {
 	return names
 }
 
-// wantHeld inspects names that are all held.
+// wantHeld inspects names and expects all to be held.
 func (p *testClient) wantHeld(names []string) {
 	p.t.Helper()
 	states, err := p.s.InspectAll(p.t.Context(), names)
@@ -309,8 +309,8 @@ func TestCommandsOfInspectAll(t *testing.T) {
 	}
 }
 
-// Where names may be those of data, a mutex without waiters costs three commands of the script,
-// and a tenth of one that looks for queues.
+// Where names can be those of data, a mutex without waiters should cost three commands by the
+// script, and a tenth of a command for the search for queues.
 func TestCommandsOfInspectAllByScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -324,7 +324,7 @@ func TestCommandsOfInspectAllByScript(t *testing.T) {
 		t.Errorf("%d commands in each of %d calls, want %d in 2", each, runs, perCall)
 	}
 	p.mustWait(p.request("n7"))
-	const group = 10 // names whose queues are read because one of them has a waiter
+	const group = 10 // names whose queues are read because one name has a waiter
 	if each, runs := countCommands(t, server, inspect); each != perCall+(group+1)/2 || runs != 2 {
 		t.Errorf("with a waiter: %d commands in each of %d calls", each, runs)
 	}
@@ -342,14 +342,14 @@ func TestCommandsOfInspectAllByScript(t *testing.T) {
 	}
 }
 
-// A value that no lock has is data. From then on the store reads no whole values.
+// A value that cannot be a lock is data. From then on the store should read no whole values.
 func TestInspectAllReadsNoDataAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server))
 	names := p.holdMany(3)
 	inspect := func() { p.wantHeld(names) }
-	const size = 4097 // one byte more than a token has
+	const size = 4097 // a byte longer than a token
 	server.MustCmd(t, "SET", "lock:data", strings.Repeat("x", size), "PX", "3600000")
 	names = append(names, "data")
 	inspect()
@@ -359,7 +359,7 @@ func TestInspectAllReadsNoDataAgain(t *testing.T) {
 	}
 }
 
-// A plainConn handles commands that are no scripts in its own way.
+// A plainConn handles commands other than scripts in its own way.
 type plainConn struct {
 	redisconn.Conn
 	do func(cmds []redisconn.Cmd, replies []redisconn.Reply)
@@ -379,7 +379,7 @@ func openPlain(t *testing.T, server *redistest.Server, do func(cmds []redisconn.
 	return redisstore.New(plainConn{conn, do}, options...)
 }
 
-// Only scripts inspect names of a cluster, and those whose keys are not strings.
+// Only scripts should inspect a cluster's names, and names whose keys are not strings.
 func TestInspectAllByScriptOnly(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -445,8 +445,8 @@ func TestInspectAllDoesNotWaitForConn(t *testing.T) {
 	}
 }
 
-// Where many hold and wait, a call returns the states of a few names, and the next call those
-// of the others.
+// With many holders and waiters, a call should return a few names' states, and the next call the
+// other names'.
 func TestInspectAllBoundsEachCall(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -479,13 +479,13 @@ func TestInspectAllBoundsEachCall(t *testing.T) {
 			t.Errorf("%s: %d of %d holders, %d of %d waiters", s.Name, len(s.Holders), s.Holding, len(s.Waiters), s.Waiting)
 		}
 	}
-	const perCall = 3 // states of 703 fields, until they are 2000
+	const perCall = 3 // states with 703 fields, until there are 2000
 	if runs != count/perCall || commands > maxCommands {
 		t.Errorf("%d calls of %d commands, want %d", runs, commands, count/perCall)
 	}
 }
 
-// Large values are data of programs. One call reads few of them.
+// Large values are other programs' data. A call should read few.
 func TestInspectAllBoundsLargeValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

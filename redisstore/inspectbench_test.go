@@ -17,12 +17,12 @@ import (
 )
 
 // BenchmarkInspectAll inspects 10,000 held names. Half of the leases were extended, and 1,000
-// requests wait for 200 of the names. Beside the time of the client it reports for one
-// InspectAll the CPU time of the server, in all and for each name. Of that, the time of scripts,
-// and the time of other commands, in scripts or not. Then the longest command, if one took
-// 0.2 ms, and the longest round trip of another client. "poll" is one of a dashboard, which
-// lists the names first. "by script" is the baseline: it inspects the same keys, but a store
-// without a prefix uses no plain commands.
+// requests wait for 200 names. Beside the client's time it reports the server's CPU time for an
+// InspectAll, in total and for each name. It divides this into the time for scripts, and the time
+// for other commands, in scripts or not. Then it reports the longest command, if it took 0.2 ms,
+// and another client's longest round trip. "poll" is a dashboard's poll, which lists the names
+// first. "by script" is the baseline: it inspects the same keys, but a store without a prefix uses
+// no plain commands.
 func BenchmarkInspectAll(b *testing.B) {
 	const prefix = "lock:"
 	server := redistest.Start(b)
@@ -52,7 +52,7 @@ func BenchmarkInspectAll(b *testing.B) {
 	b.Run("cluster", func(b *testing.B) { benchmarkInspectAll(b, node, len(names), inspecting(b, sharded, names)) })
 }
 
-// inspecting returns a function that inspects names.
+// inspecting returns a function for inspecting names.
 func inspecting(b *testing.B, s *redisstore.Store, names []string) func() {
 	return func() {
 		states, err := s.InspectAll(context.Background(), names)
@@ -92,8 +92,8 @@ func benchmarkInspectAll(b *testing.B, server *redistest.Server, names int, insp
 	b.ReportMetric(milliseconds(longest), "max-other-ms")
 }
 
-// fillForBenchmark holds the names, and waits for some of them. It returns them in another
-// order, as List does.
+// fillForBenchmark holds the names, and waits for some. It returns them in another order, as List
+// does.
 func fillForBenchmark(b *testing.B, s *redisstore.Store) (names []string) {
 	const held, mixed, waitersEach = 10_000, 200, 5
 	const client = "web-7:211:q3ZkAbCdEfGhIjKl"
@@ -146,8 +146,8 @@ func fillForBenchmark(b *testing.B, s *redisstore.Store) (names []string) {
 	return names
 }
 
-// watchRoundTrips measures a PING of another client each ms, until the function that it returns
-// is called. That returns the longest round trip.
+// watchRoundTrips measures another client's PING each ms, until the returned function is called.
+// This function returns the longest round trip.
 func watchRoundTrips(b *testing.B, server *redistest.Server) (longest func() time.Duration) {
 	conn := redistest.Dial(server.Addr())
 	b.Cleanup(conn.Close)
@@ -169,7 +169,7 @@ func watchRoundTrips(b *testing.B, server *redistest.Server) (longest func() tim
 
 var commandTimes = regexp.MustCompile(`cmdstat_([^:]+):calls=\d+,usec=(\d+)`)
 
-// commandTime returns for how long a server has executed some commands.
+// commandTime returns for how long a server executed some commands.
 func commandTime(b *testing.B, server *redistest.Server, commands ...string) (total time.Duration) {
 	text, _ := server.MustCmd(b, "INFO", "commandstats").(string)
 	for _, m := range commandTimes.FindAllStringSubmatch(text, -1) {
@@ -183,7 +183,7 @@ func commandTime(b *testing.B, server *redistest.Server, commands ...string) (to
 
 var cpuTimes = regexp.MustCompile(`used_cpu_(?:sys|user):([\d.]+)`)
 
-// cpuTime returns the CPU time that a server has used.
+// cpuTime returns a server's CPU time.
 func cpuTime(b *testing.B, server *redistest.Server) (total time.Duration) {
 	text, _ := server.MustCmd(b, "INFO", "cpu").(string)
 	for _, m := range cpuTimes.FindAllStringSubmatch(text, -1) {
@@ -196,7 +196,7 @@ func cpuTime(b *testing.B, server *redistest.Server) (total time.Duration) {
 	return total
 }
 
-// logged returns how long the commands of this name in the slow log took, in that order.
+// logged returns how long the commands with this name in the slow log took, in that order.
 func logged(b *testing.B, server *redistest.Server, command string) (took []time.Duration) {
 	entries, _ := server.MustCmd(b, "SLOWLOG", "GET", "-1").([]any)
 	for _, e := range entries {

@@ -10,18 +10,19 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// plain reports whether names are inspected by plain commands first. On a cluster a command
-// without a script has no key by which a client finds the node. Without a prefix most values
-// may be data, which the script reads in part only; with a prefix, once one was found.
+// plain reports whether names are inspected by plain commands first. On a cluster a command without
+// a script contains no key, so a client cannot find the node. Without a prefix most values may be
+// data, and the script reads them only in part. With a prefix this is so once such a value was
+// found.
 func (s *Store) plain() bool {
 	return !s.format.Sharded && !s.format.Redisson && s.format.Prefix != "" && !s.hasData.Load()
 }
 
-// maxPlain is the size of the largest value that may be a lock, in bytes: see inspect.lua.
+// maxPlain is the size of the largest possible lock value, in bytes: see inspect.lua.
 const maxPlain = 4096
 
-// inspectPlain sets the states of those names that plain commands can read. The script reads
-// all others afterwards, also those for which a command has failed.
+// inspectPlain sets the states of names that plain commands can read. The script reads all other
+// names afterwards, including those whose command failed.
 func (a *inspection) inspectPlain(ctx context.Context) {
 	batches := (len(a.names) + wire.MaxNames - 1) / wire.MaxNames
 	_ = forEach(ctx, batches, a.atOnce(), func(ctx context.Context, i int) error {
@@ -60,8 +61,8 @@ func (a *inspection) inspectPlainBatch(ctx context.Context, first, end int) erro
 	return nil
 }
 
-// exchange sends commands that change nothing, in one round trip. It returns when ctx ends,
-// even if the Conn does not.
+// exchange sends read-only commands in one round trip. It returns when ctx ends, even if the Conn
+// does not.
 func (s *Store) exchange(ctx context.Context, cmds []redisconn.Cmd) ([]redisconn.Reply, error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()

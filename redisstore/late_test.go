@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// lateQueue is a held lock with a late waiter, and one behind it, on each kind of server.
+// lateQueue is a held lock with a late waiter and another behind it, on each server kind.
 func lateQueue(t *testing.T, run func(t *testing.T, server *redistest.Server, p *testClient, holder, late, next driver.AcquireRequest)) {
 	t.Parallel()
 	for kind, options := range serverKinds {
@@ -35,20 +35,20 @@ func (p *testClient) wantRetry(r driver.AcquireRequest) {
 	}
 }
 
-// A release passes over a late waiter that does not answer, and grants to the next one at
-// once. The late waiter keeps its place, and acquires the lock by its request when that is
-// free.
+// A release should pass over a late waiter that does not answer, and grant to the next waiter at
+// once. The late waiter should keep its place, and acquire the lock with its own request once the
+// lock is free.
 func TestLateWaiterIsPassedOver(t *testing.T) {
 	lateQueue(t, func(t *testing.T, _ *redistest.Server, p *testClient, holder, late, next driver.AcquireRequest) {
 		p.mustRelease(holder, 0)
 		p.wantRetry(late)
 		p.wantGrant(next)
-		p.mustRelease(next, 0) // the late one is passed over still
+		p.mustRelease(next, 0) // the late waiter is still passed over
 		if state := p.inspect("n"); state.Holding != 0 || state.Waiting != 1 {
 			t.Fatalf("%+v, want a free name with a waiter", state)
 		}
 		other := p.request("n")
-		p.mustAcquire(other) // the lock is not idle while the late one is silent
+		p.mustAcquire(other) // the lock is not idle while the late waiter is silent
 		if a := p.mustWait(late); a.Position != 1 {
 			t.Errorf("position %d, want 1", a.Position)
 		}
@@ -57,8 +57,8 @@ func TestLateWaiterIsPassedOver(t *testing.T) {
 	})
 }
 
-// A late waiter that answers in time is granted the lock at the next release, before those
-// behind it.
+// A late waiter that answers in time should be granted the lock at the next release, before the
+// waiters behind it.
 func TestLateWaiterAnswers(t *testing.T) {
 	lateQueue(t, func(t *testing.T, _ *redistest.Server, p *testClient, holder, late, next driver.AcquireRequest) {
 		third := p.request("n")
@@ -106,8 +106,7 @@ func TestLateWaiterDoesNotStarve(t *testing.T) {
 //go:embed testdata/shift_marks.lua
 var shiftMarks string
 
-// shiftMark moves what is recorded of the late waiter of a name into the past, without an
-// answer.
+// shiftMark moves the mark for a name's late waiter into the past, without an answer.
 func shiftMark(t *testing.T, server *redistest.Server, name string, by int64) {
 	t.Helper()
 	server.MustCmd(t, "EVAL", shiftMarks, "1", "{"+name+"}"+meta, strconv.FormatInt(by, 10))

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// setForeignKeys sets keys of other programs.
+// setForeignKeys sets other programs' keys.
 func setForeignKeys(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
 	const batch = 1000
@@ -26,7 +26,7 @@ func setForeignKeys(t testing.TB, server *redistest.Server, n int) {
 	}
 }
 
-// List reads the keys of other programs in short steps, and the server does not send them.
+// List should read other programs' keys in short steps, and the server should not send them.
 func TestListBesideForeignKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -44,15 +44,14 @@ func TestListBesideForeignKeys(t *testing.T) {
 	if n := commandCalls(t, server, "scan") - scans; n < foreign/step {
 		t.Errorf("%d steps for %d keys: want one for each %d", n, foreign, step)
 	}
-	const each = 200 // bytes of an empty reply, at most
+	const each = 200 // bytes in an empty reply, at most
 	if sent := outputOf(t, server) - before; sent > 4*foreign/step*each {
 		t.Errorf("the server sent %d bytes", sent)
 	}
 }
 
-// BenchmarkList lists 100 locks beside a million keys of other programs. For one List it
-// reports the time of the server and the number of steps, and the median and the longest of
-// all steps.
+// BenchmarkList lists 100 locks beside a million keys from other programs. It reports the server's
+// time and the number of steps for each List, and the median and the longest step.
 func BenchmarkList(b *testing.B) {
 	server := redistest.Start(b)
 	setForeignKeys(b, server, 1_000_000)
@@ -83,8 +82,8 @@ func BenchmarkList(b *testing.B) {
 	b.ReportMetric(milliseconds(longest[len(longest)-1]), "max-step-ms")
 }
 
-// A Client lists locks of other libraries with their owners, whatever their type, and no data
-// of other types. More names than one step inspects come in order.
+// A Client should list other libraries' locks with their owners, whatever their type, and no data
+// with other types. More names than a single step inspects should come in order.
 func TestClientListsForeignLocks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -13,12 +13,12 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// maxCommands is how many commands one script may call, whatever the queue: about 5 ms of
-// a server whose commands take 2 to 5 µs.
+// maxCommands is how many commands a script may call, whatever the queue: about 5 ms for a server
+// whose commands take 2 to 5 µs.
 const maxCommands = 1000
 
-// addEntries adds entries of one client to a name's queue, as its requests would. share
-// is the weight and limit of each.
+// addEntries adds a client's entries to a name's queue, as its requests would. share is each
+// entry's weight and limit.
 func addEntries(t *testing.T, server *redistest.Server, name, client, share string, n int) {
 	t.Helper()
 	now := time.Now().UnixMicro()
@@ -34,8 +34,8 @@ func addEntries(t *testing.T, server *redistest.Server, name, client, share stri
 
 var calls = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
 
-// countCommands returns how many commands scripts call in each of their runs while do
-// runs, on average, and the number of runs.
+// countCommands returns how many commands a script run calls on average while do runs, and the
+// number of runs.
 func countCommands(t *testing.T, server *redistest.Server, do func()) (each, runs int) {
 	t.Helper()
 	server.MustCmd(t, "CONFIG", "RESETSTAT")
@@ -61,9 +61,9 @@ func queueLength(t *testing.T, server *redistest.Server, name string) int {
 	return int(n)
 }
 
-// However many waiters died in the queue, no call takes long because of them. The first
-// live one behind them acquires: through the release, or by its next heartbeat if all
-// messages are lost.
+// However many waiters died in the queue, no call should take long because of them. The first live
+// waiter behind them should acquire: through the release, or by its next heartbeat if all messages
+// are lost.
 func TestManyDeadWaiters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,8 +155,8 @@ func TestDeadWaitersAreRemoved(t *testing.T) {
 	}
 }
 
-// A writer's release lets in all waiting readers: some at once, the others by
-// notifications, each of which makes one retry that lets in more.
+// A writer's release should let in all waiting readers: some at once, the others by notifications.
+// Each notification causes a retry that lets in more.
 func TestManyReaders(t *testing.T) {
 	t.Parallel()
 	const readers = 3_000 // on a busy machine more would die in the queue
@@ -193,7 +193,7 @@ func TestManyReaders(t *testing.T) {
 	}
 }
 
-// retryEntry repeats the request of a reader that was added to the queue of n by hand.
+// retryEntry repeats a reader's request that was added to n's queue by hand.
 func (p *testClient) retryEntry(token string) driver.AcquireReply {
 	p.t.Helper()
 	r := driver.AcquireRequest{Name: "n", Token: token, Client: p.client, TTL: driver.WaiterTTL, Weight: 1, Limit: driver.Unlimited, Queue: true}
@@ -205,11 +205,11 @@ func (p *testClient) retryEntry(token string) driver.AcquireReply {
 	return p.acquire(r)
 }
 
-// If all messages are lost, the regular heartbeats let in the readers: one of each is
-// enough, in any order.
+// If all messages are lost, the regular heartbeats should let in the readers: a heartbeat from each
+// is enough, in any order.
 func TestManyReadersWithoutNotifications(t *testing.T) {
 	t.Parallel()
-	const readers = 300 // on a busy machine the first of more would expire before the last one enters
+	const readers = 300 // with more readers, on a busy machine the first would expire before the last enters
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
 	p := watchingClient(t, s)
@@ -226,7 +226,7 @@ func TestManyReadersWithoutNotifications(t *testing.T) {
 	}
 }
 
-// discardEvents discards the events of a client.
+// discardEvents discards a client's events.
 func (p *testClient) discardEvents() {
 	go func() {
 		for {
@@ -239,7 +239,7 @@ func (p *testClient) discardEvents() {
 	}()
 }
 
-// Many shared leases that expired without a release do not make any call slow.
+// Many shared leases that expired without a release should not slow down any call.
 func TestManyExpiredReaders(t *testing.T) {
 	t.Parallel()
 	const readers = 5000

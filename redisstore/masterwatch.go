@@ -9,30 +9,30 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A subscription can be on the wrong server. After a failover its connection may still
-// lead to the former master, which may not have noticed it yet. Meanwhile requests go to
-// the new master, or will with the next connection. A holder that lost its lock by that
-// failover learns of it when the subscription is made again, so this must happen soon.
+// A subscription can be on the wrong server. After a failover its connection can still lead to the
+// former master, which may not have noticed it yet. Meanwhile requests go to the new master, or
+// will with the next connection. A holder whose lock was lost in the failover learns of it when the
+// subscription is made again, so this must happen soon.
 
 var (
 	errWrongServer  = errors.New("the subscription is on another server than the requests")
 	errServerPaused = errors.New("the server did not reply for a while, and may not be the master any more")
 )
 
-// A masterWatch asks the server how many subscribers a client's channel has. It asks once
-// a second while the client is busy, and ten times in the second after the subscription was
-// made again. In that second the library may be about to discover another server.
+// A masterWatch polls the server for the number of subscribers to a client's channel. It polls once
+// a second while the client is busy, and ten times in the second after a new subscription. In that
+// second the library may be about to discover another server.
 type masterWatch struct {
 	store         *Store
 	channel       string
 	busy          func() bool // reports whether the client holds or awaits anything
 	subscriptions int         // made so far
-	zeroCounts    int         // consecutive replies that counted no subscriber
+	zeroCounts    int         // consecutive replies without a subscriber
 	lastPause     time.Time   // when a subscription was last given up after a pause
 	resubscribeAt time.Time   // when to make it once more; zero if never
 }
 
-// A masterState is one reply: the number of subscribers, and how long it took.
+// A masterState is a reply: the number of subscribers, and how long it took.
 type masterState struct {
 	subscribers int64
 	err         error
@@ -42,8 +42,8 @@ type masterState struct {
 // pauseThreshold is the reply time from which a server counts as having been frozen.
 const pauseThreshold = 500 * time.Millisecond
 
-// watch returns when a new subscription has to be made, and the reason: the present one
-// may be on the wrong server. It returns nil if it cannot find out, or when ctx ends.
+// watch returns when the client must subscribe again, with the reason: the present subscription may
+// be on the wrong server. It returns nil if it cannot find out, or when ctx ends.
 func (w *masterWatch) watch(ctx context.Context) error {
 	const every, often, mostAsking, quickReplies = time.Second, 100 * time.Millisecond, 2, 10
 	seen := make(chan masterState, mostAsking)
@@ -93,13 +93,13 @@ func (w *masterWatch) watch(ctx context.Context) error {
 	}
 }
 
-// inspect asks over a connection that requests use, and with them: while a thousand clients come
-// back after an outage, each of them would open one more.
+// inspect uses the requests' connection, in a batch with them. Otherwise a thousand clients would
+// each open another connection when they come back after an outage.
 func (w *masterWatch) inspect(ctx context.Context) masterState {
 	const patience = time.Second
 	r := w.store.requests.Get()
 	r.Request = wire.Request{Cmd: redisconn.Command("PUBSUB", "NUMSUB", w.channel)}
-	r.Extends = true // a batch has the trace of another request
+	r.Extends = true // a batch has another request's trace
 	reply, _ := w.store.do(context.WithoutCancel(ctx), r, time.Now().Add(patience))
 	if reply.Err != nil {
 		return masterState{err: reply.Err}
@@ -108,10 +108,9 @@ func (w *masterWatch) inspect(ctx context.Context) masterState {
 	return masterState{subscribers: n, err: err}
 }
 
-// compare decides whether to subscribe again. A server that did not reply for a while may
-// have been replaced meanwhile; a new connection leads to the current master. This is
-// done once more a little later, when all Sentinels agree. A server that repeatedly
-// counts no subscriber cannot count them.
+// compare decides whether to subscribe again. A server that did not reply for a while may have been
+// replaced; a new connection leads to the current master. The client subscribes once more a little
+// later, when all Sentinels agree. A server that repeatedly counts no subscriber cannot count them.
 func (w *masterWatch) compare(state masterState, paused bool) error {
 	const minInterval, delay, maxZeroCounts = 10 * time.Second, 2 * time.Second, 3
 	now := time.Now()

@@ -37,7 +37,7 @@ func (c *fakeMaster) Subscribe(ctx context.Context, _ string, _ func() bool, on 
 	return context.Cause(ctx)
 }
 
-// A subscription is made again only if it may not be on the server that receives the
+// A client should subscribe again only if its subscription may not be on the server for its
 // requests.
 func TestMasterWatch(t *testing.T) {
 	const span = time.Minute

@@ -16,12 +16,11 @@ import (
 //go:embed testdata/fill.lua
 var fillScript string
 
-// A lock that was renewed costs the server no more than one that was not: the value of its key
-// has the fence. The other keys of its slot, of which a server has at most 16,384, count as a part of
-// it.
+// A renewed lock should use no more server memory than an unrenewed lock: the key's value contains
+// the fence. The slot's other keys, in at most 16,384 slots, count as a part of each lock.
 func TestMemoryOfALease(t *testing.T) {
 	t.Parallel()
-	const locks, most = 10_000, 280 // bytes of each, with names of 16 bytes
+	const locks, most = 10_000, 280 // bytes for each, with names of 16 bytes
 	server := redistest.Start(t)
 	s := open(t, server, redisstore.Prefix(""))
 	renew := make([]driver.ExtendRequest, locks)
@@ -35,7 +34,7 @@ func TestMemoryOfALease(t *testing.T) {
 		}
 		renew[i] = driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: r.Client, Fence: reply.Fence, TTL: r.TTL, Weight: 1, Limit: 1}
 	}
-	server.MustCmd(t, "EVAL", fillScript, "0") // so that the tables of the server do not grow during the test
+	server.MustCmd(t, "EVAL", fillScript, "0") // so that the server's tables do not grow during the test
 	acquire(0)
 	begin := usedMemory(t, server)
 	for i := range locks {
@@ -62,8 +61,7 @@ func TestMemoryOfALease(t *testing.T) {
 	}
 }
 
-// usedMemory returns the memory that a server uses for its keys, in bytes: without that of its
-// clients and scripts.
+// usedMemory returns a server's memory for keys, in bytes, without clients and scripts.
 func usedMemory(t *testing.T, server *redistest.Server) (used int) {
 	t.Helper()
 	text, _ := server.MustCmd(t, "INFO", "memory").(string)

@@ -7,12 +7,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// pollMixed is how often the first waiter polls behind a foreign holder. The name is free for a
-// moment only, before the next of the clients that poll acquires it.
+// pollMixed is how often the first waiter polls behind a foreign holder. The name is free only for
+// a moment, before another polling client acquires it.
 const pollMixed = 2 * time.Millisecond
 
-// completeWait completes the reply to a waiter that must poll. If the holder is foreign, the
-// name is mixed. If that is guessed, the first poll decides.
+// completeWait completes the reply to a waiter that must poll. If the holder is foreign, the name
+// is mixed. If this is a guess, the first poll decides.
 func (s *Store) completeWait(reply *driver.AcquireReply, guessed bool) {
 	reply.Poll = pollMixed
 	if reply.Holder != "" && !guessed {
@@ -20,9 +20,9 @@ func (s *Store) completeWait(reply *driver.AcquireReply, guessed bool) {
 	}
 }
 
-// mixedNames are the names that clients of other libraries hold, too. Each of those clients
-// polls. So the releases of such a name sometimes leave it free, instead of a hand-off to the
-// next waiter: see leave_free.lua. It is safe for concurrent use.
+// mixedNames are the names that other libraries' clients also hold. Each such client polls. So a
+// release of such a name sometimes leaves it free, instead of a hand-off to the next waiter: see
+// leave_free.lua. It is safe for concurrent use.
 type mixedNames struct {
 	always bool // all names: see SharedKeys
 

@@ -12,7 +12,7 @@ import (
 
 const foreignToken = "bab04ed2e66211ef9a3b" // as redis-py makes them
 
-// holdForeign makes a client of another library hold the name.
+// holdForeign makes another library's client hold the name.
 func holdForeign(t *testing.T, server *redistest.Server, name string) {
 	t.Helper()
 	if ok := server.MustCmd(t, "SET", name, foreignToken, "NX", "PX", "60000"); ok != "OK" {
@@ -20,15 +20,15 @@ func holdForeign(t *testing.T, server *redistest.Server, name string) {
 	}
 }
 
-// Nobody notifies a waiter of the release of a foreign lock. So the first waiter polls, and no
-// other waiter does.
+// Nobody notifies a waiter when a foreign lock is released. So the first waiter, and no other,
+// should poll.
 func TestOnlyFirstWaiterPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := newClient(t, open(t, server, redisstore.Prefix("")))
 	holdForeign(t, server, "n")
 	first, second, own := p.request("n"), p.request("n"), p.request("own")
-	for range 2 { // the first request joins the queue, and the second one is a heartbeat
+	for range 2 { // the first request joins the queue, and the second is a heartbeat
 		if reply := p.acquire(first); reply.Held || reply.Holder != foreignToken || reply.Poll <= 0 {
 			t.Errorf("first waiter: %+v, want that it polls", reply)
 		}
@@ -45,8 +45,8 @@ func TestOnlyFirstWaiterPolls(t *testing.T) {
 	}
 }
 
-// A token of the user's own may look like that of another library. Nobody polls, and each
-// release is a hand-off.
+// A user's own token can look like another library's. Nobody should poll, and each release should
+// be a hand-off.
 func TestOwnTokenIsNotForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -69,8 +69,8 @@ func TestOwnTokenIsNotForeign(t *testing.T) {
 	}
 }
 
-// While a foreign client wants the name, a release leaves it free for a moment: waiters of
-// dibs stay in the queue, and the foreign client can have it. Then the first waiter is next.
+// While a foreign client wants the name, a release should leave it free for a moment: dibs' waiters
+// stay in the queue, and the foreign client can get it. Then the first waiter should be next.
 func TestReleaseLeavesGap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -87,7 +87,7 @@ func TestReleaseLeavesGap(t *testing.T) {
 // releaseLeavesGap returns false if the gap had passed before the test looked at it.
 func releaseLeavesGap(t *testing.T, p *testClient, server *redistest.Server, name string) bool {
 	t.Helper()
-	const shortest = 25 * time.Millisecond // of the gaps
+	const shortest = 25 * time.Millisecond // shortest gap
 	holdForeign(t, server, name)
 	first, second := p.request(name), p.request(name)
 	p.mustWait(first)
@@ -120,8 +120,8 @@ func releaseLeavesGap(t *testing.T, p *testClient, server *redistest.Server, nam
 	return true
 }
 
-// A try does not wait, so it need not be fair: it finds a name free in a gap, if nobody of
-// dibs waits.
+// A try does not wait, so it need not be fair: it should find a name free in a gap, if no dibs
+// client waits.
 func TestTryAcquiresInGap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// evict removes the entry of a request from the queue of a name, as a script does with that of
-// a dead waiter.
+// evict removes a request's entry from a name's queue, like a script with a dead waiter.
 func evict(t *testing.T, server *redistest.Server, name string, r driver.AcquireRequest) {
 	t.Helper()
 	list, _ := server.MustCmd(t, "ZRANGE", "{"+name+"}"+queue, "0", "-1").([]any)
@@ -37,7 +36,7 @@ func again(r driver.AcquireRequest, a driver.AcquireReply) driver.AcquireRequest
 	return r
 }
 
-// A waiter whose entry was removed returns to its place with its next heartbeat, and stays
+// A waiter whose entry was removed should return to its place with its next heartbeat, and stay
 // there. A grant that it missed before has a fence that its reply excludes.
 func TestRemovedWaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
@@ -68,8 +67,8 @@ func TestRemovedWaiterKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A multi-lock that was removed from one of its queues only is alive in all of them after its
-// next heartbeat.
+// A multi-lock removed from only one of its queues should be alive in all of them after its next
+// heartbeat.
 func TestMultiLockRemovedFromOneQueue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,8 +102,8 @@ func TestMultiLockRemovedFromOneQueue(t *testing.T) {
 	}
 }
 
-// Each waiter of many multi-locks acquires, though processes are cut off for longer than their
-// entries live, while they are in several queues.
+// Each waiter of many multi-locks should acquire, even if processes are cut off for longer than
+// their entries live, while they are in several queues.
 func TestSilentMultiLocks(t *testing.T) {
 	t.Parallel()
 	loads := 6
@@ -145,7 +144,7 @@ func (p *progress) enter() {
 	p.last = time.Now()
 }
 
-// stuck returns for how long nobody has entered though somebody could.
+// stuck returns for how long nobody entered though somebody could.
 func (p *progress) stuck() (d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func (s *Store) checkProxy() error {
 	return fmt.Errorf("%w: Proxy cannot be used with %s", driver.ErrInvalid, other)
 }
 
-// checkTags rejects names that a proxy may route to different servers.
+// checkTags rejects names that a proxy can route to different servers.
 func (s *Store) checkTags(r driver.AcquireRequest) error {
 	if !s.format.Proxy {
 		return nil
@@ -63,9 +63,9 @@ func (s *Store) checkTags(r driver.AcquireRequest) error {
 }
 
 // A proxiedConn is a Conn to a proxy. A proxy that waits too long for a server, or loses it,
-// answers with an error of its own: ERR Connection timed out. The request may have been
-// executed, or may still be. So each error that is not one of Redis leaves the outcome open,
-// as a broken connection does.
+// replies with its own error: ERR Connection timed out. The request may have been executed, or may
+// still be. So each error that does not come from Redis leaves the outcome unknown, like a broken
+// connection.
 type proxiedConn struct{ redisconn.Conn }
 
 // Do implements redisconn.Conn.
@@ -87,8 +87,8 @@ func (c proxiedConn) FullPool(key string) string {
 	return ""
 }
 
-// redisErrors are the beginnings of errors with which Redis refuses commands and scripts. ERR
-// may come before them.
+// redisErrors are the prefixes of errors by which Redis refuses commands and scripts. They may
+// follow ERR.
 var redisErrors = []string{
 	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOREPLICAS", "NOSCRIPT", "OOM",
 	"READONLY", "TRYAGAIN", "WRONGPASS", "WRONGTYPE", "Error running script", "unknown command", "unknown subcommand", "Protocol error",

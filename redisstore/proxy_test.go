@@ -27,7 +27,7 @@ func proxied(t testing.TB, addr string, options ...redisstore.Option) *redisstor
 	return redisstore.New(conn, append(options, redisstore.Proxy())...)
 }
 
-// A bypassed store is behind a proxy, and has the notifications and the list of its only
+// A bypassed store is behind a proxy, but receives notifications and lists names from its only
 // server.
 type bypassed struct {
 	*driver.Full
@@ -42,7 +42,8 @@ func (b bypassed) List(ctx context.Context, pattern string) ([]string, error) {
 	return driver.Complete(b.server).List(ctx, pattern)
 }
 
-// The scripts for servers behind a proxy keep the contract. The names have one hash tag.
+// The scripts for servers behind a proxy should keep the contract. All names have the same hash
+// tag.
 func TestStoreBehindProxy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -61,7 +62,7 @@ func TestStoreBehindProxy(t *testing.T) {
 	}
 }
 
-// Clients behind a proxy are consistent in real time, whatever server has their names.
+// Clients behind a proxy should be consistent in real time, whichever server stores their names.
 func TestHistoryBehindProxy(t *testing.T) {
 	t.Parallel()
 	drill.Proxies(t, func(t *testing.T, addr string) {
@@ -78,7 +79,7 @@ func TestExclusionBehindProxy(t *testing.T) {
 	drill.Opener{Proxied: func(t testing.TB, addr string) *redisstore.Store { return proxied(t, addr) }}.Proxy(t)
 }
 
-// Whatever many clients request at once, no script has keys of different hash tags.
+// Whatever many clients request at once, no script should use keys with different hash tags.
 func TestScriptsBehindProxyHaveOneTag(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,8 +99,8 @@ func TestScriptsBehindProxyHaveOneTag(t *testing.T) {
 	}
 }
 
-// requestMuch does with many names at once what can be joined: it acquires, extends, inspects
-// and releases them.
+// requestMuch makes concurrent requests for many names, of all kinds that can be joined: it
+// acquires, extends, inspects and releases them.
 func requestMuch(t *testing.T, s *redisstore.Store) {
 	const names = 300
 	var running sync.WaitGroup
@@ -151,7 +152,7 @@ func requestMuch(t *testing.T, s *redisstore.Store) {
 type impatientProxy struct {
 	redisconn.Conn
 	answer  redisconn.ServerError
-	refuses atomic.Int32 // requests that are answered so
+	refuses atomic.Int32 // requests with this answer
 }
 
 func (c *impatientProxy) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
@@ -163,7 +164,7 @@ func (c *impatientProxy) Do(ctx context.Context, until time.Time, cmds []redisco
 	}
 }
 
-// An error of the proxy leaves the outcome open, and is retried; one of Redis does not.
+// A proxy's error should leave the outcome unknown, and be retried; a Redis error should not.
 func TestErrorsOfAProxy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -209,7 +210,7 @@ func TestErrorsOfAProxy(t *testing.T) {
 	}
 }
 
-// Names that a proxy may route to different servers are no multi-lock.
+// A multi-lock should reject names that a proxy can route to different servers.
 func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -230,7 +231,7 @@ func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	}
 }
 
-// What needs notifications, a list of keys or one server is refused with a reason.
+// Requests that need notifications, a key list or a single server should be refused with a reason.
 func TestProxyRefusals(t *testing.T) {
 	t.Parallel()
 	request := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}
@@ -257,7 +258,7 @@ func TestProxyRefusals(t *testing.T) {
 	}
 }
 
-// Behind a proxy the states of many names are read, whatever server each is on.
+// Behind a proxy InspectAll should read many names' states, whichever server each is on.
 func TestInspectAllBehindProxy(t *testing.T) {
 	t.Parallel()
 	drill.Proxies(t, func(t *testing.T, addr string) {

@@ -51,7 +51,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A server that has granted no fence starts with 1, if the vote request requires none.
+// A server without any granted fence should start with 1, if the vote request requires none.
 func TestFirstFence(t *testing.T) {
 	t.Parallel()
 	for _, handOff := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestFirstFence(t *testing.T) {
 	}
 }
 
-// voter sends vote requests to one server.
+// voter sends vote requests to a single server.
 type voter struct {
 	t     *testing.T
 	store *redisstore.Store

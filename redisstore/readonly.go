@@ -10,9 +10,9 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// read sends a script that writes nothing. A user that may only read may call it as
-// EVALSHA_RO, which servers have since 7.0: EVALSHA requires the right to write its keys. The
-// way that has worked last is tried first.
+// read sends a read-only script. A user with read permissions can only call it as EVALSHA_RO, which
+// exists since Redis 7.0: EVALSHA requires the right to write its keys. The command that worked
+// last is tried first.
 func (s *Store) read(ctx context.Context, until time.Time, encode func(r *wire.Request)) redisconn.Reply {
 	readOnly := s.readOnly.Load()
 	reply := s.readAs(ctx, until, readOnly, encode)
@@ -38,8 +38,8 @@ func (s *Store) readAs(ctx context.Context, until time.Time, readOnly bool, enco
 	return reply
 }
 
-// forbiddenKey reports whether the user has no right to a key, so that other names may be
-// permitted. Redis has no code for that.
+// forbiddenKey reports whether the user may not access a key, so that other names may be permitted.
+// Redis has no error code for this.
 func forbiddenKey(err error) bool {
 	var server redisconn.ServerError
 	return redisconn.HasCode(err, "NOPERM") && errors.As(err, &server) && strings.Contains(string(server), "access")

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A user that may only read sees the states of all names but those that it may not read, which
-// are listed with the reason.
+// A user with read permissions should see the states of all names except those it may not read,
+// which should be listed with the reason.
 func TestReadOnlyUser(t *testing.T) {
 	t.Parallel()
 	const mayRead = "%R~lock:open* %R~{lock:open*}:dibs:* %R~dibs:fence:* "
@@ -36,7 +36,7 @@ func TestReadOnlyUser(t *testing.T) {
 }
 
 func observe(t *testing.T, server *redistest.Server, rights string, options ...redisstore.Option) {
-	redistest.SkipBefore7(t, server) // it has no permissions to read a key only
+	redistest.SkipBefore7(t, server) // no read permissions for a key
 	locks := dibs.New(open(t, server, options...), dibs.TTL(time.Minute))
 	t.Cleanup(func() { locks.Close() })
 	hold := func(l *dibs.Lease, err error) {
@@ -56,7 +56,7 @@ func observe(t *testing.T, server *redistest.Server, rights string, options ...r
 	s := open(t, server, options...)
 	observer := dibs.New(s)
 	t.Cleanup(func() { observer.Close() })
-	for range 2 { // the second time it is known what the user may do
+	for range 2 { // the second time the user's permissions are known
 		var listed []string
 		for state, err := range observer.List(t.Context(), "*") {
 			if err != nil {
@@ -90,7 +90,7 @@ func observe(t *testing.T, server *redistest.Server, rights string, options ...r
 	}
 }
 
-// A user that may not call the script at all gets one error, not one for each name.
+// A user that may not call the script at all should get a single error, not an error for each name.
 func TestUserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -27,7 +27,7 @@ func Redisson() Option {
 	return Option{func(s *settings) { s.format.Redisson = true }}
 }
 
-// completeRedisson sets what Redisson mode implies. Options may come in any order.
+// completeRedisson sets the options that Redisson mode implies. Options can come in any order.
 func (s *settings) completeRedisson() {
 	if !s.format.Redisson {
 		return
@@ -38,10 +38,9 @@ func (s *settings) completeRedisson() {
 	}
 }
 
-// recogniseRedisson completes the state of a name that Redisson holds. A token that has
-// neither the form of dibs nor a fence is not of dibs. One more call reads the count, with
-// which the lock is compared before it is ended. Without the right to that call, the lock
-// cannot be ended.
+// recogniseRedisson completes a name's state if Redisson holds it. A token without a fence that is
+// not in dibs' format is foreign. Another call reads the count, with which the lock is compared
+// before it is ended. Without the right to this call, the lock cannot be ended.
 func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) driver.State {
 	if len(state.Holders) != 1 {
 		return state
@@ -64,8 +63,8 @@ func (s *Store) recogniseRedisson(ctx context.Context, state driver.State) drive
 	return state
 }
 
-// redissonAdvice is what to do about a lock in Redisson's form, for a store that has the other
-// form, or "".
+// redissonAdvice returns the advice about a lock in Redisson's form for a store in the other form,
+// or "".
 func (s *Store) redissonAdvice(d foreign.Description) string {
 	const use = "redisstore.Redisson(), or --redisson of the command"
 	switch {
@@ -78,8 +77,8 @@ func (s *Store) redissonAdvice(d foreign.Description) string {
 	return ""
 }
 
-// checkRedissonToken rejects the token of a client of Redisson, as Attach may be given it. Its
-// lock has a count, which dibs would delete.
+// checkRedissonToken rejects the token of a Redisson client, which can reach Attach. Its lock has a
+// count, which dibs would delete.
 func (s *Store) checkRedissonToken(name, token string) error {
 	switch {
 	case !s.format.Redisson:
@@ -92,7 +91,7 @@ func (s *Store) checkRedissonToken(name, token string) error {
 	return fmt.Errorf("%w: %q: the token is that of a client of Redisson, which alone can release or renew its lock", driver.ErrInvalid, name)
 }
 
-// checkRedisson rejects a request that Redisson has another form for.
+// checkRedisson rejects a request for which Redisson uses another form.
 func (s *Store) checkRedisson(r driver.AcquireRequest) error {
 	if !s.format.Redisson || r.Exclusive() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// notInRedissonMode are the cases of the conformance suite that need readers or permits, which
-// Redisson mode rejects.
+// notInRedissonMode are the conformance suite's cases with readers or permits, which Redisson mode
+// rejects.
 var notInRedissonMode = []string{
 	"limit", "exclusive", "own limit", "shared expiry", "shared owner only", "grant together", "heavy first waiter",
 	"heavy first waiter leaves", "reserve shared", "resize", "resize needs a lease", "revoke", "extend shared repeatedly", "inspect shared", "shared clients",
@@ -52,7 +52,7 @@ func openRedisson(t *testing.T, server *redistest.Server, stores *atomic.Int32, 
 	return open(t, server, append(slices.Clip(options), redisstore.Prefix(prefix))...)
 }
 
-// Redisson's own form, as its source and a trace of its commands show it.
+// Redisson's own form, from its source and a trace of its commands.
 const redissonHolder = "7fb2518c-216e-4694-a8c4-fce4a1114ba0:40"
 
 func lockByRedisson(t *testing.T, server *redistest.Server, key string) {
@@ -84,8 +84,8 @@ func TestRedissonLockIsBusy(t *testing.T) {
 	}
 }
 
-// A lease of dibs is what Redisson expects of another process: a hash with a holder, which
-// has acquired it once.
+// A dibs lease should look to Redisson like another process's lock: a hash with a holder that
+// acquired it once.
 func TestLeaseIsRedissonLock(t *testing.T) {
 	t.Parallel()
 	for name, channel := range map[string]string{"n": "redisson_lock__channel:{n}", "{a}:n": "redisson_lock__channel:{a}:n"} {
@@ -111,8 +111,8 @@ func TestLeaseIsRedissonLock(t *testing.T) {
 	}
 }
 
-// A key of another type, or a hash that is no RLock, is refused by each operation and is not
-// changed.
+// Each operation should refuse a key with another type, or a hash other than an RLock, and not
+// change it.
 func TestRedissonModeRefusesOtherForms(t *testing.T) {
 	t.Parallel()
 	for what, commands := range map[string][][]string{

@@ -23,8 +23,8 @@ const (
 	fairChannel     = redissonChannel + ":" + fairWaiter
 )
 
-// waitAsFair makes a thread of Redisson wait for an RFairLock on n, until its own time-out. Redisson
-// writes the same, and then subscribes to a channel of the thread.
+// waitAsFair makes a Redisson thread wait for an RFairLock on n, until its own time-out. Redisson
+// writes the same, and then subscribes to the thread's channel.
 func waitAsFair(t *testing.T, server *redistest.Server, thread string, left time.Duration) {
 	t.Helper()
 	until := strconv.FormatInt(time.Now().Add(left).UnixMilli(), 10)
@@ -53,8 +53,8 @@ var endings = map[string]func(*testing.T, *testClient, driver.AcquireRequest){
 	},
 }
 
-// Each way in which dibs ends or shortens a lock notifies the waiters of Redisson, on the
-// channel that each kind of them has.
+// Each way in which dibs ends or shortens a lock should notify Redisson's waiters, on the channel
+// for each kind.
 func TestRedissonWaitersAreNotified(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
@@ -78,8 +78,8 @@ func TestRedissonWaitersAreNotified(t *testing.T) {
 	}
 }
 
-// A fair waiter whose time is over may be dead: the next one is notified, too. That one
-// removes the others, as Redisson does it, and dibs changes nothing.
+// A fair waiter whose time is over may be dead: the next fair waiter should also be notified. It
+// removes the others in Redisson's way, and dibs should not change anything.
 func TestDeadFairWaiterHidesNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,8 +103,8 @@ func TestDeadFairWaiterHidesNobody(t *testing.T) {
 	}
 }
 
-// While a client of Redisson waits, also only for an RFairLock, a release leaves the name
-// free for it, though waiters of dibs are queued.
+// While a Redisson client waits, even only for an RFairLock, a release should leave the name free
+// for it, though dibs waiters are queued.
 func TestReleaseLeavesGapForRedisson(t *testing.T) {
 	t.Parallel()
 	for what, channel := range map[string]string{"RLock": redissonChannel, "RFairLock": fairChannel} {
@@ -130,7 +130,7 @@ func TestReleaseLeavesGapForRedisson(t *testing.T) {
 	}
 }
 
-// A fair waiter that is not connected any more costs no gap: its channel has no subscriber.
+// A disconnected fair waiter should cost no gap: its channel has no subscriber.
 func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -143,9 +143,9 @@ func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 	p.wantGrant(next)
 }
 
-// On a cluster older versions of Redisson subscribe to channels that are not sharded, at the
-// server that has the slot. They are notified, too, and only if they are there: such a
-// message goes to all servers.
+// On a cluster older Redisson versions subscribe to channels that are not sharded, on the slot's
+// server. They should also be notified, but only if they are there: such a message goes to all
+// servers.
 func TestRedissonWaitersOnCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
@@ -178,7 +178,7 @@ func TestRedissonWaitersOnCluster(t *testing.T) {
 	}
 }
 
-// A holder that asks is notified of clients of Redisson that wait.
+// A holder should be notified on request if Redisson clients wait.
 func TestWantedSeesRedisson(t *testing.T) {
 	t.Parallel()
 	for what, channel := range map[string]string{"nobody": "", "RLock": redissonChannel, "RFairLock": fairChannel} {
@@ -200,7 +200,7 @@ func TestWantedSeesRedisson(t *testing.T) {
 	}
 }
 
-// What clients of Redisson execute, as far as it matters here.
+// The relevant parts of Redisson's commands.
 var (
 	//go:embed testdata/redisson_lock.lua
 	acquireRedisson string
@@ -208,8 +208,8 @@ var (
 	acquireReadWrite string
 )
 
-// RReadWriteLock waits for a lock of dibs. It takes any other hash for its own lock, also
-// that of an RLock.
+// RReadWriteLock should wait for a dibs lock. It takes any other hash for its own lock, even an
+// RLock's.
 func TestRedissonReadWriteLockIsKeptOut(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"read", "write"} {
@@ -241,7 +241,7 @@ func TestRedissonReadWriteLockIsKeptOut(t *testing.T) {
 	}
 }
 
-// The token of a client of Redisson cannot end, extend or share its lock: that has a count.
+// A Redisson client's token should not end, extend or share its lock, because the lock has a count.
 func TestTokenOfRedissonIsRejected(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -263,7 +263,7 @@ func TestTokenOfRedissonIsRejected(t *testing.T) {
 	} {
 		wantIs(t, verb, run(), driver.ErrInvalid)
 	}
-	mode := p.request("m") // the other field of a lock of dibs
+	mode := p.request("m") // the other field of a dibs lock
 	mode.Token = "mode"
 	_, err := p.s.Acquire(ctx, mode)
 	wantIs(t, "acquire", err, driver.ErrInvalid)
@@ -272,14 +272,14 @@ func TestTokenOfRedissonIsRejected(t *testing.T) {
 	}
 }
 
-// redissonRights are the permissions that docs/spec.md requires for locking in Redisson mode.
+// redissonRights are the permissions for locking in Redisson mode, from docs/spec.md.
 var redissonRights = strings.Fields("resetkeys resetchannels ~n ~{n}:dibs:* ~dibs:fence:* &dibs:c:* nocommands" +
 	" +eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire" +
 	" +zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin +hget +hset +hdel +hexists +publish +pubsub|numsub +scan" +
 	" +hlen +hgetall +lrange ~redisson_lock_queue:* ~redisson_lock_timeout:* &redisson_lock__channel:*")
 
-// With no more than the permissions for locking, a lock of Redisson is foreign, and is not
-// ended, because its count cannot be compared.
+// With only the permissions for locking, a Redisson lock is foreign, and should not be ended,
+// because its count cannot be compared.
 func TestRedissonLockIsForeignWithLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -298,7 +298,7 @@ func TestRedissonLockIsForeignWithLeastPermissions(t *testing.T) {
 	wantIs(t, "revoke", err, driver.ErrInvalid)
 }
 
-// The permissions for locking are enough to notify the waiters of Redisson.
+// The permissions for locking should be enough to notify Redisson's waiters.
 func TestRedissonWaitersWithLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -335,7 +335,7 @@ func TestErrorOfRedissonLockNamesTheMode(t *testing.T) {
 	}
 }
 
-// A job that yields lets a client of Redisson in, which came after its first question.
+// A job that yields should let in a Redisson client that came after its first question.
 func TestYieldLetsRedissonIn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -36,8 +36,8 @@ func TestStoreOnCluster(t *testing.T) {
 	runSuite(t, redistest.StartClusterNode(t), redisstore.HiddenCluster())
 }
 
-// runSuite runs the conformance suite on one server that all cases share. It checks the
-// keys all the time, and at the end.
+// runSuite runs the conformance suite on a server shared by all cases. It checks the keys all the
+// time, and at the end.
 func runSuite(t *testing.T, server *redistest.Server, options ...redisstore.Option) {
 	over := make(chan struct{})
 	var watch sync.WaitGroup
@@ -121,8 +121,8 @@ func wantExpiringKeys(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// wantOnlyHighwaterMarks checks that nothing else is left, except heartbeats. To delete
-// these at each hand-off would cost more than to let them expire within a minute.
+// wantOnlyHighwaterMarks checks that only high-water marks and heartbeats are left. To delete
+// heartbeats at each hand-off would cost more than to let them expire within a minute.
 func wantOnlyHighwaterMarks(t *testing.T, server *redistest.Server, most int) {
 	t.Helper()
 	keys := keysOf(t, server)
@@ -240,7 +240,7 @@ func (p *testClient) inspect(name string) driver.State {
 	return state
 }
 
-// The keys of waiters expire, also if their process has died.
+// Waiters' keys should expire, even after their process died.
 func TestKeysOfWaitersExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -251,7 +251,7 @@ func TestKeysOfWaitersExpire(t *testing.T) {
 	p.mustWait(first)
 	wantExpiringKeys(t, server)
 	p.mustWait(second)
-	// A fresh entry needs no heartbeat; later there is one.
+	// A fresh entry needs no heartbeat; a later entry does.
 	for end := time.Now().Add(driver.WaiterTTL / 2); len(keysOf(t, server)) < 4; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("keys %q, want lock, queue, meta and highwater", keysOf(t, server))
@@ -270,8 +270,8 @@ func TestKeysOfWaitersExpire(t *testing.T) {
 	wantExpiringKeys(t, server)
 }
 
-// A waiter that cannot be reached is passed over while the next one is served. Its entry
-// must expire nevertheless.
+// An unreachable waiter is passed over while the next waiter is served. Its entry should
+// nevertheless expire.
 func TestKeysOfUnreachableWaitersExpire(t *testing.T) {
 	t.Parallel()
 	for name, unreachable := range map[string]int{"one": 1, "three": 3} {
@@ -306,8 +306,7 @@ func TestKeysOfUnreachableWaitersExpire(t *testing.T) {
 	})
 }
 
-// Clients that are done leave at most one high-water mark for each slot, and nothing
-// else.
+// Clients that are done should leave at most a high-water mark for each slot, and nothing else.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	const names, workers = 5, 40
@@ -357,7 +356,7 @@ func TestNothingIsLeft(t *testing.T) {
 	wantOnlyHighwaterMarks(t, server, names)
 }
 
-// highwaterKeyOf makes a fence for a name and returns the key of its high-water mark.
+// highwaterKeyOf makes a fence for a name and returns its high-water mark's key.
 func highwaterKeyOf(t *testing.T, server *redistest.Server, p *testClient, name string) string {
 	t.Helper()
 	r := p.request(name)
@@ -371,8 +370,8 @@ func highwaterKeyOf(t *testing.T, server *redistest.Server, p *testClient, name 
 	return ""
 }
 
-// Lua's numbers are floating point, and the text of a large one depends on the format.
-// Fences are exact in every path.
+// Lua's numbers are floating point, and a large number's text depends on the format. Fences should
+// be exact in every path.
 func TestFencesAreExact(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -442,7 +441,7 @@ func TestFencesGrowAfterClockSteps(t *testing.T) {
 	if fence := p.mustAcquire(r); fence < before {
 		t.Errorf("fence %d with a highwater far below the clock, want the clock's time", fence)
 	}
-	// Names in one slot share a high-water mark, and so do those of two prefixes.
+	// Names in the same slot should share a high-water mark, even with two prefixes.
 	q := newClient(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
 	last := p.inspect("n").Fence
 	if fence := q.mustAcquire(q.request("x")); fence <= last {
@@ -453,7 +452,7 @@ func TestFencesGrowAfterClockSteps(t *testing.T) {
 	}
 }
 
-// No prefix makes two names equal: a hand-off of one must not grant the other.
+// No prefix should make two names equal: one name's hand-off must not grant the other.
 func TestNamesLikeTagsAreSeparate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -477,7 +476,7 @@ func TestNamesLikeTagsAreSeparate(t *testing.T) {
 	}
 }
 
-// List returns names of its own prefix, whatever the prefix means in a glob.
+// List should return names with its own prefix, whatever the prefix means in a glob.
 func TestListUsesItsPrefix(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -503,7 +502,7 @@ func TestListUsesItsPrefix(t *testing.T) {
 	}
 }
 
-// A key with a value of another type is reported as such, and is not changed.
+// A key whose value has another type should be reported as such, and not changed.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -534,7 +533,7 @@ func TestWrongType(t *testing.T) {
 		t.Errorf("extend: %v of another name", errs[1])
 	}
 
-	// A string without a TTL is a holder that never expires; so is an empty string.
+	// A string without a TTL is a holder without expiry; so is an empty string.
 	for _, value := range []string{"somebody", ""} {
 		server.MustCmd(t, "SET", "lock:n", value)
 		r.Queue = false
@@ -554,8 +553,8 @@ func wantIs(t *testing.T, what string, err, want error) {
 	}
 }
 
-// A request that the scripts could not read back is rejected before it is sent: otherwise
-// it would fail in another client's release.
+// A request that the scripts could not read back should be rejected before it is sent: otherwise it
+// would fail in another client's release.
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -606,7 +605,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// A server that has lost the scripts gets them again, within the call.
+// A server that lost the scripts should get them again, within the call.
 func TestScriptsAreReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -633,7 +632,7 @@ func TestScriptsAreReloaded(t *testing.T) {
 	}
 }
 
-// A nil option has no effect.
+// A nil option should have no effect.
 func TestZeroOption(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -649,7 +648,7 @@ func TestZeroOption(t *testing.T) {
 	}
 }
 
-// The metadata of shared holders that all expired are removed by the next holder.
+// When all shared holders expired, the next holder should remove their metadata.
 func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -681,7 +680,7 @@ func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 	}
 }
 
-// A slowConn delays each request, and reports when it has passed it on.
+// A slowConn delays each request, and reports when it was passed on.
 type slowConn struct {
 	redisconn.Conn
 	by     atomic.Int64
@@ -689,12 +688,12 @@ type slowConn struct {
 }
 
 func (s *slowConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
-	time.Sleep(time.Duration(s.by.Load())) // not for synchronization: the delay is what the test is about
+	time.Sleep(time.Duration(s.by.Load())) // not for synchronization: the test is about the delay
 	s.Conn.Do(ctx, until, cmds, replies)
 	s.passed <- struct{}{}
 }
 
-// A request that arrives after its caller has given it up changes nothing.
+// A request that arrives after its caller gave up should change nothing.
 func TestLateRequestsChangeNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -780,8 +779,8 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// The fence of a multi-lock is larger than the high-water mark of each of its names, and
-// so are the fences after it.
+// A multi-lock's fence should be larger than the high-water mark for each name, and so should the
+// fences after it.
 func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -811,7 +810,7 @@ func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 	}
 }
 
-// A store that has no bounds of the server's clock yet gets them by its first release.
+// A store without bounds for the server's clock should get them by its first release.
 func TestNewStoreReleases(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // A stalledServer replies with first at once, until it stalls: then the first request gets no
-// reply, and the second one gets second.
+// reply, and the second request gets second.
 type stalledServer struct {
 	redisconn.Conn
 	first   any
@@ -41,9 +41,9 @@ func (c *stalledServer) Do(_ context.Context, until time.Time, _ []redisconn.Cmd
 	}
 }
 
-// A release or a revocation is sent twice if its first try has no reply in time. A token that
-// nobody uses again needs no time after which the first try is void. The first may have ended
-// the lease. Then the second finds the name free, or is refused, and the outcome is unknown.
+// A release or a revocation should be sent twice if its first try has no reply in time. For a token
+// without further use, the first try needs no time limit. The first try may have ended the lease.
+// Then the second finds the name free, or is refused, and the outcome should be unknown.
 func TestEndOfALeaseIsRetried(t *testing.T) {
 	release := func(s *Store) (bool, error) {
 		return s.Release(context.Background(), driver.ReleaseRequest{Name: "n", Token: "token", Until: time.Now().Add(time.Minute), LastUse: true})

@@ -14,9 +14,9 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Replication is asynchronous: a master that dies loses what no replica has. A lock
-// granted in that moment is granted again by the next master. WithReplicas narrows this
-// window.
+// Replication is asynchronous: if a master dies before a write reaches a replica, the write is
+// lost. A lock granted in that moment is granted again by the next master. WithReplicas narrows
+// this window.
 
 // WithReplicas makes acquire and extend wait until n replicas have the write, for timeout
 // at most. It uses WAIT on the same connection and, where the adapter can, in the same
@@ -46,7 +46,7 @@ func (c *replication) check() error {
 	return nil
 }
 
-// A ReplicasError reports that too few replicas had a write. It is the cause of a
+// A ReplicasError reports that too few replicas had a write. It is the cause in a
 // driver.ErrUnavailable.
 type ReplicasError struct {
 	Have, Want int
@@ -90,7 +90,7 @@ func (s *Store) call(ctx context.Context, r *pipeline.Request, until time.Time, 
 	return repeated, replicaErr
 }
 
-// isGrant reports whether the reply to an acquire says that the lock is held.
+// isGrant reports whether an acquire's reply grants the lock.
 func isGrant(r redisconn.Reply) bool {
 	if list, _ := r.Value.([]any); len(list) == 3 { // see wire.ParseVote
 		_, held := list[2].(string)
@@ -103,15 +103,15 @@ func isGrant(r redisconn.Reply) bool {
 // anyReply is for extend, which is sent by holders only.
 func anyReply(redisconn.Reply) bool { return true }
 
-// A scriptCall is a script call that may be sent again.
+// A scriptCall is a script call that can be repeated.
 type scriptCall struct {
 	pipeline *pipeline.Pipeline
 	cmd      redisconn.Cmd
 }
 
-// replicate sends a script call with WAIT behind it, and repeats it as text if the server
-// does not know the script. It bounds the caller as a pipeline does, but does not use
-// its batches: a caller that waits for replicas would delay the others on the connection.
+// replicate sends a script call followed by WAIT, and repeats it as text if the server does not
+// know the script. It bounds the caller as a pipeline does, but does not use its batches: a caller
+// waiting for replicas would delay other requests on the connection.
 func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, grants func(redisconn.Reply) bool) (redisconn.Reply, error) {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -148,7 +148,7 @@ func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, gr
 	}
 }
 
-// send sends a script call, and returns channels for its reply and for that of WAIT.
+// send sends a script call, and returns channels for its reply and for WAIT's.
 func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, grants func(redisconn.Reply) bool) (first, last <-chan redisconn.Reply) {
 	answer, acks := make(chan redisconn.Reply, 1), make(chan redisconn.Reply, 1)
 	wait := redisconn.Wait{Replicas: s.replicas.count, Timeout: within}
@@ -163,13 +163,13 @@ func (s *Store) send(ctx context.Context, q scriptCall, within time.Duration, gr
 	return answer, acks
 }
 
-// waitTime returns how long to wait for replicas in a call with this much time left. Some
-// of it is left for the release of an unconfirmed lock.
+// waitTime returns how long to wait for replicas in a call with this much time left. Some time is
+// left for the release of an unconfirmed lock.
 func (c *replication) waitTime(left time.Duration) time.Duration {
 	return max(min(c.timeout, left/4*3).Truncate(time.Millisecond), time.Millisecond)
 }
 
-// result returns nil if WAIT's reply says that enough replicas have the write.
+// result returns nil if enough replicas confirmed the write to WAIT.
 func (c *replication) result(acks redisconn.Reply, within time.Duration) error {
 	have, ok := acks.Value.(int64)
 	err := &ReplicasError{Have: int(have), Want: c.count, Within: within, Cause: acks.Err}
@@ -184,7 +184,7 @@ func (c *replication) result(acks redisconn.Reply, within time.Duration) error {
 	return err
 }
 
-// undoGrant cancels an acquire that was granted and that too few replicas have.
+// undoGrant cancels a granted acquire that too few replicas have.
 func (s *Store) undoGrant(ctx context.Context, op acquireOp, r driver.AcquireRequest, replicaErr error) error {
 	if op == resize { // the former lease is still held
 		return wrapError(string(op), r.Name, replicaErr)

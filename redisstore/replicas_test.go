@@ -19,10 +19,10 @@ import (
 type replicatedConn struct {
 	*redistest.Conn
 	acks     chan redisconn.Reply // replies to WAIT
-	calls    atomic.Int64         // of Replicate
+	calls    atomic.Int64         // calls to Replicate
 	lastWait atomic.Value         // the last WAIT command
 	awaited  atomic.Int64         // replies for which the store awaits the replicas
-	done     chan struct{}        // closed at the end of the test
+	done     chan struct{}        // closed when the test ends
 }
 
 func (c *replicatedConn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
@@ -39,7 +39,7 @@ func (c *replicatedConn) Replicate(ctx context.Context, call redisconn.Cmd, wait
 	select {
 	case ack := <-c.acks:
 		return ack
-	case <-ctx.Done(): // a reply is for a caller that waits
+	case <-ctx.Done(): // a reply for a waiting caller
 		return redisconn.Reply{Err: ctx.Err()}
 	}
 }
@@ -53,7 +53,7 @@ func newReplicated(t *testing.T) (*redisstore.Store, *replicatedConn) {
 
 func (c *replicatedConn) answer(n int64) { c.acks <- redisconn.Reply{Value: n} }
 
-// wantReplicasError checks what an error says about the replicas.
+// wantReplicasError checks an error's details about the replicas.
 func wantReplicasError(t *testing.T, err error, have int, refused bool) {
 	t.Helper()
 	var short *redisstore.ReplicasError
@@ -84,8 +84,8 @@ func TestReplicasAcknowledge(t *testing.T) {
 	}
 }
 
-// A lock that too few replicas have is released, also for a request that waits, and the
-// error contains how many have it.
+// A lock that too few replicas have should be released, even if the request waits, and the error
+// should contain how many replicas have it.
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -113,8 +113,8 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
-// The outcome of a renewal that too few replicas have is unknown. A lease that is not
-// held is lost, whatever the replicas reply.
+// The outcome of a renewal that too few replicas have should be unknown. A lease that is not held
+// should be lost, whatever the replicas reply.
 func TestTooFewReplicasOfARenewal(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -136,7 +136,7 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	}
 }
 
-// A request that finds the name busy does not wait for replicas.
+// A request that finds the name busy should not wait for replicas.
 func TestBusyTriesDoNotAwaitReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -188,8 +188,8 @@ func TestUnresponsiveReplicasAreAwaitedByHoldersOnly(t *testing.T) {
 	}
 }
 
-// The wait is bounded by the request's own time, and leaves some of it for the release. A
-// caller that leaves returns at once.
+// The wait should be bounded by the request's own time, and leave some time for the release. A
+// caller that leaves should return at once.
 func TestWaitForReplicasIsBounded(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -235,7 +235,7 @@ func TestInvalidRepliesToWait(t *testing.T) {
 	}
 }
 
-// A server that does not know the script gets its text.
+// A server that does not know the script should get its text.
 func TestReplicasAndAnUnknownScript(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -247,7 +247,7 @@ func TestReplicasAndAnUnknownScript(t *testing.T) {
 	p.mustAcquire(p.request("n"))
 }
 
-// A notification only makes the waiter retry, so that it awaits the replicas, too.
+// A notification should only make the waiter retry, so that it also awaits the replicas.
 func TestNotifiedWaiterAwaitsReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// In a short outage a client subscribes often, in a long one seldom. After an hour a client
-// that is not busy opens six connections a minute.
+// In a short outage a client should subscribe often, in a long outage seldom. After an hour an idle
+// client should open six connections a minute.
 func TestResubscriptionPausesGrow(t *testing.T) {
 	for name, c := range map[string]struct {
 		busy          bool
@@ -33,7 +33,7 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 			if n := attempts(time.Minute); n < c.later || n > c.later2 {
 				t.Errorf("%s: %d attempts in a minute, want %d to %d", name, n, c.later, c.later2)
 			}
-			r.ended(lasting) // a subscription that worked
+			r.ended(lasting) // a successful subscription
 			if pause := r.backoff.Next(time.Now()); pause > soonPause {
 				t.Errorf("%s: pause of %v after a subscription that worked, want at most %v", name, pause, soonPause)
 			}
@@ -41,7 +41,7 @@ func TestResubscriptionPausesGrow(t *testing.T) {
 	}
 }
 
-// A client that becomes busy during a long pause subscribes at once.
+// A client that becomes busy during a long pause should subscribe at once.
 func TestBusyClientSubscribesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSubscribePauses()

@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// receivesEvents waits until the client that made a token is subscribed.
+// receivesEvents waits until a token's client is subscribed.
 func receivesEvents(t *testing.T, server *redistest.Server, token string) {
 	t.Helper()
 	client := strings.Join(strings.SplitN(token, ":", 4)[:3], ":")
@@ -40,8 +40,8 @@ func wantRevoked(t *testing.T, l *dibs.Lease, message string) {
 	}
 }
 
-// The token of a lease revokes it. The reason arrives at its
-// holder, and the next waiter holds the lock.
+// A lease's token should revoke it. The reason should arrive at its holder, and the next waiter
+// should hold the lock.
 func TestRevokeByToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -122,8 +122,8 @@ func lockReader(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lea
 	return locks.RWMutex(name).Reader().Lock(ctx)
 }
 
-// A token that does not hold the name changes nothing: that of another name, or of a waiter. The
-// token of a lease that was released frees the name, if that is reserved.
+// A token that does not hold the name should not change anything: another name's, or a waiter's.
+// The token of a released lease should free a reserved name.
 func TestRevokeByWrongToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -162,7 +162,7 @@ func TestRevokeByWrongToken(t *testing.T) {
 	}
 }
 
-// Revoke ends no lock of another library, although Inspect shows its value as a token.
+// Revoke should not end another library's lock, although Inspect shows its value as a token.
 func TestRevokeByForeignToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -185,8 +185,7 @@ func TestRevokeByForeignToken(t *testing.T) {
 	}
 }
 
-// A lateRevocations is a store whose notifications of revocations arrive when they are
-// delivered.
+// A lateRevocations is a store whose revocation notifications arrive on delivery.
 type lateRevocations struct {
 	*driver.Full
 
@@ -206,7 +205,7 @@ func (s *lateRevocations) Watch(ctx context.Context, client string, busy func() 
 	})
 }
 
-// arrived returns the notifications that have arrived since its last call.
+// arrived returns the notifications received since its last call.
 func (s *lateRevocations) arrived() []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +214,7 @@ func (s *lateRevocations) arrived() []func() {
 	return late
 }
 
-// A late notification of a revocation by token ends no later lease with the same token.
+// A late notification about a revocation by token should not end a later lease with the same token.
 func TestLateRevocationByToken(t *testing.T) {
 	t.Parallel()
 	for what, hold := range map[string]func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error){

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// The session in docs/spec.md has the replies that it shows, apart from times.
+// The session in docs/spec.md should have the replies shown there, apart from times.
 func TestSessionOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "redis-cli"} {

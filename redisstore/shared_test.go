@@ -29,7 +29,7 @@ func (p *testClient) extend(leases ...driver.AcquireRequest) []error {
 	return p.s.Extend(p.t.Context(), extensions(leases))
 }
 
-// extensions returns requests that extend leases.
+// extensions returns requests to extend leases.
 func extensions(leases []driver.AcquireRequest) []driver.ExtendRequest {
 	requests := make([]driver.ExtendRequest, len(leases))
 	for i, r := range leases {
@@ -38,8 +38,7 @@ func extensions(leases []driver.AcquireRequest) []driver.ExtendRequest {
 	return requests
 }
 
-// foreignValues are values of other types at the lock's key: the commands that write and
-// read them.
+// foreignValues are values with other types at the lock's key: the commands to write and read them.
 var foreignValues = map[string][2]string{
 	"sorted set, a Symfony lock": {"ZADD n 99999999999 AzMX9iQLfWS0b3Pa 99999999999 __write__", "ZRANGE n 0 -1 WITHSCORES"},
 	"sorted set, scores of old":  {"ZADD n 10 alice 20 bob 30 carol", "ZRANGE n 0 -1 WITHSCORES"},
@@ -47,8 +46,8 @@ var foreignValues = map[string][2]string{
 	"set":                        {"SADD n alice bob", "SMEMBERS n"},
 }
 
-// A value of another type at a lock's key is reported by every operation, and is not
-// changed; also if shared holders expired a moment ago and left other keys.
+// Every operation should report a value with another type at a lock's key, and not change it; even
+// if shared holders expired a moment ago and left other keys.
 func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 	t.Parallel()
 	const short = 30 * time.Millisecond
@@ -102,8 +101,8 @@ func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 	}
 }
 
-// A client without dibs' scripts cannot become a shared holder, and no release deletes a
-// value of another type.
+// A client without dibs' scripts should not become a shared holder, and no release should delete a
+// value with another type.
 func TestForeignWritesToSharedLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -200,7 +199,7 @@ func TestHoldersAreLost(t *testing.T) {
 	p.eventually("the lock expires", func() bool { return p.acquire(waiter).Held })
 }
 
-// If the metadata are lost, leases continue, and never more is granted than fits.
+// If the metadata are lost, leases should continue, and nothing beyond the limit should be granted.
 // Renewals restore the weights; a holder that is not renewed counts as 1.
 func TestMetadataIsLost(t *testing.T) {
 	t.Parallel()
@@ -240,7 +239,7 @@ func TestMetadataIsLost(t *testing.T) {
 	}
 }
 
-// The shared lock expires with the last of its holders that is known.
+// The shared lock should expire with its last known holder.
 func TestLockExpiresWithLastHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -270,7 +269,7 @@ func TestLockExpiresWithLastHolder(t *testing.T) {
 	}
 }
 
-// The value of a shared lock is not a token.
+// A shared lock's value should not be a token.
 func TestSharedMarkIsNoToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -303,7 +302,7 @@ func (p *testClient) eventually(what string, so func() bool) {
 	}
 }
 
-// A server that is out of memory still renews and releases: this needs no memory.
+// A server without free memory should still renew and release: these need no memory.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for _, first := range []int{0, 1, 2, 3} {
@@ -320,7 +319,7 @@ func TestOutOfMemory(t *testing.T) {
 			for i := range requests[:4] {
 				requests[i].TTL = time.Hour
 			}
-			requests[4].TTL = time.Second // shorter than the rest of the lease
+			requests[4].TTL = time.Second // shorter than the lease's remaining time
 			waiters := []driver.AcquireRequest{p.request("mutex"), p.sharedRequest("read", driver.Unlimited, driver.Unlimited, time.Minute), p.sharedRequest("permits", 4, 5, time.Minute)}
 			for i := range waiters {
 				waiters[i].Queue = true
@@ -361,7 +360,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// If a call for many leases is refused because of one, the others are extended.
+// If a call for many leases is refused because of one lease, the others should be extended.
 func TestRefusedKeyInBatch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

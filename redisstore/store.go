@@ -27,9 +27,9 @@ type Store struct {
 	format   wire.Format
 	requests pipeline.RequestPool
 	slots    *pipeline.Slots
-	replicas *replication // replicas that must have a write, or nil
+	replicas *replication // replicas that must confirm a write, or nil
 	mixed    mixedNames
-	hasData  atomic.Bool // a lock key has a value that is too long for a lock: see plain
+	hasData  atomic.Bool // a lock key has a value too long for a lock: see plain
 	readOnly atomic.Bool // the user may only read: see read
 }
 
@@ -43,7 +43,7 @@ var (
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are what options change.
+// settings are the values that options change.
 type settings struct {
 	format   wire.Format
 	prefixed bool // the user has set the prefix
@@ -94,9 +94,9 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 }
 
-// Groups implements driver.Grouper. A group is what one Acquire can take: on a cluster,
-// the names of one slot; else all names. Behind a proxy Acquire rejects names with
-// different hash tags.
+// Groups implements driver.Grouper. A group is a set of names for a single Acquire: on a cluster,
+// the names in a slot; otherwise all names. Behind a proxy Acquire rejects names with different
+// hash tags.
 func (s *Store) Groups(names []string) [][]string {
 	if !s.format.Sharded {
 		return [][]string{names}
@@ -153,7 +153,7 @@ func (s *Store) checkToken(name, token string) error {
 	return s.checkRedissonToken(name, token)
 }
 
-// check validates the settings of the store, and a name.
+// check validates the store's settings, and a name.
 func (s *Store) check(name string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Store) check(name string) error {
 	return s.checkKey(name)
 }
 
-// checkKey validates the settings of the store, and the key of a valid name.
+// checkKey validates the store's settings, and a valid name's key.
 func (s *Store) checkKey(name string) error {
 	if err := s.replicas.check(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// wantValue checks what the key of a lock contains.
+// wantValue checks the content of a lock's key.
 func wantValue(t *testing.T, server *redistest.Server, what, name, want string) {
 	t.Helper()
 	if have := server.MustCmd(t, "GET", name); have != want {
@@ -18,8 +18,8 @@ func wantValue(t *testing.T, server *redistest.Server, what, name, want string) 
 	}
 }
 
-// Each script that grants a lock writes the fence that it returns before the token. A token of
-// the user's is the whole value, and its record lives as long.
+// Each granting script should write its returned fence before the token. A user's token should be
+// the whole value, and its record should live as long.
 func TestValueOfALock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -102,8 +102,8 @@ func TestValueOfALock(t *testing.T) {
 	}
 }
 
-// A value that only contains a token is the lock of another owner: only a number and a space
-// before a token that dibs made are no part of it.
+// A value that only contains a token should be another owner's lock: only a number and a space
+// before a dibs token are no part of it.
 func TestAnotherValueWithTheToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -143,8 +143,8 @@ func TestAnotherValueWithTheToken(t *testing.T) {
 	}
 }
 
-// A value without a fence, as scripts wrote it before the fence was in the value, is a lock of
-// its token, with an unknown fence. Others wait until it expires.
+// A value without a fence, as scripts formerly wrote it, should be a lock with this token and an
+// unknown fence. Others should wait until it expires.
 func TestValueWithoutAFence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// A release in a batch does not end the lock of another token that ends with its own, at the same
-// length as a fence and a space.
+// A release in a batch should not end another token's lock if that token ends with the released
+// token, after as many bytes as a fence and a space.
 func TestCoalescedReleaseOfAnotherToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -26,7 +26,7 @@ func TestCoalescedReleaseOfAnotherToken(t *testing.T) {
 	}
 }
 
-// A client that has attached a lease is notified of its revocation, by token and by fence.
+// A client with an attached lease should be notified when it is revoked, by token and by fence.
 func TestAttachedLeaseIsRevoked(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"token", "fence"} {
@@ -68,7 +68,7 @@ func TestAttachedLeaseIsRevoked(t *testing.T) {
 	}
 }
 
-// A holder with a token of its own whose request was repeated is notified of its revocation.
+// A holder with its own token whose request was repeated should be notified when it is revoked.
 func TestRepeatedTryIsRevoked(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -83,7 +83,7 @@ func TestRepeatedTryIsRevoked(t *testing.T) {
 	wantEvent(t, p, driver.EventRevoked)
 }
 
-// A repeated acquire of several names keeps the request to be notified of waiters.
+// A repeated acquire for several names should keep the request for notification about waiters.
 func TestRepeatedMultiLockIsWanted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -94,7 +94,7 @@ func TestRepeatedMultiLockIsWanted(t *testing.T) {
 	if _, err := p.s.NotifyWanted(t.Context(), driver.WantedRequest{Name: r.Name, Token: r.Token, Client: r.Client}); err != nil {
 		t.Fatal(err)
 	}
-	p.mustAcquire(r) // a late copy of the request
+	p.mustAcquire(r) // a late copy
 	p.mustWait(p.request("{a}1"))
 	wantEvent(t, p, driver.EventWanted)
 }
@@ -114,8 +114,8 @@ func wantEvent(t *testing.T, p *testClient, kind driver.EventKind) (e driver.Eve
 	}
 }
 
-// A lock that its own client renews keeps its fence, also if another client has changed its weight,
-// or if two requests of its token were merged.
+// A lock renewed by its own client should keep its fence, even if another client changed its
+// weight, or if two requests for its token were merged.
 func TestRenewedLockKeepsItsFence(t *testing.T) {
 	t.Parallel()
 	for what, acquire := range map[string]func(t *testing.T, server *redistest.Server, p *testClient) (token string, fence uint64){
@@ -152,7 +152,7 @@ func TestRenewedLockKeepsItsFence(t *testing.T) {
 				}
 			}
 			extend()
-			server.MustCmd(t, "DEL", "{n}"+meta) // as if the metadata had expired: no renewal of the client extends them
+			server.MustCmd(t, "DEL", "{n}"+meta) // as if the metadata had expired: the client's renewals do not extend them
 			extend()
 			if state := p.inspect("n"); len(state.Holders) != 1 || state.Holders[0].Fence != fence {
 				t.Errorf("%+v, want the fence %d", state.Holders, fence)
@@ -164,7 +164,7 @@ func TestRenewedLockKeepsItsFence(t *testing.T) {
 	}
 }
 
-// A text that the scripts would divide into a fence and a token is no token.
+// A text that the scripts would divide into a fence and a token should be rejected as a token.
 func TestTokenThatLooksLikeAValue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -178,8 +178,8 @@ func TestTokenThatLooksLikeAValue(t *testing.T) {
 	}
 }
 
-// The event of a revocation by token has at least the fence of the lease: otherwise its holder
-// would take it for that of an earlier lease.
+// The event about a revocation by token should have at least the lease's fence: otherwise its
+// holder would take it for an earlier lease's.
 func TestRevocationOfARaisedFence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A waiter that joins raises the TTL of the queue, however many dead entries are in it and
+// A waiter that joins should raise the queue's TTL, however many dead entries are in it and
 // whichever way the queue was left.
 func TestJoinRaisesTTLOfQueue(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestJoinRaisesTTLOfQueue(t *testing.T) {
 	}
 }
 
-// age makes all entries of a queue older.
+// age makes all entries in a queue older.
 func age(t *testing.T, server *redistest.Server, name string, by time.Duration) {
 	t.Helper()
 	list, _ := server.MustCmd(t, "ZRANGE", "{"+name+"}"+queue, "0", "-1").([]any)
@@ -62,8 +62,8 @@ func addFuture(t *testing.T, server *redistest.Server, name string) {
 	age(t, server, name, -time.Hour)
 }
 
-// A waiter that joins after the clock went back is behind all others, whatever else is in the
-// queue.
+// A waiter that joins after the clock went back should be behind all others, whatever else is in
+// the queue.
 func TestTicketIsLargerThanAllOthers(t *testing.T) {
 	t.Parallel()
 	for _, passedOver := range []bool{false, true} {
@@ -91,8 +91,8 @@ func TestTicketIsLargerThanAllOthers(t *testing.T) {
 	}
 }
 
-// A dead waiter blocks a free name for 5 s at most, and the answers to the others say so. On a
-// cluster nobody sees that its connection is closed.
+// A dead waiter should block a free name for 5 s at most, and the others' replies should say so. On
+// a cluster nobody sees that its connection is closed.
 func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 	t.Parallel()
 	for what, share := range map[string][2]int{"mutex": {1, 1}, "reader": {1, driver.Unlimited}} {
@@ -127,8 +127,8 @@ func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 	}
 }
 
-// The TTL of a shared lock is that of the holder that expires last, also after another client
-// has removed it from the key.
+// A shared lock's TTL should be its last holder's, even after another client removed it from the
+// key.
 func TestPersistedSharedLock(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(p *testClient, short driver.AcquireRequest){
@@ -159,7 +159,7 @@ func TestPersistedSharedLock(t *testing.T) {
 	}
 }
 
-// A reply contains only the beginning of a long value that is not a token of dibs.
+// A reply should contain only the start of a long value that is not a dibs token.
 func TestLongValueIsNotReturned(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -208,11 +208,11 @@ func (p *testClient) resize(r driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-// A release that fails because a key of the lock has another type loses no waiter.
+// If a release fails because one of the lock's keys has another type, it should not lose a waiter.
 func TestWrongTypeLosesNoWaiter(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"{n}" + meta, "{n}:dibs:holders", "highwater"} {
-		for _, old := range []bool{false, true} { // the first waiter has just joined, or some time ago
+		for _, old := range []bool{false, true} { // the first waiter joined just now, or some time ago
 			t.Run(fmt.Sprint(key, " ", old), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
@@ -231,7 +231,7 @@ func TestWrongTypeLosesNoWaiter(t *testing.T) {
 				}
 				server.MustCmd(t, "DEL", key)
 				server.MustCmd(t, "RPUSH", key, "not of dibs")
-				for range 40 { // one of 32 releases does more
+				for range 40 { // every 32nd release does more
 					freed, err := p.s.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: h.Token, Fence: fence, Until: time.Now().Add(generous)})
 					if err == nil && freed {
 						break // it did not need the key
@@ -249,8 +249,8 @@ func TestWrongTypeLosesNoWaiter(t *testing.T) {
 	}
 }
 
-// The fences that belong to a grant by hand-off begin after the last one of the slot,
-// whichever fence the client that releases remembers.
+// The fences for a grant by hand-off should begin after the slot's last fence, whichever fence the
+// releasing client remembers.
 func TestFencesOfHandoffAreNew(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -259,7 +259,7 @@ func TestFencesOfHandoffAreNew(t *testing.T) {
 	old := p.mustAcquire(h)
 	var last uint64
 	for range 50 {
-		last = p.mustAcquire(h) // a repeated request has a new fence
+		last = p.mustAcquire(h) // a repeated request gets a new fence
 	}
 	p.mustWait(next)
 	p.mustRelease(h, old)

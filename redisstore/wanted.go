@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// NotifyWanted implements driver.WantedNotifier. In Redisson mode it also finds the clients of Redisson
-// that wait already. No event follows for those that come later.
+// NotifyWanted implements driver.WantedNotifier. In Redisson mode it also finds waiting Redisson
+// clients. No event follows for those that come later.
 func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool, error) {
 	if err := s.check(w.Name); err != nil {
 		return false, err

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// commandCalls returns how often the server has executed a command, in scripts and alone,
-// since CONFIG RESETSTAT.
+// commandCalls returns how often the server executed a command, in scripts and alone, since CONFIG
+// RESETSTAT.
 func commandCalls(t *testing.T, server *redistest.Server, name string) (calls int) {
 	t.Helper()
 	stats, _ := server.MustCmd(t, "INFO", "commandstats").(string)
@@ -25,8 +25,9 @@ func commandCalls(t *testing.T, server *redistest.Server, name string) (calls in
 	return calls
 }
 
-// The script that queues the first waiter publishes the notification: the holder has it
-// half a round trip later. Without a question it publishes nothing and reads nothing for it.
+// The script that queues the first waiter should publish the notification: the holder receives it
+// half a round trip later. Without a holder's request it should publish nothing and read nothing
+// for it.
 func TestCommandsOfWanted(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []bool{false, true} {

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Watch implements driver.Store, by one subscription for one client.
+// Watch implements driver.Store, with a subscription for each client.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if s.format.Proxy {
 		return errNoNotifications
@@ -64,8 +64,8 @@ func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on f
 	}
 }
 
-// event reads a notification. With WithReplicas, a waiter that was granted the lock sends
-// its request again, which waits for the replicas.
+// event reads a notification. With WithReplicas, a notified waiter repeats its request, which then
+// waits for the replicas.
 func (s *Store) event(message string) (driver.Event, bool) {
 	m, ok := wire.ParseMessage(message)
 	if !ok || m.Event.Kind != driver.EventGranted {
@@ -78,8 +78,8 @@ func (s *Store) event(message string) (driver.Event, bool) {
 	return m.Event, true
 }
 
-// subscribe listens until the connection fails, or is found to lead to the wrong server.
-// In a cluster any server passes on what is published on another one.
+// subscribe listens until the connection fails, or is found to lead to the wrong server. In a
+// cluster each server forwards the messages published on other servers.
 func (s *Store) subscribe(ctx context.Context, master *masterWatch, on func(message string)) error {
 	if s.format.Sharded {
 		return s.conn.Subscribe(ctx, master.channel, master.busy, on)
@@ -113,10 +113,9 @@ func epochless(err error) bool {
 		errors.As(err, &server) && strings.Contains(string(server), "cluster support disabled")
 }
 
-// watchEpoch reports failovers in a cluster. The subscription is on one of its servers
-// and does not notice the death of another, which has the locks. But each election has an
-// epoch of its own. It costs the cluster one small command, five times a second, while the
-// client is busy.
+// watchEpoch reports failovers in a cluster. The subscription is on one of the servers and does not
+// notice that another, which has the locks, dies. But each election has its own epoch. This costs
+// the cluster a small command, five times a second, while the client is busy.
 func (s *Store) watchEpoch(ctx context.Context, busy func() bool, on func(driver.Event)) {
 	const every = 200 * time.Millisecond
 	wait := time.NewTimer(every)

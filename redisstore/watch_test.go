@@ -18,8 +18,8 @@ import (
 // now is a server's time in µs.
 const now int64 = 1_700_000_000_000_000
 
-// The age of a grant is the time since it was sent, by the server's clock; it is zero if
-// that is not known.
+// A grant's age should be the time since it was sent, by the server's clock; it should be zero if
+// this is unknown.
 func TestMessageAge(t *testing.T) {
 	s := New(nil)
 	begin := time.Now()
@@ -36,8 +36,8 @@ func TestMessageAge(t *testing.T) {
 	}
 }
 
-// A fakeServer accepts a subscription, and sends one reply after another, then repeats
-// the last one.
+// A fakeServer accepts a subscription, and sends a sequence of replies, then repeats the last
+// reply.
 type fakeServer struct {
 	redisconn.Conn
 	replies  []redisconn.Reply
@@ -57,7 +57,7 @@ func (c *fakeServer) Subscribe(ctx context.Context, _ string, _ func() bool, on 
 	return ctx.Err()
 }
 
-// A server that cannot return the epoch is not polled further.
+// A server that cannot return the epoch should not be polled further.
 func TestEpochIsPolled(t *testing.T) {
 	const span = 10 * time.Second
 	for _, c := range []struct {

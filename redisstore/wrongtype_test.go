@@ -12,8 +12,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// wrongTypes are values of other programs, by type: the words that write them, with KEY for
-// the key.
+// wrongTypes are other programs' values, by type: the words to write them, with KEY for the key.
 var wrongTypes = map[string]string{
 	"string": "SET KEY 6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44 PX 60000",
 	"hash":   "HSET KEY 8743c9c0-0795-4907-87fd-6c719a6b4586:40 1",
@@ -23,10 +22,10 @@ var wrongTypes = map[string]string{
 	"stream": "XADD KEY 1-1 field value",
 }
 
-// keysOfLock are the keys of the lock n without a prefix, and the types that dibs has there.
+// keysOfLock are the keys for the lock n without a prefix, with their types in dibs.
 var keysOfLock = map[string]string{"n": "string", "{n}:dibs:queue": "zset", "{n}:dibs:meta": "hash", "{n}:dibs:holders": "zset", "HIGHWATER": "string"}
 
-// situations are what a client does before another program writes a key of the lock.
+// situations are a client's steps before another program writes one of the lock's keys.
 var situations = map[string]func(p *testClient) driver.AcquireRequest{
 	"free":  func(p *testClient) driver.AcquireRequest { return p.request("n") },
 	"mutex": func(p *testClient) driver.AcquireRequest { r := p.request("n"); p.mustAcquire(r); return r },
@@ -57,8 +56,7 @@ var situations = map[string]func(p *testClient) driver.AcquireRequest{
 	},
 }
 
-// verbs are the operations of a store on the lock n, with the request of a client that may
-// hold it.
+// verbs are a store's operations on the lock n, with the request of a client that may hold it.
 var verbs = map[string]func(p *testClient, own driver.AcquireRequest) error{
 	"lock":    func(p *testClient, _ driver.AcquireRequest) error { return p.try(p.request("n"), false) },
 	"wait":    func(p *testClient, _ driver.AcquireRequest) error { return p.try(p.request("n"), true) },
@@ -120,8 +118,8 @@ func (p *testClient) try(r driver.AcquireRequest, queue bool) error {
 	return err
 }
 
-// No verb changes or deletes a value of another type at a key of a lock. On the lock key it
-// is always reported. An auxiliary key is reported by the verbs that need it.
+// No verb should change or delete a value with another type at one of a lock's keys. Each verb
+// should report it on the lock key. The verbs that need an auxiliary key should report it there.
 func TestNoVerbChangesAForeignKey(t *testing.T) {
 	t.Parallel()
 	for situation, prepare := range situations {
@@ -160,8 +158,8 @@ func TestNoVerbChangesAForeignKey(t *testing.T) {
 	}
 }
 
-// wantWrongType checks an error about a key of another type, or that there is none unless
-// one is required.
+// wantWrongType checks an error about a key with another type, or that there is none unless an
+// error is required.
 func wantWrongType(t *testing.T, what string, err error, key string, required bool) {
 	t.Helper()
 	if !required && (err == nil || errors.Is(err, driver.ErrLost) && !errors.Is(err, driver.ErrWrongType)) {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// calls counts the calls of rueidis in progress. rueidis does not say how many connections its pool
-// has. But it needs the deadline of a call as soon as it has a connection for it, or opens one. A
-// call whose deadline it has not read waits for the pool.
+// calls counts the calls to rueidis in progress. rueidis does not report its pool's number of
+// connections. But it reads a call's deadline as soon as it has a connection for it, or opens a new
+// connection. A call whose deadline was not read waits for the pool.
 type calls struct{ waiting, connected atomic.Int64 }
 
-// A call is the context of one call.
+// A call is the context for a single call.
 type call struct {
 	context.Context
 	calls *calls
@@ -32,7 +32,7 @@ func (c *call) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
-// end ends the call. rueidis may read its deadline later, in the background.
+// end ends the call. rueidis can read its deadline later, in the background.
 func (c *call) end() {
 	if c.read.Swap(true) {
 		c.calls.connected.Add(-1)

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A timedContext has a deadline, and ends a little later. rueidis applies the deadline to
-// dialling, writing and reading. The end is for what has no deadline: to wait for a
-// connection of a full pool, and for a reply on a connection that pipelines.
+// A timedContext has a deadline, and ends a little later. rueidis applies the deadline to dialling,
+// writing and reading. The end bounds the waits without a deadline: for a connection from a full
+// pool, and for a reply on a pipelining connection.
 //
-// A context must not end between a successful dial and the first command of the handshake.
-// rueidis 1.0.79 then closes the connection in an orderly way, with a goroutine that reads
-// from it. If the server has sent an error, such as that it has too many clients, this goroutine
-// finds a message that nothing has requested, and panics. A dial that ends by the deadline
-// has time for the handshake's start until the context ends. Both times are measured by
-// running timers, one after the other, so they also differ in a process that was stopped.
+// A context must not end between a successful dial and the handshake's first command. rueidis
+// 1.0.79 then closes the connection in an orderly way, with a goroutine that reads from it. If the
+// server has sent an error, for example because there are too many clients, this goroutine finds a
+// message without a request, and panics. After a dial that ends by the deadline, there is time for the
+// handshake's start until the context ends. Both times are measured by running timers, in sequence,
+// so they also differ in a process that was stopped.
 type timedContext struct {
 	at   time.Time
 	done chan struct{}
 }
 
-// handshakeStart is the time from the deadline of a context to its end.
+// handshakeStart is the time from a context's deadline to its end.
 const handshakeStart = 50 * time.Millisecond
 
 func newTimedContext(at time.Time) *timedContext {
@@ -51,7 +51,7 @@ func (c *timedContext) Err() error {
 // Value implements context.Context.
 func (c *timedContext) Value(any) any { return nil }
 
-// withValues is a context with the values of another one.
+// withValues is a context with another context's values.
 type withValues struct {
 	context.Context
 	values context.Context
@@ -60,11 +60,11 @@ type withValues struct {
 // Value implements context.Context.
 func (c withValues) Value(key any) any { return c.values.Value(key) }
 
-// contextCache holds one context for all calls with about the same deadline. Starting a
-// timer for each call would be a large part of the cost of a lock.
+// contextCache stores a single context for all calls with about the same deadline. To start a timer
+// for each call would be a large part of a lock's cost.
 type contextCache struct{ last atomic.Pointer[timedContext] }
 
-// until returns a context with the given deadline, or one up to 20 ms later.
+// until returns a context with the given deadline, or up to 20 ms later.
 func (cache *contextCache) until(at time.Time) context.Context {
 	const tolerance = 20 * time.Millisecond
 	if c := cache.last.Load(); c != nil && !c.at.Before(at) && c.at.Sub(at) <= tolerance {

@@ -65,9 +65,9 @@ func TestProcessSurvivesAServerWithMaxClients(t *testing.T) {
 	for _, kind := range []string{"normal", "pubsub"} {
 		command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 	}
-	time.Sleep(period) // the process has to survive this time
+	time.Sleep(period) // the process should survive this time
 	command("CONFIG", "SET", "maxclients", "10000")
-	for range 1 + len(child.Lines()) { // older ones, and a new one
+	for range 1 + len(child.Lines()) { // the earlier connections, and a new one
 		child.Line()
 	}
 }

@@ -86,8 +86,8 @@ func TestClusterRights(t *testing.T) {
 // blocking commands.
 func withIdleConns(t testing.TB, addr string, idle int) *redisstore.Store {
 	client := dial(t, addr)
-	// With a deadline, and not with Dedicate. Otherwise rueidis starts a reader for the
-	// connection, which would notice that it ends.
+	// With a deadline, and not with Dedicate. Otherwise rueidis starts a reader for the connection,
+	// which would notice its end.
 	ctx, cancel := context.WithTimeout(t.Context(), drill.Generous)
 	defer cancel()
 	var busy sync.WaitGroup

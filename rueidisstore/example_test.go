@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// One server, here over TLS.
+// A single server, here over TLS.
 func Example() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{"10.0.0.1:6380"},
@@ -34,8 +34,8 @@ func Example() {
 	}
 }
 
-// With Sentinel, TopologyRefreshInterval makes rueidis notice a promotion sooner.
-// WithReplicas makes it less likely that a failover loses a lock.
+// With Sentinel, TopologyRefreshInterval makes rueidis notice a promotion sooner. WithReplicas
+// makes it less likely that a failover loses a lock.
 func Example_sentinel() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
@@ -53,7 +53,7 @@ func Example_sentinel() {
 	defer locks.Close()
 }
 
-// In a Redis Cluster, each lock is in one hash slot. The client finds the other nodes by
+// In a Redis Cluster, each lock is in a single hash slot. The client finds the other nodes by
 // itself.
 func Example_cluster() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{

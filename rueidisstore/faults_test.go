@@ -19,7 +19,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// obtain is drill.Obtain of a mutex.
+// obtain is drill.Obtain for a mutex.
 func obtain(t *testing.T, c *dibs.Client, name string) *dibs.Lease {
 	t.Helper()
 	return drill.Obtain(t, func(ctx context.Context) (*dibs.Lease, error) { return c.Mutex(name).Lock(ctx) })
@@ -52,7 +52,7 @@ func TestClosedRueidisClient(t *testing.T) {
 			locks := open(t, client)
 			l := drill.Lock(t, locks, job)
 			client.Close()
-			drill.Eventually(t, "all connections are closed", func() bool { // one after another
+			drill.Eventually(t, "all connections are closed", func() bool { // each separately
 				for range 10 {
 					l, err := locks.Mutex("other").TryLock(t.Context())
 					if err == nil {
@@ -134,13 +134,13 @@ func TestMuteConnection(t *testing.T) {
 				<-muted
 				return time.Since(start)
 			})
-			time.Sleep(6 * time.Second) // longer than the TTL of the lease
+			time.Sleep(6 * time.Second) // longer than the lease TTL
 			drill.Unlock(t, held)
 		})
 	}
 }
 
-// Connections that break under load cause no errors and no double holders.
+// Connections that break under load should cause no errors and no double holders.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{

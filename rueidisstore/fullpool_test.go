@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// crowded returns a client with one connection for blocking commands.
+// crowded returns a client with a single connection for blocking commands.
 func crowded(t *testing.T, addr string) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, BlockingPoolSize: 1})
@@ -26,7 +26,7 @@ func crowded(t *testing.T, addr string) rueidis.Client {
 	return client
 }
 
-// An error says that the program's other work has all connections, and not that the server does
+// An error should say that the program's other work uses all connections, not that the server does
 // not reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 	}
 }
 
-// block takes a connection of the pool, by a command that waits on the server.
+// block takes a connection from the pool, by a command that waits on the server.
 func block(t *testing.T, server *redistest.Server, client rueidis.Client) {
 	t.Helper()
 	var done sync.WaitGroup
@@ -64,8 +64,7 @@ func block(t *testing.T, server *redistest.Server, client rueidis.Client) {
 	}
 }
 
-// The error for a server that does not reply does not name a pool that the requests of dibs have
-// filled.
+// The error for a silent server should not name a pool filled with dibs' own requests.
 func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

@@ -17,11 +17,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// traceKey is the key of a trace ID in a caller's context.
+// traceKey is the key for a trace ID in a caller's context.
 type traceKey struct{}
 
-// hookedClient records the traces of the commands that it sends. It wraps a client as
-// rueidishook and rueidisotel do.
+// hookedClient records the traces of its commands. It wraps a client as rueidishook and rueidisotel
+// do.
 type hookedClient struct {
 	rueidis.Client
 	recorder *recorder
@@ -71,7 +71,7 @@ func (h hookedConn) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	return h.DedicatedClient.Do(ctx, cmd)
 }
 
-// A client that wraps another one gets the values of the caller's context.
+// A client that wraps another client should get the values in the caller's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{

@@ -33,7 +33,7 @@ func (c *conn) Masters(ctx context.Context, visit func(redisconn.Node) error) er
 	return nil
 }
 
-// masters returns the addresses of the nodes that own slots, each with a range of these.
+// masters returns the addresses of the nodes that own slots, each with a slot range.
 func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (map[string]redisconn.SlotRange, error) {
 	ranges, err := c.ranges(ctx, nodes)
 	found := make(map[string]redisconn.SlotRange)
@@ -43,12 +43,11 @@ func (c *conn) masters(ctx context.Context, nodes map[string]rueidis.Client) (ma
 	return found, err
 }
 
-// master returns rueidis' client for the owner of some slots. If that is not one of the
-// nodes, rueidis does not know it yet. It reloads its slot map after an error of one of its
-// own commands, and not after one of a node's client. So master sends a command that a
-// former owner redirects. This adds the new owner at once, or within a second if the former
-// one is dead. A user without rights to the key gets an error until another command is
-// redirected.
+// master returns rueidis' client for the owner of some slots. If the owner is not among the nodes,
+// rueidis does not know it yet. It reloads its slot map after an error from its own command, but
+// not from a node client's. So master sends a command that a former owner redirects. This adds the
+// new owner at once, or within a second if the former owner is dead. A user without rights to the
+// key gets an error until another command is redirected.
 func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r redisconn.SlotRange) (rueidis.Client, error) {
 	addr := r.Master
 	if client, ok := nodes[addr]; ok {
@@ -65,8 +64,8 @@ func (c *conn) master(ctx context.Context, nodes map[string]rueidis.Client, r re
 	return nil, fmt.Errorf("rueidis has no client for the master %s yet", addr)
 }
 
-// ranges returns the slot map of the first node that answers. It does not query roles: a
-// user that may lock need not have that permission, and a replica may be down.
+// ranges returns the slot map from the first node that answers. It does not query roles: a user
+// with the permissions for locking need not have this permission, and a replica may be down.
 func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]redisconn.SlotRange, error) {
 	err := fmt.Errorf("rueidis has no node of the cluster")
 	for addr, client := range nodes {
@@ -83,8 +82,8 @@ func (c *conn) ranges(ctx context.Context, nodes map[string]rueidis.Client) ([]r
 	return nil, err
 }
 
-// Refresh implements redisconn.Refresher. rueidis itself reloads the slot map only once
-// a second. The map that Refresh loads is used until then.
+// Refresh implements redisconn.Refresher. rueidis itself reloads the slot map only once a second.
+// The map that Refresh loads is used until then.
 func (c *conn) Refresh() {
 	const within, maxAge = 200 * time.Millisecond, 2 * time.Second
 	if !c.sharded {
@@ -97,14 +96,14 @@ func (c *conn) Refresh() {
 	}
 }
 
-// slotMap is the owners of all slots. It is used until a time.
+// slotMap contains all slots' owners. It is used until a time.
 type slotMap struct {
 	ranges []redisconn.SlotRange
 	until  time.Time
 }
 
-// of returns the client of the node that owns a command's slot, or all if m has expired
-// or does not have that node.
+// of returns the client for the node that owns a command's slot, or all if m has expired or does
+// not contain the node.
 func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 	if m == nil || time.Now().After(m.until) {
 		return all
@@ -117,7 +116,7 @@ func (m *slotMap) of(all rueidis.Client, cmd rueidis.Completed) rueidis.Client {
 	return all
 }
 
-// deadlineOf returns the deadline of a context, or zero.
+// deadlineOf returns a context's deadline, or zero.
 func deadlineOf(ctx context.Context) time.Time {
 	at, _ := ctx.Deadline()
 	return at

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A client lists the names on a master that was added after it had connected.
+// A client should list the names on a master added after it had connected.
 func TestNewMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -30,8 +30,8 @@ func TestNewMaster(t *testing.T) {
 	}
 }
 
-// Names of all slots can be locked concurrently, and a slot may move while its name is
-// locked.
+// Names in all slots should be locked concurrently, and a slot should be able to move while its
+// name is locked.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)

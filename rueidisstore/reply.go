@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// value converts a message to the value that RESP2 has for it: nil, int64, string, or a
-// list of these. An error within a list is returned as the error of the whole list.
+// value converts a message to its RESP2 value: nil, int64, string, or a list of these. An error
+// within a list is returned as the whole list's error.
 func value(m *rueidis.RedisMessage) (any, error) {
 	switch {
 	case m.IsNil():
@@ -44,8 +44,8 @@ func values(list []rueidis.RedisMessage) (any, error) {
 	return all, nil
 }
 
-// pairs converts a map to a list of keys and values, sorted by key: rueidis does not keep
-// the order of the server.
+// pairs converts a map to a list with keys and values, sorted by key: rueidis does not keep the
+// server's order.
 func pairs(m *rueidis.RedisMessage) (any, error) {
 	fields, err := m.ToMap()
 	if err != nil {
@@ -63,9 +63,9 @@ func pairs(m *rueidis.RedisMessage) (any, error) {
 	return all, nil
 }
 
-// text converts the remaining types. Strings, doubles and big numbers are returned as
-// they are written. A verbatim string loses its prefix, such as "txt:". An error reply is
-// returned as a ServerError with its whole text; the error of rueidis lacks "ERR".
+// text converts the remaining types. Strings, doubles and big numbers are returned as they are
+// written. A verbatim string loses its prefix, such as "txt:". An error reply is returned as a
+// ServerError with its whole text; rueidis' error lacks "ERR".
 func text(m *rueidis.RedisMessage) (any, error) {
 	const prefix = len("txt:")
 	s, err := m.ToString()

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// RESP3 replies are converted to the values that RESP2 has for them.
+// RESP3 replies should be converted to their RESP2 values.
 func TestValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// RESP3 allows map keys of any type. Redis only sends strings; any other is an error.
+// In RESP3 map keys can have any type. Redis only sends strings; any other type should be an error.
 func TestValueOfMapWithOtherKeys(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, "%1\r\n:1\r\n:2\r\n")
@@ -71,7 +71,7 @@ func TestValueOfMapWithOtherKeys(t *testing.T) {
 	}
 }
 
-// clientOf returns a client of a RESP3 server that replies to PING with the given bytes.
+// clientOf returns a client for a RESP3 server that replies to PING with the given bytes.
 func clientOf(t *testing.T, reply string) rueidis.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,7 +11,7 @@
 //
 // # One server, Sentinel, Cluster
 //
-// [New] takes the client that rueidis.NewClient returns for any of these setups:
+// [New] takes rueidis.NewClient's client for any of these setups:
 //   - One server, with or without replicas: its address as the only InitAddress. TLS
 //     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
@@ -26,23 +26,22 @@
 //
 // # Connections
 //
-// The store uses the client's pool for blocking commands (BlockingPoolSize), not the
-// connections on which rueidis pipelines the commands of all callers. dibs pipelines its
-// own commands. If a call on a shared connection times out, rueidis closes that
-// connection, which fails other callers' commands. On a connection that has begun to
-// pipeline it returns only after 11 s instead, which is longer than many leases last.
+// The store uses the client's pool for blocking commands (BlockingPoolSize), not the connections on
+// which rueidis pipelines all callers' commands. dibs pipelines its own commands. If a call on a
+// shared connection times out, rueidis closes this connection, which fails other callers' commands.
+// On a connection already used for pipelining it returns only after 11 s instead, which is longer
+// than many leases last.
 //
-// The pool needs room for up to 4 connections for locking and unlocking, and one for the
-// subscription for notifications. On a cluster each request of a batch uses a connection
-// of its own, from the pool of its node.
+// The pool needs room for up to 4 connections for locking and unlocking, and for one subscription
+// for notifications. On a cluster each request in a batch uses its own connection, from its node's
+// pool.
 //
-// rueidis does not notice when an idle connection ends. When the store gets such a
-// connection, it closes the other ended ones, too.
+// rueidis does not notice when an idle connection ends. When the store gets such a connection, it
+// also closes the other ended connections.
 //
-// rueidis 1.0.79 may panic if the context of a command ends while a new connection is being
-// set up. It does so if the server has already sent an error, as Redis does when it has too
-// many clients. No context of the store ends at that time. Contexts of your own commands may:
-// see docs/redis.md.
+// rueidis 1.0.79 can panic if a command's context ends while a new connection is being set up. It
+// does so if the server has already sent an error, as Redis does when there are too many clients.
+// The store's contexts do not end at that time. Your own commands' contexts can: see docs/redis.md.
 //
 // [redisstore.WithReplicas] uses one more connection for each call, and two round trips instead of
 // one. rueidis returns the replies of a pipeline only when it has all of them. In one
@@ -50,16 +49,15 @@
 //
 // # Hooks
 //
-// A client that wraps another one, such as those of rueidishook and rueidisotel, sees
-// every command with the context values of the caller. A batch of several callers'
-// commands has the values of the first caller that does not extend leases. Retries in the
-// background have the values of their call, and renewals have none.
+// A client that wraps another client, such as rueidishook's and rueidisotel's, sees every command
+// with the caller's context values. A batch with several callers' commands uses the context values
+// from the first caller that does not extend leases. Retries in the background use their call's
+// values, and renewals have none.
 //
 // # Timeouts
 //
-// Each command ends shortly after the deadline of the call, but not before 3 s, and after 8 s
-// at the latest.
-// ClientOption.ConnWriteTimeout does not apply to these commands, because they are marked
+// Each command ends shortly after the call's deadline, but not before 3 s, and after 8 s at the
+// latest. ClientOption.ConnWriteTimeout does not apply to these commands, because they are marked
 // as blocking. Dialer.Timeout applies to connecting.
 //
 // Taking a connection for the subscription or for [redisstore.WithReplicas] cannot be cancelled,
@@ -82,8 +80,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// New returns a store on a rueidis client. It performs no I/O. With a nil client, every
-// call of the store returns dibs.ErrInvalid.
+// New returns a store on a rueidis client. It performs no I/O. With a nil client, every call to the
+// store returns dibs.ErrInvalid.
 func New(client rueidis.Client, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(client) {
 		return redisstore.New(redisconn.Invalid("rueidisstore.New: the rueidis client is nil"), options...)
@@ -92,7 +90,7 @@ func New(client rueidis.Client, options ...redisstore.Option) *redisstore.Store 
 }
 
 const (
-	ioTimeout    = 3 * time.Second // of one round trip, including the time to connect
+	ioTimeout    = 3 * time.Second // for a round trip, including the time to connect
 	pingInterval = time.Second     // on a subscription
 	pingTimeout  = time.Second
 )
@@ -161,8 +159,8 @@ func (c *conn) do(ctx context.Context, until time.Time, client rueidis.Client, c
 	}
 }
 
-// bounded returns a context with the values of ctx. Its deadline is up to 20 ms after a time,
-// or, if that is zero, after ioTimeout or as long as the callers wait.
+// bounded returns a context with ctx's values. Its deadline is up to 20 ms after a time, or, if
+// this time is zero, after ioTimeout or as long as the callers wait.
 func (c *conn) bounded(ctx context.Context, until time.Time) context.Context {
 	if !until.IsZero() {
 		return withValues{c.withDeadline.until(until), ctx}
@@ -170,14 +168,13 @@ func (c *conn) bounded(ctx context.Context, until time.Time) context.Context {
 	return withValues{c.withoutDeadline.until(redisconn.Until(ctx, ioTimeout, nil)), ctx}
 }
 
-// command builds a rueidis command. For a script it passes the first key, which
-// determines the node; other commands may go to any node. One key is enough, because all
-// are in one slot. If they were not, the builder would panic, while a server replies
-// CROSSSLOT.
+// command builds a rueidis command. For a script it passes the first key, which determines the
+// node; other commands can go to any node. A single key is enough, because all are in the same
+// slot. If they were not, the builder would panic, while a server replies CROSSSLOT.
 //
-// The command is marked as blocking, so that rueidis uses the pool that the package
-// comment describes. rueidis retries only commands that its builder marked as read-only,
-// so it never retries this one.
+// The command is marked as blocking, so that rueidis uses the pool described in the package
+// comment. rueidis retries only commands that its builder marked as read-only, so it never retries
+// this command.
 func command(b rueidis.Builder, cmd redisconn.Cmd) rueidis.Completed {
 	key := cmd.Key()
 	if key == "" {
@@ -223,10 +220,10 @@ func (c *conn) reply(ctx context.Context, result rueidis.RedisResult) redisconn.
 	return redisconn.Reply{Value: v, Err: err}
 }
 
-// convertError converts an error of rueidis to one that redisstore recognizes. A server
-// that rejects connections is reported by each call. rueidis returns ErrClosing for a
-// closed client and also for a connection that it replaced, for example after a failover.
-// A few pings with the values of ctx distinguish the two.
+// convertError converts a rueidis error to a form that redisstore recognizes. If a server rejects
+// connections, each call reports it. rueidis returns ErrClosing for a closed client and also for a
+// replaced connection, for example after a failover. A few pings with ctx's values distinguish the
+// two.
 func (c *conn) convertError(ctx context.Context, err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
 		return redisconn.ServerError(refusal.Error())

@@ -22,12 +22,12 @@ import (
 const (
 	ttl = 10 * time.Second
 
-	job = "job" // the name that the tests lock
+	job = "job" // the name for locks in tests
 	key = "lock:job"
 )
 
-// dial returns a client that is closed at the end of the test. Its buffers are small,
-// because tests open many clients.
+// dial returns a client that is closed when the test ends. Its buffers are small, because tests
+// open many clients.
 func dial(t testing.TB, addr string, adjust ...func(*rueidis.ClientOption)) rueidis.Client {
 	t.Helper()
 	o := rueidis.ClientOption{
@@ -52,7 +52,7 @@ func TestStoreInRESP2(t *testing.T) {
 	conformance(t, client)
 }
 
-// conformance runs the conformance suite on one client that all cases share.
+// conformance runs the conformance suite on a single client shared by all cases.
 func conformance(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	var stores atomic.Int32
@@ -63,8 +63,8 @@ func conformance(t *testing.T, client rueidis.Client) {
 	})
 }
 
-// open returns a dibs.Client that is closed at the end of the test. Its operation timeout
-// is long, for busy machines.
+// open returns a dibs.Client that is closed when the test ends. Its operation timeout is long, for
+// busy machines.
 func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Client {
 	t.Helper()
 	c := dibs.New(rueidisstore.New(client), append([]dibs.Option{dibs.TTL(ttl), dibs.Timeout(5 * time.Second)}, options...)...)
@@ -72,7 +72,7 @@ func open(t *testing.T, client rueidis.Client, options ...dibs.Option) *dibs.Cli
 	return c
 }
 
-// A hand-off notifies the waiter, on one server and on a cluster.
+// A hand-off should notify the waiter, on a single server and on a cluster.
 func TestHandOffNotifies(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{
@@ -100,8 +100,7 @@ func TestHandOffNotifies(t *testing.T) {
 	}
 }
 
-// awaitSubscription locks once with a client, and waits until the server has its
-// subscription.
+// awaitSubscription locks once with a client, and waits until it is subscribed on the server.
 func awaitSubscription(t *testing.T, server *redistest.Server, c *dibs.Client) {
 	t.Helper()
 	l := drill.Lock(t, c, "warm")
@@ -134,7 +133,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Scripts are loaded again after the server has dropped them.
+// Scripts should be loaded again after the server dropped them.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

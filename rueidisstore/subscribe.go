@@ -10,10 +10,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Subscribe implements redisconn.Conn. It uses a dedicated connection. On the shared
-// one, rueidis would silently subscribe again after a failure, although messages may have
-// been missed. Taking a dedicated connection may block and accepts no context, so it
-// happens in a goroutine of its own.
+// Subscribe implements redisconn.Conn. It uses a dedicated connection. On the shared connection,
+// rueidis would silently subscribe again after a failure, although messages may have been missed.
+// Taking a dedicated connection can block and accepts no context, so it happens in its own
+// goroutine.
 func (c *conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	s := subscriber{on: on}
 	defer s.close()
@@ -28,8 +28,7 @@ func (c *conn) Subscribe(ctx context.Context, channel string, busy func() bool, 
 }
 
 // listen subscribes, and subscribes again every second in place of a ping, while busy. A SUBSCRIBE
-// uses the connection of the subscription; with RESP2, rueidis sends a PING on another
-// one.
+// uses the subscription's connection; with RESP2, rueidis sends a PING on another connection.
 func (c *conn) listen(ctx context.Context, channel string, busy func() bool, s *subscriber) error {
 	dedicated, _ := c.client.Dedicate()
 	defer dedicated.Close() // takes a second if the connection is unresponsive
@@ -39,7 +38,7 @@ func (c *conn) listen(ctx context.Context, channel string, busy func() bool, s *
 	})
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
-	within, due := ioTimeout, true // with RESP2, the first one opens a connection
+	within, due := ioTimeout, true // with RESP2, the first SUBSCRIBE opens a connection
 	for ; ; within, due = pingTimeout, busy() {
 		if due {
 			if err := c.subscribe(ctx, dedicated, channel, within); err != nil {

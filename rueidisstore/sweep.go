@@ -9,12 +9,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// sweep sends probes until one is answered, which closes connections that ended while
-// they were idle. rueidis does not detect these. A restarted proxy or server ends all
-// idle connections; a caller that retries has no time to fail once on each.
+// sweep sends probes until one is answered, which closes connections that ended while they were
+// idle. rueidis does not detect these. A restarted proxy or server ends all idle connections; a
+// caller that retries has no time to fail once on each.
 //
-// Without an idle connection a probe opens a new one, which a server with too many clients, or a
-// proxy without servers, ends at once. So the number of probes is limited.
+// Without an idle connection a probe opens a new connection, which a server with too many clients,
+// or a proxy without servers, ends at once. So the number of probes is limited.
 func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.Cmd) {
 	for ctx.Err() == nil && c.probes.allow(time.Now()) {
 		one := probe(client.B(), cmd.Key())
@@ -24,8 +24,7 @@ func (c *conn) sweep(ctx context.Context, client rueidis.Client, cmd redisconn.C
 	}
 }
 
-// probe returns a command without effect for the node of a key, or for any node if the key
-// is empty.
+// probe returns a command without effect for a key's node, or for any node if the key is empty.
 func probe(b rueidis.Builder, key string) rueidis.Completed {
 	if key != "" {
 		return b.Arbitrary("EXISTS").Keys(key).Blocking()
@@ -41,11 +40,11 @@ type probeLimit struct {
 }
 
 const (
-	maxProbes  = 128                    // at once: more than the idle connections of most pools
+	maxProbes  = 128                    // at once: more than most pools' idle connections
 	probePause = 500 * time.Millisecond // between probes, in the long run
 )
 
-// allow reports whether one more probe is allowed now, and counts it.
+// allow reports whether another probe is allowed now, and counts it.
 func (p *probeLimit) allow(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

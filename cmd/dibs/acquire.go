@@ -21,12 +21,12 @@ func (s *session) waitForLock(c *lockRequest) (*dibs.Lease, error) {
 	s.monitor.SetWaiting(c.names, c.waits())
 	p := s.progress(c.names)
 	defer p.end()
-	away := monitor.IsUnreached // any other failure says what is wrong
+	away := monitor.IsUnreached // any other failure says the cause
 	if c.waits() {
 		away = s.isAway
 	}
 	lease, err := s.retryWhile(ctx, away, p.begun.Add(c.patience(s.store.timeout)), func() (*dibs.Lease, error) {
-		p.end() // of an earlier attempt, with another client
+		p.end() // from an earlier attempt, with another client
 		options := append(c.options(time.Since(p.begun)), dibs.Observe(p.hooks()))
 		return tryAcquire(ctx, s.locks, c, options)
 	})
@@ -60,14 +60,14 @@ func tryAcquire(ctx context.Context, locks *dibs.Client, c *lockRequest, options
 	return locks.Mutex(name).Lock(ctx, options...)
 }
 
-// isAway reports whether the store may answer a later attempt. What was rejected may succeed if the
-// store has answered before: somebody has changed something.
+// isAway reports whether the store may answer a later attempt. A rejected request may succeed if
+// the store has answered before: somebody changed something.
 func (s *session) isAway(err error) bool {
 	return monitor.IsAway(err) || errors.Is(err, dibs.ErrUnavailable) && s.monitor.Answered()
 }
 
 // retryWhile calls acquire while the store is away, until a time, or until ctx ends. Between two
-// attempts it keeps no connection: the server may be full, and others wait for one.
+// attempts it keeps no connection: the server may be full, and others wait for a connection.
 func (s *session) retryWhile(ctx context.Context, away func(error) bool, until time.Time, acquire func() (*dibs.Lease, error)) (*dibs.Lease, error) {
 	const shortest, longest = 100 * time.Millisecond, 5 * time.Second
 	for pause := shortest; ; pause = min(2*pause, longest) {

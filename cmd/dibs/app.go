@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// An app is one run of dibs: what all subcommands share.
+// An app is a run of dibs: the parts shared by all subcommands.
 type app struct {
 	con     *console
 	env     environment
@@ -38,8 +38,7 @@ func (a *app) run(args []string) int {
 	return code
 }
 
-// discardLogger is the logger of go-redis. It drops all lines: failures are returned as
-// errors.
+// discardLogger is go-redis' logger. It drops all lines: failures are returned as errors.
 type discardLogger struct{}
 
 func (discardLogger) Printf(context.Context, string, ...any) {}
@@ -87,7 +86,7 @@ func addGroup(root *cobra.Command, id, title string, verbs ...*cobra.Command) {
 	}
 }
 
-// argCount returns a check for the number of arguments of a subcommand.
+// argCount returns a check for a subcommand's number of arguments.
 func argCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		var text string
@@ -107,14 +106,13 @@ func argCount(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// withStore opens the store and calls do, with a context that a termination signal
-// cancels.
+// withStore opens the store and calls do, with a context that a termination signal cancels.
 func (a *app) withStore(do func(ctx context.Context, s *opened) error) error {
 	s, err := a.stores.open(untilExit)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.close() }() // do has reported all failures that matter
+	defer func() { _ = s.close() }() // do has reported all relevant failures
 	ctx, stop := a.signals.context()
 	err = do(ctx, s)
 	if signalled := stop(); signalled != nil {

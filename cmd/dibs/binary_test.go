@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The linker drops the methods that nobody calls. If any function that is in the program finds
-// methods by their names, as text/template does, it keeps all exported methods of all types:
-// that is 10 MB. The linker's list of what refers to what marks such a function.
+// The linker should drop methods without callers. If any function in the program finds methods by
+// their names, as text/template does, the linker keeps all types' exported methods: 10 MB. The
+// linker's list of references marks such a function.
 func TestNoUnusedMethods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links the command")

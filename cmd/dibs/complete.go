@@ -10,9 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeName completes a name from those that are held. If the store does not answer
-// within 1 s, it offers nothing and prints no error: a shell that waits for it would seem
-// to hang.
+// completeName completes a name from the held names. If the store does not answer within 1 s, it
+// offers nothing and prints no error: a shell waiting for it would seem to hang.
 func (f *storeFlags) completeName(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const timeout = time.Second
 	if len(args) > 0 {
@@ -48,7 +47,7 @@ func (f *storeFlags) namesWithPrefix(begun string, timeout time.Duration) (names
 	return names
 }
 
-// escapeGlob returns a glob that matches text only.
+// escapeGlob returns a glob that only matches text.
 func escapeGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }

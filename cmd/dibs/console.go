@@ -14,8 +14,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A console is the standard streams and what the flags say about them. Results go to out,
-// and messages to err.
+// A console is the standard streams and the flags for them. Results go to out, and messages to err.
 type console struct {
 	in  *os.File
 	out io.Writer
@@ -26,17 +25,17 @@ type console struct {
 	quiet   bool
 	verbose bool
 
-	progressShown atomic.Bool // the last line of the terminal shows the progress of a wait
+	progressShown atomic.Bool // the terminal's last line shows a wait's progress
 }
 
-// print writes to stdout. If the reader has closed it, as head(1) does, the error makes
-// dibs exit as with SIGPIPE.
+// print writes to stdout. If the reader has closed it, as head(1) does, the error makes dibs exit
+// as with SIGPIPE.
 func (c *console) print(text string) error {
 	_, err := io.WriteString(c.out, text)
 	return exitOnEPIPE(err)
 }
 
-// printJSON writes a value to stdout as one line of JSON.
+// printJSON writes a value to stdout as a single line in JSON.
 func (c *console) printJSON(v any) error { return exitOnEPIPE(view.WriteLine(c.out, v)) }
 
 func exitOnEPIPE(err error) error {
@@ -81,14 +80,13 @@ func (c *console) printError(err error, code int) {
 	fmt.Fprintf(c.err, "%sdibs: %s\n", c.clear(), text)
 }
 
-// stamp returns the stamp of an event that happens now.
+// stamp returns the stamp for an event that happens now.
 func stamp(event string) view.Stamp { return view.Stamped(event, time.Now()) }
 
-// clearLine erases the current line of a terminal.
+// clearLine erases a terminal's current line.
 const clearLine = "\r\x1b[K"
 
-// clear returns the sequence that removes a progress line, to print before a lasting
-// line.
+// clear returns the sequence to remove a progress line, to print before a lasting line.
 func (c *console) clear() string {
 	if c.progressShown.Load() {
 		return clearLine
@@ -96,7 +94,7 @@ func (c *console) clear() string {
 	return ""
 }
 
-// showProgress replaces the progress line of the terminal.
+// showProgress replaces the terminal's progress line.
 func (c *console) showProgress(line string) {
 	c.progressShown.Store(true)
 	fmt.Fprint(c.err, clearLine+line)
@@ -111,7 +109,7 @@ func (c *console) clearProgress() {
 // showsProgress reports whether stderr is a terminal and not silenced.
 func (c *console) showsProgress() bool { return !c.quiet && !c.json && terminal(c.err) }
 
-// width returns the width of stdout in columns, or zero if it is not a terminal.
+// width returns stdout's width in columns, or zero if it is not a terminal.
 func (c *console) width() int {
 	if !terminal(c.out) {
 		return 0
@@ -129,7 +127,7 @@ func terminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// widthOf returns the width of a terminal in columns, or 80 if w is not a terminal.
+// widthOf returns a terminal's width in columns, or 80 if w is not a terminal.
 func widthOf(w any) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {

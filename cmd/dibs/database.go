@@ -9,11 +9,11 @@ import (
 	"github.com/dibslock/dibs/pgstore/pgurl"
 )
 
-// A database is a store in a database: what its subcommands need beside the locks.
+// A database is a store in a database: everything its subcommands need beside the locks.
 type database struct {
 	driver.Store
 	location   string // without credentials
-	name       string // the schema or the prefix of the tables
+	name       string // the schema or the table prefix
 	place      string // the same, as a phrase
 	latest     int    // version of the tables that this program needs
 	statements func(from, to int) ([]string, error)
@@ -22,10 +22,10 @@ type database struct {
 	close      func()
 }
 
-// An opener opens the database of a URL. It does not wait for a server.
+// An opener opens a URL's database. It does not wait for a server.
 type opener func(f *storeFlags, url string) (*database, error)
 
-// openerOf returns what opens a URL, if it is that of a database.
+// openerOf returns the function that opens a URL, if it is a database URL.
 func openerOf(url string) (open opener, ok bool) {
 	switch {
 	case pgurl.Is(url):
@@ -53,8 +53,8 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 	return nil
 }
 
-// checkDatabase rejects what only Redis has. A prefix would separate names, so a database must
-// not ignore it.
+// checkDatabase rejects flags that only Redis supports. A prefix would separate names, so a
+// database must not ignore it.
 func (f *storeFlags) checkDatabase() error {
 	const instead = "names in a database have no prefix; to separate them, use dibs_schema=NAME (PostgreSQL) or dibs_prefix=TEXT (MariaDB, MySQL) in the URL"
 	switch prefix := f.env.get("DIBS_PREFIX"); {
@@ -72,8 +72,8 @@ func (f *storeFlags) checkDatabase() error {
 	return nil
 }
 
-// closeWithin calls do, which may wait for a server that does not answer. What is open after
-// the limit is closed when this process exits.
+// closeWithin calls do, which can wait for a silent server. Connections still open after the limit
+// are closed when this process exits.
 func closeWithin(limit time.Duration, do func()) {
 	done := make(chan struct{})
 	go func() {

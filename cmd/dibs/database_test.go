@@ -15,11 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A databaseServer is a server that all scripts share, each with databases of its own. It
-// starts when the first script needs it.
+// A databaseServer is a server shared by all scripts, each with its own databases. It starts when
+// the first script needs it.
 type databaseServer struct {
-	kind     string // the command of the scripts, and the condition
-	missing  error  // the error of open if no server is installed
+	kind     string // the scripts' command, and the condition
+	missing  error  // open's error if no server is installed
 	required string // the environment variable with which a missing server is a failure
 	open     func() (sharedServer, error)
 
@@ -118,7 +118,7 @@ func (m mariadb) execute(database, statement string) error {
 	return err
 }
 
-// database is a command of the scripts: see TestScripts.
+// database is a command for scripts: see TestScripts.
 func (w *scriptState) database(d *databaseServer, args []string) {
 	do, id := args[0], args[1]
 	proxy := w.proxies[id]

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A lookup returns the addresses of a host.
+// A lookup returns a host's addresses.
 type lookup func(ctx context.Context, host string) ([]string, error)
 
-// checkDistinct rejects a quorum with two nodes on one server, even on different
-// databases: if that server fails, two votes are gone. A server may have several names, so their
-// addresses are also compared. If a name has no address, the quorum itself finds out: nodes with
-// the same store ID have one vote.
+// checkDistinct rejects a quorum with two nodes on the same server, even on different databases: if
+// this server fails, two votes are gone. A server can have several names, so their addresses are
+// also compared. If a name has no address, the quorum itself finds out: nodes with the same store
+// ID have a single vote.
 func checkDistinct(nodes []node, find lookup) error {
 	servers := addressesOf(nodes, find)
 	for i, n := range nodes {
@@ -29,8 +29,7 @@ func checkDistinct(nodes []node, find lookup) error {
 	return nil
 }
 
-// addressesOf returns the addresses of each node, with ports, as far as they can be found within
-// a second.
+// addressesOf returns each node's addresses, with ports, if they can be found within a second.
 func addressesOf(nodes []node, find lookup) [][]string {
 	const limit = time.Second
 	all := make([][]string, len(nodes))
@@ -43,7 +42,7 @@ func addressesOf(nodes []node, find lookup) [][]string {
 	for i, n := range nodes {
 		host, port, err := net.SplitHostPort(serverOf(n.location))
 		if err != nil {
-			continue // a socket, or several servers with one master
+			continue // a socket, or several servers with a single master
 		}
 		group.Go(func() {
 			found, _ := find(ctx, host) // nil on failure

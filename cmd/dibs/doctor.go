@@ -45,7 +45,7 @@ Exit codes:
 	}
 }
 
-// A report is the output of doctor.
+// A report is doctor's output.
 type report struct {
 	Schema int          `json:"schema"`
 	Worst  string       `json:"worst"` // a severity
@@ -67,7 +67,7 @@ func examineStore(ctx context.Context, con *console, s *opened) error {
 	worst, reached := checkup.Note, false
 	for _, n := range nodes {
 		if errors.Is(n.err, driver.ErrInvalid) {
-			return n.err // of the options, whatever the server
+			return n.err // about the options, whatever the server
 		}
 		reached = reached || n.Reached
 		worst = max(worst, n.found.Worst())
@@ -153,7 +153,7 @@ func formatReports(nodes []nodeReport, paint bool) string {
 	return b.String()
 }
 
-// severity colours the name of a severity, if paint is true.
+// severity colours a severity's name, if paint is true.
 func severity(word string, paint bool) string {
 	code, ok := map[string]string{"unreachable": "1;31", "critical": "1;31", "warning": "33", "unchecked": "36", "note": "2"}[word]
 	if !ok || !paint {

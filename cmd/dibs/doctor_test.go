@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// For a local file, doctor checks only that a lock works.
+// For a local file, doctor should only check that a lock works.
 func TestDoctorOfAFile(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

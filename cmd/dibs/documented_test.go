@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Each command line of dibs in a code block or a table of the documents has a subcommand and flags
-// that exist.
+// Each dibs command line in the documents' code blocks and tables should use an existing subcommand
+// and existing flags.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../docs/*.md")
@@ -46,7 +46,7 @@ func TestDocumentedCommands(t *testing.T) {
 // code matches a code block, or code in a line.
 var code = regexp.MustCompile("(?s)```.*?\n```|`[^`\n]+`")
 
-// commandInCode matches a command line of dibs up to the command that it runs, or to the end.
+// commandInCode matches a dibs command line up to the command that it runs, or to the end.
 var commandInCode = regexp.MustCompile("(?m)(?:^|[`;(\"] ?|bin/)dibs ([a-z]+(?: +[^\\s`;|&<>()#]+)*)")
 
 func documentedCommands(text string) (all [][]string) {

@@ -93,7 +93,7 @@ func (r *run) lead(a *app, j *job, argv []string, restart bool) (err error) {
 	}
 }
 
-// beginTerm forgets the last term: the outcome is about the current one.
+// beginTerm forgets the last term: the outcome is about the current term.
 func (r *run) beginTerm() {
 	o := &r.outcome
 	r.waiting, r.acquired, r.end = time.Now(), time.Time{}, supervise.End{}
@@ -113,12 +113,12 @@ func (s *session) campaign(j *job, name string) (*dibs.Lease, error) {
 	if err := s.refuseDeadlock(&j.lockRequest); err != nil {
 		return nil, err
 	}
-	const pause = 100 * time.Millisecond // a command that fails at once must not use all of the processor
+	const pause = 100 * time.Millisecond // a command that fails at once must not use the whole processor
 	ctx, stop := s.signals.context()
 	s.monitor.SetWaiting(j.names, true)
 	p := s.progress(j.names)
 	lease, err := s.retryWhile(ctx, s.isAway, time.Now().Add(maxDuration), func() (*dibs.Lease, error) {
-		p.end() // of an earlier attempt, with another client
+		p.end() // from an earlier attempt, with another client
 		if !sleep(ctx, pause) {
 			return nil, context.Cause(ctx)
 		}

@@ -17,8 +17,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// escapes are commands that run the script in $WORK in a process group, a session or a
-// terminal of its own.
+// escapes are commands to run the script in $WORK in its own process group, session or terminal.
 var escapes = map[string][]string{
 	"timeout":            {"timeout", "1000", "sh", "-c", `eval "$WORK"`},
 	"timeout in a shell": {"sh", "-c", `timeout 1000 sh -c 'eval "$WORK"'; true`},
@@ -30,7 +29,7 @@ var escapes = map[string][]string{
 	"nested":             {"dibs", "run", "--ttl", "20s", "inner", "--", "setsid", "-w", "sh", "-c", `eval "$WORK"`},
 }
 
-// beginEscape starts a run with one of the escapes.
+// beginEscape starts a run with an escape.
 func beginEscape(t *testing.T, url, how, work string, flags ...string) (p *program, pids []string) {
 	t.Helper()
 	argv := escapes[how]
@@ -44,7 +43,7 @@ func beginEscape(t *testing.T, url, how, work string, flags ...string) (p *progr
 	return p, p.pids()
 }
 
-// onEachEscape runs a test with each of the escapes, on a Redis and on a file.
+// onEachEscape runs a test with each escape, on a Redis and on a file.
 func onEachEscape(t *testing.T, test func(t *testing.T, s *testStore, how string)) {
 	t.Helper()
 	t.Parallel()
@@ -68,8 +67,8 @@ func (s *testStore) wantAllDead(pids []string) {
 	}
 }
 
-// A signal reaches processes that have left the process group. The lock is held until
-// they exit.
+// A signal should reach processes that left the process group. The lock should be held until they
+// exit.
 func TestEscapeIsSignalled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, parentAndChild)
@@ -84,7 +83,7 @@ func TestEscapeIsSignalled(t *testing.T) {
 	})
 }
 
-// dibs waits for processes that have left the process group and exit slowly.
+// dibs should wait for processes that left the process group and exit slowly.
 func TestEscapeIsWaitedFor(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -106,8 +105,8 @@ func TestEscapeIsWaitedFor(t *testing.T) {
 	})
 }
 
-// If dibs is killed, processes that have left the process group are killed, long before
-// the lock expires.
+// If dibs is killed, processes that left the process group should be killed, long before the lock
+// expires.
 func TestEscapeWhenDibsIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, stubborn, "--ttl", "20s")
@@ -143,7 +142,7 @@ func TestEscapeWhenTheLockIsRevoked(t *testing.T) {
 	})
 }
 
-// deleteLock deletes the lock key of a Redis.
+// deleteLock deletes a lock key in Redis.
 func (s *testStore) deleteLock(t *testing.T) {
 	t.Helper()
 	if err := exec.Command("redis-cli", "-u", s.url, "del", "lock:job").Run(); err != nil {
@@ -168,7 +167,7 @@ func TestEscapeWhenTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// --max-hold ends processes that have left the process group.
+// --max-hold should end processes that left the process group.
 func TestEscapeAtMaxHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -184,8 +183,8 @@ func TestEscapeAtMaxHold(t *testing.T) {
 	}
 }
 
-// The watchdog kills processes that move from session to session: each one starts the
-// next one in a new session and exits at once.
+// The watchdog should kill processes that move from session to session: each starts the next
+// process in a new session and exits at once.
 func TestEscapeByForking(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate") // the processes stop when it is missing
@@ -223,8 +222,8 @@ func lines(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// A daemon has left the group and closed its files. It lives on after a normal end, and
-// dies with a command that dibs or the watchdog kills.
+// A daemon left the group and closed its files. It should survive a normal end, and die with a
+// command that dibs or the watchdog kills.
 func TestDaemon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -244,7 +243,7 @@ func TestDaemon(t *testing.T) {
 	})
 }
 
-// A process that was a child before exec started dibs does not belong to the command.
+// A child process from before exec started dibs should not belong to the command.
 func TestInheritedChild(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -289,8 +288,8 @@ func TestWithoutProc(t *testing.T) {
 	}
 }
 
-// A command that is stopped is continued with a termination signal. It would not handle
-// the signal before.
+// A stopped command should be continued with a termination signal. It would not handle the signal
+// before.
 func TestStoppedCommandIsTerminated(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -310,7 +309,7 @@ func TestStoppedCommandIsTerminated(t *testing.T) {
 	}
 }
 
-// dibs waits for a process that it may not kill, and says so.
+// dibs should wait for a process that it may not kill, and say so.
 func TestProcessOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a command as another user")

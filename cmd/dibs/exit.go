@@ -9,8 +9,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 )
 
-// The exit codes of dibs itself. All others are those of the command: see package
-// supervise.
+// The exit codes from dibs itself. All others are the command's: see package supervise.
 const (
 	exitUsage   = 64  // invalid command line
 	exitBusy    = 75  // the name is held and the wait is over; EX_TEMPFAIL
@@ -30,8 +29,7 @@ const (
     127  COMMAND was not found`
 )
 
-// codesOfElection lists the exit codes of elect: it waits without limit, so 75 is
-// missing.
+// codesOfElection lists elect's exit codes: it waits without limit, so 75 is missing.
 var codesOfElection = strings.Replace(codesForHelp, "    75   NAME is held\n", "", 1)
 
 // A usageError is an error in the command line.
@@ -41,8 +39,8 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// A codeError is an error with an exit code of its own. If the error is nil, dibs exits
-// with the code and prints nothing.
+// A codeError is an error with its own exit code. If the error is nil, dibs exits with the code and
+// prints nothing.
 type codeError struct {
 	code int
 	error
@@ -57,13 +55,12 @@ func (e codeError) Error() string {
 	return e.error.Error()
 }
 
-// A busyResult is the codeError of a lock that was held until the wait was over.
+// A busyResult is the codeError for a lock held until the wait was over.
 type busyResult struct{ codeError }
 
 func (e busyResult) Unwrap() error { return e.codeError }
 
-// exitWith returns an error that makes dibs exit with a code. It prints err unless that
-// is nil.
+// exitWith returns an error that makes dibs exit with a code. It prints err unless it is nil.
 func exitWith(code int, err error) error {
 	if code == 0 && err == nil {
 		return nil
@@ -71,8 +68,8 @@ func exitWith(code int, err error) error {
 	return codeError{code, err}
 }
 
-// silent reports whether an error is not printed: its exit code is enough. That includes
-// signals, whose sender needs no message.
+// silent reports whether an error is not printed: its exit code is enough. This includes signals,
+// whose sender needs no message.
 func silent(err error) bool {
 	var coded codeError
 	if errors.As(err, &coded) {

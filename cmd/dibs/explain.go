@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// explain adds the location of the store and a hint to an error of the store.
+// explain adds the store's location and a hint to a store error.
 func (o *opened) explain(err error) error {
 	if err == nil || silent(err) {
 		return err
@@ -53,14 +53,14 @@ func (o *opened) explain(err error) error {
 	return fmt.Errorf("%w%s", err, strings.Join(lines, "\n"))
 }
 
-// timedOut reports whether err is a timeout, judging by its text: the errors of the store
-// have no other sign of it.
+// timedOut reports whether err is a timeout, judging by its text: the store's errors contain no
+// other sign.
 func timedOut(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "no answer") || strings.Contains(text, "no reply") || strings.Contains(text, "timeout") || strings.Contains(text, "deadline")
 }
 
-// badCertificate reports whether a certificate of the store was rejected.
+// badCertificate reports whether a store's certificate was rejected.
 func badCertificate(err error) bool {
 	var (
 		rejected *tls.CertificateVerificationError
@@ -83,7 +83,7 @@ func (r rephrased) Error() string { return r.text }
 
 func (r rephrased) Unwrap() error { return r.error }
 
-// foreignIn returns what an error says of a value that dibs did not write, or nil.
+// foreignIn returns an error's description of a value that dibs did not write, or nil.
 func foreignIn(err error) *driver.Foreign {
 	var wrong *driver.WrongTypeError
 	if !errors.As(err, &wrong) {

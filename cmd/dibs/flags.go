@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A durationFlag is a duration on the command line: in Go's format, or a number of
-// seconds.
+// A durationFlag is a duration on the command line: in Go's format, or a number in seconds.
 type durationFlag time.Duration
 
 const noLimit durationFlag = -1
@@ -78,7 +77,7 @@ func (l *lossFlag) Set(text string) error {
 	return nil
 }
 
-// signalNumber returns the signal of a name, with or without SIG, or zero.
+// signalNumber returns a name's signal, with or without SIG, or zero.
 func signalNumber(name string) syscall.Signal {
 	return unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A handle is the output of acquire and hold. Whoever has the token can renew and release
-// the lock.
+// A handle is the output of acquire and hold. The token is enough to renew and release the lock.
 type handle struct {
 	Schema int      `json:"schema"`
 	Names  []string `json:"names"`
@@ -34,7 +33,7 @@ func handleOf(lease *dibs.Lease, j *lockRequest) handle {
 	return h
 }
 
-// printHandle prints the output of hold.
+// printHandle prints hold's output.
 func printHandle(con *console, lease *dibs.Lease, j *lockRequest) error {
 	if con.json {
 		return view.WriteLine(con.out, handleOf(lease, j))
@@ -74,7 +73,7 @@ func acquire(a *app, j *lockRequest, names []string) error {
 	if err := j.check(a, names); err != nil {
 		return err
 	}
-	// On success the client is not closed: that would release the lock.
+	// On success the client is not closed: this would release the lock.
 	s, err := a.connect(untilTTL, dibs.NoRenew())
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func acquire(a *app, j *lockRequest, names []string) error {
 	if err != nil {
 		return abort(err)
 	}
-	// A lease that was handed off starts with a shorter TTL.
+	// A lease granted by hand-off starts with a shorter TTL.
 	if err := lease.Extend(context.Background(), time.Duration(j.ttl)); err != nil {
 		return abort(err)
 	}
@@ -103,7 +102,7 @@ func acquire(a *app, j *lockRequest, names []string) error {
 	return s.store.close()
 }
 
-// exportLine returns a command of a POSIX shell that sets variables.
+// exportLine returns a POSIX shell command that sets variables.
 func exportLine(vars []string) string {
 	line := "export"
 	for _, v := range vars {
@@ -113,11 +112,10 @@ func exportLine(vars []string) string {
 	return line
 }
 
-// shellQuoted returns s as one quoted word for a POSIX shell.
+// shellQuoted returns s as a single quoted word for a POSIX shell.
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// An attachFlags holds the flags of renew and release, which work on a lock that dibs
-// acquire has acquired.
+// An attachFlags holds the flags for renew and release, which use a lock acquired by dibs acquire.
 type attachFlags struct {
 	token   string
 	flagSet func(flag string) bool

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is the longest line of the help in columns: the usual width of a terminal.
+// helpWidth is the longest help line in columns: a terminal's usual width.
 const helpWidth = 80
 
-// limitHelpWidth wraps the help of all subcommands at helpWidth. It lists the flags that
-// all subcommands share by name only: dibs --help explains them.
+// limitHelpWidth wraps all subcommands' help at helpWidth. It lists the flags shared by all
+// subcommands by name only: dibs --help explains them.
 //
-// It uses no template of cobra: with package text/template the linker has to keep all methods of
-// all libraries, 10 MB.
+// It uses no cobra template: with package text/template the linker must keep all libraries'
+// methods, 10 MB.
 func limitHelpWidth(root *cobra.Command) {
 	root.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := io.WriteString(c.OutOrStderr(), usageOf(c))

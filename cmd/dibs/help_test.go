@@ -33,7 +33,7 @@ func TestHelpFits(t *testing.T) {
 	visit(root)
 }
 
-// The help of what works on each kind of server names all.
+// If a subcommand works on each server kind, its help should name all kinds.
 func TestHelpNamesAllServers(t *testing.T) {
 	a := newApp(new(console), nil)
 	for _, c := range []*cobra.Command{a.root(), doctorCmd(a)} {
@@ -58,7 +58,7 @@ func TestNoSubcommandIsHidden(t *testing.T) {
 	}
 }
 
-// The help of elect does not list exit code 75: elect waits without limit.
+// elect's help should not list exit code 75: elect waits without limit.
 func TestElectionIsNeverBusy(t *testing.T) {
 	a := newApp(new(console), nil)
 	long := electCmd(a).Long

@@ -105,7 +105,7 @@ func (s signals) waitForEnd(lease *dibs.Lease, input, gone <-chan struct{}) erro
 	}
 }
 
-// ignoreLost drops ErrLost from the result of an Unlock: the loss was already reported.
+// ignoreLost drops ErrLost from an Unlock's result: the loss was already reported.
 func ignoreLost(err error) error {
 	if errors.Is(err, dibs.ErrLost) {
 		return nil
@@ -123,7 +123,7 @@ func endOfInput(in io.Reader) <-chan struct{} {
 	return done
 }
 
-// parentGone returns a channel that is closed when the parent process has exited.
+// parentGone returns a channel, which is closed when the parent process exits.
 func parentGone() <-chan struct{} {
 	const every = 100 * time.Millisecond // there is no event for this, so poll
 	gone, parent := make(chan struct{}), os.Getppid()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A job holds the flags of run and elect: a lock and a command that runs under it.
+// A job holds the flags for run and elect: a lock and a command that runs under it.
 type job struct {
 	lockRequest
 	shell        string
@@ -20,7 +20,7 @@ type job struct {
 	leaveDaemons bool
 }
 
-// commandFlags adds the flags of the command that runs under the lock to f.
+// commandFlags adds the flags for the command that runs under the lock to f.
 func (j *job) commandFlags(f *pflag.FlagSet) {
 	j.killAfter, j.onLost = noLimit, lossFlag{Signal: syscall.SIGTERM}
 	f.StringVarP(&j.shell, "command", "c", "", "run the shell command `TEXT` with /bin/sh instead of COMMAND")
@@ -47,8 +47,8 @@ func (j *job) rules() (supervise.Rules, error) {
 	return supervise.Rules{KillAfter: killAfter, OnLost: supervise.LossAction(j.onLost), MaxHold: time.Duration(j.maxHold), TTL: ttl, LeaveDaemons: j.leaveDaemons}, nil
 }
 
-// command returns the command to run. It fails if the command does not exist, so that no
-// lock is acquired for it.
+// command returns the command to run. It fails if the command does not exist, so that no lock is
+// acquired for it.
 func (j *job) command(argv []string, env environment) (supervise.Command, error) {
 	switch {
 	case j.shell != "" && len(argv) > 0:

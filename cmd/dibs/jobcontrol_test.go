@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keys of a terminal.
+// A terminal's keys.
 const (
 	ctrlC         = "\x03"
 	ctrlD         = "\x04"
@@ -26,8 +26,7 @@ const (
 	ctrlBackslash = "\x1c"
 )
 
-// A jobTest is an interactive shell on a terminal, in which dibs runs with a name of its
-// own.
+// A jobTest is an interactive shell on a terminal, in which dibs runs with its own name.
 type jobTest struct {
 	*program
 	screen *os.File
@@ -35,7 +34,7 @@ type jobTest struct {
 	shell  string
 	store  *testStore
 	marks  int
-	pid    string // of dibs, once it was found
+	pid    string // dibs' process ID, once found
 }
 
 func (j *jobTest) run(command string) string {
@@ -45,7 +44,7 @@ func (j *jobTest) run(command string) string {
 // enter types a line. It does not wait: the terminal keeps the line for whoever reads next.
 func (j *jobTest) enter(line string) { j.typeText(j.screen, line+"\n") }
 
-// wantLast checks the exit code of the last command of the shell: it is one of these.
+// wantLast checks the exit code of the shell's last command: it should be in this list.
 func (j *jobTest) wantLast(codes ...int) {
 	j.t.Helper()
 	j.marks++
@@ -56,7 +55,7 @@ func (j *jobTest) wantLast(codes ...int) {
 	}
 }
 
-// dibs returns the process ID of dibs, or "".
+// dibs returns dibs' process ID, or "".
 func (j *jobTest) dibs() string {
 	if j.pid != "" && alive(j.pid) {
 		return j.pid
@@ -72,7 +71,7 @@ func (j *jobTest) dibs() string {
 	return ""
 }
 
-// command returns the process ID of the command, or 0.
+// command returns the command's process ID, or 0.
 func (j *jobTest) command() int {
 	pid, _ := strconv.Atoi(j.dibs())
 	if pid == 0 {
@@ -81,7 +80,7 @@ func (j *jobTest) command() int {
 	return first(childrenOf(first(childrenOf(pid))))
 }
 
-// awaitForeground waits until the command has the foreground.
+// awaitForeground waits until the command is in the foreground.
 func (j *jobTest) awaitForeground() {
 	j.t.Helper()
 	eventually(j.t, "the command is in the foreground", func() bool {
@@ -90,7 +89,7 @@ func (j *jobTest) awaitForeground() {
 	})
 }
 
-// foreground returns the process group in the foreground of the terminal of dibs, or 0.
+// foreground returns the process group in the foreground on dibs' terminal, or 0.
 func (j *jobTest) foreground() (group int) {
 	const tpgid = 7
 	group, _ = strconv.Atoi(statOf(j.dibs(), tpgid))
@@ -105,7 +104,7 @@ func (j *jobTest) awaitStopped() {
 	})
 }
 
-// awaitRunning waits until neither of them is stopped.
+// awaitRunning waits until neither is stopped.
 func (j *jobTest) awaitRunning() {
 	j.t.Helper()
 	eventually(j.t, "dibs and the command run", func() bool {
@@ -114,8 +113,8 @@ func (j *jobTest) awaitRunning() {
 	})
 }
 
-// awaitJob waits until dibs or the command has the foreground. A shell may not continue a
-// job that runs: then dibs keeps the foreground and forwards ^C and ^Z.
+// awaitJob waits until dibs or the command is in the foreground. A shell may not continue a running
+// job: then dibs stays in the foreground and forwards ^C and ^Z.
 func (j *jobTest) awaitJob() {
 	j.t.Helper()
 	if j.shell == "dash" { // it continues the job later, and SIGCONT discards a ^Z before
@@ -158,7 +157,7 @@ func (j *jobTest) echo() {
 
 const sleeps = `sh -c 'echo up; exec sleep 1000'`
 
-// jobTests are the tests of TestJobControl: each types what a user types, and checks what happens.
+// jobTests are TestJobControl's tests: each types a user's keys, and checks the effect.
 var jobTests = map[string]func(j *jobTest){
 	"foreground": func(j *jobTest) {
 		j.enter(j.run(sleeps))
@@ -207,7 +206,7 @@ var jobTests = map[string]func(j *jobTest){
 		j.enter("make")
 		j.awaitForeground()
 		j.typeText(j.screen, ctrlC)
-		j.wantLast(130, 2) // 2: GNU make has lost its child while it handled the signal
+		j.wantLast(130, 2) // 2: GNU make lost its child while it handled the signal
 	},
 	"work outside the group": func(j *jobTest) {
 		j.enter(j.run(`sh -c 'setsid --fork sleep 1000; echo up'`))
@@ -293,7 +292,7 @@ var jobTests = map[string]func(j *jobTest){
 	"hangup": func(j *jobTest) {
 		j.enter(j.run(sleeps))
 		j.awaitForeground()
-		j.Process.Kill() // the kernel hangs up the terminal when the leader of its session exits
+		j.Process.Kill() // the kernel hangs up the terminal when its session leader exits
 	},
 	"hangup of a loop": func(j *jobTest) {
 		j.enter(j.shell + ` -c "while :; do ` + j.run(sleeps) + `; echo NEXT; done"`)
@@ -366,7 +365,7 @@ var jobTests = map[string]func(j *jobTest){
 // untilGate is a command that ends when the test opens the gate. It records its begin.
 const untilGate = `sh -c 'echo >>begun; exec cat gate'`
 
-// makeGate makes a named pipe. A loop of a shell would not do: while it starts another process, ^Z
+// makeGate makes a named pipe. A shell loop would not do: while it starts another process, ^Z
 // cannot stop it.
 func (j *jobTest) makeGate() {
 	j.t.Helper()
@@ -383,7 +382,7 @@ func (j *jobTest) openGate() {
 	})
 }
 
-// has reports whether a file of the test has a text at its begin.
+// has reports whether a test file begins with a text.
 func (j *jobTest) has(file, text string) bool {
 	have, _ := os.ReadFile(filepath.Join(j.Dir, file))
 	return strings.HasPrefix(string(have), text)
@@ -421,10 +420,10 @@ func (j *jobTest) awaitTop(times int) {
 	eventually(j.t, "top draws", func() bool { return strings.Count(j.stdout.String(), enterScreen) >= times })
 }
 
-// parentOf returns the parent of a process.
+// parentOf returns a process's parent.
 func parentOf(pid string) string { return statOf(pid, 3) }
 
-// statOf returns a field of /proc/PID/stat, or "". The name of the program has no space.
+// statOf returns a field in /proc/PID/stat, or "". The program's name has no space.
 func statOf(pid string, field int) string {
 	if pid == "" { // the kernel has a /proc//stat, about the whole machine
 		return ""
@@ -436,7 +435,7 @@ func statOf(pid string, field int) string {
 	return ""
 }
 
-// editor starts a program that uses the whole screen, in the background.
+// editor starts a full-screen program in the background.
 func (j *jobTest) editor(command, quit string) {
 	if _, err := exec.LookPath(strings.Fields(command)[0]); err != nil {
 		j.t.Skip(err)

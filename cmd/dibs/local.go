@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs/localstore"
 )
 
-// openLocal opens the file at path, or the default file of --local if path is empty.
+// openLocal opens the file at path, or --local's default file if path is empty.
 func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 	if f.replicas > 0 || f.longestTTL > 0 || f.prefixSet || f.mixed || f.redisson {
 		return usage("--replicas, --max-ttl, --prefix, --shared-keys and --redisson need Redis: a local file does not support them")
@@ -32,9 +32,9 @@ func (f *storeFlags) openLocal(o *opened, path string, l lifetime) (err error) {
 	return nil
 }
 
-// inheritAliveFile lets the watchdog and the command inherit the open file that marks the
-// owner of the lock as alive. The lock of a killed dibs is therefore free as soon as all
-// of these processes are dead, and not before.
+// inheritAliveFile lets the watchdog and the command inherit the open file that marks the lock's
+// owner as alive. If dibs is killed, its lock is therefore free as soon as all these processes are
+// dead, and not before.
 func inheritAliveFile(s *localstore.Store) error {
 	f, err := s.LivenessFile()
 	if f == nil || err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A lockRequest holds the flags of a lock: the names, the mode, and how long to wait.
+// A lockRequest holds a lock's flags: the names, the mode, and how long to wait.
 type lockRequest struct {
 	names   []string
 	shared  bool
@@ -35,7 +35,7 @@ func (c *lockRequest) minHoldFlag(f *pflag.FlagSet) {
 	f.Var(&c.minHold, "min-hold", "least time that NAME stays unavailable, also after COMMAND ends; for cron on hosts whose clocks differ (default 0)")
 }
 
-// flags adds all flags of a lock request to f but --min-hold, and --verbose for con.
+// flags adds all lock request flags to f but --min-hold, and --verbose for con.
 func (c *lockRequest) flags(f *pflag.FlagSet, con *console) {
 	c.leaseFlags(f, con)
 	f.BoolVar(&c.shared, "shared", false, "hold NAME together with other shared holders; exclude all others")
@@ -47,7 +47,7 @@ func (c *lockRequest) flags(f *pflag.FlagSet, con *console) {
 	f.BoolVar(&c.skipOK, "skip-ok", false, "exit with 0 and print nothing when NAME is held")
 }
 
-// leaseFlags adds the flags of a lease to f and sets the defaults of all flags.
+// leaseFlags adds a lease's flags to f and sets all flags' defaults.
 func (c *lockRequest) leaseFlags(f *pflag.FlagSet, con *console) {
 	c.ttl, c.wait, c.permits, c.busyCode, c.flagSet = durationFlag(30*time.Second), noLimit, 1, exitBusy, f.Changed
 	f.Var(&c.ttl, "ttl", "lease duration: how long the lock survives a crash")
@@ -55,11 +55,12 @@ func (c *lockRequest) leaseFlags(f *pflag.FlagSet, con *console) {
 	f.BoolVarP(&con.verbose, "verbose", "v", false, "also report waiting, acquired and released")
 }
 
-// waits reports whether --wait has a time. During it dibs also waits for a store that does not answer.
+// waits reports whether --wait has a time. During it dibs also waits for a store that does not
+// answer.
 func (c *lockRequest) waits() bool { return !c.try && c.wait > 0 && c.wait != noLimit }
 
-// patience returns how long to try to reach a store that does not answer. Without --wait a store
-// that is not there is most likely a mistake in its URL.
+// patience returns how long to try to reach a store that does not answer. Without --wait a missing
+// store is most likely a mistake in its URL.
 func (c *lockRequest) patience(timeout time.Duration) time.Duration {
 	switch {
 	case c.try || c.wait == 0:
@@ -70,7 +71,7 @@ func (c *lockRequest) patience(timeout time.Duration) time.Duration {
 	return time.Duration(c.wait)
 }
 
-// options returns the options that the flags describe, for a request that has waited already.
+// options returns the options for the flags, for a request that already waited.
 func (c *lockRequest) options(waited time.Duration) []dibs.Option {
 	options := []dibs.Option{dibs.TTL(time.Duration(c.ttl)), dibs.MinHold(time.Duration(c.minHold)), dibs.Label(c.label)}
 	switch {
@@ -114,8 +115,8 @@ func (c *lockRequest) check(a *app, names []string) error {
 	return checkNames(c.names)
 }
 
-// busyError returns an error that names the holder. It never shows the whole token,
-// because that is enough to release the lock. away is the duration of the current outage.
+// busyError returns an error that names the holder. It never shows the whole token, because the
+// token is enough to release the lock. away is the current outage's duration.
 func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.skipOK {
 		return busyResult{}
@@ -136,7 +137,7 @@ func (c *lockRequest) busyError(e *dibs.BusyError, away time.Duration) error {
 	if c.wait > 0 && c.wait != noLimit {
 		text += fmt.Sprintf("; waited %v", time.Duration(c.wait))
 	}
-	if away >= monitor.Delay { // a shorter one may be an operation in flight
+	if away >= monitor.Delay { // a shorter outage may be an operation in flight
 		text += fmt.Sprintf("; the store has not answered for %s", view.Brief(away))
 	}
 	return busyResult{codeError{c.busyCode, errors.New(text)}}

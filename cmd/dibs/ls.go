@@ -38,7 +38,7 @@ terminal, long names are shortened and columns that do not fit are omitted.`,
 	return c
 }
 
-// globOf returns the GLOB argument, or "*" without one.
+// globOf returns the GLOB argument, or "*" without it.
 func globOf(args []string) string {
 	if len(args) == 0 {
 		return "*"
@@ -63,7 +63,7 @@ func ls(ctx context.Context, con *console, s *opened, glob string, order view.So
 	return con.print(view.List(names, now, con.width()).String())
 }
 
-// sortedStates returns states that are sorted by name in another order.
+// sortedStates returns states sorted by name in another order.
 func sortedStates(seen []driver.State, order view.Sorting, now time.Time) []view.State {
 	index := make(map[string]int, len(seen))
 	for i, s := range seen {

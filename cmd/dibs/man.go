@@ -37,7 +37,7 @@ on the revision of dibs.`,
 	return c
 }
 
-// date returns the date of the revision, or a fixed one if that is unknown.
+// date returns the revision's date, or a fixed date if it is unknown.
 func (v version) date() time.Time {
 	at, err := time.Parse(time.RFC3339, v.Time)
 	if err != nil {
@@ -46,7 +46,7 @@ func (v version) date() time.Time {
 	return at.UTC()
 }
 
-// writePages writes the pages of a subcommand and those below it.
+// writePages writes the pages for a subcommand and those below it.
 func writePages(c *cobra.Command, dir string, date time.Time) error {
 	c.InitDefaultHelpFlag()
 	file := filepath.Join(dir, pageName(c)+".1")
@@ -63,13 +63,13 @@ func writePages(c *cobra.Command, dir string, date time.Time) error {
 	return nil
 }
 
-// pageName returns the name of a page, without its section: dibs-run.
+// pageName returns a page's name, without its section: dibs-run.
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// pageOf returns the page of a subcommand, in the language of man(7).
+// pageOf returns a subcommand's page, in the language of man(7).
 //
-// It is not made by package doc of cobra: the Markdown and YAML that this package needs
-// would cost each start of dibs 0.5 ms.
+// It does not use cobra's package doc: the Markdown and YAML packages it needs would cost each
+// start of dibs 0.5 ms.
 func pageOf(c *cobra.Command, date time.Time) string {
 	var b strings.Builder
 	section := func(title, text string) {
@@ -89,7 +89,7 @@ func pageOf(c *cobra.Command, date time.Time) string {
 	return b.String()
 }
 
-// verbatim returns a text that is formatted already.
+// verbatim returns an already formatted text.
 func verbatim(text string) string {
 	if text == "" {
 		return ""
@@ -117,7 +117,7 @@ func optionsOf(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// defaultOf returns what the help has behind the text of a flag: its default, or nothing.
+// defaultOf returns the part of the help after a flag's text: its default, or nothing.
 func defaultOf(f *pflag.Flag) string {
 	only := pflag.NewFlagSet("", pflag.ContinueOnError)
 	only.AddFlag(f)
@@ -126,7 +126,7 @@ func defaultOf(f *pflag.Flag) string {
 	return strings.TrimSuffix(rest, "\n")
 }
 
-// seeAlso returns the pages of the subcommands below c and of the one above it.
+// seeAlso returns the pages for the subcommands below c and for its parent.
 func seeAlso(c *cobra.Command) string {
 	var pages []string
 	if c.HasParent() {
@@ -143,8 +143,8 @@ func seeAlso(c *cobra.Command) string {
 	return strings.Join(pages, ",\n") + "\n"
 }
 
-// escaped returns a text for man(7). It escapes backslashes and hyphens, and dots and quotes
-// at the begin of a line, which would be requests.
+// escaped returns a text for man(7). It escapes backslashes and hyphens, and dots and quotes at the
+// begin of a line, which would be requests.
 func escaped(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -80,11 +80,11 @@ type migration struct {
 	Schema int    `json:"schema"`
 	Store  string `json:"store"`
 	Name   string `json:"name"` // the schema or the prefix
-	From   int    `json:"from"` // version of the tables; 0 if there were none
+	From   int    `json:"from"` // table version; 0 if there were none
 	To     int    `json:"to"`
 }
 
-// migrate waits for --timeout until the database has answered. The statements may take longer.
+// migrate waits for --timeout until the database answers. The statements may take longer.
 func migrate(ctx context.Context, con *console, s *opened) error {
 	db := s.database
 	limited, cancel := context.WithTimeout(ctx, s.timeout)

@@ -23,7 +23,7 @@ func openMySQL(f *storeFlags, raw string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	const conns, idle = 4, time.Minute // a process needs few: each operation is one short statement
+	const conns, idle = 4, time.Minute // a process needs few: each operation is a short statement
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The environment variables that describe a lock, to the command that runs under it and to
-// renew and release. A name may contain any character, so several names are a JSON array.
+// The environment variables that describe a lock, for the command that runs under it and for renew
+// and release. A name can contain any character, so several names are a JSON array.
 const (
 	nameVar   = "DIBS_NAME"   // the first name
 	namesVar  = "DIBS_NAMES"  // all names
 	tokenVar  = "DIBS_TOKEN"  // the owner token
-	fenceVar  = "DIBS_FENCE"  // the fence of the first name
-	fencesVar = "DIBS_FENCES" // the fences of all names, in the order of the names
+	fenceVar  = "DIBS_FENCE"  // the first name's fence
+	fencesVar = "DIBS_FENCES" // all names' fences, in the names' order
 )
 
 // namesAndCommand splits NAME… -- COMMAND. Flags may precede and follow the names.
@@ -54,8 +54,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// lockVars returns the variables that describe a lock. They are always set all, so that none is
-// left of an outer or earlier lock.
+// lockVars returns the variables to describe a lock. They are always all set, so that none is left
+// from an outer or earlier lock.
 func lockVars(lease *dibs.Lease, names []string) []string {
 	return []string{
 		nameVar + "=" + names[0],
@@ -73,7 +73,7 @@ func fencesOf(lease *dibs.Lease, names []string) (fences []uint64) {
 	return fences
 }
 
-// namesIn returns the names that the environment describes, or none.
+// namesIn returns the names in the environment, or none.
 func namesIn(env environment) (names []string, err error) {
 	if text := env.get(namesVar); text != "" {
 		if err := json.Unmarshal([]byte(text), &names); err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// heldVar is the environment variable with the owner tokens of all locks that a command
-// runs under. These are the token of its own dibs and those of each outer dibs, separated
-// by spaces.
+// heldVar is the environment variable with the owner tokens for all locks that a command runs
+// under. These are its own dibs' token and each outer dibs', separated by spaces.
 const heldVar = "DIBS_HELD"
 
-// outerTokens returns the owner tokens of the outer locks.
+// outerTokens returns the outer locks' owner tokens.
 func outerTokens(env environment) []string { return strings.Fields(env.get(heldVar)) }
 
 // heldTokens returns heldVar for the command that runs under lease.
@@ -21,11 +20,11 @@ func (s *session) heldTokens(lease *dibs.Lease) string {
 	return heldVar + "=" + strings.Join(append(slices.Clone(s.outer), string(lease.Token())), " ")
 }
 
-// refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer
-// dibs waits for this process in turn.
+// refuseDeadlock rejects an unlimited wait for a name that an outer dibs holds: the outer dibs
+// waits for this process in turn.
 //
-// It asks the store whether that lock is still held: this process may be a daemon that
-// has outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
+// It asks the store whether the outer lock is still held: this process may be a daemon that
+// outlived the outer dibs. A limited wait is allowed, since it ends with ErrBusy.
 func (s *session) refuseDeadlock(c *lockRequest) error {
 	if len(s.outer) == 0 || c.try || c.wait != noLimit {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A run inside a run that would wait for the outer lock without limit is rejected. A
-// limited wait, a permit that is free, another name and another store are allowed.
+// A run inside a run that would wait for the outer lock without limit should be rejected. A limited
+// wait, a free permit, another name and another store should be allowed.
 func TestNestedRunWouldDeadlock(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i, test := range []struct {
@@ -54,7 +54,7 @@ func TestNestedRunWouldDeadlock(t *testing.T) {
 	})
 }
 
-// A daemon that has outlived its run may wait for the name of that run.
+// A daemon that outlived its run should be able to wait for that run's name.
 func TestDaemonOfARunMayWait(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate")

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// An outcome is the result of run or elect, as written to --status-file.
+// An outcome is the result from run or elect, as written to --status-file.
 type outcome struct {
 	Schema int       `json:"schema"`
 	Names  []string  `json:"names"`
@@ -22,8 +22,8 @@ type outcome struct {
 	Waited int64     `json:"waited_ms"`
 	Held   int64     `json:"held_ms"`
 	Away   int64     `json:"away_ms,omitempty"` // total time without an answer from the store
-	Code   *int      `json:"code"`              // of the command; null if none ran
-	Exit   int       `json:"exit_code"`         // of dibs
+	Code   *int      `json:"code"`              // the command's; null if none ran
+	Exit   int       `json:"exit_code"`         // dibs' exit code
 	Error  string    `json:"error,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func (r *run) finish(err error) error {
 	return err
 }
 
-// result returns the Result of an outcome with an error.
+// result returns the Result for an outcome with an error.
 func (r *run) result(err error) string {
 	switch {
 	case errors.As(err, new(signalError)):

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// works are commands that work until the file $GATE exists, in processes of many kinds.
-// Some of them exit before their work has ended.
+// works are commands that work until the file $GATE exists, in many kinds of processes. Some exit
+// before their work ends.
 var works = map[string]string{
 	"itself":            `eval "$WORK"`,
 	"child":             `sh -c "$WORK" & wait`,
@@ -44,16 +44,16 @@ var works = map[string]string{
 	"chain of sessions": `sh -c "$SESSIONS"`,
 }
 
-// Each process of a chain starts the next one and exits.
+// Each process in a chain starts the next and exits.
 var workEnv = []string{
 	`WORK=until [ -e "$GATE" ]; do sleep 0.01; done`,
 	`CHAIN=link() { [ -e "$GATE" ] && exit; $PAUSE; link & exit; }; link`,
 	`SESSIONS=[ -e "$GATE" ] || setsid sh -c "$SESSIONS" &`,
 }
 
-// An overlapDrill runs pairs of commands with one lock. The first one is disturbed. Each
-// command also holds a lock of the kernel, which lasts as long as its last process. The
-// second one reports an overlap if it finds that lock held.
+// An overlapDrill runs pairs of commands with the same lock. The first is disturbed. Each command
+// also holds a kernel lock, which lasts as long as its last process. The second command reports an
+// overlap if it finds that the kernel lock is held.
 type overlapDrill struct {
 	t        *testing.T
 	url      string
@@ -61,7 +61,7 @@ type overlapDrill struct {
 	ttl      time.Duration
 	long     bool
 	pairs    atomic.Int64
-	overlaps sync.Map // name of a pair to what was done
+	overlaps sync.Map // a pair's name to its disturbances
 
 	mu   sync.Mutex
 	done map[string]int // how often each thing was done
@@ -73,7 +73,7 @@ type drillStore struct {
 	restart func() error // kills the server and starts it again, with its data; nil: no server
 }
 
-// drillStores start the stores of the drill.
+// drillStores start the drill's stores.
 var drillStores = map[string]func(t *testing.T) drillStore{
 	"redis": func(t *testing.T) drillStore {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -99,10 +99,10 @@ var drillStores = map[string]func(t *testing.T) drillStore{
 	},
 }
 
-// TestNoOverlap disturbs runs at random moments. It kills, stops and terminates dibs, the
-// watchdog and processes of the command, and restarts the server. No command may begin
-// before the last process of the command before it is dead. It does not kill dibs and the
-// watchdog of one run: then nothing is left that would kill the processes of the command.
+// TestNoOverlap disturbs runs at random moments. It kills, stops and terminates dibs, the watchdog
+// and the command's processes, and restarts the server. No command should begin before the previous
+// command's last process is dead. It does not kill both dibs and the watchdog in a run: then
+// nothing would be left to kill the command's processes.
 //
 // With DIBS_LONG=1 it takes 300 s for each store, or longer: until 2,000 runs have ended.
 func TestNoOverlap(t *testing.T) {
@@ -149,7 +149,7 @@ func drillOverlaps(t *testing.T, store drillStore) {
 	t.Logf("FIGURE %d runs of commands in %d pairs, %d overlaps: %s", 2*d.pairs.Load(), d.pairs.Load(), overlaps, d.summary())
 }
 
-// restartOften restarts the server of a store every 2 to 6 s.
+// restartOften restarts a store's server every 2 to 6 s.
 func (d *overlapDrill) restartOften(store drillStore, over <-chan struct{}) {
 	for store.restart != nil {
 		select {
@@ -165,7 +165,7 @@ func (d *overlapDrill) restartOften(store drillStore, over <-chan struct{}) {
 	}
 }
 
-// count counts what was done.
+// count counts an action in the drill.
 func (d *overlapDrill) count(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +182,7 @@ func (d *overlapDrill) summary() string {
 	return strings.Join(all, ", ")
 }
 
-// pair runs two commands with one name and disturbs the first one.
+// pair runs two commands with the same name and disturbs the first.
 func (d *overlapDrill) pair() {
 	kind := randomKey(works)
 	d.count("work " + kind)
@@ -220,7 +220,7 @@ func randomKey(m map[string]string) string {
 	panic("unreachable")
 }
 
-// A drillRun is a process of dibs in the drill.
+// A drillRun is a dibs process in the drill.
 type drillRun struct {
 	cmd    *exec.Cmd
 	output buffer
@@ -232,7 +232,7 @@ func (d *overlapDrill) begin(env []string, name, script string) *drillRun {
 	r.cmd.Args[0] = "dibs"
 	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "DIBS_URL=" + d.url, longTimeout, noRaceSleep}, env...)
 	r.cmd.Stderr = &r.output
-	r.cmd.WaitDelay = time.Millisecond // the processes of a killed dibs have its stderr open
+	r.cmd.WaitDelay = time.Millisecond // a killed dibs' processes have its stderr open
 	if err := r.cmd.Start(); err != nil {
 		d.t.Error(err)
 		close(r.ended)
@@ -245,7 +245,7 @@ func (d *overlapDrill) begin(env []string, name, script string) *drillRun {
 	return r
 }
 
-// await waits until a file exists or the run has ended.
+// await waits until a file exists or the run ends.
 func (d *overlapDrill) await(file string, r *drillRun) {
 	ctx, cancel := context.WithTimeout(d.t.Context(), testTimeout)
 	defer cancel()
@@ -271,7 +271,7 @@ func (d *overlapDrill) wait(r *drillRun, name, kind, done string) {
 	}
 }
 
-// disturb does one thing to a run, at times two or three, and says what.
+// disturb does one thing to a run, at times two or three, and returns their description.
 func (d *overlapDrill) disturb(dibs int) (done string) {
 	watchdog := first(childrenOf(dibs))
 	command := first(childrenOf(watchdog))
@@ -345,7 +345,7 @@ func first(pids []int) int {
 	return pids[0]
 }
 
-// childrenOf returns the children of a process, oldest first.
+// childrenOf returns a process's children, oldest first.
 func childrenOf(pid int) (children []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range files {

@@ -27,7 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A program is a dibs process that a test runs.
+// A program is a dibs process run by a test.
 type program struct {
 	*exec.Cmd
 	t      *testing.T
@@ -54,15 +54,15 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// longTimeout allows for a busy machine. noRaceSleep turns off the race detector's sleep
-// of one second at the end of each process.
+// longTimeout allows for a busy machine. noRaceSleep turns off the race detector's one-second sleep
+// at each process's end.
 const (
 	longTimeout = "DIBS_TIMEOUT=10s"
 	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
-// prepare returns a program that is not started yet. Its environment is minimal, as in
-// cron: it has the URL of the store and PATH only.
+// prepare returns a program without starting it. Its environment is minimal, as in cron: only the
+// store's URL and PATH.
 func prepare(t *testing.T, url string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], args...), t: t, ended: make(chan struct{})}
@@ -89,7 +89,7 @@ func (p *program) begin() {
 	p.endWithTest(func() {})
 }
 
-// endWithTest kills a started program at the end of the test, and then calls then.
+// endWithTest kills a started program when the test ends, and then calls then.
 func (p *program) endWithTest(then func()) {
 	go func() {
 		p.Wait()
@@ -132,7 +132,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// awaitLine waits for a line on stdout that begins with word, and returns the rest of it.
+// awaitLine waits for a line on stdout that begins with word, and returns the rest of the line.
 func (p *program) awaitLine(word string) (rest string) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("line %q of %v, which has printed %s%s", word, p.Args, &p.stdout, &p.stderr), func() bool {
@@ -205,7 +205,7 @@ func alive(pid string) bool {
 	return state != "" && state != "Z" && state != "X"
 }
 
-// processState returns the state letter of the kernel, or "" if there is no such process.
+// processState returns the kernel's state letter, or "" if there is no such process.
 func processState(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -249,9 +249,8 @@ func TestDibsIsKilled(t *testing.T) {
 	})
 }
 
-// wantKilled waits until the command of a killed dibs is dead. The lock is not free
-// before that. On a Redis it is free after its TTL, in a file as soon as all processes
-// are dead.
+// wantKilled waits until a killed dibs' command is dead. The lock should not be free before that.
+// On a Redis it should be free after its TTL, in a file as soon as all processes are dead.
 func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Helper()
 	if !strings.HasPrefix(s.url, "local:") {
@@ -269,7 +268,7 @@ func (s *testStore) wantKilled(name string, pids []string) {
 	s.t.Logf("%s is free after %v", name, time.Since(began))
 }
 
-// With a local file, the lock is held while a process of the command is alive, even if
+// With a local file, the lock should be held while any process of the command is alive, even if
 // dibs and the watchdog were both killed.
 func TestCommandOutlivesBoth(t *testing.T) {
 	t.Parallel()
@@ -294,8 +293,8 @@ func TestCommandOutlivesBoth(t *testing.T) {
 	next.wantCode(0)
 }
 
-// With a local file, a lock of acquire lasts until its TTL. Other processes can renew and
-// release it.
+// With a local file, acquire's lock should last until its TTL. Other processes should be able to
+// renew and release it.
 func TestAcquireOutlivesItself(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
@@ -309,7 +308,7 @@ func TestAcquireOutlivesItself(t *testing.T) {
 	p.awaitLine("entered")
 }
 
-// If dibs is killed at any moment, no process of the command is left.
+// If dibs is killed at any moment, no process of the command should be left.
 func TestDibsIsKilledAtAnyMoment(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		marks := t.TempDir()
@@ -319,7 +318,7 @@ func TestDibsIsKilledAtAnyMoment(t *testing.T) {
 			time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // at any moment
 			p.Process.Kill()
 			p.code()
-			// A shell that was killed before it wrote its PID is found by its argument.
+			// A shell killed before it wrote its PID is found by its argument.
 			eventually(t, "no shell runs", func() bool { return !runsWithArgument(t, mark) })
 			pids, _ := os.ReadFile(mark)
 			eventually(t, "all dead", func() bool { return !anyAlive(strings.Fields(string(pids))) })
@@ -362,8 +361,8 @@ func TestDibsIsStopped(t *testing.T) {
 	})
 }
 
-// suspend stops a command with SIGSTOP, but not while it writes to a local file: that
-// would stop all processes that use the file.
+// suspend stops a command with SIGSTOP, but not while it writes to a local file: this would stop
+// all processes that use the file.
 func (s *testStore) suspend(p *exec.Cmd) {
 	s.t.Helper()
 	for try := 1; ; try++ {
@@ -444,7 +443,7 @@ func TestOnLostWarn(t *testing.T) {
 	p.wantCode(exitLost)
 }
 
-// A loss that is only reported does not end the limit of the run time.
+// A loss that is only reported should not end the run time limit.
 func TestMaxHoldAfterAReportedLoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -470,7 +469,7 @@ func TestOnLostSignal(t *testing.T) {
 	p.awaitLine("signalled")
 }
 
-// All signals that can be caught reach the command and do not end dibs.
+// All signals that can be caught should reach the command and not end dibs.
 func TestSignalsAreForwarded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -505,7 +504,7 @@ func TestSignalAtAnyMoment(t *testing.T) {
 	})
 }
 
-// A waiter that receives a signal leaves the queue.
+// A waiter that receives a signal should leave the queue.
 func TestSignalWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
@@ -578,8 +577,8 @@ func TestTwoSignalsAndAHangingStore(t *testing.T) {
 	}
 }
 
-// awaitSubscriptions waits until n processes are subscribed to their channels: a release may
-// pass over a waiter that is not. Without a server it returns at once.
+// awaitSubscriptions waits until n processes are subscribed to their channels: a release may pass
+// over an unsubscribed waiter. Without a server it returns at once.
 func (s *testStore) awaitSubscriptions(t *testing.T, n int) {
 	t.Helper()
 	options, err := redis.ParseURL(s.url)
@@ -594,7 +593,7 @@ func (s *testStore) awaitSubscriptions(t *testing.T, n int) {
 	})
 }
 
-// Fifty processes that run one name run one at a time, in order of arrival.
+// Fifty processes with the same name should run one at a time, in their order of arrival.
 //
 // The test is not parallel: it needs a hundred processes.
 func TestFiftyProcessesInOrder(t *testing.T) {
@@ -622,9 +621,9 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 		if len(lines) != 100 {
 			t.Fatalf("%d lines, want 100", len(lines))
 		}
-		// A waiter whose heartbeat is that late may lose its place in the queue. One of Redis that has no
-		// reply for half a second subscribes again, and a release passes over it meanwhile. Another
-		// process may be later than this one, hence a half of that.
+		// A waiter whose heartbeat is that late may lose its place in the queue. A Redis waiter
+		// without a reply for half a second subscribes again, and a release passes over it
+		// meanwhile. Another process may be later than this one, hence half of that time.
 		late, longest := machine.Late(), driver.WaiterTTL/2
 		if strings.HasPrefix(s.URL(), "redis") {
 			longest = 250 * time.Millisecond
@@ -648,8 +647,8 @@ func TestFiftyProcessesInOrder(t *testing.T) {
 	})
 }
 
-// A run inside a run has its own lock and its own process group. If the outer dibs is
-// killed, both commands die.
+// A run inside a run should have its own lock and its own process group. If the outer dibs is
+// killed, both commands should die.
 func TestNested(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		dir := t.TempDir()
@@ -679,8 +678,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// dibs holds the lock while processes of the command run that have their files open or
-// are in its group. With --leave-daemons only the group counts.
+// dibs should hold the lock while processes from the command run with their files open or in its
+// group. With --leave-daemons only the group should count.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -724,8 +723,8 @@ func writeFile(t *testing.T, path string) {
 	}
 }
 
-// The command's own process is killed, as by the kernel when memory is short. dibs holds
-// the lock until the processes that it has started have ended, wherever they are.
+// The command's own process is killed, as by the kernel when memory is short. dibs should hold the
+// lock until the processes started by the command have ended, wherever they are.
 func TestCommandIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -755,7 +754,7 @@ func exited(p *program) bool {
 	}
 }
 
-// commandOf returns the process ID of the command of a run.
+// commandOf returns the process ID of a run's command.
 func commandOf(t *testing.T, p *program) string {
 	t.Helper()
 	command := first(childrenOf(pidOf(t, watchdogOf(t, p, ""))))
@@ -793,8 +792,7 @@ func pidOf(t *testing.T, text string) int {
 	return n
 }
 
-// watchdogOf returns the process ID of a program's watchdog, or "" if there is none
-// besides other.
+// watchdogOf returns the process ID of a program's watchdog, or "" if there is none besides other.
 func watchdogOf(t *testing.T, p *program, other string) string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -843,7 +841,7 @@ func dirWithDibs(t *testing.T) string {
 	return dir
 }
 
-// The command inherits the input and output of dibs itself, not copies.
+// The command should inherit dibs' own input and output, not copies.
 func TestInputIsPassedThrough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -927,7 +925,7 @@ func TestHoldersParentIsGone(t *testing.T) {
 	})
 }
 
-// If the leader is killed, the next candidate leads when the lease has expired.
+// If the leader is killed, the next candidate should lead when the lease expires.
 func TestElect(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		script := `echo "term $DIBS_FENCE"; ` + parentAndChild
@@ -952,7 +950,7 @@ func TestElect(t *testing.T) {
 	})
 }
 
-// A leader that has lost its term campaigns again.
+// A leader that lost its term should campaign again.
 func TestElectCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -964,8 +962,8 @@ func TestElectCampaignsAgain(t *testing.T) {
 	p.wantCode(supervise.CodeSignal + int(syscall.SIGINT))
 }
 
-// A command and a watchdog that were stopped and continued are not killed: dibs has
-// renewed the lock meanwhile.
+// A command and a watchdog should survive a stop, if they are continued: dibs has renewed the lock
+// meanwhile.
 func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -978,7 +976,7 @@ func TestGroupIsStopped(t *testing.T) {
 	p.wantCode(5)
 }
 
-// A stopped watchdog does not delay the release after the command has ended.
+// A stopped watchdog should not delay the release after the command ends.
 func TestWatchdogIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -993,7 +991,7 @@ func TestWatchdogIsStopped(t *testing.T) {
 	p.wantCode(5)
 }
 
-// A watchdog that was killed before the start of the command is replaced.
+// A watchdog killed before the command's start should be replaced.
 func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
@@ -1012,8 +1010,8 @@ func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	})
 }
 
-// If a renewal reaches the watchdog too late, it kills the command. That counts as a
-// loss, and not as the command's own end.
+// If a renewal reaches the watchdog too late, the watchdog kills the command. This should count as
+// a loss, not as the command's own end.
 func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1031,8 +1029,8 @@ func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Skip("SKIPPED: no acquire took less than 10ms")
 }
 
-// dibs works as the first process of a PID namespace: its process group belongs to
-// another namespace.
+// dibs should work as the first process in a PID namespace: its process group belongs to another
+// namespace.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "-pf", "--mount-proc", "true").Run(); err != nil {
@@ -1057,7 +1055,7 @@ func prepareUnshared(t *testing.T, url string, args ...string) *program {
 	return p
 }
 
-// A server that has room for few clients serves all processes that may wait: each tries again, and
+// A server with room for few clients should serve all waiting processes: each tries again, and
 // keeps no connection meanwhile.
 func TestFullServer(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A progress shows, during a wait, the holder and the number of waiters ahead: on one
-// line of a terminal that is redrawn every second, or as events.
+// A progress shows, during a wait, the holder and the number of waiters ahead: on a terminal line
+// redrawn every second, or as events.
 type progress struct {
 	session *session
 	names   []string
@@ -29,7 +29,7 @@ func (p *progress) hooks() dibs.Hooks {
 	return dibs.Hooks{Queued: p.waiting}
 }
 
-// waiting is the hook for a request that has joined the queue.
+// waiting is the hook for a request that joined the queue.
 func (p *progress) waiting(_ context.Context, w dibs.Queued) {
 	if p.stop != nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// Mistakes about a proxy end with a message that says what to do.
+// Mistakes about a proxy should end with a message that gives advice.
 func TestMistakesAboutAProxy(t *testing.T) {
 	t.Parallel()
 	proxy := "redis://" + redistest.StartTwemproxy(t, "{}", redistest.Start(t), redistest.Start(t))

@@ -142,7 +142,7 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	o.Held = time.Since(r.acquired).Milliseconds()
 	switch {
 	case reason == nil && err != nil && !errors.Is(err, dibs.ErrLost):
-		// The command has succeeded: a failed release does not change the exit code.
+		// The command succeeded: a failed release does not change the exit code.
 		r.con.logf("%s", view.ErrorText(r.store.explain(err)))
 		err = nil
 	case released:
@@ -161,8 +161,8 @@ func (r *run) under(lease *dibs.Lease, watchdog *supervise.Watchdog) error {
 	return endOf(r.end, r.endForwarded)
 }
 
-// supervise runs the command and returns its exit code. err is the reason why dibs has
-// ended it, or nil.
+// supervise runs the command and returns its exit code. err is the reason why dibs ended it, or
+// nil.
 func (r *run) supervise(lease *dibs.Lease, watchdog *supervise.Watchdog) (code int, err error) {
 	command := r.command.WithEnv(append(variables(lease, r.outcome.Names, r.rules.TTL), r.heldTokens(lease))...)
 	return supervise.Run(lease, command, r.rules, supervise.Caller{
@@ -172,7 +172,7 @@ func (r *run) supervise(lease *dibs.Lease, watchdog *supervise.Watchdog) (code i
 	})
 }
 
-// A runReporter prints what happens under one lease of a run.
+// A runReporter prints a run's events under a single lease.
 type runReporter struct {
 	*run
 	lease string // its name
@@ -216,8 +216,8 @@ func (r runReporter) Refused(pid int) {
 	r.con.logf("process %d of the command must end, and this user may not kill it: waiting for it", pid)
 }
 
-// explainEnd adds to the reason for the end of a command the flag that it is about, and the names
-// of a loss that only package supervise knows of.
+// explainEnd adds the flag that caused the command's end to the reason, and the names for a loss
+// that only package supervise knows.
 func (r *run) explainEnd(reason error) error {
 	if errors.Is(reason, supervise.ErrMaxHold) {
 		return rephrased{reason, "the command ran longer than --max-hold"}
@@ -232,8 +232,8 @@ func (r *run) explainEnd(reason error) error {
 	return rephrased{reason, fmt.Sprintf("lease on %s lost: %s", view.Quoted(r.outcome.Names), why)}
 }
 
-// releaseLease releases a lease. If the command was ended for a reason, it waits for the
-// store until the deadline of the lease at most. Then it reports neither a release nor an error.
+// releaseLease releases a lease. If the command was ended for a reason, it waits for the store
+// until the lease's deadline at most. Then it reports neither a release nor an error.
 func releaseLease(lease *dibs.Lease, reason error) (released bool, err error) {
 	var deadline <-chan time.Time
 	if reason != nil {
@@ -249,8 +249,8 @@ func releaseLease(lease *dibs.Lease, reason error) (released bool, err error) {
 	}
 }
 
-// extendIfShort extends a lease that was handed off, because such a lease starts with a
-// shorter TTL. It does so only if the remaining time is too short for --kill-after.
+// extendIfShort extends a lease granted by hand-off, because such a lease starts with a shorter
+// TTL. It does so only if the remaining time is too short for --kill-after.
 func extendIfShort(lease *dibs.Lease, r supervise.Rules) error {
 	if time.Until(lease.Deadline()) > 2*r.KillAfter {
 		return nil

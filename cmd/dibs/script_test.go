@@ -27,14 +27,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestMain makes the test binary run as dibs, for scripts and for tests that start, stop
-// and kill it. With -race, that dibs has the race detector, too.
+// TestMain lets the test binary run as dibs, for scripts and for tests that start, stop and kill
+// it. With -race, this dibs also has the race detector.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"dibs": main, "as-root": waitAsRoot})
 }
 
-// waitAsRoot is the main function of a program that becomes root, which its file must
-// permit, and then waits for a file.
+// waitAsRoot is the main function for a program that becomes root, which its file must permit, and
+// then waits for a file.
 func waitAsRoot() {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -120,25 +120,25 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// quorumTTL is the longest TTL on the quorums of the scripts.
+// quorumTTL is the longest TTL on the scripts' quorums.
 const quorumTTL = 3 * time.Second
 
-// testTimeout is the time limit for anything that a test waits for.
+// testTimeout is the time limit for each wait in a test.
 const testTimeout = time.Minute
 
-// A scriptState is the state of a script besides its files.
+// A scriptState is a script's state besides its files.
 type scriptState struct {
 	*testscript.TestScript
 	env       []string
 	rdb       *redis.Client
-	clients   map[string]*dibs.Client // by value of DIBS_URL
+	clients   map[string]*dibs.Client // by DIBS_URL's value
 	closes    []func() error
 	running   map[string]*background
 	servers   map[string]*redistest.Server
 	locksHeld map[string]*testLock        // by name and label
-	proxies   map[string]*redistest.Proxy // of the script's databases, by ID
+	proxies   map[string]*redistest.Proxy // for the script's databases, by ID
 	databases map[string]string           // their names
-	hostile   []string                    // names that are held
+	hostile   []string                    // held names
 }
 
 type background struct {
@@ -146,7 +146,7 @@ type background struct {
 	done chan struct{}
 }
 
-// A testLock is a lock, or a wait, of the commands held and waits.
+// A testLock is a lock, or a wait, for the commands held and waits.
 type testLock struct {
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the wait is over
@@ -162,7 +162,7 @@ func newScriptState(env *testscript.Env, url string) error {
 	if err != nil {
 		return err
 	}
-	// By default the race detector sleeps for a second at the end of each process.
+	// By default the race detector sleeps for a second at each process's end.
 	env.Vars = append(env.Vars, "HOST="+host, "URL="+url, "DIBS_URL="+url, "DIBS_PASSWORD=", "DIBS_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0")
 	w := &scriptState{
 		env: env.Vars, rdb: redis.NewClient(options), clients: make(map[string]*dibs.Client),
@@ -176,7 +176,7 @@ func newScriptState(env *testscript.Env, url string) error {
 
 func (w *scriptState) end() {
 	for _, r := range w.running {
-		_ = r.cmd.Process.Kill() // fails if it has exited
+		_ = r.cmd.Process.Kill() // fails if it already exited
 		<-r.done
 	}
 	for _, c := range w.locksHeld {
@@ -195,7 +195,7 @@ func (w *scriptState) end() {
 	}
 }
 
-// locks returns a client of the store that DIBS_URL names, opened as dibs does.
+// locks returns a client for the store in DIBS_URL, opened in dibs' way.
 func (w *scriptState) locks() *dibs.Client {
 	where := w.Getenv("DIBS_URL")
 	if c := w.clients[where]; c != nil {
@@ -312,7 +312,7 @@ func eventuallyMatches(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// A lockSpec holds the flags of the commands held and waits.
+// A lockSpec holds the flags for the commands held and waits.
 type lockSpec struct {
 	name, label, token string
 	slots, permits     int
@@ -364,9 +364,8 @@ func (w *scriptState) held(args []string) {
 	w.locksHeld[l.name+" "+l.label] = c
 }
 
-// waits returns when the request is in the queue.
-// names holds a number of hostile names, or with "listed" checks that ls --json has printed them, and
-// that run finds some of them held.
+// names holds a number of hostile names. With "listed" it checks whether ls --json printed them,
+// and run finds some already held.
 func (w *scriptState) names(args []string) {
 	if args[0] != "listed" {
 		n, err := strconv.Atoi(args[0])
@@ -398,6 +397,7 @@ func (w *scriptState) names(args []string) {
 	}
 }
 
+// waits returns when the request is in the queue.
 func (w *scriptState) waits(args []string) {
 	l := w.lockFlags(args)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// secretVars are the variables that have passwords. Each may be replaced by a file: by the variable
-// with the suffix _FILE, or by a credential of systemd.
+// secretVars are the variables for passwords. Each may be replaced by a file: by the variable with
+// the suffix _FILE, or by a systemd credential.
 var secretVars = []string{"DIBS_PASSWORD", "DIBS_SENTINEL_PASSWORD"}
 
 const fileSuffix = "_FILE"
 
-// withSecrets returns the environment with the passwords that are in files.
+// withSecrets returns the environment with the passwords from files.
 func (e environment) withSecrets() (environment, error) {
 	for _, name := range secretVars {
 		path := e.get(name + fileSuffix)
@@ -38,8 +38,8 @@ func (e environment) withSecrets() (environment, error) {
 	return e, nil
 }
 
-// readSecret reads the file at path, or else the credential of systemd for a variable, if there is
-// one: dibs-password for DIBS_PASSWORD. It removes one newline from the end, which editors add.
+// readSecret reads the file at path, or else the systemd credential for a variable, if it exists:
+// dibs-password for DIBS_PASSWORD. It removes one newline from the end, which editors add.
 func (e environment) readSecret(variable, path string) (string, error) {
 	from := variable + fileSuffix
 	if path == "" {
@@ -63,8 +63,8 @@ func (e environment) readSecret(variable, path string) (string, error) {
 	return secret, nil
 }
 
-// withoutSecrets returns the environment without the passwords of the store: what a command under
-// the lock need not know.
+// withoutSecrets returns the environment without the store's passwords, which a command under the
+// lock does not need.
 func (e environment) withoutSecrets() environment {
 	e = e.without(secretVars...)
 	if hasPassword(e.get("DIBS_URL")) {
@@ -73,7 +73,8 @@ func (e environment) withoutSecrets() environment {
 	return e
 }
 
-// hasPassword reports whether a text with URLs has a password, behind the user or as a parameter.
+// hasPassword reports whether a text with URLs contains a password, after the user or as a
+// parameter.
 func hasPassword(urls string) bool {
 	return regexp.MustCompile(`://\S*:\S+@|[?&][a-z_]*password=`).MatchString(urls)
 }

@@ -24,7 +24,7 @@ func TestPasswordFiles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		env    environment
-		want   string // of DIBS_PASSWORD
+		want   string // DIBS_PASSWORD
 		failed string
 	}{
 		{name: "none"},

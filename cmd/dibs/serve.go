@@ -18,14 +18,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A serveRequest is the command line of serve.
+// A serveRequest is serve's command line.
 type serveRequest struct {
 	glob   string
 	listen string
 	every  durationFlag
 	revoke bool
 	hosts  []string // --allow-host
-	key    serveKey // of --revoke; else empty
+	key    serveKey // for --revoke; otherwise empty
 }
 
 func serveCmd(a *app) *cobra.Command {
@@ -101,7 +101,7 @@ func (q serveRequest) serve(ctx context.Context, con *console, s *opened) error 
 	return serveUntil(ctx, listener, handler)
 }
 
-// handler returns the dashboard behind the checks of key and host. It records until ctx ends.
+// handler returns the dashboard behind the key and host checks. It records until ctx ends.
 func (q serveRequest) handler(ctx context.Context, con *console, s *opened, local bool) http.Handler {
 	board := dashboard.New(s.Store, q.config(con, s))
 	go board.Record(ctx)
@@ -140,7 +140,7 @@ func (q serveRequest) config(con *console, s *opened) dashboard.Config {
 	}
 }
 
-// userName returns the user of this process.
+// userName returns this process's user.
 func userName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -148,7 +148,7 @@ func userName() string {
 	return "user " + strconv.Itoa(os.Getuid())
 }
 
-// findings returns what doctor finds on all nodes.
+// findings returns doctor's findings on all nodes.
 func findings(ctx context.Context, s *opened) (all checkup.Findings, err error) {
 	for _, n := range examine(ctx, s) {
 		if !n.Reached {
@@ -164,12 +164,12 @@ func findings(ctx context.Context, s *opened) (all checkup.Findings, err error) 
 	return all, err
 }
 
-// The time limits of a connection. A page waits for the store and the doctor, 20 s at most,
-// before it is written. The stream of a page extends the limits for each of its events.
+// The time limits for a connection. A page waits for the store and the doctor, 20 s at most, before
+// it is written. A page's stream extends the limits for each event.
 const (
 	headerTime = 5 * time.Second
-	readTime   = 15 * time.Second // of a request with its body
-	writeTime  = 40 * time.Second // from the end of the header to the end of the answer
+	readTime   = 15 * time.Second // for a request with its body
+	writeTime  = 40 * time.Second // from the header's end to the answer's end
 	idleTime   = 2 * time.Minute
 )
 

@@ -36,7 +36,7 @@ func newJar(t *testing.T) http.CookieJar {
 
 var servedAt = regexp.MustCompile(`are on (http://\S+)`)
 
-// startServe runs dibs serve until the test ends, and returns the URL of the pages.
+// startServe runs dibs serve until the test ends, and returns the pages' URL.
 func startServe(t *testing.T, store string, args ...string) (*program, string) {
 	t.Helper()
 	p := begin(t, store, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -48,7 +48,7 @@ func startServe(t *testing.T, store string, args ...string) (*program, string) {
 	return p, at[1]
 }
 
-// withKey divides the URL that serve --revoke prints: into that of the pages, and the key.
+// withKey divides the URL printed by serve --revoke into the pages' URL, and the key.
 func withKey(t *testing.T, printed string) (address, key string) {
 	t.Helper()
 	address, key, found := strings.Cut(printed, "?key=")
@@ -100,7 +100,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("doctor finds nothing: %s", body)
 	}
 
-	// A page of another site may have a host name that resolves to this host.
+	// Another site's page may have a host name that resolves to this host.
 	port := address[strings.LastIndex(address, ":")+1 : len(address)-1]
 	for host, want := range map[string]int{
 		"evil.example:" + port: http.StatusMisdirectedRequest, "evil.example": http.StatusMisdirectedRequest,
@@ -112,7 +112,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	// A stream that is open does not delay the end.
+	// An open stream should not delay the end.
 	answer, err := http.Get(address + "events?view=list")
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.wantCode(143)
-	if took := time.Since(began); took > 2*time.Second { // the limit of an orderly end is 3s
+	if took := time.Since(began); took > 2*time.Second { // an orderly end's limit is 3s
 		t.Errorf("it has ended after %v", took)
 	}
 }
@@ -211,7 +211,7 @@ func TestServeRevokes(t *testing.T) {
 	}
 }
 
-// A proxy in front sends the Host that the browser has sent.
+// A proxy in front sends the browser's Host.
 func TestServeBehindAProxy(t *testing.T) {
 	server := redistest.Start(t)
 	_, address := startServe(t, server.URL(), "--allow-host", "locks.example.com", "--allow-host", "10.0.0.1")
@@ -230,7 +230,7 @@ func TestServeBehindAProxy(t *testing.T) {
 	}
 }
 
-// The redirect to the page without the key stays in the directory of the page.
+// The redirect to the page without the key should stay in the page's directory.
 func TestRedirectWithoutTheKey(t *testing.T) {
 	for link, want := range map[string]string{"/": "./", "/name?n=a%2Fb": "./name?n=a%2Fb", "//evil.example": "./evil.example", "/x/%2F%2Fevil": "./%2F%2Fevil"} {
 		u, err := url.ParseRequestURI(link)
@@ -243,7 +243,7 @@ func TestRedirectWithoutTheKey(t *testing.T) {
 	}
 }
 
-// A client that sends half a request, or does not read its answer, loses its connection.
+// A client that sends half a request, or does not read its answer, should lose its connection.
 func TestServeDropsSlowClients(t *testing.T) {
 	for what, c := range map[string]struct {
 		request string
@@ -289,7 +289,7 @@ func TestServeDropsSlowClients(t *testing.T) {
 	}
 }
 
-// A closing is a connection that says when it is closed.
+// A closing is a connection that reports when it is closed.
 type closing struct {
 	net.Conn
 	once   sync.Once

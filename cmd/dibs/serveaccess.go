@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// A serveKey is the secret of one run of serve --revoke. It is part of the URL that serve
-// prints. A browser that opens that URL gets a cookie with the key, and may revoke.
+// A serveKey is the secret for a run of serve --revoke. It is part of the printed URL. A browser
+// that opens this URL gets a cookie with the key, and can revoke.
 type serveKey string
 
-// newServeKey returns a random key of 130 bits.
+// newServeKey returns a random 130-bit key.
 func newServeKey() serveKey { return serveKey(rand.Text()) }
 
 const keyParameter = "key"
 
-// cookieOf returns the name of the cookie for a host with a port: browsers send a cookie to
-// all ports of a host.
+// cookieOf returns the cookie's name for a host with a port: browsers send a cookie to all ports on
+// a host.
 func cookieOf(hostPort string) string {
 	return "dibs-key-" + (&url.URL{Host: hostPort}).Port()
 }
@@ -35,8 +35,8 @@ func (k serveKey) allows(r *http.Request) bool {
 	return err == nil && k.is(c.Value)
 }
 
-// exchange turns the key of a URL into the cookie, and redirects to the URL without it. So
-// the key is not in the address bar, nor in bookmarks.
+// exchange turns a URL's key into the cookie, and redirects to the URL without it. So the key is
+// not in the address bar, nor in bookmarks.
 func (k serveKey) exchange(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values := r.URL.Query()
@@ -59,8 +59,8 @@ func (k serveKey) exchange(next http.Handler) http.Handler {
 	})
 }
 
-// withoutPath returns a link to the same page with other values. It is relative, because a
-// proxy may have removed a part of the path.
+// withoutPath returns a link to the same page with other values. It is relative, because a proxy
+// may have removed a part of the path.
 func withoutPath(u *url.URL, values url.Values) string {
 	path := u.EscapedPath()
 	link := "./" + path[strings.LastIndexByte(path, '/')+1:]
@@ -70,8 +70,8 @@ func withoutPath(u *url.URL, values url.Values) string {
 	return link
 }
 
-// onlyHosts rejects requests for another host than this one and those in allowed. A page of
-// another site could otherwise read the locks: its own host name may resolve to this host.
+// onlyHosts rejects requests for other hosts than this host and those in allowed. Otherwise a page
+// on another site could read the locks: its own host name can resolve to this host.
 func onlyHosts(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()
@@ -92,7 +92,7 @@ func isLocalName(host string) bool {
 	return err == nil && at.Unmap().IsLoopback()
 }
 
-// checkHosts returns an error for a value of --allow-host that no request can have.
+// checkHosts returns an error for an --allow-host value that no request can have.
 func checkHosts(hosts []string) error {
 	for _, host := range hosts {
 		_, notAddress := netip.ParseAddr(host)

@@ -9,22 +9,22 @@ import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/monitor"
 )
 
-// A session is a Client on an opened store whose outages are reported: for the subcommands
-// that acquire locks.
+// A session is a Client on an opened store with reported outages: for the subcommands that acquire
+// locks.
 type session struct {
 	con      *console
 	signals  signals
 	store    *opened
 	monitor  *monitor.Monitor
-	options  []dibs.Option  // of locks
+	options  []dibs.Option  // for locks
 	locks    *dibs.Client   // on the monitored store
-	replaced sync.WaitGroup // clients that are being closed
+	replaced sync.WaitGroup // clients being closed
 	outer    []string       // see heldVar
 }
 
 func (s *session) newClient() *dibs.Client { return dibs.New(s.monitor.Store(), s.options...) }
 
-// reconnect replaces the client, which ends its subscription. The old one holds no lease. It may
+// reconnect replaces the client, which ends its subscription. The old client holds no lease. It may
 // have to cancel a request that arrives late, so close waits for it.
 func (s *session) reconnect() {
 	old := s.locks
@@ -32,7 +32,7 @@ func (s *session) reconnect() {
 	s.locks = s.newClient()
 }
 
-// showReport prints a report of the store: a line, or an event with --json.
+// showReport prints a report about the store: a line, or an event with --json.
 func showReport(con *console, r monitor.Report) {
 	con.event(r.Event(time.Now()))
 	con.logf("%s", r.Text())
@@ -45,8 +45,8 @@ func (s *session) logVerbose(format string, args ...any) {
 	}
 }
 
-// close releases all leases and closes the store. If the store is unreachable, it waits
-// for --timeout at most: leases that cannot be released expire.
+// close releases all leases and closes the store. If the store is unreachable, it waits for
+// --timeout at most: leases that cannot be released expire.
 func (s *session) close() error {
 	s.monitor.Close()
 	done := make(chan error, 1)

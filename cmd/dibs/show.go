@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitFree is the exit code of show if the name is free, as of test(1).
+// exitFree is show's exit code if the name is free, as in test(1).
 const exitFree = 1
 
 func showCmd(a *app) *cobra.Command {

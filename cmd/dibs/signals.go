@@ -10,23 +10,23 @@ import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 )
 
-// signals are the signals that this process receives. A command that runs gets them; see
+// signals are the signals that this process receives. A running command gets them; see
 // supervise.CatchSignals.
 type signals chan os.Signal
 
-// A signalError reports that a signal ended the waiting.
+// A signalError reports that a signal ended the wait.
 type signalError struct{ syscall.Signal }
 
 func (e signalError) Error() string { return "signal: " + e.Signal.String() }
 
 // context returns a context that a termination signal cancels, until stop is called.
 //
-// stop returns the signal, or nil. Callers must check it: a signal may arrive too late to
-// be seen through the context. Other signals are dropped.
+// stop returns the signal, or nil. Callers must check it: a signal may arrive too late to be seen
+// through the context. Other signals are dropped.
 //
-// The context ends 100 ms after the signal. By then, an operation in flight has usually
-// completed; cancelling it at once would cost seconds of clean-up. A second signal
-// cancels without that delay.
+// The context ends 100 ms after the signal. By then, an operation in flight has usually completed;
+// cancelling it at once would cost seconds for clean-up. A second signal cancels without this
+// delay.
 func (s signals) context() (ctx context.Context, stop func() error) {
 	const grace = 100 * time.Millisecond
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -84,10 +84,10 @@ type endRequest struct {
 	at    time.Time
 }
 
-// repeated reports whether s is a second termination signal. If so, it makes dibs exit
-// after 500 ms, whether or not the store answers. That is enough time to leave the wait
-// queue. The same signal twice within 1 s counts once: timeout(1) signals its child and
-// then the child's whole group.
+// repeated reports whether s is a second termination signal. If so, it makes dibs exit after 500
+// ms, whether or not the store answers. This is enough time to leave the wait queue. The same
+// signal twice within 1 s counts once: timeout(1) signals its child and then the child's whole
+// group.
 func (a *endRequest) repeated(s syscall.Signal) bool {
 	const instant, soon = time.Second, 500 * time.Millisecond
 	if a.first == nil || !supervise.IsTermination(s) || errors.Is(a.first, signalError{s}) && time.Since(a.at) < instant {

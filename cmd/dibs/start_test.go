@@ -12,14 +12,14 @@ import (
 	"github.com/dibslock/dibs/cmd/dibs/internal/supervise"
 )
 
-// initialised runs dibs and returns the packages that it has initialised, each with the
-// bytes that this has allocated.
+// initialised runs dibs and returns its initialised packages, each with the bytes allocated in this
+// step.
 func initialised(t *testing.T, args ...string) map[string]int {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
 	c.Args[0] = "dibs"
 	c.Env = append(os.Environ(), "GODEBUG=inittrace=1", noRaceSleep)
-	text, _ := c.CombinedOutput() // the watchdog fails, for want of files
+	text, _ := c.CombinedOutput() // the watchdog fails without its files
 	all := make(map[string]int)
 	for line := range strings.Lines(string(text)) {
 		var name string
@@ -35,14 +35,14 @@ func initialised(t *testing.T, args ...string) map[string]int {
 	return all
 }
 
-// Each start of dibs, and of each program with a store, pays for package initialisation:
-// regular expressions and tables are made when they are first used.
+// Each start of dibs, and of each program with a store, pays for package initialisation: regular
+// expressions and tables should be made when they are first used.
 func TestPackagesAreInitialisedCheaply(t *testing.T) {
 	t.Parallel()
 	const own, others = 5_000, 40_000
 	for name, bytes := range initialised(t, "version") {
 		if name == "github.com/dibslock/dibs/cmd/dibs" {
-			continue // with the variables of its tests
+			continue // with its tests' variables
 		}
 		ours := strings.HasPrefix(name, "github.com/dibslock/dibs")
 		if bytes > others || ours && bytes > own && !strings.HasSuffix(name, "test") {

@@ -21,14 +21,14 @@ import (
 type opened struct {
 	*driver.Full
 	location string        // without credentials
-	proxied  bool          // the URL says that something is in front of the servers
-	timeout  time.Duration // of one operation
-	nodes    []node        // the servers: those of a quorum, or one; none for a local file
+	proxied  bool          // the URL says that there is a proxy in front of the servers
+	timeout  time.Duration // for each operation
+	nodes    []node        // a quorum's servers, or a single server; none for a local file
 	database *database     // nil unless the store is in a database
 	closes   []func() error
 }
 
-// A node is one server, which doctor can check.
+// A node is a server that doctor can check.
 type node struct {
 	location string
 	store    driver.Store
@@ -42,7 +42,7 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// poller returns a reader of the names in the store.
+// poller returns a reader for the store's names.
 func (o *opened) poller() watch.Poller { return watch.Poller{Store: o, Timeout: o.timeout} }
 
 // client returns a Client on the store.
@@ -50,13 +50,13 @@ func (o *opened) client(options ...dibs.Option) *dibs.Client {
 	return dibs.New(o.Store, append([]dibs.Option{dibs.Timeout(o.timeout)}, options...)...)
 }
 
-// A lifetime says how long the locks of a subcommand are valid.
+// A lifetime says how long a subcommand's locks are valid.
 type lifetime int
 
 const (
 	untilExit   lifetime = iota // until this process exits
-	untilTTL                    // until they expire, also after this process has exited
-	withCommand                 // until this process and the command that it runs have exited
+	untilTTL                    // until they expire, even after this process has exited
+	withCommand                 // until this process and its command have exited
 )
 
 var errNoStore = usageError{errors.New(`no store: pass one of
@@ -121,7 +121,7 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 	return o, nil
 }
 
-// listOf lists the servers with the node numbers that errors of a quorum use.
+// listOf lists the servers with the node numbers used in a quorum's errors.
 func listOf(nodes []node) string {
 	if len(nodes) == 1 {
 		return nodes[0].location
@@ -141,7 +141,7 @@ func localPath(url string) (path string, ok bool) {
 	return strings.CutPrefix(url, "local:")
 }
 
-// otherSchemes lists the URLs of other stores, if the scheme of a URL is unknown.
+// otherSchemes lists other stores' URLs, if a URL's scheme is unknown.
 func otherSchemes(err error) string {
 	if strings.Contains(err.Error(), "unknown scheme") {
 		return "; or postgres:// or mysql:// for a database"

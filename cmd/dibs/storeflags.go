@@ -36,7 +36,7 @@ func (f *storeFlags) flags(set *pflag.FlagSet) {
 	set.Var((*durationFlag)(&f.timeout), "timeout", "time limit of one operation on the store (default $DIBS_TIMEOUT, or 2s)")
 }
 
-// resolve fills the flags that were not given from the environment and validates them.
+// resolve fills missing flags from the environment and validates them.
 func (f *storeFlags) resolve(given func(flag string) bool) error {
 	const least = time.Millisecond
 	var err error
@@ -83,7 +83,7 @@ func (f *storeFlags) storeURLs() ([]string, error) {
 	return urls, nil
 }
 
-// urlSource returns the flag or variable that storeURLs has read, for errors.
+// urlSource returns the flag or variable that storeURLs read, for errors.
 func (f *storeFlags) urlSource() string {
 	if len(f.urls) > 0 {
 		return "--url"
@@ -100,7 +100,7 @@ func (f *storeFlags) keyPrefix() (prefix string, set bool) {
 	return f.env.lookup("DIBS_PREFIX")
 }
 
-// checkLongest rejects a TTL that is longer than the longest TTL of a quorum.
+// checkLongest rejects a TTL longer than a quorum's longest TTL.
 func (f *storeFlags) checkLongest(ttl time.Duration) error {
 	urls, err := f.storeURLs()
 	longest := cmp.Or(f.longestTTL, quorum.DefaultMaxTTL)

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// Mistakes about TLS end with a message that says what to do, at once, without retries.
+// Mistakes about TLS should end with a message that gives advice, at once, without retries.
 func TestMistakesAboutTLS(t *testing.T) {
 	t.Parallel()
 	server, _ := redistest.StartTLS(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// In a pane of tmux the keys work as on a terminal. A command outlives the client that is
-// detached, but not its pane.
+// In a tmux pane the keys should work as on a terminal. A command should outlive its client when it
+// is detached, but not its pane.
 func TestTmux(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("tmux")
@@ -35,7 +35,7 @@ func TestTmux(t *testing.T) {
 	}
 	j := &jobTest{program: p, shell: "bash", name: "in-tmux", store: s}
 	j.screen = onTerminal(t, p)
-	t.Cleanup(func() { tmux("kill-server") }) // before the end of the client
+	t.Cleanup(func() { tmux("kill-server") }) // before the client's end
 	awaitFile := func(name, want string) {
 		t.Helper()
 		eventually(t, name, func() bool {

@@ -69,15 +69,15 @@ func top(a *app, glob string, every time.Duration) error {
 	return v.use(func() error { return v.show(board, s.poller(), glob) })
 }
 
-// A screen is the terminal of top.
+// A screen is top's terminal.
 type screen struct {
 	in, out *os.File
 	signals signals
-	before  *term.State // of the terminal
+	before  *term.State // the terminal's former state
 }
 
-// Terminal sequences. enterScreen turns autowrap off: a line that is wider than expected
-// does not overwrite the next one.
+// Terminal sequences. enterScreen turns autowrap off, so that a line wider than expected cannot
+// overwrite the next line.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -106,14 +106,14 @@ const (
 	keyStop      = "\x1a"
 )
 
-// enter does what use does at its begin: a shell may have used the terminal meanwhile.
+// enter repeats use's first steps: a shell may have used the terminal meanwhile.
 func (v *screen) enter() {
 	_, _ = term.MakeRaw(int(v.in.Fd())) // a failure leaves the mode as it is
 	fmt.Fprint(v.out, enterScreen)
 }
 
-// suspend restores the terminal and stops a process, until SIGCONT: this one, or with 0 the
-// whole job, as the terminal does. It does nothing if no shell can continue the job. The error is a
+// suspend restores the terminal and stops a process, until SIGCONT: this one, or with 0 the whole
+// job, as the terminal does. It does nothing if no shell can continue the job. The error is a
 // termination signal that arrived meanwhile.
 func (v *screen) suspend(pid int) (err error) {
 	if !supervise.HasJobControl() {
@@ -130,8 +130,8 @@ func (v *screen) suspend(pid int) (err error) {
 	return err
 }
 
-// show draws a board until a key or a signal ends it. Polls of the store and pressed keys
-// change the board.
+// show draws a board until a key or a signal ends it. Polls from the store and pressed keys change
+// the board.
 func (v *screen) show(board view.Board, poller watch.Poller, glob string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -203,7 +203,7 @@ func send[T any](ctx context.Context, to chan<- T, v T) {
 	}
 }
 
-// readKeys sends the pressed keys. At the end of the input it sends "q".
+// readKeys sends the pressed keys. At the input's end it sends "q".
 func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	for buf := make([]byte, 64); ; {
 		n, err := in.Read(buf)
@@ -219,7 +219,7 @@ func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	}
 }
 
-// firstKey returns the characters of the first key in typed.
+// firstKey returns the first key's characters in typed.
 func firstKey(typed string) string {
 	if len(typed) < 3 || typed[0] != '\x1b' || typed[1] != '[' && typed[1] != 'O' {
 		return typed[:1]

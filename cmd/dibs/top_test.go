@@ -31,8 +31,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A display is a terminal that supports only the sequences that top uses. It records all
-// others, so that a control sequence in a name is detected.
+// A display is a terminal with support for top's sequences only. It records all others, so that the
+// test can detect a control sequence in a name.
 type display struct {
 	mu        sync.Mutex
 	cells     [][]rune
@@ -167,10 +167,10 @@ func (s *display) restored(t *testing.T) {
 // A ttySession is dibs on a terminal.
 type ttySession struct {
 	*display
-	tty    *os.File // the program's end of the terminal
+	tty    *os.File // the program's terminal end
 	before *term.State
 	cmd    *exec.Cmd
-	drawn  chan struct{} // closed when all output has been read
+	drawn  chan struct{} // closed when all output was read
 }
 
 func startTop(t *testing.T, url string, width, height int) *ttySession {
@@ -207,7 +207,7 @@ func startProgram(t *testing.T, width, height int, env []string, program string,
 		defer close(v.drawn)
 		buf := make([]byte, 4096)
 		for {
-			n, err := tty.Read(buf) // EIO when the program has closed its end
+			n, err := tty.Read(buf) // EIO when the program closed its end
 			_, _ = v.Write(buf[:n])
 			if err != nil {
 				return
@@ -237,7 +237,7 @@ func (v *ttySession) ends(t *testing.T, code int) {
 	t.Helper()
 	timer := time.AfterFunc(testTimeout, func() { _ = v.cmd.Process.Kill() })
 	defer timer.Stop()
-	_ = v.cmd.Wait() // the process state has the exit code
+	_ = v.cmd.Wait() // the process state contains the exit code
 	if have := supervise.ExitCode(v.cmd.ProcessState.Sys().(syscall.WaitStatus)); have != code {
 		t.Errorf("exit code %d, want %d\n%s", have, code, v.display)
 	}
@@ -351,7 +351,7 @@ func TestLongNames(t *testing.T) {
 	v.await(t, `^> beginx+…x+end +\S+:\d+ \(l+….*l\) +\d+s +(\S+ +)?1 +\S+s`)
 	v.await(t, `^  short +\S.*l\) +\d+s +(\S+ +)?0 +-`)
 	const full = `^> beginx+…x+end +\S+:\d+ \(l+….*l\) +\d+s +(\S+ +)?1 +\S+s$`
-	for _, width := range []int{79, 80, 81, 82} { // some of these lines end at the edge of the screen
+	for _, width := range []int{79, 80, 81, 82} { // some of these lines end at the screen's edge
 		v.size(t, width, 24)
 		v.await(t, full)
 	}
@@ -436,7 +436,7 @@ func TestTopIsSuspended(t *testing.T) {
 	}
 }
 
-// As the leader of a session, dibs has no shell that would continue it.
+// As a session leader, dibs has no shell that could continue it.
 func TestTopIsNotSuspendedWithoutShell(t *testing.T) {
 	t.Parallel()
 	v := startTop(t, redistest.Start(t).URL(), 80, 24)
@@ -491,7 +491,7 @@ func TestUnlockInterrupted(t *testing.T) {
 	}
 }
 
-// A foreign lock that was acquired after the confirmation was shown is not deleted.
+// A foreign lock acquired after the confirmation was shown should not be deleted.
 func TestUnlockDeletesNoNewerForeignLock(t *testing.T) {
 	t.Parallel()
 	const shown, newer = "6afafe03-cf00-4f8a-9c5e-3d8f1b2a7c44", "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -508,7 +508,7 @@ func TestUnlockDeletesNoNewerForeignLock(t *testing.T) {
 	}
 }
 
-// A lease that was acquired after the confirmation was shown is not revoked.
+// A lease acquired after the confirmation was shown should not be revoked.
 func TestUnlockRevokesNothingNewer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// onTerminal runs dibs, or another program, as the leader of a terminal's session. Writes
-// to the returned file are typed input; output of the terminal goes to p.stdout.
+// onTerminal runs dibs, or another program, as a terminal's session leader. Writes to the returned
+// file are typed input; the terminal's output goes to p.stdout.
 func onTerminal(t *testing.T, p *program) *os.File {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
@@ -28,7 +28,7 @@ func onTerminal(t *testing.T, p *program) *os.File {
 		for buf := make([]byte, 1024); ; {
 			n, err := screen.Read(buf)
 			if err != nil {
-				return // the last process on the terminal has exited
+				return // the last process on the terminal exited
 			}
 			p.stdout.Write([]byte(strings.ReplaceAll(string(buf[:n]), "\r\n", "\n")))
 		}
@@ -47,8 +47,8 @@ func (p *program) typeText(screen *os.File, text string) {
 	}
 }
 
-// The command runs in the foreground: it reads the input and receives ^C. Afterwards the
-// shell has the terminal again.
+// The command should run in the foreground: it reads the input and receives ^C. Afterwards the
+// shell should have the terminal again.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -75,7 +75,7 @@ func TestTerminal(t *testing.T) {
 	p.wantCode(0)
 }
 
-// If the command cannot be run, the shell has the terminal again.
+// If the command cannot be run, the shell should have the terminal again.
 func TestTerminalIsBackAfterFailure(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -96,8 +96,8 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	p.wantCode(0)
 }
 
-// In a pipeline the other programs keep the terminal. A command that reads from the
-// terminal gets the foreground then. ^C reaches all of them.
+// In a pipeline the other programs should keep the terminal. A command that reads from the terminal
+// should then get the foreground. ^C should reach all of them.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitNotHeld is the exit code of unlock if the name is not held.
+// exitNotHeld is unlock's exit code if the name is not held.
 const exitNotHeld = 1
 
-// An unlockRequest holds the flags of unlock: which lease on a name to revoke.
+// An unlockRequest holds unlock's flags: which lease on a name to revoke.
 type unlockRequest struct {
 	name   string
 	fence  uint64
@@ -188,8 +188,7 @@ func (s *opened) release(ctx context.Context, r driver.ReleaseRequest) (bool, er
 	return s.Release(ctx, r)
 }
 
-// endedHolder returns the holder that was revoked: the one in seen with its fence or
-// token.
+// endedHolder returns the revoked holder: the holder in seen with its fence or token.
 func (u unlockRequest) endedHolder(seen driver.State) view.Holder {
 	now := time.Now()
 	i := slices.IndexFunc(seen.Holders, func(h driver.Holder) bool {

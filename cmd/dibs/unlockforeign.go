@@ -10,9 +10,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// checkForeign rejects what unlock does not end. That is a value that is not a lock; with
-// --force also what may be data, and a foreign lock in a store that cannot compare it.
-// With --token, the caller knows the whole value.
+// checkForeign rejects values that unlock does not end: a value other than a lock; with --force
+// also possible data, and a foreign lock in a store that cannot compare it. With --token, the
+// caller knows the whole value.
 func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
 	f := seen.Foreign
 	switch {
@@ -32,7 +32,7 @@ func (u unlockRequest) checkForeign(s *opened, seen driver.State) error {
 	return nil
 }
 
-// endForeign ends the foreign lock in seen, and no other one.
+// endForeign ends the foreign lock in seen, and no other lock.
 func (u unlockRequest) endForeign(ctx context.Context, s *opened, seen driver.State, result *view.Unlocked) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -25,20 +25,20 @@ func versionCmd(a *app) *cobra.Command {
 	}
 }
 
-// A version is the output of dibs version.
+// A version is the output from dibs version.
 type version struct {
 	Schema   int    `json:"schema"`
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Time     string `json:"time,omitempty"` // commit time of the revision
+	Time     string `json:"time,omitempty"` // the revision's commit time
 	Dirty    bool   `json:"dirty"`          // built with uncommitted changes
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
 }
 
-// versionOf reads the build information of the binary. A build outside a repository has
-// neither revision nor time.
+// versionOf reads the binary's build information. A build outside a repository has neither revision
+// nor time.
 func versionOf(info *debug.BuildInfo, ok bool) version {
 	v := version{Schema: view.Schema, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if !ok {

@@ -79,8 +79,7 @@ func printPolls(ctx context.Context, con *console, s *opened, glob string, every
 	return nil
 }
 
-// printChanges prints the changes of one poll at once. Outages of the store go to stderr,
-// except with --json.
+// printChanges prints a poll's changes at once. Store outages go to stderr, except with --json.
 func printChanges(con *console, location string, news []view.Change) error {
 	var lines bytes.Buffer
 	for _, one := range news {

@@ -11,10 +11,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The terminal sequences of a frame.
+// The terminal sequences in a frame.
 const (
 	home      = "\x1b[H"
-	newLine   = "\x1b[K" // before the line: after a full one it would erase the last character
+	newLine   = "\x1b[K" // before the line: after a full line it would erase the last character
 	endLine   = "\x1b[m"
 	endScreen = "\x1b[J"
 	reverse   = "\x1b[7m"
@@ -22,31 +22,31 @@ const (
 	red       = "\x1b[31m"
 )
 
-// A Board is the content of the screen of top.
+// A Board is the content of top's screen.
 type Board struct {
-	Location string        // of the store
+	Location string        // the store's location
 	Every    time.Duration // pause between two polls
 	Colours  bool          // the terminal has colours
 
-	storeError string    // error of the last poll, or ""
-	at         time.Time // of the last poll; zero before the first one
+	storeError string    // the last poll's error, or ""
+	at         time.Time // when the last poll was made; zero before the first
 	names      []Summary
-	states     map[string]driver.State // of names; of many names, not of all
+	states     map[string]driver.State // by name; if there are many names, not of all
 	suspects   waitgraph.Suspects
 	cycles     []styled // processes that wait for each other
 	sortIndex  int      // index into Sortings
 	chosen     string   // the selected name
-	row        int      // index of the selected name
-	first      int      // index of the first visible row
+	row        int      // the selected name's index
+	first      int      // the first visible row's index
 	page       int      // number of visible rows
 }
 
-// Update shows the result of a poll: the states, or why there are none.
+// Update shows a poll's result: the states, or why there are none.
 func (b *Board) Update(states []driver.State, err error, at time.Time) {
 	b.UpdateMany(SummariesOf(states), states, err, at)
 }
 
-// UpdateMany shows the result of a poll of many names, which does not have the states of all.
+// UpdateMany shows a poll over many names, which does not contain all states.
 func (b *Board) UpdateMany(names []Summary, states []driver.State, err error, at time.Time) {
 	b.storeError, b.at = "", at
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *Board) UpdateMany(names []Summary, states []driver.State, err error, at
 	b.sort()
 }
 
-// Visible returns the names of the rows that were drawn.
+// Visible returns the names in the drawn rows.
 func (b *Board) Visible() (names []string) {
 	for _, n := range b.names[min(b.first, len(b.names)):min(b.first+b.page, len(b.names))] {
 		names = append(names, n.Name)
@@ -96,8 +96,8 @@ func (b *Board) move(by int) {
 	}
 }
 
-// Press handles a key that moves the selection or changes the order, as sent by a terminal.
-// It ignores other keys.
+// Press handles a key that moves the selection or changes the order, as sent by a terminal. It
+// ignores other keys.
 func (b *Board) Press(key string) {
 	switch key {
 	case "j", "\x1b[B", "\x1bOB":
@@ -118,7 +118,7 @@ func (b *Board) Press(key string) {
 	}
 }
 
-// Draw returns the output for one frame.
+// Draw returns the output for a frame.
 func (b *Board) Draw(now time.Time, width, height int) string {
 	var out strings.Builder
 	out.WriteString(home)
@@ -141,8 +141,7 @@ func (b *Board) Draw(now time.Time, width, height int) string {
 
 type styled struct{ style, text string }
 
-// lines returns the header, the names, the details of the selected name if there is room,
-// and the keys.
+// lines returns the header, the names, the selected name's details if there is room, and the keys.
 func (b *Board) lines(now time.Time, width, height int) []styled {
 	lines := b.head()
 	detail := b.detail(now, width, height)
@@ -239,7 +238,7 @@ func (b *Board) table(names []Summary, now time.Time) (t Table) {
 	return t
 }
 
-// rowOf returns the row of a name. One that was just scrolled to may not have been read yet.
+// rowOf returns a name's row. A name just scrolled to may not have been read yet.
 func (b *Board) rowOf(n Summary, now time.Time) Row {
 	if state, known := b.states[n.Name]; known {
 		return StateOf(state, now).Row(now)
@@ -247,7 +246,7 @@ func (b *Board) rowOf(n Summary, now time.Time) Row {
 	return Row{Name: Safe(n.Name), Holder: "…", Wait: n.Waiting}
 }
 
-// optional returns the columns that are omitted if there is no room.
+// optional returns the columns to omit if there is no room.
 func (b *Board) optional(names []Summary) []string {
 	return optionalIf(slices.ContainsFunc(names, func(n Summary) bool { return n.Foreign }))
 }

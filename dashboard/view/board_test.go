@@ -77,7 +77,7 @@ func TestBoard(t *testing.T) {
 		"  NAME  KIND  HOLDER  TTL  HELD  WAIT  LONGEST  FENCE\n\n\n\n"+keys)
 }
 
-// The visible rows include the selected one. A page is the number of visible rows.
+// The visible rows should include the selected row. A page is the number of visible rows.
 func TestBoardScrolls(t *testing.T) {
 	now := time.Now()
 	var b Board
@@ -110,7 +110,7 @@ func TestBoardScrolls(t *testing.T) {
 	}
 }
 
-// A high screen has the details of the selected name.
+// A high screen should show the selected name's details.
 func TestBoardDetails(t *testing.T) {
 	now := time.Now()
 	var b Board
@@ -124,8 +124,8 @@ func TestBoardDetails(t *testing.T) {
 	}
 }
 
-// On a terminal, the cursor stays on the last character of a full line, so nothing behind that
-// may erase. The fence keeps its last digit.
+// On a terminal, the cursor stays on a full line's last character, so nothing after it may erase.
+// The fence should keep its last digit.
 func TestFullLines(t *testing.T) {
 	now := time.Now()
 	var b Board
@@ -155,8 +155,7 @@ func TestBoardColours(t *testing.T) {
 	}
 }
 
-// Of many names, the rows on the screen are read. One that was not read yet shows what was
-// counted.
+// With many names, the rows on the screen should be read. An unread row should show the counts.
 func TestBoardOfManyNames(t *testing.T) {
 	now := time.Now()
 	var b Board
@@ -181,8 +180,7 @@ func TestBoardOfManyNames(t *testing.T) {
 	}
 }
 
-// Several cycles are shown, those that are sure first and in red. One that is not sure must
-// persist.
+// Several cycles should be shown, sure cycles first and in red. An unsure cycle must persist.
 func TestBoardShowsEachCycle(t *testing.T) {
 	now := time.Now()
 	token := func(pid string) string { return "web:" + pid + ":AAAAclient0000" + pid + ":m-random" }
@@ -218,7 +216,7 @@ func TestBoardShowsEachCycle(t *testing.T) {
 	}
 }
 
-// Processes that wait for each other are shown above the names.
+// Processes that wait for each other should be shown above the names.
 func TestBoardShowsCycles(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	const one, two = "web:1:AAAAclient0000000:m-random", "web:2:BBBBclient0000000:m-random"

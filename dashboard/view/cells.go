@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// A cell is the width of a letter on a terminal. A Chinese character has two of them, and a
-// combining accent none.
+// A cell is a letter's width on a terminal. A Chinese character takes two cells, and a combining
+// accent none.
 
-// Cells returns the number of cells of a text that is safe to print.
+// Cells returns the number of cells in a printable text.
 func Cells(text string) (n int) {
 	for _, r := range text {
 		n += cellsOf(r)
@@ -17,7 +17,7 @@ func Cells(text string) (n int) {
 }
 
 func cellsOf(r rune) int {
-	const firstOther = 0x300 // all characters before it have one cell
+	const firstOther = 0x300 // all characters before it take one cell
 	switch {
 	case r < firstOther:
 		return 1
@@ -29,7 +29,7 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// prefix returns the longest beginning of a text that has at most width cells.
+// prefix returns the longest beginning of a text with at most width cells.
 func prefix(text string, width int) string {
 	for i, r := range text {
 		if width -= cellsOf(r); width < 0 {
@@ -39,8 +39,8 @@ func prefix(text string, width int) string {
 	return text
 }
 
-// suffix returns the longest end of a text that has at most width cells. It begins with no
-// combining character.
+// suffix returns the longest end of a text with at most width cells. It begins with no combining
+// character.
 func suffix(text string, width int) string {
 	over := Cells(text) - width
 	for i, r := range text {
@@ -57,11 +57,11 @@ func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-Cells(text), 0))
 }
 
-// finalJamo are the parts of Korean syllables that join the character before them.
+// finalJamo are parts of Korean syllables that join the character before them.
 var finalJamo = &unicode.RangeTable{R16: []unicode.Range16{{0x1160, 0x11ff, 1}}}
 
-// wide are the characters with two cells: those of East_Asian_Width W and F in Unicode 15.
-// Blocks that are wide but for unassigned characters are one range.
+// wide are the characters with two cells: those with East_Asian_Width W and F in Unicode 15. Blocks
+// that are wide but for unassigned characters are a single range.
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x1100, 0x115f, 1}, {0x231a, 0x231b, 1}, {0x2329, 0x232a, 1}, {0x23e9, 0x23ec, 1}, {0x23f0, 0x23f0, 1}, {0x23f3, 0x23f3, 1},

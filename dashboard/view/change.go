@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// The values of Change.Event. Changes are found by polling the store, so states that are
-// shorter than the time between two polls may be missing.
+// The values of Change.Event. Changes are found by polling the store, so states shorter than the
+// time between two polls may be missing.
 const (
 	EventHeld      = "held"       // held when watch began
-	EventWaiting   = "waiting"    // a waiter has joined the queue
+	EventWaiting   = "waiting"    // a waiter joined the queue
 	EventGone      = "gone"       // a waiter gave up, died, or held and released between two polls
 	EventAcquired  = "acquired"   // acquired by a holder that was not seen waiting
 	EventHandedOff = "handed_off" // acquired by a waiter
@@ -18,30 +18,30 @@ const (
 	EventReleased  = "released"   // released, or revoked elsewhere
 	EventRevoked   = "revoked"    // revoked by a request to this program
 	EventExpired   = "expired"    // gone at its expiry time
-	EventChanged   = "changed"    // a count has changed, and the lists are incomplete
+	EventChanged   = "changed"    // a count changed, and the lists are incomplete
 	EventAway      = "away"       // the store does not answer
 	EventBack      = "back"
 )
 
-// A Change is a line of watch: a difference between two polls.
+// A Change is a line in watch's output: a difference between two polls.
 type Change struct {
 	Schema  int       `json:"schema"`
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // EventHeld and so on
 	Name    string    `json:"name,omitempty"`
 	Holder  *Holder   `json:"holder,omitempty"`
-	From    *Holder   `json:"from,omitempty"` // of handed_off: the previous holder
+	From    *Holder   `json:"from,omitempty"` // for handed_off: the previous holder
 	Waiter  *Waiter   `json:"waiter,omitempty"`
 	Waited  int64     `json:"waited_ms,omitempty"`
 	Held    int64     `json:"held_ms,omitempty"`
 	Holding int       `json:"holding"` // current numbers of holders and waiters
 	Waiting int       `json:"waiting"`
-	User    string    `json:"user,omitempty"` // of revoked: who, and why
+	User    string    `json:"user,omitempty"` // for revoked: who, and why
 	Reason  string    `json:"reason,omitempty"`
 	Error   string    `json:"error,omitempty"`
 }
 
-// Text formats a change for people, as one line. It shortens a name that does not fit into
+// Text formats a change for people, on a single line. It shortens a name that does not fit into
 // width, unless width is zero.
 func (s Change) Text(width int) string {
 	who, more := s.Columns()
@@ -56,7 +56,7 @@ func (s Change) Text(width int) string {
 	return text() + "\n"
 }
 
-// Columns returns who the change is about, and what else is to be said.
+// Columns returns who the change is about, and further details.
 func (s Change) Columns() (who, more string) {
 	waited := "waited " + Brief(time.Duration(s.Waited)*time.Millisecond)
 	switch {

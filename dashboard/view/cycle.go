@@ -10,8 +10,8 @@ import (
 // Cycle formats processes that wait for each other, for people. It names the first few.
 func Cycle(g waitgraph.Graph, c waitgraph.Cycle) string { return strings.Join(CycleParts(g, c), "") }
 
-// CycleParts returns the parts of that sentence: words and names in turn, the first ones are
-// words. A program can separate the names, which may be written from right to left.
+// CycleParts returns the parts of Cycle's sentence: words and names in turn, starting with words. A
+// program can separate the names, which can be written from right to left.
 func CycleParts(g waitgraph.Graph, c waitgraph.Cycle) []string {
 	const most = 4
 	parts := []string{CycleTitle(c) + ": "}

@@ -2,8 +2,8 @@ package view
 
 import "time"
 
-// An event is a line of JSON about the work of the command itself. Zero fields are
-// omitted, except those of the Stamp.
+// An event is a JSON line about the command's own work. Zero fields are omitted, except those in
+// the Stamp.
 
 // A Stamp is the beginning of each event.
 type Stamp struct {
@@ -12,7 +12,7 @@ type Stamp struct {
 	Event  string    `json:"event"` // docs/cli-json.md lists the values
 }
 
-// Stamped returns the stamp of an event of now.
+// Stamped returns the stamp for an event at now.
 func Stamped(event string, now time.Time) Stamp {
 	return Stamp{Schema, now.UTC().Truncate(time.Millisecond), event}
 }
@@ -24,11 +24,11 @@ type ErrorEvent struct {
 	Code  int    `json:"code,omitempty"` // exit code
 }
 
-// A WaitingEvent reports that the command has joined a wait queue.
+// A WaitingEvent reports that the command joined a wait queue.
 type WaitingEvent struct {
 	Stamp
 	Name     string `json:"name,omitempty"`
-	Holder   string `json:"holder,omitempty"` // the public part of its token
+	Holder   string `json:"holder,omitempty"` // its token's public part
 	Position int    `json:"position,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type StartedEvent struct {
 	PID  int    `json:"pid,omitempty"`
 }
 
-// A StoreEvent reports that an outage of the store begins or ends.
+// A StoreEvent reports that a store outage begins or ends.
 type StoreEvent struct {
 	Stamp
 	Names []string `json:"names,omitempty"`
@@ -66,7 +66,7 @@ type LostEvent struct {
 	Error string `json:"error,omitempty"`
 }
 
-// An EndedEvent reports the end of the command.
+// An EndedEvent reports the command's end.
 type EndedEvent struct {
 	Stamp
 	Names  []string `json:"names,omitempty"`
@@ -78,12 +78,12 @@ type EndedEvent struct {
 	Code   int      `json:"code,omitempty"` // exit code
 }
 
-// A LeaderEvent reports the leader of an election.
+// A LeaderEvent reports an election's leader.
 type LeaderEvent struct {
 	Stamp
 	Name   string `json:"name,omitempty"`
 	Fence  uint64 `json:"fence,omitempty"`  // the term
-	Holder string `json:"holder,omitempty"` // the public part of its token
+	Holder string `json:"holder,omitempty"` // its token's public part
 	Host   string `json:"host,omitempty"`
 	PID    int    `json:"pid,omitempty"`
 	Label  string `json:"label,omitempty"`
@@ -93,15 +93,14 @@ type LeaderEvent struct {
 type ServingEvent struct {
 	Stamp
 	Store string `json:"store,omitempty"` // without credentials
-	URL   string `json:"url,omitempty"`   // with the key of serve --revoke
+	URL   string `json:"url,omitempty"`   // with the key for serve --revoke
 }
 
-// A RevokedEvent reports that a user of the dashboard has revoked a lease, or ended a
-// foreign lock.
+// A RevokedEvent reports that a dashboard user revoked a lease, or ended a foreign lock.
 type RevokedEvent struct {
 	Stamp
 	Name   string `json:"name,omitempty"`
-	Holder string `json:"holder,omitempty"` // the public part of its token, and its label
+	Holder string `json:"holder,omitempty"` // its token's public part, and its label
 	Fence  uint64 `json:"fence,omitempty"`
 	User   string `json:"user,omitempty"` // who revoked: user and address
 	Reason string `json:"reason,omitempty"`

@@ -2,7 +2,7 @@ package view
 
 import "github.com/dibslock/dibs/checkup"
 
-// A Finding is one problem that a doctor has found.
+// A Finding is a problem found by a doctor.
 type Finding struct {
 	Severity    string `json:"severity"` // note, unchecked, warning, critical
 	Node        string `json:"node,omitempty"`
@@ -12,7 +12,7 @@ type Finding struct {
 	Remedy      string `json:"remedy"`
 }
 
-// FindingsOf returns findings as JSON has them.
+// FindingsOf returns findings in their JSON form.
 func FindingsOf(found checkup.Findings) []Finding {
 	all := make([]Finding, len(found))
 	for i, f := range found {

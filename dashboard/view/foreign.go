@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Foreign is a value that dibs did not write at the key of a name.
+// A Foreign is a value at a name's key that dibs did not write.
 type Foreign struct {
 	Key       string `json:"key"`
 	Type      string `json:"type"`      // in Redis
@@ -37,7 +37,7 @@ func (f Foreign) Description() string {
 	return "cannot be locked: its key holds no lock: " + Safe(f.Kind)
 }
 
-// describeForeign formats the name, what its key holds, and what to do.
+// describeForeign formats the name, its key's content, and advice.
 func (n State) describeForeign(width int) string {
 	const head = "to do: "
 	f := n.Foreign
@@ -48,7 +48,7 @@ func (n State) describeForeign(width int) string {
 	return b.String()
 }
 
-// foreignTable has a row for each owner, or one without an owner.
+// foreignTable contains a row for each owner, or a row without an owner.
 func (n State) foreignTable() (t Table) {
 	key, kind := Safe(n.Foreign.Key), Safe(n.Foreign.Type)
 	t.Row("KEY", "TYPE", "HOLDER", "TTL")
@@ -68,5 +68,5 @@ func (n State) foreignTable() (t Table) {
 	return t
 }
 
-// isData reports whether the key holds a value that is not a lock of anybody.
+// isData reports whether the key holds a value that is nobody's lock.
 func isData(f *driver.Foreign) bool { return f != nil && !f.Lock }

@@ -8,24 +8,24 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Holder is one lease on a name.
+// A Holder is a lease on a name.
 type Holder struct {
 	Token    string    `json:"token"`
 	Bytes    []byte    `json:"token_base64,omitempty"` // a whole token that is not UTF-8
-	Owner    string    `json:"owner,omitempty"`        // as the library of a foreign lock writes it
+	Owner    string    `json:"owner,omitempty"`        // as a foreign lock's library writes it
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Label    string    `json:"label,omitempty"`
-	Kind     string    `json:"kind,omitempty"` // as of State; empty for a foreign lock
+	Kind     string    `json:"kind,omitempty"` // as in State; empty for a foreign lock
 	Fence    uint64    `json:"fence,omitempty"`
 	Since    time.Time `json:"since,omitzero"`     // from the fence
-	Weight   int       `json:"weight,omitempty"`   // of a shared holder; 0: exclusive
+	Weight   int       `json:"weight,omitempty"`   // for a shared holder; 0: exclusive
 	Limit    int       `json:"limit,omitempty"`    // 0: unlimited or not known
 	TTL      *int64    `json:"ttl_ms"`             // null: never expires
 	Reserved bool      `json:"reserved,omitempty"` // released, but unavailable until MinHold ends
 }
 
-// HolderOf returns a holder with the public part of its token.
+// HolderOf returns a holder with its token's public part.
 func HolderOf(h driver.Holder, now time.Time) Holder { return holderOf(h, now).Shortened() }
 
 func holderOf(h driver.Holder, now time.Time) Holder {
@@ -57,9 +57,9 @@ func leftOf(ms *int64) time.Duration {
 	return time.Duration(*ms) * time.Millisecond
 }
 
-// SinceOf returns the time at which a fence was issued: stores derive fences from their
-// clock, in µs. A fence is ahead of that time if the clock was once ahead. The result is
-// zero if the fence is not a plausible time.
+// SinceOf returns when a fence was issued: stores derive fences from their clock, in µs. A fence is
+// ahead of this time if the clock was once ahead. The result is zero if the fence is not a
+// plausible time.
 func SinceOf(fence uint64, now time.Time) time.Time {
 	const some = uint64(1.6e15) // September 2020; smaller fences are not times
 	if fence < some || fence > uint64(now.Add(time.Minute).UnixMicro()) {
@@ -83,13 +83,13 @@ func (h Holder) String() string {
 // Left returns the time until the lease expires unless it is renewed, or -1 for never.
 func (h Holder) Left() time.Duration { return leftOf(h.TTL) }
 
-// Shortened returns the holder with the public part of its token.
+// Shortened returns the holder with its token's public part.
 func (h Holder) Shortened() Holder {
 	h.Token, h.Bytes = OwnerOf(h.Token).Short, nil
 	return h
 }
 
-// Ago formats the time since the lease was acquired. It returns "" if that is unknown.
+// Ago formats the time since the lease was acquired. It returns "" if this is unknown.
 func (h Holder) Ago(now time.Time) string {
 	if h.Since.IsZero() {
 		return ""
@@ -97,7 +97,7 @@ func (h Holder) Ago(now time.Time) string {
 	return Brief(max(now.Sub(h.Since), 0))
 }
 
-// fenceText formats the fence of a lease and its time.
+// fenceText formats a lease's fence and its time.
 func (h Holder) fenceText(now time.Time) string {
 	if h.Fence == 0 {
 		return "fence not known yet"

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Schema is the version of the JSON output. New fields do not change it. Fields are never
-// removed and never change their meaning.
+// Schema is the JSON output's version. New fields do not change it. Fields are never removed and
+// never change their meaning.
 const Schema = 3
 
-// WriteLine writes a value as one line of JSON, in one write.
+// WriteLine writes a value as a single line in JSON, in one write.
 func WriteLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -23,8 +23,8 @@ func WriteLine(w io.Writer, v any) error {
 	return err
 }
 
-// escaped escapes the runes that JSON allows but a terminal may interpret. They occur
-// inside strings only.
+// escaped escapes the runes allowed in JSON that a terminal can interpret. They only occur inside
+// strings.
 func escaped(line []byte) []byte {
 	var out []byte
 	for _, r := range string(line) {

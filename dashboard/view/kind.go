@@ -6,14 +6,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The kinds of names, holders and waiters are those of driver.Kind, and these. A token that the
-// application has chosen does not say its kind.
+// The kinds for names, holders and waiters are the values of driver.Kind, and these. A token chosen
+// by the application does not say its kind.
 const (
-	KindShared  = "shared"  // a token of unknown kind that is not exclusive
+	KindShared  = "shared"  // a token with unknown kind that is not exclusive
 	KindForeign = "foreign" // a foreign lock
 )
 
-// kindOf returns the kind of a holder or a waiter. An exclusive one of unknown kind is a mutex.
+// kindOf returns a holder's or a waiter's kind. An exclusive token with unknown kind is a mutex.
 func kindOf(known driver.Kind, exclusive bool) string {
 	switch {
 	case known != "":
@@ -24,7 +24,7 @@ func kindOf(known driver.Kind, exclusive bool) string {
 	return KindShared
 }
 
-// waiterKind returns the kind of a waiter, or "" if the store does not have its weight.
+// waiterKind returns a waiter's kind, or "" if the store does not have its weight.
 func waiterKind(w driver.Waiter) string {
 	if w.Kind == "" && w.Weight == 0 {
 		return ""
@@ -40,8 +40,8 @@ func limitOf(limit int) int {
 	return limit
 }
 
-// setKind sets the kind of the name, and the limit of a semaphore: those of its first holder
-// whose token says its kind.
+// setKind sets the name's kind, and a semaphore's limit, from the first holder whose token says its
+// kind.
 func (n *State) setKind(holders []driver.Holder) {
 	if len(holders) == 0 {
 		return
@@ -53,7 +53,7 @@ func (n *State) setKind(holders []driver.Holder) {
 	}
 }
 
-// firstKnown returns the first holder whose token says its kind, or the first one.
+// firstKnown returns the first holder whose token says its kind, or otherwise the first holder.
 func firstKnown(holders []driver.Holder) driver.Holder {
 	for _, h := range holders {
 		if h.Kind != "" {
@@ -63,7 +63,7 @@ func firstKnown(holders []driver.Holder) driver.Holder {
 	return holders[0]
 }
 
-// Kinds returns the kinds of names that are held, as in Summary.Kind.
+// Kinds returns the kinds for held names, as in Summary.Kind.
 func Kinds() []string {
 	return []string{
 		string(driver.KindMutex), string(driver.KindReader), string(driver.KindWriter), string(driver.KindSemaphore), string(driver.KindMulti),
@@ -71,7 +71,7 @@ func Kinds() []string {
 	}
 }
 
-// permits returns how many permits of a semaphore are held, or false if that is not known.
+// permits returns how many of a semaphore's permits are held, or false if this is unknown.
 func (n State) permits() (held int, known bool) {
 	for _, h := range n.Holders {
 		if h.Weight == 0 {
@@ -93,7 +93,7 @@ func KindWord(kind string) string {
 	return kind
 }
 
-// kindText returns the kind for people, with the permits of a semaphore. Of what dibs did not
+// kindText returns the kind for people, with a semaphore's permits. For a value that dibs did not
 // write, it is what the value looks like.
 func (n State) kindText() string {
 	if n.Foreign != nil {

@@ -82,7 +82,7 @@ c      -       -             -      -      1     -
 	}
 }
 
-// A list shows the first expiry, also behind a lease that never expires.
+// A list should show the first expiry, even behind a lease that never expires.
 func TestLeft(t *testing.T) {
 	states := []driver.State{{Holding: 3, Holders: []driver.Holder{{Remaining: -1}, {Remaining: 5 * time.Second}, {Remaining: 9 * time.Second}}}}
 	n := StatesOf(states, time.Now())[0]
@@ -92,7 +92,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A table that fits is not shortened.
+// A table that fits should not be shortened.
 func TestFitExactly(t *testing.T) {
 	name := strings.Repeat("n", 30)
 	whole := Table{{"NAME", "TTL"}, {name, "28s"}}

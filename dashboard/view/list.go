@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// List returns the table of ls, fitted to width unless that is zero.
+// List returns ls's table, fitted to width unless it is zero.
 func List(names []State, now time.Time, width int) Table {
 	var t Table
 	t.Row("NAME", "KIND", "HOLDER", "TTL", "HELD", "WAIT", "FENCE")
@@ -19,13 +19,13 @@ func List(names []State, now time.Time, width int) Table {
 	return t.Fit(width, optional(names)...)
 }
 
-// optional returns the columns of a list that are omitted if there is no room, in this
-// order.
+// optional returns a list's columns to omit if there is no room, in this order.
 func optional(names []State) []string {
 	return optionalIf(slices.ContainsFunc(names, func(n State) bool { return n.Foreign != nil }))
 }
 
-// optionalIf returns them: what a foreign lock is matters more than the holder of a name.
+// optionalIf returns the optional columns: a foreign lock's kind matters more than the name's
+// holder.
 func optionalIf(foreign bool) []string {
 	if foreign {
 		return []string{"FENCE", "HELD", "HOLDER", "KIND"}
@@ -33,13 +33,13 @@ func optionalIf(foreign bool) []string {
 	return []string{"FENCE", "KIND", "HELD", "HOLDER"}
 }
 
-// A Sorting is an order of names by its word.
+// A Sorting is an order for names, with its word.
 type Sorting struct {
 	By    string
 	order func(x, y Summary) int
 }
 
-// Orders are the orders of names that ls offers, the default first.
+// Orders are ls's orders for names, the default first.
 var Orders = []Sorting{
 	{"name", func(x, y Summary) int { return cmp.Compare(x.Name, y.Name) }},
 	{"ttl", func(x, y Summary) int { return cmp.Compare(neverLast(x.Left), neverLast(y.Left)) }},
@@ -47,7 +47,7 @@ var Orders = []Sorting{
 	{"held", func(x, y Summary) int { return cmp.Compare(x.Fence-1, y.Fence-1) }}, // zero, not known, is last
 }
 
-// Sortings returns the orders of top and of the dashboard, the default first.
+// Sortings returns the orders for top and for the dashboard, the default first.
 func Sortings() []Sorting { return append([]Sorting{{"worst", byWorst}}, Orders...) }
 
 // SortingBy returns the order with a word.
@@ -67,8 +67,7 @@ func neverLast(d time.Duration) time.Duration {
 	return d
 }
 
-// byWorst sorts by the longest wait, then by the number of waiters, then names that never
-// expire.
+// byWorst sorts by the longest wait, then by the number of waiters, then names that never expire.
 func byWorst(x, y Summary) int {
 	never := func(n Summary) int {
 		if n.Never {

@@ -10,18 +10,18 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Node is the state of a name on one node of a quorum.
+// A Node is a name's state on a quorum node.
 type Node struct {
-	Node    int      `json:"node"`            // the first one is 0
-	State   string   `json:"state,omitempty"` // as of State; absent if there is an error
+	Node    int      `json:"node"`            // the first node is 0
+	State   string   `json:"state,omitempty"` // as in State; absent if there is an error
 	Foreign *Foreign `json:"foreign,omitempty"`
 	Holders []Holder `json:"holders"`
 	Waiting int      `json:"waiting"`
-	Differs bool     `json:"differs,omitempty"` // the holders are others than those of the quorum
+	Differs bool     `json:"differs,omitempty"` // the holders differ from the quorum's
 	Error   string   `json:"error,omitempty"`   // why the state is not known
 }
 
-// nodesOf returns the nodes of a state, with whole tokens.
+// nodesOf returns a state's nodes, with whole tokens.
 func nodesOf(s driver.State, now time.Time) (nodes []Node) {
 	for i, on := range s.Nodes {
 		if on.Err != nil {
@@ -36,7 +36,7 @@ func nodesOf(s driver.State, now time.Time) (nodes []Node) {
 	return nodes
 }
 
-// sameHolders reports whether two states have the same holders in the same modes. Of more
+// sameHolders reports whether two states have the same holders in the same modes. If there are more
 // holders than a state lists, it compares nothing.
 func sameHolders(a, b driver.State) bool {
 	if a.Holding > len(a.Holders) || b.Holding > len(b.Holders) {
@@ -57,7 +57,7 @@ func sameHolders(a, b driver.State) bool {
 	return maps.Equal(modes(a), modes(b))
 }
 
-// shortened returns the node with the public parts of its tokens.
+// shortened returns the node with its tokens' public parts.
 func (n Node) shortened() Node {
 	n.Holders = slices.Clone(n.Holders)
 	for i, h := range n.Holders {
@@ -66,7 +66,7 @@ func (n Node) shortened() Node {
 	return n
 }
 
-// nodesText has a line for each node that does not answer or differs.
+// nodesText contains a line for each node that does not answer or differs.
 func (n State) nodesText() string {
 	var b strings.Builder
 	for _, node := range n.Nodes {

@@ -6,15 +6,15 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// An Owner is the public part of an owner token.
+// An Owner is an owner token's public part.
 type Owner struct {
-	Host, Label string // empty if the token is not one of dibs
+	Host, Label string // empty if dibs did not make the token
 	PID         int
 	Short       string // the token without its secret
 }
 
-// OwnerOf parses a token of dibs: host:pid:random:secret, optionally with a label. It
-// keeps only host, pid and label. Other tokens are opaque.
+// OwnerOf parses a dibs token: host:pid:random:secret, optionally with a label. It keeps only host,
+// pid and label. Other tokens are opaque.
 func OwnerOf(token string) Owner {
 	if c, ok := ownertoken.ClientOf(token); ok {
 		return Owner{Host: c.Host, PID: c.PID, Label: ownertoken.Label(token), Short: fmt.Sprintf("%s:%d:…", c.Host, c.PID)}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Row is the state of a name in a list, in the words that top, ls and the dashboard use.
-// What is not known, or does not apply, is empty. All texts are safe for a terminal.
+// A Row is a name's state in a list, in the words used by top, ls and the dashboard. Unknown
+// values, or values that do not apply, are empty. All texts are safe for a terminal.
 type Row struct {
 	Name    string
-	Kind    string // of a foreign lock: what it looks like
-	Holder  string // the first one, and the number of the others
+	Kind    string // for a foreign lock: what it looks like
+	Holder  string // the first holder, and the number of others
 	TTL     string // until the first lease expires
 	Held    string // for how long the first holder has held it
 	Wait    int    // number of waiters
@@ -18,7 +18,7 @@ type Row struct {
 	Fence   string
 }
 
-// Row returns the row of a name.
+// Row returns a name's row.
 func (n State) Row(now time.Time) Row {
 	r := Row{Name: Safe(n.Name), Kind: n.kindText(), Holder: n.holderSummary(), TTL: n.ttl(), Held: n.ago(now), Wait: n.Waiting}
 	if n.Waiting > 0 {

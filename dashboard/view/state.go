@@ -1,10 +1,9 @@
-// Package view has what the command shows of locks: for people as text, and for programs
-// as JSON, whose fields docs/cli-json.md describes.
+// Package view formats the command's output about locks: for people as text, and for programs as
+// JSON, whose fields docs/cli-json.md describes.
 //
-// Its functions are pure: they get states, the time and the width of the terminal.
-// Durations in JSON are in whole milliseconds, and times in RFC 3339. Tokens are
-// shortened to host and process, unless a name says otherwise: whoever has a whole token
-// can release the lock.
+// Its functions are pure: they get states, the time and the terminal's width. Durations in JSON are
+// in whole milliseconds, and times in RFC 3339. Tokens are shortened to host and process, unless a
+// name says otherwise: whoever has a whole token can release the lock.
 package view
 
 import (
@@ -15,21 +14,21 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A State is the state of a name, as ls and show print it.
+// A State is a name's state, as ls and show print it.
 type State struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
 	State   string   `json:"state"`           // Held, Free, WrongType, Unreadable
-	Error   string   `json:"error,omitempty"` // of an unreadable name
-	Kind    string   `json:"kind,omitempty"`  // of a held name: that of a driver.Kind, KindShared or KindForeign
-	Limit   int      `json:"limit,omitempty"` // permits of a semaphore
+	Error   string   `json:"error,omitempty"` // for an unreadable name
+	Kind    string   `json:"kind,omitempty"`  // for a held name: a driver.Kind's, KindShared or KindForeign
+	Limit   int      `json:"limit,omitempty"` // a semaphore's permits
 	Foreign *Foreign `json:"foreign,omitempty"`
 	Holders []Holder `json:"holders"`
 	Holding int      `json:"holding"`
 	Waiters []Waiter `json:"waiters"`
 	Waiting int      `json:"waiting"`
-	Fence   uint64   `json:"fence,omitempty"` // of an exclusive holder
-	Nodes   []Node   `json:"nodes,omitempty"` // of a quorum
+	Fence   uint64   `json:"fence,omitempty"` // for an exclusive holder
+	Nodes   []Node   `json:"nodes,omitempty"` // for a quorum
 
 	wholeTokens bool // tokens are
 }
@@ -38,12 +37,12 @@ type State struct {
 const (
 	Held      = "held"
 	Free      = "free"       // a name between two holders is free and has waiters
-	WrongType = "wrong_type" // the key holds a value that is not a lock
-	// Unreadable is a name that the user of the store may not read.
+	WrongType = "wrong_type" // the key holds a value other than a lock
+	// Unreadable is a name that the store's user may not read.
 	Unreadable = "unreadable"
 )
 
-// StateOf returns a state with the public parts of its tokens.
+// StateOf returns a state with its tokens' public parts.
 func StateOf(s driver.State, now time.Time) State {
 	n := StateWithTokens(s, now)
 	n.wholeTokens = false
@@ -92,7 +91,7 @@ func StateWithTokens(s driver.State, now time.Time) State {
 	return n
 }
 
-// StatesOf returns StateOf of each state.
+// StatesOf returns StateOf for each state.
 func StatesOf(states []driver.State, now time.Time) []State {
 	out := make([]State, len(states))
 	for i, s := range states {
@@ -101,7 +100,7 @@ func StatesOf(states []driver.State, now time.Time) []State {
 	return out
 }
 
-// reasonOf returns why a name cannot be read. That dibs inspected the name is not repeated.
+// reasonOf returns why a name cannot be read. It does not repeat that dibs inspected the name.
 func reasonOf(err error) string {
 	var unavailable *driver.UnavailableError
 	if errors.As(err, &unavailable) && unavailable.Cause != nil {
@@ -118,7 +117,7 @@ func (n State) ago(now time.Time) string {
 	return n.Holders[0].Ago(now)
 }
 
-// holderSummary returns the first holder and the number of the others.
+// holderSummary returns the first holder and the number of others.
 func (n State) holderSummary() string {
 	switch {
 	case n.State == Unreadable:
@@ -156,7 +155,7 @@ func (n State) ttl() string {
 	return ""
 }
 
-// longestWait returns the longest wait of the listed waiters.
+// longestWait returns the longest wait among the listed waiters.
 func (n State) longestWait() (d time.Duration) {
 	for _, w := range n.Waiters {
 		d = max(d, w.waited())

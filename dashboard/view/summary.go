@@ -9,7 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// A Summary is what lists need of each name, to count and to sort: a store may have many.
+// A Summary contains a name's fields that lists need to count and to sort: a store can have many
+// names.
 type Summary struct {
 	Name    string
 	Held    bool
@@ -17,14 +18,14 @@ type Summary struct {
 	Never   bool   // a lease, or a value that dibs did not write, never expires
 	Holding int    // number of leases
 	Waiting int    // number of waiters
-	Fence   uint64 // of the first holder; zero if not known. Fences are times
+	Fence   uint64 // the first holder's; zero if unknown. Fences are times
 	Longest time.Duration
 	Left    time.Duration           // until the first lease expires; -1: never; zero without a holder
-	Kind    string                  // of the first holder whose token says it, or KindForeign; empty without a holder
-	Hosts   []unique.Handle[string] // of holders and waiters, each once
+	Kind    string                  // from the first holder whose token says it, or KindForeign; empty without a holder
+	Hosts   []unique.Handle[string] // for holders and waiters, each once
 }
 
-// SummaryOf returns the summary of a state.
+// SummaryOf returns a state's summary.
 func SummaryOf(s driver.State) Summary {
 	one := Summary{Name: s.Name, Waiting: s.Waiting}
 	if s.Foreign != nil {
@@ -55,7 +56,7 @@ func SummaryOf(s driver.State) Summary {
 	return one
 }
 
-// addHosts adds the hosts of a state. Many names have few hosts, so each is kept once.
+// addHosts adds a state's hosts. Many names have few hosts, so each is kept once.
 func (n *Summary) addHosts(s driver.State) {
 	add := func(token string) {
 		if c, ok := ownertoken.ClientOf(token); ok {
@@ -72,7 +73,7 @@ func (n *Summary) addHosts(s driver.State) {
 	}
 }
 
-// SummariesOf returns SummaryOf of each state.
+// SummariesOf returns SummaryOf for each state.
 func SummariesOf(states []driver.State) []Summary {
 	all := make([]Summary, len(states))
 	for i, s := range states {
@@ -81,12 +82,12 @@ func SummariesOf(states []driver.State) []Summary {
 	return all
 }
 
-// A Counts is what many names have in common.
+// A Counts contains totals over many names.
 type Counts struct {
 	Held    int // names with a holder
-	Holding int // leases of all names
+	Holding int // all names' leases
 	Waited  int // names with waiters
-	Waiting int // waiters of all names
+	Waiting int // all names' waiters
 	Longest time.Duration
 	Never   int // names with a lease, or a value that dibs did not write, that never expires
 	Foreign int // names whose key holds a value that dibs did not write
@@ -100,7 +101,7 @@ func CountsOf(names []Summary) (c Counts) {
 	return c
 }
 
-// Add counts one more name.
+// Add counts another name.
 func (c *Counts) Add(n Summary) {
 	count := func(n *int, is bool) {
 		if is {
@@ -116,5 +117,5 @@ func (c *Counts) Add(n Summary) {
 	c.Longest = max(c.Longest, n.Longest)
 }
 
-// Sort sorts names that are sorted by name.
+// Sort sorts names, already in the order of their names.
 func (s Sorting) Sort(names []Summary) { slices.SortStableFunc(names, s.order) }

@@ -11,8 +11,8 @@ type Table [][]string
 // Row adds a row.
 func (t *Table) Row(cells ...string) { *t = append(*t, cells) }
 
-// The space between columns, and the width up to which all rows of a column are padded. A
-// longer cell moves only the cells behind it.
+// The space between columns, and the width up to which all rows in a column are padded. A longer
+// cell moves only the cells after it.
 const gap, widestPadded = 2, 60
 
 // Lines returns the rows with aligned columns.
@@ -39,7 +39,7 @@ func (t Table) Lines() []string {
 	return lines
 }
 
-// String returns the lines as one text.
+// String returns the lines as a single text.
 func (t Table) String() string {
 	if len(t) == 0 {
 		return ""
@@ -47,9 +47,9 @@ func (t Table) String() string {
 	return strings.Join(t.Lines(), "\n") + "\n"
 }
 
-// Fit returns the table with lines of width columns at most, as far as possible. It first
-// drops the columns of mayGo, in that order, and then shortens long names and holders. So
-// a long name cannot push the other rows' data off the screen.
+// Fit returns the table with lines of width columns at most, as far as possible. It first drops the
+// columns in mayGo, in this order, and then shortens long names and holders. So a long name cannot
+// push the other rows' data off the screen.
 func (t Table) Fit(width int, mayGo ...string) Table {
 	if width <= 0 || len(t) == 0 {
 		return t
@@ -76,16 +76,16 @@ func (t Table) Fit(width int, mayGo ...string) Table {
 	return fitted
 }
 
-// elastic reports whether the cells of a column may be shortened.
+// elastic reports whether a column's cells can be shortened.
 func elastic(head string) bool {
 	return slices.Contains([]string{"NAME", "HOLDER", "WAITER", "KEY"}, strings.TrimSpace(head))
 }
 
-// Shortest is the least number of characters that is left of a name, and readable while
-// there are columns to drop.
+// Shortest is the least number of characters left in a name, and readable while there are columns
+// to drop.
 const Shortest, readable = 12, 24
 
-// width returns the width of the table if no elastic column is wider than limit.
+// width returns the table's width if no elastic column is wider than limit.
 func (t Table) width(limit int) (sum int) {
 	for j, head := range t[0] {
 		widest := 0
@@ -123,8 +123,8 @@ func (t Table) without(head string) Table {
 	return less
 }
 
-// Shorten removes characters from the middle of a text: names often differ at the end. The
-// result has at most limit cells.
+// Shorten removes characters from the middle of a text: names often differ at the end. The result
+// has at most limit cells.
 func Shorten(text string, limit int) string {
 	if limit < 2 || Cells(text) <= limit {
 		return text

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Text formats the state of a name for people, on lines of width columns. If width is
-// zero, the lines are not shortened.
+// Text formats a name's state for people, on lines with width columns. If width is zero, the lines
+// are not shortened.
 func (n State) Text(now time.Time, width int) string {
 	var b strings.Builder
 	switch {
@@ -86,7 +86,7 @@ func (n State) waiterTable() (t Table) {
 	return t
 }
 
-// weightText formats a weight for people: that of an exclusive holder or waiter is "all".
+// weightText formats a weight for people: an exclusive holder's or waiter's is "all".
 func weightText(weight int) string {
 	if weight == 0 {
 		return "all"
@@ -94,7 +94,7 @@ func weightText(weight int) string {
 	return strconv.Itoa(weight)
 }
 
-// weightText formats the weight of the request, or "-" if it is not known.
+// weightText formats the request's weight, or "-" if it is unknown.
 func (w Waiter) weightText() string {
 	if w.Kind == "" {
 		return "-"

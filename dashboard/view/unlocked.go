@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An Unlocked is the result of unlock.
+// An Unlocked is unlock's result.
 type Unlocked struct {
 	Schema  int      `json:"schema"`
 	Name    string   `json:"name"`
 	Removed bool     `json:"removed"`
 	Why     string   `json:"why,omitempty"` // if not removed: WhyFree, WhyOther
 	Did     string   `json:"did,omitempty"` // how a foreign lock was ended
-	Kind    string   `json:"-"`             // of a foreign lock
+	Kind    string   `json:"-"`             // for a foreign lock
 	Ended   []Holder `json:"ended"`
 	Holders []Holder `json:"holders"` // the current holders, if known
 	Waiting int      `json:"waiting"` // number of waiters before

@@ -131,7 +131,8 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// A JSON consumer gets a limit only if it means something, and a weight only of a shared one.
+// A JSON consumer should get a limit only if it means something, and a weight only for a shared
+// holder.
 func TestWeights(t *testing.T) {
 	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
 	s := driver.State{
@@ -187,7 +188,7 @@ a:1     2.5s  -     2       7
 	}
 }
 
-// Of a quorum, the text has the nodes that do not answer or differ, and nothing else.
+// For a quorum, the text should contain the nodes that do not answer or differ, and nothing else.
 func TestNodes(t *testing.T) {
 	const prefix = "web-1:42:AAAABBBBCCCCDDDD:"
 	mine, other := ownertoken.NewHolder(prefix+"m-abcdefgh:mine", 0), ownertoken.NewHolder(prefix+"r-ijklmnop:other", 1)
@@ -288,7 +289,8 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// Columns are aligned by cells of the terminal. A very long cell moves only what is behind it.
+// Columns should be aligned by terminal cells. A very long cell should move only the cells after
+// it.
 func TestTableIsAlignedByCells(t *testing.T) {
 	long := strings.Repeat("n", widestPadded+1)
 	table := Table{{"NAME", "TTL"}, {"世界", "1s"}, {"e\u0301te\u0301", "2s"}, {"한국어", "3s"}, {"🔒x", "4s"}, {long, "5s"}}
@@ -338,7 +340,7 @@ func TestListOfForeignLocks(t *testing.T) {
 	}
 }
 
-// A token that is not UTF-8 is not lost in JSON. It is shown on request only.
+// A token that is not UTF-8 should not be lost in JSON. It should be shown only on request.
 func TestBinaryToken(t *testing.T) {
 	const token = "8b\xf3\xb1\x1e\xf2\x9d\x80|\xc9\"\xe1\x10\x9d~\xfa{i`\x00"
 	s := driver.State{Name: "n", Holding: 1, Holders: []driver.Holder{{Token: token, Remaining: time.Second}}}
@@ -376,7 +378,7 @@ func TestCountsOf(t *testing.T) {
 	}
 }
 
-// A summary says what the state says.
+// A summary should say the same as the state.
 func TestSummaryOf(t *testing.T) {
 	data := driver.State{Name: "d", Foreign: &driver.Foreign{Key: "d", Remaining: time.Second}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	busy := locked("b", time.Minute, 3*time.Second)
@@ -403,7 +405,7 @@ func TestSummaryOf(t *testing.T) {
 	}
 }
 
-// A name that may not be read is shown with the reason.
+// A name that may not be read should be shown with the reason.
 func TestUnreadableName(t *testing.T) {
 	refusal := errors.New("NOPERM no\x1b")
 	for _, err := range []error{refusal, &driver.UnavailableError{Op: "inspect", Name: "a", Cause: refusal}} {

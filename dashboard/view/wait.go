@@ -9,7 +9,7 @@ import (
 // A Wait is a wait for names.
 type Wait struct {
 	Names    []string
-	Holder   string // token of the first holder, or ""
+	Holder   string // the first holder's token, or ""
 	Position int    // in the queue; 1: the first waiter
 }
 
@@ -33,8 +33,8 @@ func (w Wait) text(names string) string {
 	return text
 }
 
-// Line formats the wait, and how long it has lasted, as one line that is shorter than
-// width: a line that wraps cannot be erased.
+// Line formats the wait, and how long it has lasted, as a single line shorter than width: a line
+// that wraps cannot be erased.
 func (w Wait) Line(waited time.Duration, width int) string {
 	rest := fmt.Sprintf(", %v", waited.Round(time.Second))
 	name := Quoted(w.Names)

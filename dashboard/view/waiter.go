@@ -6,14 +6,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Waiter is one entry of the wait queue of a name.
+// A Waiter is an entry in a name's wait queue.
 type Waiter struct {
 	Token    string `json:"token"`
 	Host     string `json:"host,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 	Label    string `json:"label,omitempty"`
 	Kind     string `json:"kind,omitempty"`
-	Weight   int    `json:"weight,omitempty"` // of a shared request; 0: exclusive, or not known
+	Weight   int    `json:"weight,omitempty"` // for a shared request; 0: exclusive, or unknown
 	Limit    int    `json:"limit,omitempty"`  // 0: unlimited or not known
 	Position int    `json:"position"`         // 1: the first waiter
 	Waited   int64  `json:"waited_ms"`
@@ -36,7 +36,7 @@ func (w Waiter) String() string {
 	return Owner{Host: w.Host, PID: w.PID, Label: w.Label, Short: w.Token}.String()
 }
 
-// Shortened returns the waiter with the public part of its token.
+// Shortened returns the waiter with its token's public part.
 func (w Waiter) Shortened() Waiter {
 	w.Token = OwnerOf(w.Token).Short
 	return w

@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// Safe returns a text that is safe to print on a terminal. Anybody who can lock a name
-// can choose it, so it must not contain control sequences. A text with unprintable
-// characters is returned as a quoted string.
+// Safe returns a text that is safe to print on a terminal. Anybody with the right to lock a name
+// can choose it, so it must not contain control sequences. A text with unprintable characters is
+// returned as a quoted string.
 func Safe(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -20,7 +20,7 @@ func Safe(text string) string {
 	return text
 }
 
-// Brief formats a duration for people, with two units at most. A negative one is "never".
+// Brief formats a duration for people, with two units at most. A negative duration is "never".
 func Brief(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -73,7 +73,7 @@ func Quoted(names []string) string {
 	return strings.Join(q, ", ")
 }
 
-// ErrorText returns the text of an error without the prefix "dibs: " of each part.
+// ErrorText returns an error's text without the prefix "dibs: " in each part.
 func ErrorText(err error) string {
 	if err == nil {
 		return ""

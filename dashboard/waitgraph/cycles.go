@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// markCycles finds the groups of processes that wait for each other, marks their waits, and
-// adds one short cycle of each group. First come the cycles that are sure: a group may have one
-// beside others.
+// markCycles finds the groups of processes that wait for each other, marks their waits, and adds a
+// short cycle for each group. The sure cycles come first: a group may have one beside others.
 func (b *builder) markCycles() {
 	slices.SortStableFunc(b.Waits, func(x, y Wait) int { return cmp.Compare(x.Name, y.Name) })
 	sure := b.groupsBy(func(w Wait) bool { return !b.permits[w.Name] })
 	all := b.groupsBy(func(Wait) bool { return true })
-	shown := make(map[int]bool) // groups of all waits
+	shown := make(map[int]bool) // groups over all waits
 	for _, p := range sure.firsts(b.Waits) {
 		b.Cycles = append(b.Cycles, b.shortest(p, sure))
 		shown[all.group[p]] = true
@@ -28,10 +27,10 @@ func (b *builder) markCycles() {
 	}
 }
 
-// A grouping is the groups of processes that some waits make.
+// A grouping divides processes into groups by some waits.
 type grouping struct {
 	out   [][]int // indices of these waits, by waiter
-	group []int   // of each process
+	group []int   // each process's group
 }
 
 func (b *builder) groupsBy(counts func(Wait) bool) grouping {
@@ -54,7 +53,7 @@ func (b *builder) groupsBy(counts func(Wait) bool) grouping {
 // inCycle reports whether a wait is part of a cycle.
 func (g grouping) inCycle(w Wait) bool { return g.group[w.Waiter] == g.group[w.Holder] }
 
-// firsts returns the first process of each group with a cycle.
+// firsts returns the first process in each group with a cycle.
 func (g grouping) firsts(waits []Wait) (all []int) {
 	seen := make(map[int]bool)
 	for p, out := range g.out {
@@ -66,7 +65,7 @@ func (g grouping) firsts(waits []Wait) (all []int) {
 	return all
 }
 
-// shortest returns a shortest cycle through a process that is part of one.
+// shortest returns a shortest cycle through a process that is part of a cycle.
 func (b *builder) shortest(from int, g grouping) Cycle {
 	by := map[int]int{} // the wait by which a process was reached
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
@@ -81,7 +80,7 @@ func (b *builder) shortest(from int, g grouping) Cycle {
 			queue = append(queue, w.Holder)
 		}
 	}
-	return Cycle{} // not reached: each wait of a group is part of a cycle
+	return Cycle{} // not reached: each wait in a group is part of a cycle
 }
 
 // cycle collects the waits by which a process was reached from itself.
@@ -98,8 +97,8 @@ func (b *builder) cycle(from int, by map[int]int) Cycle {
 	}
 }
 
-// groups returns for each of n nodes the number of its strongly connected component, by the
-// algorithm of Tarjan, without recursion: a chain of waiters may be long.
+// groups returns for each of n nodes its strongly connected component's number, by Tarjan's
+// algorithm, without recursion: a chain of waiters can be long.
 func groups(n int, next func(node int) []int) []int {
 	const unseen = -1
 	group, index, low := make([]int, n), make([]int, n), make([]int, n)
@@ -111,7 +110,7 @@ func groups(n int, next func(node int) []int) []int {
 		todo []int
 	}
 	count, found := 0, 0
-	var open []int // nodes that have no group yet
+	var open []int // nodes without a group
 	for start := range n {
 		if index[start] != unseen {
 			continue

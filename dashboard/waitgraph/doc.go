@@ -1,3 +1,3 @@
-// Package waitgraph finds out from the states of names which process waits for which, and
-// which of them wait for each other. It is a pure function of the states.
+// Package waitgraph finds out from names' states which process waits for which, and which processes
+// wait for each other. It is a pure function.
 package waitgraph

@@ -13,16 +13,16 @@ import (
 type Graph struct {
 	Processes []Process // those in cycles first, then by the longest wait, then by how much they hold
 	Waits     []Wait    // by name
-	Cycles    []Cycle   // one of each group of processes that wait for each other, those that are sure first
+	Cycles    []Cycle   // one for each group of processes that wait for each other; sure cycles first
 	Partial   bool      // there are more waits: cycles may be missing
 }
 
-// A Process is a client of dibs in one process: what it holds and what it waits for. Two
-// goroutines of one process are one Process.
+// A Process is a dibs client in a process, with its leases and waits. Two goroutines in the same
+// process are a single Process.
 type Process struct {
 	Host  string
 	PID   int
-	ID    string  // distinguishes clients with one host and process; not a secret
+	ID    string  // distinguishes clients with the same host and process; not a secret
 	Holds []Entry // by name
 	Waits []Entry // the longest wait first
 
@@ -34,35 +34,34 @@ type Entry struct {
 	Name      string        `json:"name"`
 	Kind      driver.Kind   `json:"kind,omitempty"` // empty if not known
 	Label     string        `json:"label,omitempty"`
-	Fence     uint64        `json:"fence,omitempty"`    // of a lease; zero if not known
-	Weight    int           `json:"weight,omitempty"`   // zero is that of an exclusive holder
+	Fence     uint64        `json:"fence,omitempty"`    // for a lease; zero if unknown
+	Weight    int           `json:"weight,omitempty"`   // zero for an exclusive holder
 	Limit     int           `json:"limit,omitempty"`    // zero is not known
-	Position  int           `json:"position,omitempty"` // of a waiter; 1 is served next
+	Position  int           `json:"position,omitempty"` // for a waiter; 1 is served next
 	Reserved  bool          `json:"reserved,omitempty"` // the lease was released, and the name stays unavailable
-	Remaining time.Duration `json:"-"`                  // of a lease
-	Waited    time.Duration `json:"-"`                  // of a waiter
+	Remaining time.Duration `json:"-"`                  // for a lease
+	Waited    time.Duration `json:"-"`                  // for a waiter
 }
 
-// A Wait says that one process waits for a name that another one holds.
+// A Wait says that a process waits for a name that another process holds.
 type Wait struct {
-	Waiter, Holder int // indices of Graph.Processes
+	Waiter, Holder int // indices in Graph.Processes
 	Name           string
 	InCycle        bool // the holder waits for the waiter, too, perhaps through others
 }
 
-// A Cycle is processes that wait for each other: each holds what the one before it waits
-// for, and the first one holds what the last one waits for.
+// A Cycle is processes that wait for each other. Each holds a name that the process before it waits
+// for. The first process holds a name that the last process waits for.
 //
-// It need not be a deadlock. A process may hold one name in one goroutine and wait for
-// another name in another one, and a wait may have a limit.
+// It need not be a deadlock. A process can hold a name in one goroutine and wait for another name
+// in another goroutine, and a wait can have a limit.
 type Cycle struct {
 	Waits []Wait
 	Sure  bool // no wait is for permits, where another holder may make room
 }
 
-// Of returns the graph of some states. Foreign locks are not part of it, because their tokens
-// name no process. A state has at most 100 holders and 100 waiters, so
-// the graph may be incomplete.
+// Of returns the graph for some states. Foreign locks are not part of it, because their tokens name
+// no process. A state has at most 100 holders and 100 waiters, so the graph can be incomplete.
 func Of(states []driver.State) Graph {
 	b := builder{index: make(map[string]int)}
 	for _, s := range states {
@@ -76,8 +75,8 @@ func Of(states []driver.State) Graph {
 // A builder collects the processes and their waits.
 type builder struct {
 	Graph
-	index   map[string]int  // of a process, by client
-	permits map[string]bool // names of which permits are held
+	index   map[string]int  // a process's index, by client
+	permits map[string]bool // names whose permits are held
 }
 
 func (b *builder) add(s driver.State) {
@@ -114,11 +113,10 @@ func (b *builder) add(s driver.State) {
 	b.connect(s, distinct(holders), distinct(waiters))
 }
 
-// maxWaits bounds the size of a graph: many readers that delay many writers are a wait for
-// each pair.
+// maxWaits bounds a graph's size: many readers that delay many writers are a wait for each pair.
 const maxWaits = 100_000
 
-// connect adds a wait of each waiter for each holder. A process does not wait for itself.
+// connect adds a wait by each waiter for each holder. A process does not wait for itself.
 func (b *builder) connect(s driver.State, holders, waiters []int) {
 	if len(holders) > 1 && isPermits(s) {
 		if b.permits == nil {
@@ -140,8 +138,8 @@ func (b *builder) connect(s driver.State, holders, waiters []int) {
 	}
 }
 
-// isPermits reports whether another release may be enough for a waiter. One that wants all
-// of a name waits for each holder.
+// isPermits reports whether another release can be enough for a waiter. A waiter that wants all
+// permits waits for each holder.
 func isPermits(s driver.State) bool {
 	return slices.ContainsFunc(s.Waiters, func(w driver.Waiter) bool { return w.Limit != driver.Unlimited && w.Weight < w.Limit })
 }
@@ -151,10 +149,9 @@ func distinct(indices []int) []int {
 	return slices.Compact(indices)
 }
 
-// process returns the process of a token. It is not known if the token is not one that dibs
-// made.
+// process returns a token's process. It is unknown if dibs did not make the token.
 func (b *builder) process(token string) (int, bool) {
-	const shown = 4 // characters of the ID
+	const shown = 4 // characters in the ID
 	client, ok := ownertoken.ClientOf(token)
 	if !ok {
 		return 0, false
@@ -168,8 +165,8 @@ func (b *builder) process(token string) (int, bool) {
 	return i, true
 }
 
-// markTwins marks the clients that have the host and the process of another one, such as two
-// clients of one process, or those of two containers.
+// markTwins marks the clients with the same host and process as another client, such as two clients
+// in the same process, or in two containers.
 func (b *builder) markTwins() {
 	type address struct {
 		host string
@@ -185,7 +182,7 @@ func (b *builder) markTwins() {
 	}
 }
 
-// sorted returns the graph in the order of Graph.
+// sorted returns the graph in Graph's order.
 func (b *builder) sorted() Graph {
 	inCycle := make([]bool, len(b.Processes))
 	for _, w := range b.Waits {

@@ -12,10 +12,10 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// token returns a token of a client of a process.
+// token returns a token for a process's client.
 func token(pid int) string { return fmt.Sprintf("web-7:%d:client%010d:m-random", pid, pid) }
 
-// A line is the state of a name: "a: 1 < 2 3" is held by process 1, and 2 and 3 wait.
+// A line is a name's state: "a: 1 < 2 3" is held by process 1, and 2 and 3 wait.
 func states(t *testing.T, lines ...string) (all []driver.State) {
 	t.Helper()
 	for _, line := range lines {
@@ -75,7 +75,7 @@ func TestOf(t *testing.T) {
 		{nil, ""},
 		{[]string{"a: 1"}, ""},
 		{[]string{"a: 1 < 2"}, "2-a-1"},
-		{[]string{"a: 1 < 1"}, ""}, // two goroutines of one process
+		{[]string{"a: 1 < 1"}, ""}, // two goroutines in the same process
 		{[]string{"a: 1 < 2", "b: 2 < 1"}, "2-a-1!; 1-b-2!; cycle 2-a-1 1-b-2"},
 		{[]string{"a: 1 < 2", "b: 2 < 3", "c: 3 < 1"}, "2-a-1!; 3-b-2!; 1-c-3!; cycle 2-a-1 1-c-3 3-b-2"},
 		{[]string{"a: 1 < 2 4", "b: 2 < 1", "c: 3 < 4"}, "2-a-1!; 4-a-1; 1-b-2!; 4-c-3; cycle 2-a-1 1-b-2"},
@@ -89,7 +89,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// sameCycles compares two texts. A cycle may begin with any of its waits.
+// sameCycles compares two texts. A cycle can begin with any wait.
 func sameCycles(have, want string) bool {
 	normal := func(text string) string {
 		lines := strings.Split(text, "; ")
@@ -118,7 +118,7 @@ func TestCycleThroughPermits(t *testing.T) {
 	}
 }
 
-// A cycle that is sure is found beside others of the same processes, and comes first.
+// A sure cycle should be found beside the same processes' other cycles, and come first.
 func TestSureCyclesFirst(t *testing.T) {
 	permit := func(s *driver.State) { s.Waiters[0].Weight, s.Waiters[0].Limit = 1, 2 }
 	all := states(t, "a: 1 9 < 2", "b: 2 < 1", "c: 5 8 < 6", "d: 6 < 5", "e: 2 < 3", "f: 3 < 4", "g: 4 < 2")
@@ -132,7 +132,7 @@ func TestSureCyclesFirst(t *testing.T) {
 	}
 }
 
-// A cycle that is not sure is shown if it persists, and a sure one at once.
+// An unsure cycle should be shown if it persists, and a sure cycle at once.
 func TestSuspects(t *testing.T) {
 	sure := Of(states(t, "a: 1 < 2", "b: 2 < 1"))
 	all := states(t, "a: 1 3 < 2", "b: 2 < 1")
@@ -190,7 +190,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// Two clients of one process number, as in two containers, are two processes.
+// Two clients with the same process number, as in two containers, should be two processes.
 func TestClientsOfOneProcessNumber(t *testing.T) {
 	const first, second = "app:1:AAAAclient0000000:m-random", "app:1:BBBBclient0000000:m-random"
 	g := Of([]driver.State{{Name: "n", Holders: []driver.Holder{{Token: first}}, Waiters: []driver.Waiter{{Token: second}}}})
@@ -199,7 +199,7 @@ func TestClientsOfOneProcessNumber(t *testing.T) {
 	}
 }
 
-// A wait is part of a cycle exactly if its holder reaches its waiter.
+// A wait should be part of a cycle exactly if its holder reaches its waiter.
 func TestCyclesOfRandomGraphs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -249,7 +249,7 @@ func wantClosed(t *testing.T, g Graph, c Cycle) {
 	}
 }
 
-// A chain of a hundred thousand waiters needs neither a deep stack nor quadratic time.
+// A chain with a hundred thousand waiters should need neither a deep stack nor quadratic time.
 func TestLongChain(t *testing.T) {
 	const n = 99_999
 	all := make([]driver.State, n)

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Suspects decides which cycles are shown. Processes that share permits often seem to wait for
-// each other for a moment, so a cycle that is not sure is shown only if it persists. The zero
-// value has seen no graph.
+// Suspects decides which cycles are shown. Processes that share permits often seem to wait for each
+// other for a moment, so an unsure cycle is shown only if it persists. The zero value has seen no
+// graph.
 type Suspects struct {
-	seen map[string]int // number of graphs in a row that had the cycle
+	seen map[string]int // number of consecutive graphs with the cycle
 }
 
-// persists is the number of graphs in a row that have a cycle before it is shown.
+// persists is the number of consecutive graphs with a cycle before it is shown.
 const persists = 3
 
-// Shown returns the cycles of the next graph that are to be shown.
+// Shown returns the cycles in the next graph that should be shown.
 func (s *Suspects) Shown(g Graph) (cycles []Cycle) {
 	seen := make(map[string]int)
 	for _, c := range g.Cycles {
@@ -30,7 +30,7 @@ func (s *Suspects) Shown(g Graph) (cycles []Cycle) {
 	return cycles
 }
 
-// keyOf returns the same text for the same cycle of another graph.
+// keyOf returns the same text for the same cycle in another graph.
 func (g Graph) keyOf(c Cycle) string {
 	waits := make([]string, len(c.Waits))
 	for i, w := range c.Waits {

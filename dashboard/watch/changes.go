@@ -7,25 +7,25 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// changes are the last changes that polls have found.
+// changes are the last changes found by polls.
 type changes struct {
 	gap     time.Duration // after a longer time between two polls, changes have no useful time
 	watcher Watcher
-	began   time.Time // when the watcher has seen its first poll
-	last    time.Time // when it has seen the last one
+	began   time.Time // when the watcher saw its first poll
+	last    time.Time // when it saw the last poll
 	kept    []view.Change
 
-	revocations []view.Change // those of this program, also of older polls
+	revocations []view.Change // this program's revocations, also from older polls
 }
 
 const (
-	maxKept   = 10_000 // changes of all names, and half as many before the oldest are dropped
-	maxOfName = 50     // changes that are returned for a name
+	maxKept   = 10_000 // changes to all names, and half as many before the oldest are dropped
+	maxOfName = 50     // maximum number of changes returned for a name
 
 	maxRevocations = 500
 )
 
-// add returns what has changed since the poll before, and since when changes are seen.
+// add returns the changes since the poll before, and since when changes are seen.
 func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 	if poll.Began.Sub(c.last) > c.gap {
 		last := c.last
@@ -44,7 +44,7 @@ func (c *changes) add(poll Poll) (found []view.Change, began time.Time) {
 	return found, c.began
 }
 
-// revoked adds a revocation that this program has made.
+// revoked adds a revocation by this program.
 func (c *changes) revoked(one view.Change) {
 	one.Event = view.EventRevoked
 	one = stamped([]view.Change{one}, one.Time)[0]
@@ -55,11 +55,11 @@ func (c *changes) revoked(one view.Change) {
 
 // revokedSince returns the revocations after some time: there are few.
 func (c *changes) revokedSince(at time.Time) []view.Change {
-	at = at.Truncate(time.Millisecond) // as that of a change
+	at = at.Truncate(time.Millisecond) // like a change's time
 	return slices.DeleteFunc(slices.Clone(c.revocations), func(one view.Change) bool { return one.Time.Before(at) })
 }
 
-// isEndOf reports whether a change is the end of a lease that one of some revocations has ended.
+// isEndOf reports whether a change is the end of a lease ended by one of some revocations.
 func isEndOf(end view.Change, revoked []view.Change) bool {
 	if end.Event != view.EventReleased && end.Event != view.EventExpired || end.Holder == nil {
 		return false
@@ -70,8 +70,8 @@ func isEndOf(end view.Change, revoked []view.Change) bool {
 	})
 }
 
-// selected returns the last changes that a function selects, the newest first. most limits
-// their number.
+// selected returns the last changes selected by a function, the newest first. most limits their
+// number.
 func selected(all []view.Change, most int, selects func(view.Change) bool) (found []view.Change) {
 	for _, one := range slices.Backward(all) {
 		if len(found) == most {

@@ -11,39 +11,39 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Hub polls the names that match a glob, once for all who follow it, and only while
-// somebody does. All methods are safe for concurrent use.
+// A Hub polls the names that match a glob, once for all its followers, and only while there are
+// any. All methods are safe for concurrent use.
 type Hub struct {
 	every  time.Duration
-	series *series         // used by the goroutine that polls
-	onPoll func(*Snapshot) // called by that goroutine; nil: nothing
+	series *series         // used by the polling goroutine
+	onPoll func(*Snapshot) // called by this goroutine; nil: nothing
 
 	mu        sync.Mutex
 	followers int
-	stop      context.CancelFunc // ends the goroutine that polls
-	stopped   chan struct{}      // closed when the last one has ended; nil before the first
+	stop      context.CancelFunc // ends the polling goroutine
+	stopped   chan struct{}      // closed when the last polling goroutine has ended; nil before the first
 	current   *Snapshot          // nil before the first poll
 	changed   chan struct{}      // closed when there is another snapshot
-	awaited   chan struct{}      // closed at the end of the poll that Await waits for; nil: none
+	awaited   chan struct{}      // closed when the poll that Await waits for ends; nil: none
 	changes   changes
 	displayed map[string]uint64 // names on display, with the number of the snapshot that shows them
 }
 
-// A Snapshot is the result of a poll. It does not change.
+// A Snapshot is a poll's result. It does not change.
 type Snapshot struct {
 	Number  uint64         // grows with each poll
 	At      time.Time      // when the poll ended
 	Took    time.Duration  // how long the poll took
-	Err     error          // why the store did not answer; States are then those of its last answer
+	Err     error          // why the store did not answer; States are then from its last answer
 	States  []driver.State // sorted by name, without free names
 	Changes []view.Change  // since the poll before
 	Began   time.Time      // since when changes are seen
-	Rest    *Rest          // of many names; nil: States has all of them
+	Rest    *Rest          // for many names; nil: States contains all names
 
 	names func() []view.Summary // computes Names once; nil: for each call
 }
 
-// Names returns the summaries of all names, sorted by name.
+// Names returns all names' summaries, sorted by name.
 func (s *Snapshot) Names() []view.Summary {
 	switch {
 	case s.Rest != nil:
@@ -54,7 +54,7 @@ func (s *Snapshot) Names() []view.Summary {
 	return view.SummariesOf(s.States)
 }
 
-// State returns the state of a name, if the snapshot has it.
+// State returns a name's state, if it is in the snapshot.
 func (s *Snapshot) State(name string) (driver.State, bool) {
 	i, found := find(s.States, name)
 	if !found {
@@ -63,11 +63,11 @@ func (s *Snapshot) State(name string) (driver.State, bool) {
 	return s.States[i], true
 }
 
-// longestGap is the longest time between two polls that are compared, unless every is longer.
+// longestGap is the longest time between two polls for a comparison, unless every is longer.
 const longestGap = 30 * time.Second
 
 // NewHub returns a Hub that pauses for every between two polls. It calls onPoll with each new
-// snapshot, before somebody else has it: one call after the other.
+// snapshot, before other users get it: never concurrently.
 func NewHub(p Poller, glob string, every time.Duration, onPoll func(*Snapshot)) *Hub {
 	h := &Hub{
 		every: every, onPoll: onPoll, changed: make(chan struct{}), changes: changes{gap: max(longestGap, 3*every)},
@@ -77,14 +77,14 @@ func NewHub(p Poller, glob string, every time.Duration, onPoll func(*Snapshot)) 
 	return h
 }
 
-// Limits of the names that are read because they are on display: how many there are, and for
-// how many polls after they were shown.
+// Limits for the names read because they are on display: their number, and for how many polls after
+// they were shown.
 const (
 	maxDisplayed   = 4000
 	displayedPolls = 3
 )
 
-// Display says that a page shows these names of a snapshot. The next polls read them, also if
+// Display says that a page shows these names from a snapshot. The next polls read them, even if
 // there are many others.
 func (h *Hub) Display(s *Snapshot, names []string) {
 	h.mu.Lock()
@@ -96,7 +96,7 @@ func (h *Hub) Display(s *Snapshot, names []string) {
 	}
 }
 
-// onDisplay returns the names that pages show, and forgets those that they no longer show.
+// onDisplay returns the names that pages show, and forgets names no longer shown.
 func (h *Hub) onDisplay() (names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,8 +110,8 @@ func (h *Hub) onDisplay() (names []string) {
 	return names
 }
 
-// Latest returns the current snapshot, or that of a new poll if nobody follows the Hub and
-// the current one is older than the pause between two polls. It returns an error if ctx ends
+// Latest returns the current snapshot, or a new poll's snapshot if nobody follows the Hub and the
+// current snapshot is older than the pause between two polls. It returns an error if ctx ends
 // before.
 func (h *Hub) Latest(ctx context.Context) (*Snapshot, error) {
 	for s := range h.Follow(ctx) {
@@ -120,8 +120,8 @@ func (h *Hub) Latest(ctx context.Context) (*Snapshot, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Await returns what Latest does. If ctx ends before, it returns the snapshot of the last poll
-// that has ended, or nil. The poll does not end with ctx: the next call has its result.
+// Await is like Latest. But if ctx ends before, it returns the last completed poll's snapshot, or
+// nil. The poll does not end with ctx: the next call returns its result.
 func (h *Hub) Await(ctx context.Context) *Snapshot {
 	select {
 	case <-h.pollToEnd():
@@ -132,8 +132,8 @@ func (h *Hub) Await(ctx context.Context) *Snapshot {
 	return h.current
 }
 
-// pollToEnd follows the Hub until Latest returns, in one goroutine for all calls, and returns a
-// channel that is then closed. The timeouts of the poll limit that.
+// pollToEnd follows the Hub until Latest returns, in a single goroutine for all calls, and returns
+// a channel, which is then closed. The poll's timeouts limit this.
 func (h *Hub) pollToEnd() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +141,7 @@ func (h *Hub) pollToEnd() <-chan struct{} {
 		done := make(chan struct{})
 		h.awaited = done
 		go func() {
-			_, _ = h.Latest(context.Background()) // an error is that of the context
+			_, _ = h.Latest(context.Background()) // an error comes from the context
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.awaited = nil
@@ -151,8 +151,8 @@ func (h *Hub) pollToEnd() <-chan struct{} {
 	return h.awaited
 }
 
-// Follow yields the current snapshot, if it is not too old, and then each new one until ctx
-// ends. It skips those that were replaced while the caller was busy.
+// Follow yields the current snapshot, if it is not too old, and then each new snapshot until ctx
+// ends. It skips snapshots replaced while the caller was busy.
 func (h *Hub) Follow(ctx context.Context) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		h.join()
@@ -174,8 +174,8 @@ func (h *Hub) Follow(ctx context.Context) iter.Seq[*Snapshot] {
 	}
 }
 
-// next returns the current snapshot, unless it has the number last or is too old, and a
-// channel that is closed when there is another one.
+// next returns the current snapshot, unless it has the number last or is too old, and a channel
+// that is closed when there is a new snapshot.
 func (h *Hub) next(last uint64) (*Snapshot, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,20 +185,20 @@ func (h *Hub) next(last uint64) (*Snapshot, <-chan struct{}) {
 	return h.current, nil
 }
 
-// Recent returns the last changes of a name that were seen, the newest first.
+// Recent returns the last changes seen for a name, the newest first.
 func (h *Hub) Recent(name string) []view.Change {
 	return h.Changes(maxOfName, func(one view.Change) bool { return one.Name == name })
 }
 
-// Changes returns the last changes that a function selects, the newest first. most limits
-// their number.
+// Changes returns the last changes selected by a function, the newest first. most limits their
+// number.
 func (h *Hub) Changes(most int, selects func(view.Change) bool) []view.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return selected(h.changes.kept, most, selects)
 }
 
-// Revocations returns the last revocations that this program has made, the newest first.
+// Revocations returns this program's last revocations, the newest first.
 func (h *Hub) Revocations() []view.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,8 +207,8 @@ func (h *Hub) Revocations() []view.Change {
 	return newest
 }
 
-// Revoked adds a revocation to the changes. The next poll will find that its holder is gone,
-// which is then not a release.
+// Revoked adds a revocation to the changes. The next poll will find that its holder is gone, which
+// is then not a release.
 func (h *Hub) Revoked(one view.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,8 +235,8 @@ func (h *Hub) leave() {
 	}
 }
 
-// poll polls until ctx ends. It begins when the goroutine before it has ended, and not
-// sooner after the last poll than another one would.
+// poll polls until ctx ends. It begins when the previous goroutine has ended, and keeps the usual
+// pause after the last poll.
 func (h *Hub) poll(ctx context.Context, previous <-chan struct{}, stopped chan<- struct{}) {
 	defer close(stopped)
 	if previous != nil {
@@ -277,7 +277,7 @@ func (h *Hub) publish(poll Poll) {
 	h.changed = make(chan struct{})
 }
 
-// snapshotOf returns the snapshot that follows the current one.
+// snapshotOf returns the snapshot after the current snapshot.
 func (h *Hub) snapshotOf(poll Poll) *Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -39,7 +39,7 @@ func newHub(t *testing.T, names ...string) (*Hub, *counting) {
 	return NewHub(Poller{s, time.Second}, "*", time.Second, nil), s
 }
 
-// Twenty followers cost what one costs, and nobody costs nothing.
+// Twenty followers should cost as much as a single follower, and none should cost nothing.
 func TestOnePollerForAllFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, s := newHub(t, "a")
@@ -65,7 +65,8 @@ func TestOnePollerForAllFollowers(t *testing.T) {
 	})
 }
 
-// Calls of Latest share a poll, and none begins sooner than every after the last one.
+// Concurrent calls to Latest should share a poll, and no poll should begin sooner than every after
+// the last.
 func TestLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, s := newHub(t, "a")
@@ -188,8 +189,8 @@ func TestKeptChangesAreBounded(t *testing.T) {
 	}
 }
 
-// The end of a revoked lease is no event, however many others there are. One poll searches the
-// revocations since the poll before, and none of the changes.
+// The end of a revoked lease should not be an event, however many others there are. A poll should
+// search the revocations since the poll before, but not the changes.
 func TestManyChangesAndRevocations(t *testing.T) {
 	const names = 2000
 	c := changes{gap: time.Hour}

@@ -9,19 +9,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A lister lists the names that match a glob. To list them, Redis scans its whole keyspace,
-// which takes long if it has many other keys. So the pause until the next scan is at least
-// share times as long as the last one took, and names returns the last result meanwhile.
+// A lister lists the names that match a glob. To list them, Redis scans its whole keyspace, which
+// takes long if there are many other keys. So the pause until the next scan is at least share times
+// as long as the last scan took, and names returns the last result meanwhile.
 type lister struct {
 	poller Poller
 	glob   string
 	found  []string
-	due    time.Time // of the next scan
+	due    time.Time // when the next scan is due
 }
 
 const (
 	share    = 19          // a scan takes at most a twentieth of the time
-	scanTime = time.Minute // limit of one scan
+	scanTime = time.Minute // limit for a scan
 )
 
 // names returns the names that match, in no order. A plain name is returned as it is.
@@ -47,8 +47,8 @@ func (l *lister) names(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// probe returns an error if the store does not answer within the timeout of one request: a
-// scan has a longer one.
+// probe returns an error if the store does not answer within the timeout for a request: a scan has
+// a longer timeout.
 func (l *lister) probe(ctx context.Context) error {
 	_, err := bounded(ctx, l.poller.Timeout, "list", func(ctx context.Context) (driver.State, error) {
 		return l.poller.Store.Inspect(ctx, "dibs:check")

@@ -1,5 +1,4 @@
-// Package watch polls a store and finds what has changed between two polls. It prints
-// nothing.
+// Package watch polls a store and finds the changes between two polls. It prints nothing.
 package watch
 
 import (
@@ -15,16 +14,16 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// States are the methods of a store that a Poller calls.
+// States are the store methods that a Poller calls.
 type States interface {
 	driver.Inspector
 	driver.Lister
 }
 
-// A Poller reads the states of names in a store. All methods are safe for concurrent use.
+// A Poller reads names' states in a store. All methods are safe for concurrent use.
 type Poller struct {
 	Store   States
-	Timeout time.Duration // of one request for states
+	Timeout time.Duration // for each request for states
 }
 
 // A Poll is the result of reading the names that match a glob.
@@ -32,10 +31,10 @@ type Poll struct {
 	Began, Ended time.Time
 	States       []driver.State // sorted by name, without free names
 	Err          error          // why there are no states
-	Rest         *Rest          // of a glob with many names; nil: States has all of them
+	Rest         *Rest          // for a glob with many names; nil: States contains all names
 }
 
-// Names returns the summaries of all names, sorted by name.
+// Names returns all names' summaries, sorted by name.
 func (p Poll) Names() []view.Summary {
 	if p.Rest != nil {
 		return p.Rest.Names
@@ -43,19 +42,18 @@ func (p Poll) Names() []view.Summary {
 	return view.SummariesOf(p.States)
 }
 
-// Polls polls a glob again and again, and pauses for every between two polls. It goes on
-// after a failure, and ends with ctx. A poll that ctx interrupts is not yielded.
+// Polls polls a glob again and again, and pauses for every between two polls. It continues after a
+// failure, and ends with ctx. A poll interrupted by ctx is not yielded.
 //
-// A name that a poll has found belongs to the next poll too, whether or not the store
-// still lists it.
+// A name found by a poll also belongs to the next poll, whether or not the store still lists it.
 func (p Poller) Polls(ctx context.Context, glob string, every time.Duration) iter.Seq[Poll] {
 	return func(yield func(Poll) bool) {
 		p.run(ctx, newSeries(p, glob, nil), every, yield)
 	}
 }
 
-// Sparse is like Polls, but of many names it reads only those that have waiters and those that
-// shown returns, because they are on display. It counts the others less often.
+// Sparse is like Polls, but if there are many names it reads only names with waiters and the names
+// that shown returns, because they are on display. It counts the others less often.
 func (p Poller) Sparse(ctx context.Context, glob string, every time.Duration, shown func() []string) iter.Seq[Poll] {
 	return func(yield func(Poll) bool) {
 		p.run(ctx, newSeries(p, glob, shown), every, yield)
@@ -72,8 +70,7 @@ func (p Poller) run(ctx context.Context, s *series, every time.Duration, yield f
 	}
 }
 
-// All reads the states of names, sorted by name. It leaves out free names and keys that are
-// not locks.
+// All reads names' states, sorted by name. It leaves out free names and keys other than locks.
 func (p Poller) All(ctx context.Context, names []string) ([]driver.State, error) {
 	return p.states(ctx, slices.Clone(names))
 }
@@ -96,10 +93,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Inspect reads the state of one name. It returns ErrInvalid for a name that cannot be
-// locked, and ErrWrongType if the key holds another value. A foreign lock of another type
-// than a lock of dibs is no error: its state has its owners. The state that comes with an
-// ErrWrongType describes the value, if the store could read it.
+// Inspect reads a single name's state. It returns ErrInvalid for a name that cannot be locked, and
+// ErrWrongType if the key holds another value. A foreign lock whose type differs from dibs' locks
+// is not an error: its state contains its owners. The state returned with an ErrWrongType describes
+// the value, if the store could read it.
 func (p Poller) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := driver.CheckName(name); err != nil {
 		return driver.State{}, err
@@ -117,8 +114,8 @@ func (p Poller) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return wrong.State, err
 }
 
-// Matching reads the states of all names that match a glob, sorted by name. It leaves out
-// free names and keys that are not locks.
+// Matching reads the states of all names that match a glob, sorted by name. It leaves out free
+// names and keys other than locks.
 func (p Poller) Matching(ctx context.Context, glob string) ([]driver.State, error) {
 	names, err := (&lister{poller: p, glob: glob}).names(ctx)
 	if err != nil {
@@ -127,8 +124,8 @@ func (p Poller) Matching(ctx context.Context, glob string) ([]driver.State, erro
 	return p.states(ctx, names)
 }
 
-// states reads the states of names, sorted by name, without those that are no locks. Each
-// part of the names has a timeout of its own.
+// states reads names' states, sorted by name, without keys other than locks. Each part of the names
+// has its own timeout.
 func (p Poller) states(ctx context.Context, names []string) (all []driver.State, err error) {
 	const part = 1000
 	slices.Sort(names)
@@ -144,18 +141,16 @@ func (p Poller) states(ctx context.Context, names []string) (all []driver.State,
 	return all, nil
 }
 
-// isNoLock reports whether a name is not locked and has no waiters. A name that may not be
-// read may be a lock. Without a prefix each
-// key is a name, and most strings are data. With a prefix a string makes a name of dibs
-// unavailable, whatever it is.
+// isNoLock reports whether a name is not locked and has no waiters. A name that may not be read may
+// be a lock. Without a prefix each key is a name, and most strings are data. With a prefix a string
+// makes a dibs name unavailable, whatever it is.
 func isNoLock(s driver.State) bool {
 	data := s.Foreign != nil && !s.Foreign.Lock && s.Foreign.Key == s.Name
 	return len(s.Holders) == 0 && s.Waiting == 0 && s.Err == nil || data
 }
 
-// bounded calls a store, and returns at the end of the timeout even if the store does not:
-// a client library may ignore its context while it connects. A panic of the store is one of
-// the caller.
+// bounded calls a store, and returns when the timeout ends even if the store does not: a client
+// library can ignore its context while it connects. If the store panics, so does the caller.
 func bounded[T any](ctx context.Context, timeout time.Duration, op string, call func(context.Context) (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -179,8 +174,8 @@ func bounded[T any](ctx context.Context, timeout time.Duration, op string, call 
 	}
 }
 
-// CatchPanic calls do. A panic is sent to panics with its stack, so that another goroutine
-// can panic instead: one that restores the terminal first.
+// CatchPanic calls do. A panic is sent to panics with its stack, so that another goroutine can
+// panic instead, and restore the terminal first.
 func CatchPanic(panics chan<- string, do func()) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -32,8 +32,7 @@ func (s ignoresContext) List(context.Context, string) ([]string, error) {
 	return nil, nil
 }
 
-// A store that does not answer at all is found out within the timeout. A scan of many keys
-// may take longer.
+// A silent store should be found out within the timeout. A scan over many keys can take longer.
 func TestListIsBounded(t *testing.T) {
 	for _, c := range []struct{ inspect, list, want time.Duration }{
 		{0, 2 * time.Minute, time.Minute}, {2 * time.Minute, 0, time.Second},
@@ -45,13 +44,13 @@ func TestListIsBounded(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != c.want {
 				t.Errorf("want DeadlineExceeded after %v, have %v after %v", c.want, err, time.Since(began))
 			}
-			time.Sleep(2 * time.Minute) // until the store has returned
+			time.Sleep(2 * time.Minute) // until the store returns
 		})
 	}
 }
 
-// A scan takes at most a twentieth of the time. Between two scans, the names of the last
-// one are read.
+// A scan should take at most a twentieth of the time. Between two scans, the last scan's names
+// should be read.
 func TestSlowListsAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -77,10 +76,10 @@ func TestSlowListsAreRare(t *testing.T) {
 	})
 }
 
-// A scripted is a store with some results of its own.
+// A scripted is a store with some test results.
 type scripted struct {
 	*driver.Full
-	list    func(glob string) ([]string, error) // nil: of the Store
+	list    func(glob string) ([]string, error) // nil: the Store's
 	inspect func(ctx context.Context, name string) error
 }
 
@@ -104,7 +103,7 @@ func (s scripted) InspectAll(ctx context.Context, names []string) ([]driver.Stat
 	return inspectEach(ctx, s, names)
 }
 
-// inspectEach inspects names one by one.
+// inspectEach inspects names separately.
 func inspectEach(ctx context.Context, s driver.Store, names []string) ([]driver.State, error) {
 	states := make([]driver.State, len(names))
 	for i, name := range names {
@@ -180,8 +179,8 @@ func TestPollOfAPlainName(t *testing.T) {
 	})
 }
 
-// A name belongs to the next poll even if the store does not list it any longer. After a
-// failure the names of the last success count.
+// A name should belong to the next poll even if the store no longer lists it. After a failure the
+// last success's names should count.
 func TestPollsRememberNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -202,7 +201,7 @@ func TestPollsRememberNames(t *testing.T) {
 	})
 }
 
-// A poll that the end of the context interrupts is not yielded.
+// A poll interrupted by the context's end should not be yielded.
 func TestPollsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -231,7 +230,7 @@ func TestPollsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// A failure of one part fails the poll.
+// A single part's failure should fail the poll.
 func TestPollFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -249,8 +248,8 @@ func TestPollFails(t *testing.T) {
 	})
 }
 
-// A foreign lock is part of a poll, whatever its type. Data are not, except where a string
-// makes a name with a prefix unavailable.
+// A foreign lock should be part of a poll, whatever its type. Data should not, except where a
+// string makes a name with a prefix unavailable.
 func TestPollOfForeignLocks(t *testing.T) {
 	one := []driver.Holder{{Token: "t"}}
 	states := map[string]struct {
@@ -281,7 +280,7 @@ func TestPollOfForeignLocks(t *testing.T) {
 	}
 }
 
-// foreignStates is a store with some states of its own.
+// foreignStates is a store with some test states.
 type foreignStates struct {
 	*driver.Full
 	names   []string
@@ -309,7 +308,7 @@ func (s withWaiter) InspectAll(ctx context.Context, names []string) ([]driver.St
 	return inspectEach(ctx, s, names)
 }
 
-// A name between two holders is part of a poll.
+// A name between two holders should be part of a poll.
 func TestPollOfAFreeNameWithAWaiter(t *testing.T) {
 	states, err := Poller{withWaiter{driver.Complete(memstore.New())}, time.Second}.Matching(t.Context(), "a")
 	wantNames(t, Poll{States: states, Err: err}, "a")
@@ -332,7 +331,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 		if _, err := (Poller{s, time.Second}).Matching(t.Context(), "*"); !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != time.Second {
 			t.Errorf("want ErrUnavailable after 1s, have %v after %v", err, time.Since(began))
 		}
-		time.Sleep(time.Second) // until InspectAll has returned
+		time.Sleep(time.Second) // until InspectAll returns
 	})
 }
 
@@ -352,7 +351,7 @@ func (s slowParts) InspectAll(_ context.Context, names []string) ([]driver.State
 	return make([]driver.State, len(names)), nil
 }
 
-// A panic in another goroutine is a panic of the caller, with the stack of the first one.
+// A panic in another goroutine should become the caller's panic, with the first stack.
 func TestPollerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := scripted{Full: driver.Complete(memstore.New()),

@@ -10,30 +10,31 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A series is the polls of one glob.
+// A series contains the polls for a single glob.
 type series struct {
 	poller Poller
 	list   lister
-	known  []string        // the names of the last poll that succeeded
+	known  []string        // names in the last successful poll
 	shown  func() []string // names on display; nil: all names are read by each poll
 
-	names []view.Summary // of all names, if they are many; else nil
+	names []view.Summary // all names' summaries, if there are many; otherwise nil
 	taken time.Time      // when they were counted
 	due   time.Time      // when they are counted again
 }
 
-// A Rest describes a poll of many names, which has only a part of the states.
+// A Rest describes a poll over many names, which contains only some states.
 type Rest struct {
 	Names []view.Summary // all names, sorted; those without a state are as they were counted
 	Taken time.Time      // when they were counted
-	Read  []string       // the names that the poll has read, sorted
+	Read  []string       // names read by the poll, sorted
 }
 
 const (
-	// manyNames is the number of names that a poll reads at most, unless all are wanted.
+	// manyNames is the maximum number of names that a poll reads, unless all are wanted.
 	manyNames = 4000
 
-	// countShare is the pause until the names are counted again, in units of what that took.
+	// countShare is the pause until the names are counted again, in units of the last count's
+	// duration.
 	countShare = 49
 )
 
@@ -73,7 +74,7 @@ func (s *series) readAll(ctx context.Context) ([]driver.State, error) {
 	return states, err
 }
 
-// count reads the states of many names, and keeps their summaries only.
+// count reads many names' states, and keeps only their summaries.
 func (s *series) count(ctx context.Context, names []string) error {
 	began := time.Now()
 	slices.Sort(names)
@@ -109,8 +110,8 @@ func (s *series) readSome(ctx context.Context) ([]driver.State, *Rest, error) {
 	return states, &Rest{Names: s.names, Taken: s.taken, Read: read}, nil
 }
 
-// merged returns names with the summaries of those that were read. All lists are sorted by
-// name. The result is another list, because a poll keeps the old one.
+// merged returns names with the new summaries for the names just read. All lists are sorted by
+// name. The result is another list, because a poll keeps the old list.
 func merged(names []view.Summary, read []string, now []view.Summary) []view.Summary {
 	all := make([]view.Summary, 0, len(names)+len(now))
 	for _, n := range names {
@@ -127,7 +128,7 @@ func merged(names []view.Summary, read []string, now []view.Summary) []view.Summ
 	return append(all, now...)
 }
 
-// find returns the index of the state of a name.
+// find returns the index of a name's state.
 func find(states []driver.State, name string) (int, bool) {
 	return slices.BinarySearchFunc(states, name, func(s driver.State, name string) int { return strings.Compare(s.Name, name) })
 }

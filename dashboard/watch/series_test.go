@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A measured is a store that counts the names that are inspected, each of which takes a time.
+// A measured is a store that counts the inspected names. Each inspection takes a time.
 type measured struct {
 	*driver.Full
 	inspected []string
@@ -54,8 +54,8 @@ func acquire(t *testing.T, s driver.Store, name, token string) {
 	}
 }
 
-// Of many names, a poll reads those with waiters and those on display. The others are counted,
-// which takes a fiftieth of the time at most.
+// With many names, a poll should read names with waiters and names on display. The others should be
+// counted, which takes a fiftieth of the time at most.
 func TestSparsePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := crowd(t)
@@ -110,10 +110,10 @@ func release(t *testing.T, s driver.Store, name string) {
 	}
 }
 
-// renewWait is the heartbeat of the waiter.
+// renewWait is the waiter's heartbeat.
 func renewWait(t *testing.T, s driver.Store) { acquire(t, s, "n00500", "waiter") }
 
-// Names that come on display and go have not been acquired or released.
+// When names come on display and go, they should not count as acquired or released.
 func TestEventsOfSparsePolls(t *testing.T) {
 	at := time.Now()
 	var w Watcher
@@ -141,7 +141,7 @@ func TestEventsOfSparsePolls(t *testing.T) {
 	}
 }
 
-// What a page shows is read until it is no longer shown.
+// The names on a page should be read until they are no longer shown.
 func TestDisplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := NewHub(Poller{crowd(t), time.Second}, "*", time.Second, nil)

@@ -9,16 +9,16 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A Watcher compares the states of each poll with those of the previous one. The zero value
-// has seen no poll.
+// A Watcher compares each poll's states with those from the previous poll. The zero value has seen
+// no poll.
 type Watcher struct {
 	known map[string]view.State // with whole tokens; nil before the first successful poll
 	began time.Time             // when the last successful poll began
-	read  map[string]bool       // the names that the last successful poll has read; nil: all
+	read  map[string]bool       // names read by the last successful poll; nil: all
 	away  bool
 }
 
-// Update returns what has changed since the poll before. Tokens are shortened.
+// Update returns the changes since the poll before. Tokens are shortened.
 func (w *Watcher) Update(p Poll) (news []view.Change) {
 	if p.Err != nil {
 		if !w.away {
@@ -54,7 +54,7 @@ func (w *Watcher) Update(p Poll) (news []view.Change) {
 	return stamped(news, p.Ended)
 }
 
-// readBy returns the names that a poll has read, or nil if it has read all.
+// readBy returns the names read by a poll, or nil if it read all.
 func readBy(p Poll) map[string]bool {
 	if p.Rest == nil {
 		return nil
@@ -79,16 +79,16 @@ func stamped(news []view.Change, at time.Time) []view.Change {
 	return news
 }
 
-// A comparison is of one name at two polls.
+// A comparison is about a single name in two polls.
 type comparison struct {
 	old, now view.State
-	at       time.Time     // time of the second poll
-	passed   time.Duration // from the beginning of the first poll to the end of the second
+	at       time.Time     // when the second poll was made
+	passed   time.Duration // from the first poll's start to the second poll's end
 	first    bool          // there was no earlier poll
 }
 
-// carrySince sets Since for holders whose fence is not known: to the time of the poll
-// that first saw them.
+// carrySince sets Since for holders whose fence is unknown: to the time of the poll that first saw
+// them.
 func (c *comparison) carrySince() {
 	for i, h := range c.now.Holders {
 		before := sameHolder(c.old.Holders, h)
@@ -102,9 +102,9 @@ func (c *comparison) carrySince() {
 	}
 }
 
-// changes returns the changes. The lists of a name are cut off if they are long. Without all
-// holders only the counts are compared, and without all waiters those who join or leave the queue
-// have no events.
+// changes returns the changes. A name's lists are cut off if they are long. Without all holders
+// only the counts are compared, and without all waiters there are no events for waiters who join or
+// leave the queue.
 func (c *comparison) changes() (news []view.Change) {
 	if holdersCut(c.old) || holdersCut(c.now) {
 		return c.countsChanged(c.old.Holding != c.now.Holding || c.old.Waiting != c.now.Waiting)
@@ -156,8 +156,8 @@ func present(n view.State, token string) bool {
 		slices.ContainsFunc(n.Waiters, func(w view.Waiter) bool { return w.Token == token })
 }
 
-// sameHolder returns the holder that was the same in another poll, or nil. A lease and what
-// its release has reserved are different holders.
+// sameHolder returns the same holder in another poll, or nil. A lease and its reservation after the
+// release are different holders.
 func sameHolder(holders []view.Holder, wanted view.Holder) *view.Holder {
 	i := slices.IndexFunc(holders, func(h view.Holder) bool { return h.Token == wanted.Token && h.Reserved == wanted.Reserved })
 	if i < 0 {
@@ -197,8 +197,8 @@ func (c *comparison) holderCame(h view.Holder, left []view.Holder) view.Change {
 	return s
 }
 
-// until returns the time from the first poll to the begin of a lease, which is in the time of a
-// server. That of a lease without a known fence is the time of the second poll.
+// until returns the time from the first poll to a lease's begin, which is in a server's time. For a
+// lease without a known fence, the begin is the second poll's time.
 func (c *comparison) until(since time.Time) time.Duration {
 	began := c.at.Add(-c.passed).Truncate(time.Millisecond) // as since
 	return min(max(since.Sub(began), 0), c.passed)

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// heldBy returns the state of a name with one exclusive holder.
+// heldBy returns a name's state with a single exclusive holder.
 func heldBy(token string, left time.Duration) driver.State {
 	return driver.State{Name: "n", Holders: []driver.Holder{{Token: token, Remaining: left}}, Holding: 1}
 }
@@ -80,8 +80,8 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A holder that was seen several times keeps the time of the first poll that saw it, and
-// the time of its fence if that is known.
+// A holder seen several times should keep the time of the first poll that saw it, and its fence's
+// time if known.
 func TestWatcherKnowsHowLongALeaseWasHeld(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -104,8 +104,7 @@ func TestWatcherKnowsHowLongALeaseWasHeld(t *testing.T) {
 	}
 }
 
-// queueOf returns the state of a name with one holder and many waiters, of which the first 100
-// are listed.
+// queueOf returns a name's state with a single holder and many waiters, with the first 100 listed.
 func queueOf(holder string, waiting int, waiters ...string) driver.State {
 	s := heldBy(holder, time.Minute)
 	s.Waiting = waiting
@@ -119,7 +118,7 @@ func queueOf(holder string, waiting int, waiters ...string) driver.State {
 	return s
 }
 
-// The holders of a name are compared also if not all of its waiters are listed.
+// A name's holders should be compared even if not all waiters are listed.
 func TestWatcherSeesTheHoldersOfALongQueue(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -141,7 +140,7 @@ func TestWatcherSeesTheHoldersOfALongQueue(t *testing.T) {
 	}
 }
 
-// The wait of a hand-off ends when the fence was issued, also long before the poll that sees it.
+// A hand-off's wait should end when the fence was issued, even long before the poll that sees it.
 func TestWatcherKnowsHowLongAWaiterWaited(t *testing.T) {
 	const second = time.Second
 	began := time.Now()
@@ -165,7 +164,7 @@ func TestWatcherKnowsHowLongAWaiterWaited(t *testing.T) {
 	}
 }
 
-// A lease that ends with a reservation is two holders: the lease and what is reserved.
+// A lease that ends with a reservation should be two holders: the lease and the reservation.
 func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -177,7 +176,7 @@ func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
 	}
 }
 
-// A hand-off names the previous holder only if it is the only one.
+// A hand-off should name the previous holder only if there is no other.
 func TestWatcherSeesAHandOffAmongReaders(t *testing.T) {
 	var w Watcher
 	at := time.Now()

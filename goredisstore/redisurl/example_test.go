@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 )
 
-// The URL may come from a configuration, and the credentials from the environment.
+// The URL can come from a configuration, and the credentials from the environment.
 func Example() {
 	environment := map[string]string{"DIBS_PASSWORD": "secret"} // os.Getenv in a program
 	url, err := redisurl.Parse("redis+sentinel://10.0.0.1,10.0.0.2/mymaster?pool_size=20")

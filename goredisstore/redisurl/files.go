@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// files are the paths of the PEM files for TLS.
+// files are the paths to the PEM files for TLS.
 type files struct{ ca, cert, key string }
 
 func (f files) check() error {
@@ -18,7 +18,7 @@ func (f files) check() error {
 	return nil
 }
 
-// load returns a copy of the configuration with the content of the files.
+// load returns a copy of the configuration with the files' content.
 func (f files) load(config *tls.Config) (*tls.Config, error) {
 	config = config.Clone()
 	if f.ca != "" {

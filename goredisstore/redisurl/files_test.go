@@ -55,7 +55,7 @@ func write(t *testing.T, dir, name, text string) string {
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := writePair(t, dir, "a + b") // characters that are special in a query
+	cert, key := writePair(t, dir, "a + b") // special characters in a query
 	for _, prefix := range []string{"rediss://h?", "rediss+sentinel://h/m?", "rediss+cluster://h?"} {
 		u := mustParse(t, prefix+"ca="+url.PathEscape(cert)+"&cert="+url.PathEscape(cert)+"&key="+url.PathEscape(key))
 		config := options(t, u).TLSConfig

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// open returns a client that is closed at the end of the test.
+// open returns a client that is closed when the test ends.
 func open(t *testing.T, rawURL string, c redisurl.Credentials) redis.UniversalClient {
 	t.Helper()
 	u, err := redisurl.Parse(rawURL)
@@ -32,7 +32,7 @@ func open(t *testing.T, rawURL string, c redisurl.Credentials) redis.UniversalCl
 	return rdb
 }
 
-// password has all characters that are special in a URL.
+// password contains all special characters in a URL.
 const password = "p:a/s?s#w%o@r&d+=ü"
 
 const encoded = "p:a%2Fs%3Fs%23w%25o@r&d+=ü"
@@ -155,7 +155,7 @@ func TestProxyWithPassword(t *testing.T) {
 	}
 }
 
-// The options of a URL are those of its parameters.
+// A URL's options should be those in its parameters.
 func TestOptions(t *testing.T) {
 	for rawURL, want := range map[string]string{ // why the store cannot be a node of a quorum
 		"redis://h": "", "redis://h?proxy=false&hidden_cluster=false": "", "redis+cluster://h": "",

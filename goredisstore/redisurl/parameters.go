@@ -33,7 +33,7 @@ func (u *URL) setParameters(query string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		case values.Get(name) == "" && own:
 			return fmt.Errorf("%s: no value", name)
-		case values.Get(name) == "": // so that the variable of a configuration is not empty unnoticed
+		case values.Get(name) == "": // so that an empty configuration variable does not go unnoticed
 			return fmt.Errorf("%s: no value", shownName(name, secret))
 		case len(values[name]) > 1:
 			return fmt.Errorf("%s is given twice", name)
@@ -50,8 +50,8 @@ func (u *URL) setParameters(query string) error {
 	return u.files.check()
 }
 
-// set sets a parameter that go-redis does not have, or has in another form. own is false for a
-// parameter of go-redis, and for one that the scheme does not have.
+// set sets a parameter missing in go-redis, or with another form there. own is false for a go-redis
+// parameter, and for a parameter that the scheme does not have.
 func (u *URL) set(name, value string) (own bool, err error) {
 	o, overTLS, hasSentinels := u.options, u.scheme.tls, u.scheme.kind == sentinel
 	oneAddress := u.scheme.kind == standalone || u.scheme.kind == socket
@@ -94,11 +94,11 @@ func setFlag(to *bool, value string) error {
 
 // go-redis allocates room for all connections and buffers at once, and panics if it cannot.
 const (
-	mostConns  = 1<<16 - 1 // more than one client can open to one server, because it runs out of ports
+	mostConns  = 1<<16 - 1 // more than a client can open to a server, because it runs out of ports
 	mostBuffer = 64 << 20  // bytes for each connection
 )
 
-// hasValidSizes reports whether all numbers of connections and bytes are in their range.
+// hasValidSizes reports whether all numbers for connections and bytes are in their range.
 func hasValidSizes(o *redis.Options) bool {
 	const noPool = -1 // no connections for pipelines only
 	for _, size := range []struct{ value, least, most int }{
@@ -118,14 +118,14 @@ func hasValidSizes(o *redis.Options) bool {
 	return true
 }
 
-// parseParameters has go-redis parse its parameters, and rejects some values that it accepts.
+// parseParameters lets go-redis parse its parameters, and rejects some values that it accepts.
 func parseParameters(values url.Values) (*redis.Options, error) {
 	o, err := redis.ParseURL("redis://h?" + values.Encode())
 	switch {
 	case err != nil:
-		return nil, errors.New("parameters that exclude each other") // the text of err may have a password
+		return nil, errors.New("parameters that exclude each other") // the text of err may contain a password
 	case min(o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout) < 0:
-		// A lease is lost while a renewal waits without limit for a server that is not responsive.
+		// A lease is lost while a renewal waits without limit for an unresponsive server.
 		return nil, errors.New("a timeout that never ends")
 	case !hasValidSizes(o):
 		return nil, errors.New("a wrong number of connections or bytes")
@@ -133,8 +133,8 @@ func parseParameters(values url.Values) (*redis.Options, error) {
 	return o, nil
 }
 
-// shownName returns how an error mentions a parameter. What does not look like a name may be a part
-// of a password. So may be anything beside the password of the sentinels.
+// shownName returns how an error mentions a parameter. A text that does not look like a name may be
+// a part of a password. So may any text beside the sentinels' password.
 func shownName(name string, secret bool) string {
 	if secret || !regexp.MustCompile(`^[a-z_-]{1,30}$`).MatchString(name) {
 		return "a parameter"
@@ -142,8 +142,8 @@ func shownName(name string, secret bool) string {
 	return "parameter " + name
 }
 
-// copyFrom copies what go-redis can parse: its options for one server have the same names as those
-// for all kinds of clients.
+// copyFrom copies the options parsed by go-redis: its options for a single server have the same
+// names as those for all client kinds.
 func (u *URL) copyFrom(have *redis.Options) {
 	o := u.options
 	o.Protocol, o.ClientName = have.Protocol, have.ClientName

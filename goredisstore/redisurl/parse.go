@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// kind is the kind of setup that a URL leads to.
+// kind is the setup kind for a URL.
 type kind int
 
 const (
@@ -25,7 +25,7 @@ const (
 	cluster
 )
 
-// scheme is the first part of a URL and its meaning.
+// scheme is a URL's first part and its meaning.
 type scheme struct {
 	name string
 	kind kind
@@ -42,7 +42,7 @@ var schemes = []scheme{
 	{"rediss+cluster", cluster, true},
 }
 
-// form returns the syntax of a URL of the scheme.
+// form returns the scheme's URL syntax.
 func (s scheme) form() string {
 	const hosts = "host[:port][,host[:port]…]"
 	rest := map[kind]string{
@@ -55,9 +55,8 @@ func (s scheme) form() string {
 }
 
 // parse parses a URL. go-redis parses only its parameters: it has no schemes for Sentinel and
-// clusters, takes localhost for a host that is missing, and repeats its input in errors. The
-// errors here repeat only names of parameters, because in an invalid URL any part may be a
-// password.
+// clusters, takes localhost for a missing host, and repeats its input in errors. The errors here
+// repeat only parameter names, because any part of an invalid URL may be a password.
 func parse(rawURL string) (*URL, error) {
 	s, rest, err := cutScheme(rawURL)
 	if err != nil {
@@ -95,9 +94,8 @@ func cutScheme(rawURL string) (s scheme, rest string, err error) {
 // parts are the parts after the scheme, still escaped.
 type parts struct{ user, hosts, path, query string }
 
-// split splits a URL into its parts. It is strict about the characters that separate
-// them: an unexpected one most likely means that part of a password was taken for another
-// part.
+// split splits a URL into its parts. It is strict about their separators: an unexpected character
+// most likely means that a part of the password was taken for another part.
 func split(rest string) (p parts, err error) {
 	if strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0 {
 		return p, errors.New("space or control character: write a space as %20")
@@ -113,7 +111,7 @@ func split(rest string) (p parts, err error) {
 	if strings.Contains(p.path+p.query, "@") {
 		return p, errors.New("@ after a / or ?: in a user or password write / as %2F and ? as %3F; elsewhere write @ as %40")
 	}
-	// The last @ ends the password, because no host contains one.
+	// The last @ ends the password, because no host contains it.
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		p.user, authority = authority[:at], authority[at+1:]
 	}
@@ -147,8 +145,7 @@ func (u *URL) setUser(text string) error {
 	return nil
 }
 
-// unescape decodes percent-encoding. It replaces the error of net/url, which contains a
-// part of text.
+// unescape decodes percent-encoding. It replaces net/url's error, which contains a part of text.
 func unescape(text string) (string, error) {
 	plain, err := url.PathUnescape(text)
 	if err != nil {
@@ -171,7 +168,7 @@ func (u *URL) setHosts(hosts []string) error {
 	return nil
 }
 
-// address parses host[:port]. A name may contain underscores, as in container networks. There is
+// address parses host[:port]. A name can contain underscores, as in container networks. There is
 // no default host: if a program builds the URL from an empty variable, it must not lock on
 // another server.
 func (s scheme) address(text string) (addr string, ok bool) {
@@ -196,7 +193,7 @@ func (s scheme) address(text string) (addr string, ok bool) {
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), err == nil && n > 0
 }
 
-// setPath sets what follows the hosts: the master's name, and the database.
+// setPath sets the part after the hosts: the master's name, and the database.
 func (u *URL) setPath(path string) error {
 	db := path
 	switch u.scheme.kind {

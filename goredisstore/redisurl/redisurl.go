@@ -50,8 +50,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A URL is the parsed address of a Redis, with its settings. It is immutable, and
-// printing it shows no credentials.
+// A URL is a Redis's parsed address, with its settings. It is immutable, and printing it shows no
+// credentials.
 type URL struct {
 	scheme        scheme
 	hasDB         bool                    // the URL names a database
@@ -72,15 +72,15 @@ func Parse(rawURL string) (*URL, error) {
 
 func invalid(err error) error { return fmt.Errorf("%w Redis URL: %w", driver.ErrInvalid, err) }
 
-// Credentials are the users and passwords of a program for a Redis and for its sentinels.
+// Credentials are a program's users and passwords for a Redis and for its sentinels.
 type Credentials struct {
 	Username, Password                 string
 	SentinelUsername, SentinelPassword string
 }
 
-// Environment returns the credentials that lookup, such as os.Getenv, has for the names
-// DIBS_USERNAME, DIBS_PASSWORD, DIBS_SENTINEL_USERNAME and DIBS_SENTINEL_PASSWORD. All
-// programs of dibs use these names.
+// Environment returns the credentials that lookup, such as os.Getenv, returns for the names
+// DIBS_USERNAME, DIBS_PASSWORD, DIBS_SENTINEL_USERNAME and DIBS_SENTINEL_PASSWORD. All dibs
+// programs use these names.
 func Environment(lookup func(name string) string) Credentials {
 	return Credentials{
 		Username:         lookup("DIBS_USERNAME"),
@@ -90,10 +90,10 @@ func Environment(lookup func(name string) string) Credentials {
 	}
 }
 
-// With returns a copy of the URL that uses c where the URL has no credentials. If the URL
-// has a password, neither user nor password of c are used, because a password belongs to
-// one user. If the URL has only a user, the password of c is used. The same applies to
-// the credentials for the sentinels.
+// With returns a copy of the URL that uses c where the URL has no credentials. If the URL has a
+// password, neither user nor password from c are used, because a password belongs to a single user.
+// If the URL has only a user, c's password is used. The same applies to the credentials for the
+// sentinels.
 func (u *URL) With(c Credentials) *URL {
 	options := *u.options
 	fill(&options.Username, &options.Password, c.Username, c.Password)
@@ -115,10 +115,9 @@ func fill(username, password *string, otherUsername, otherPassword string) {
 	}
 }
 
-// Open returns a new client, which the caller must close. It reads the certificate files
-// once, and returns an error that matches dibs.ErrInvalid if they are unusable. It does
-// not wait for a server. With min_idle_conns the client starts to connect in the
-// background.
+// Open returns a new client, which the caller must close. It reads the certificate files once, and
+// returns an error that matches dibs.ErrInvalid if they are unusable. It does not wait for a
+// server. With min_idle_conns the client starts to connect in the background.
 func (u *URL) Open() (redis.UniversalClient, error) {
 	options, err := u.complete()
 	if err != nil {
@@ -139,8 +138,8 @@ func (u *URL) Options() []redisstore.Option {
 	return nil
 }
 
-// complete returns the options with the content of the files. It also checks the
-// credentials, which Parse cannot, because With may add some.
+// complete returns the options with the files' content. It also checks the credentials, which Parse
+// cannot, because With can add some.
 func (u *URL) complete() (*redis.UniversalOptions, error) {
 	options := *u.options
 	// go-redis would not authenticate at all, without an error.
@@ -163,10 +162,9 @@ func (u *URL) complete() (*redis.UniversalOptions, error) {
 	return &options, nil
 }
 
-// setProxy sets the options of a client that sends a proxy nothing but the commands of its
-// user, and AUTH.
+// setProxy sets a client's options so that it sends a proxy only its user's commands, and AUTH.
 func setProxy(o *redis.UniversalOptions) {
-	const dialTimeout = 5 * time.Second // the default of go-redis
+	const dialTimeout = 5 * time.Second // go-redis' default
 	o.Protocol, o.DisableIdentity = 2, true
 	o.Dialer = goredisstore.WithoutHello(redis.NewDialer(&redis.Options{
 		DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig,

@@ -407,7 +407,7 @@ func TestErrorsShowNoPassword(t *testing.T) {
 	}
 }
 
-// A part of a password may look like the name of a parameter.
+// A part of a password can look like a parameter name.
 func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 	for _, rawURL := range []string{
 		"redis+sentinel://host/m?sentinel_password=pa&secret",
@@ -421,9 +421,9 @@ func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 	}
 }
 
-// A password may have any character, escaped or not, before any other mistake.
+// A password can have any character, escaped or not, before any other mistake.
 func TestNoTextShowsPartOfAPassword(t *testing.T) {
-	const part = "secret" // letters only, as in the name of a parameter
+	const part = "secret" // letters only, as in a parameter name
 	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
 		for _, rest := range []string{"", "@host", "@host/0", "@host:port", "@host:99999", "@/0", "@a,b", "@host/x", "@host?db=x", "@host?read_timeout=x", "@host?proxy=x", "@host?unknown=1", "@host?client_name=%zz", "@host?protocol=3&proxy=true", "@[::1"} {
 			if special == "@" && rest == "" { // then it is the host
@@ -446,7 +446,7 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 	}
 }
 
-// A size for which there is no memory is rejected, and the largest one is not.
+// A size larger than the memory should be rejected, and the largest possible size should not.
 func TestSizes(t *testing.T) {
 	for name, most := range map[string]int{
 		"pool_size": 65535, "min_idle_conns": 65535, "max_idle_conns": 65535, "max_active_conns": 65535,
@@ -476,7 +476,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A parameter whose value is missing is not one with the default.
+// A parameter whose value is missing should not get the default.
 func TestNoValue(t *testing.T) {
 	for query, want := range map[string]string{
 		"rediss://h?ca=": "ca", "rediss://h?cert=&key=": "cert", "rediss://h?server_name=": "server_name",
@@ -492,7 +492,7 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// Each option that go-redis reads from a URL reaches the client.
+// Each option that go-redis reads from a URL should reach the client.
 func TestParametersOfLibrary(t *testing.T) {
 	const query = "protocol=2&client_name=a&max_retries=3&min_retry_backoff=4ms&max_retry_backoff=5ms&dial_timeout=6s&read_timeout=7s&" +
 		"write_timeout=8&pool_fifo=true&pool_size=9&pool_timeout=10s&min_idle_conns=1&max_idle_conns=11&max_active_conns=12&" +
@@ -516,8 +516,8 @@ func TestParametersOfLibrary(t *testing.T) {
 	}
 }
 
-// An error of Parse is one line and repeats nothing of the URL. The String of a valid URL
-// is one line, shows no password, and is a valid URL itself.
+// An error from Parse should be a single line and repeat nothing in the URL. A valid URL's String
+// should be a single line, show no password, and be a valid URL itself.
 func FuzzURL(f *testing.F) {
 	for _, form := range []string{
 		"redis://:%s@host:6379/x", "http://u:%s@h", "redis://%s@h/?a=b", "%s", "redis://h/%s@", "::%s@",

@@ -1,5 +1,5 @@
-// Package answer says what the error of a store means for its request: whether it may still take effect,
-// and whether another attempt is useful.
+// Package answer interprets a store's error for its request: whether the request may still take
+// effect, and whether another attempt is useful.
 package answer
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// IsKnown reports whether the store has answered a request, so that another attempt is useless.
+// IsKnown reports whether the store answered a request, so that another attempt is useless.
 func IsKnown(err error) bool {
 	return err == nil || errors.Is(err, driver.ErrLost) || IsRefusal(err) || IsPermanent(err)
 }
@@ -34,8 +34,8 @@ func IsUnsent(err error) bool {
 	return ok && u.Unsent
 }
 
-// IsUnsentHere reports whether a request was not sent for a reason in this process, such as a
-// full pool of connections. It says nothing about the store.
+// IsUnsentHere reports whether a request was not sent for a reason in this process, such as a full
+// connection pool. It says nothing about the store.
 func IsUnsentHere(err error) bool {
 	u, ok := unavailable(err)
 	return ok && u.Unsent && !u.Unreached
@@ -52,7 +52,7 @@ func Cause(err error) error {
 	return err
 }
 
-// ForBudget returns what came of a request that had to be answered until then.
+// ForBudget returns the outcome for the budget, if the request's answer was due at until.
 func ForBudget(ctx context.Context, err error, until time.Time) load.Outcome {
 	switch {
 	case !errors.Is(err, driver.ErrUnavailable) || IsRefusal(err):

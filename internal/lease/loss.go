@@ -15,7 +15,7 @@ func (s *State) End() End {
 	return e
 }
 
-// DetectEnd returns true once, when the lease has ended.
+// DetectEnd returns true once, after the lease's end.
 func (s *State) DetectEnd() bool {
 	if !s.Times.reason.IsEnd() || s.Times.endDetected {
 		return false
@@ -27,10 +27,10 @@ func (s *State) DetectEnd() bool {
 // Release ends the lease by its owner.
 func (s *State) Release() { s.Lose(End{Reason: Released}) }
 
-// GiveAway ends the lease because its names belong to another one.
+// GiveAway ends the lease because its names belong to another lease.
 func (s *State) GiveAway() { s.Times.reason, s.Times.endDetected = Merged, true }
 
-// Lose ends the lease, unless it has ended.
+// Lose ends the lease, unless it already ended.
 func (s *State) Lose(e End) {
 	if s.Times.reason.IsEnd() {
 		return
@@ -44,7 +44,7 @@ func (s *State) Lose(e End) {
 	}
 }
 
-// Expire ends a lease whose deadline has passed.
+// Expire ends a lease after its deadline.
 func (s *State) Expire() {
 	if s.Times.maxHoldReached {
 		s.Lose(End{Reason: MaxHold})
@@ -53,8 +53,8 @@ func (s *State) Expire() {
 	s.Lose(End{Reason: Expired, Cause: s.Times.RenewErr()})
 }
 
-// ExpireAt ends the lease if its deadline has passed. late is by how much this process was late,
-// and unanswered is why a renewal has no answer.
+// ExpireAt ends the lease if its deadline is over. late is by how much this process was late, and
+// unanswered is why there was no answer to a renewal.
 func (s *State) ExpireAt(now, late time.Duration, unanswered error) {
 	t := &s.Times
 	if t.reason.IsEnd() || now < t.deadline {
@@ -70,8 +70,8 @@ func (s *State) ExpireAt(now, late time.Duration, unanswered error) {
 	s.Expire()
 }
 
-// Revoke ends the lease if one of its names was revoked. The fence shows that the
-// revocation is not about an earlier lease with this token.
+// Revoke ends the lease if one of its names was revoked. The fence proves that the revocation is
+// not about an earlier lease with this token.
 func (s *State) Revoke(fence uint64, message string) {
 	for _, n := range s.Names() {
 		if n.Fence <= fence {
@@ -81,9 +81,9 @@ func (s *State) Revoke(fence uint64, message string) {
 	}
 }
 
-// MayRemain reports whether the store may still have some of an ended lease. There
-// are three cases: a late renewal succeeded, other names are left, or a minority of
-// quorum nodes still has what the majority has lost.
+// MayRemain reports whether the store may still have parts of an ended lease. There are three
+// cases: a late renewal succeeded, other names are left, or a minority of quorum nodes still has
+// the lease that the majority lost.
 func (s *State) MayRemain() bool {
 	return s.Times.reason.IsExpiry() || s.Times.reason == Missing || s.More() > 0
 }

@@ -10,7 +10,7 @@ import (
 // A Reason is why a lease is not held.
 type Reason uint8
 
-// The reasons, and the state of a lease that is held. The losses come last.
+// The reasons, and a held lease's state. The losses come last.
 const (
 	Held     Reason = iota
 	Merged          // its names belong to another lease
@@ -22,21 +22,21 @@ const (
 	Closed          // the client released it
 )
 
-// IsEnd reports whether the reason is the end of a lease.
+// IsEnd reports whether the reason is a lease's end.
 func (r Reason) IsEnd() bool { return r >= Merged }
 
 // IsLoss reports whether the lease ended before its owner released it.
 func (r Reason) IsLoss() bool { return r >= Expired }
 
-// IsExpiry reports whether the clock has ended the lease, and not an answer of the store.
+// IsExpiry reports whether the clock ended the lease, and not a store's answer.
 func (r Reason) IsExpiry() bool { return r == Expired || r == MaxHold }
 
-// An End is why and how a lease has ended.
+// An End is why and how a lease ended.
 type End struct {
 	Reason  Reason
-	Name    string // of several names, one that is lost, or the first
-	Cause   error  // the last error of a renewal, if it explains the loss
-	Message string // of the operator who revoked it
+	Name    string // a lost name, or the first
+	Cause   error  // the last renewal error, if it explains the loss
+	Message string // from the operator who revoked it
 }
 
 // MissingEnd returns the end of a lease whose name the store no longer has, according to the error of

@@ -9,16 +9,16 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// LeastRetry is the shortest time between two renewals of a lease, of which the first failed or
-// had no answer.
+// LeastRetry is the shortest time between two of a lease's renewals, if the first failed or got no
+// answer.
 const LeastRetry = 10 * time.Millisecond
 
-// renewWindow is how much before its time a renewal may be sent to share a batch, or a tenth of the TTL.
+// renewWindow is how early a renewal can be sent to share a batch, or a tenth of the TTL.
 const renewWindow = 3 * time.Second
 
-// NextAction returns the time of the next renewal, or of the deadline if that is earlier.
-// A renewal may be sent early, to share a batch, unless the last one failed or has no answer.
-// Otherwise it would be repeated without a pause.
+// NextAction returns when the next renewal is due, or the deadline if it is earlier. A renewal can
+// be sent early, to share a batch, unless the last renewal failed or got no answer. Otherwise it
+// would be repeated without a pause.
 func (t *Times) NextAction() (at, early time.Duration) {
 	switch {
 	case t.deadline < t.renewAt:
@@ -30,9 +30,10 @@ func (t *Times) NextAction() (at, early time.Duration) {
 	}
 }
 
-// Early returns how long before its time an action may be done that may be done early at all. A
-// scheduler that is late will be late again, so it does now what is due until then. But it does so
-// at most three times as early: then no renewal is due again when it has just been answered.
+// Early returns how long before its time an action can be done, if it can be done early at all. A
+// scheduler that is late will be late again, so it does the actions due until then now. But it
+// should do so at most three times as early: then no renewal is due again when it has just been
+// answered.
 func Early(early, late time.Duration) time.Duration { return early + min(late, 2*early) }
 
 // IsDue reports whether a renewal is to be sent now. late is how late the scheduler is.
@@ -67,13 +68,13 @@ func (t *Times) Postpone(now, needs time.Duration) bool {
 	return true
 }
 
-// Awaits reports whether the lease needs the answer to the renewal that was sent at sent.
+// Awaits reports whether the lease needs the answer to the renewal sent at sent.
 func (t *Times) Awaits(sent time.Duration) bool {
 	return t.reason == Held && t.attempts > 0 && t.deadlineFrom < sent && t.renewAt == clock.Never
 }
 
-// SendAgain makes the lease due for renewal if it needs the answer to the one that was sent at
-// sent. That may be waiting for a server that no longer exists.
+// SendAgain makes the lease due for renewal if it needs the answer to the renewal sent at sent.
+// This renewal may be waiting for a server that no longer exists.
 func (t *Times) SendAgain(now, sent time.Duration) {
 	if t.Awaits(sent) {
 		t.renewAt = now
@@ -88,15 +89,15 @@ func (t *Times) Doubt(now, since time.Duration) {
 	}
 }
 
-// BeginTerm makes a lease that is renewed due for renewal.
+// BeginTerm makes a renewed lease due for renewal.
 func (t *Times) BeginTerm(now time.Duration) {
 	if t.rule == renewed {
 		t.renewAt = now
 	}
 }
 
-// RecordRenewal records the outcome of a renewal of this many names, which was sent at sent. It
-// is not ErrLost. If it failed, the next one is sent at retryAt, unless one is on its way.
+// RecordRenewal records the outcome of a renewal for this many names, which was sent at sent. It is
+// not ErrLost. If it failed, the next renewal is sent at retryAt, unless another is in flight.
 func (s *State) RecordRenewal(now, sent, ttl time.Duration, names int, err error, retryAt time.Duration) {
 	t := &s.Times
 	if t.reason.IsEnd() {
@@ -122,8 +123,8 @@ func (s *State) RecordRenewal(now, sent, ttl time.Duration, names int, err error
 	}
 }
 
-// RecordNoAnswer records that a renewal has no answer. The error of an earlier renewal stays,
-// because it says more.
+// RecordNoAnswer records that a renewal got no answer. An earlier renewal's error stays, because it
+// says more.
 func (t *Times) RecordNoAnswer(why error) {
 	if t.RenewErr() == nil {
 		t.setRenewErr(why)
@@ -131,15 +132,15 @@ func (t *Times) RecordNoAnswer(why error) {
 }
 
 // RetryAt returns when a renewal that has just failed is repeated. The pauses grow, and are short
-// compared with the TTL and with the time that is left.
+// compared with the TTL and with the remaining time.
 func (t *Times) RetryAt(now time.Duration) time.Duration {
 	failing := now - t.deadlineFrom - t.ttl/3
 	d := min(max(failing/2, 50*time.Millisecond), t.ttl/80, (t.deadline-now)/4)
 	return now + max(d, LeastRetry)
 }
 
-// Headroom returns how much is left of the lease's time, from 1 to 0. It is 1 for a lease
-// that is not renewed.
+// Headroom returns the remaining part of the lease's time, from 1 to 0. It is 1 for a lease without
+// renewals.
 func (t *Times) Headroom(now time.Duration) float64 {
 	whole := t.deadline - t.deadlineFrom
 	if t.rule == fixed || whole <= 0 {
@@ -148,8 +149,8 @@ func (t *Times) Headroom(now time.Duration) float64 {
 	return max(0, float64(t.deadline-now)/float64(whole))
 }
 
-// notSent returns why a renewal that is due was not sent: this process was late by some time, or
-// the budget had no room.
+// notSent returns why a due renewal was not sent: this process was late by some time, or the budget
+// had no room.
 func notSent(late time.Duration) error {
 	cause := load.TooLittleCPU(late)
 	if cause == nil {

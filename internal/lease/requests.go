@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// AppendExtends appends the requests that extend the lease by ttl: one for each name.
+// AppendExtends appends the requests to extend the lease by ttl: a request for each name.
 func (s *State) AppendExtends(to []driver.ExtendRequest, client string, ttl time.Duration) []driver.ExtendRequest {
 	request := driver.ExtendRequest{Name: s.Name, Token: s.Token, Client: client, Fence: s.fence, TTL: ttl}
 	x := s.readExtra()
@@ -22,8 +22,8 @@ func (s *State) AppendExtends(to []driver.ExtendRequest, client string, ttl time
 	return to
 }
 
-// Result combines the results of the requests for all names. The first name that is lost decides,
-// or otherwise a name with an unknown outcome.
+// Result combines the results from the requests for all names. The first lost name decides, or
+// otherwise a name with an unknown outcome.
 func (s *State) Result(errs []error) (name string, err error) {
 	for i, e := range errs {
 		if e != nil && !errors.Is(err, driver.ErrLost) {
@@ -36,8 +36,8 @@ func (s *State) Result(errs []error) (name string, err error) {
 	return name, err
 }
 
-// AcquireRequest returns the request of the lease, as far as a cancel at now needs it. Its TTL
-// is how long the cancel is worth repeating.
+// AcquireRequest returns the lease's request, as far as a cancel at now needs it. Its TTL is how
+// long the cancel is worth repeating.
 func (s *State) AcquireRequest(client string, now time.Duration) driver.AcquireRequest {
 	r := driver.AcquireRequest{Name: s.Name, Token: s.Token, Client: client, TTL: s.Times.StoredFor(now), Weight: int(s.weight), Limit: int(s.limit)}
 	for _, n := range s.readExtra().more {

@@ -1,6 +1,6 @@
-// Package lease has the state of one lease: what a client has recorded about a lock that it holds.
-// Times, replies and the errors of stores go in. The next state, requests, and an End come out. The
-// package has neither lock nor clock: all times are arguments, in the time of the client's clock.
+// Package lease contains a lease's state: a client's record about a lock that it holds. Times,
+// replies and store errors go in. The next state, requests, and an End come out. The package has
+// neither lock nor clock: all times are arguments, in the client clock's time.
 package lease
 
 import (
@@ -11,37 +11,37 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// A State is one lease: its names, its weight, its times, and what may have to be removed at the
-// store. Its methods are the transitions: times.go has the deadline, loss.go ends the lease,
-// renewal.go renews it. It is not safe for concurrent use.
+// A State is a lease: its names, its weight, its times, and the parts that may have to be removed
+// at the store. Its methods are the transitions: times.go contains the deadline, loss.go ends the
+// lease, renewal.go renews it. It is not safe for concurrent use.
 type State struct {
-	Name  string // of several names the one that was acquired first; it never changes
+	Name  string // the name acquired first, if there are several; it never changes
 	Token string // it never changes
 	Times Times
 
 	fence         uint64
 	weight, limit int32
-	extra         *stateExtra // what only some leases have; or nil: a process may hold a million leases
+	extra         *stateExtra // rarely used fields; or nil: a process can hold a million leases
 }
 
-// A stateExtra is what only some leases have.
+// A stateExtra contains rarely used fields.
 type stateExtra struct {
 	more         []Named     // further names, held together with the first
 	weightUnsure bool        // the store may have another weight
-	late         *LateResize // a change of the weight may still arrive at the store; or nil
-	unanswered   *Unanswered // acquires of this lease without an answer
-	lastFence    uint64      // of those that were reserved; or zero
+	late         *LateResize // a weight change that may still arrive at the store; or nil
+	unanswered   *Unanswered // acquires for this lease without an answer
+	lastFence    uint64      // the last reserved fence; or zero
 	end          End         // without the reason
 }
 
-// A Named is one of the names that a lease holds, with its fence.
+// A Named is a name in a lease, with its fence.
 type Named struct {
 	Name  string
 	Fence uint64
 }
 
-// Granted returns the state of a lease that the store has granted to a request. A renewal extends it
-// by ttl.
+// Granted returns the state of a lease that the store granted to a request. A renewal extends it by
+// ttl.
 func Granted(r driver.AcquireRequest, fence uint64, ttl time.Duration) State {
 	s := State{Name: r.Name, Token: r.Token, fence: fence, weight: int32(r.Weight), limit: int32(r.Limit), Times: Times{ttl: ttl}}
 	if len(r.With) > 0 {
@@ -81,7 +81,7 @@ func (s *State) changeExtra() *stateExtra {
 	return s.extra
 }
 
-// Fence returns the fence of the first name.
+// Fence returns the first name's fence.
 func (s *State) Fence() uint64 { return s.fence }
 
 // More returns the number of further names.
@@ -97,7 +97,7 @@ func (s *State) Holds(name string) bool {
 	return name == s.Name || slices.ContainsFunc(s.readExtra().more, func(n Named) bool { return n.Name == name })
 }
 
-// FenceOf returns the fence of a name, or zero.
+// FenceOf returns a name's fence, or zero.
 func (s *State) FenceOf(name string) uint64 {
 	if name == s.Name {
 		return s.fence
@@ -110,7 +110,7 @@ func (s *State) FenceOf(name string) uint64 {
 	return 0
 }
 
-// LastFence returns the largest fence that is known to belong to the lease.
+// LastFence returns the lease's largest known fence.
 func (s *State) LastFence() uint64 { return max(s.fence, s.readExtra().lastFence) }
 
 // RecordFences records that fences up to last were reserved for the lease.
@@ -119,7 +119,7 @@ func (s *State) RecordFences(last uint64) {
 	x.lastFence = max(x.lastFence, last)
 }
 
-// Merge adds the names of another lease with the same token. Nothing changes that lease any more.
+// Merge adds another lease's names with the same token. The other lease never changes after this.
 func (s *State) Merge(o *State) {
 	other := o.readExtra()
 	x := s.changeExtra()
@@ -128,17 +128,16 @@ func (s *State) Merge(o *State) {
 	s.Times.merge(&o.Times)
 }
 
-// AddUnanswered records that an acquire of the lease had no answer, and may arrive until then.
+// AddUnanswered records that an acquire for the lease got no answer, and may arrive until then.
 func (s *State) AddUnanswered(r driver.AcquireRequest, until time.Time) {
 	x := s.changeExtra()
 	x.unanswered = x.unanswered.merge(&Unanswered{Request: r, Until: until})
 }
 
-// Unanswered returns the acquires of the lease that had no answer.
+// Unanswered returns the lease's acquires without an answer.
 func (s *State) Unanswered() *Unanswered { return s.readExtra().unanswered }
 
-// UnansweredUntil returns until when a request of the lease without an answer may take effect, or
-// the zero time.
+// UnansweredUntil returns until when a request without an answer may take effect, or the zero time.
 func (s *State) UnansweredUntil() (until time.Time) {
 	x := s.readExtra()
 	if x.late != nil {

@@ -15,7 +15,7 @@ const second = time.Second
 
 var errSilent = errors.New("no answer")
 
-// newState returns a lease of a TTL that began at zero and is renewed.
+// newState returns a renewed lease with a TTL that began at zero.
 func newState(ttl time.Duration) *State {
 	s := Granted(driver.AcquireRequest{Name: "n", Token: "token", Weight: 1, Limit: 1}, 7, ttl)
 	s.Times.Begin(false, 0, 0, ttl, false, 0)
@@ -140,7 +140,7 @@ func TestStateRecordsRenewals(t *testing.T) {
 	}
 }
 
-// Whatever ends a lease first is why it has ended.
+// Only the first reason to end a lease should count.
 func TestStateEndsOnce(t *testing.T) {
 	ends := map[string]func(*State){
 		"release": (*State).Release,
@@ -170,7 +170,7 @@ func TestStateEndsOnce(t *testing.T) {
 func TestStateRevoke(t *testing.T) {
 	for _, test := range []struct {
 		fence uint64
-		name  string // that is lost
+		name  string // the lost name
 	}{{6, ""}, {7, "n"}, {8, "n"}} {
 		s := newState(10 * second)
 		s.changeExtra().more = []Named{{"m", 9}}
@@ -221,7 +221,7 @@ func TestStateMerge(t *testing.T) {
 	}
 }
 
-// A lease of several groups of names counts as acquired when it has all of them.
+// A lease with several groups of names should count as acquired once it contains all groups.
 func TestStateBeginsWhole(t *testing.T) {
 	for name, test := range map[string]struct {
 		minHold, maxHold                              time.Duration
@@ -262,7 +262,7 @@ func TestStateSendsAgain(t *testing.T) {
 	}
 }
 
-// The error of a lost lease is that of the renewal that failed, also if the next one has no answer.
+// A lost lease's error should be the failed renewal's, even if the next renewal gets no answer.
 func TestStateKeepsTheReason(t *testing.T) {
 	refused := &driver.UnavailableError{Op: "extend", Cause: errors.New("connection refused")}
 	for _, failed := range []bool{false, true} {
@@ -281,7 +281,7 @@ func TestStateKeepsTheReason(t *testing.T) {
 	}
 }
 
-// The answer to a late request counts, and a failure that is older than a success does not.
+// The answer to a late request should count, and a failure older than a success should not.
 func TestStateRecordsLateAnswers(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.Send()
@@ -302,7 +302,7 @@ func TestStateRecordsLateAnswers(t *testing.T) {
 	}
 }
 
-// While a renewal is on its way, the failure of another one sends no third one.
+// While a renewal is in flight, another renewal's failure should not send a third.
 func TestStateAwaitsTheLastRenewal(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.Send()
@@ -318,7 +318,7 @@ func TestStateAwaitsTheLastRenewal(t *testing.T) {
 	}
 }
 
-// A TTL that the caller has asked for is that of later renewals, too.
+// A TTL requested by the caller should also apply to later renewals.
 func TestStateConfirms(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.changeExtra().renewErr = driver.ErrUnavailable
@@ -350,7 +350,7 @@ func TestStateRenewalTTL(t *testing.T) {
 	}
 }
 
-// The store may still have a lease that the client has ended.
+// The store may still have a lease that the client ended.
 func TestStateRemains(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*State)
@@ -407,7 +407,8 @@ func TestStateWithoutExtra(t *testing.T) {
 	}
 }
 
-// A weight without an answer counts as the smaller one, and a change that may still arrive is kept.
+// A weight without an answer should count as the smaller weight, and a change should be kept while
+// it can still arrive.
 func TestStateResizes(t *testing.T) {
 	at := time.Unix(1, 0)
 	for name, test := range map[string]struct {
@@ -455,7 +456,8 @@ func TestMissingEnd(t *testing.T) {
 	}
 }
 
-// A lease that the store may have lost is renewed, unless that was done since then, or is being done.
+// A lease that the store may have lost should be renewed, unless it was renewed since, or is being
+// renewed.
 func TestStateDoubts(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*State)
@@ -477,8 +479,8 @@ func TestStateDoubts(t *testing.T) {
 	}
 }
 
-// A renewal that would be answered too late waits, for half of what is left. But in the first half of its
-// time none waits, however slow the store is.
+// If the answer to a renewal would be too late, the renewal should wait, for half of the remaining
+// time. But in the first half of its time none should wait, however slow the store is.
 func TestStatePostpones(t *testing.T) {
 	for name, test := range map[string]struct {
 		now, needs, renewAt time.Duration // renewAt: zero if it is sent
@@ -499,7 +501,7 @@ func TestStatePostpones(t *testing.T) {
 	}
 }
 
-// A request without an answer may take effect until its time has come by the clock of the store.
+// A request without an answer may take effect until its time is over by the store's clock.
 func TestStateUnanswered(t *testing.T) {
 	at := time.Unix(1, 0)
 	s := newState(10 * second)
@@ -520,8 +522,8 @@ func TestStateUnanswered(t *testing.T) {
 	wantUntil("a change of the weight after another one", at.Add(3*second+clock.Slack))
 }
 
-// A cancel is repeated for as long as the store may keep the lease. That is longer than its TTL after a
-// request with another TTL, and while a renewal may arrive.
+// A cancel should be repeated for as long as the store may keep the lease. This is longer than its
+// TTL after a request with another TTL, and while a renewal may arrive.
 func TestStateStoredFor(t *testing.T) {
 	longer := func(s *State) { s.Times.MayExtend(2*second, 30*second) }
 	for name, test := range map[string]struct {

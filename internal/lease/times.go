@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// Times are the deadline of a lease and its renewals.
+// Times are a lease's deadline and its renewals.
 type Times struct {
 	ttl          time.Duration
 	deadline     time.Duration // the lease is lost at this time
@@ -14,22 +14,22 @@ type Times struct {
 	renewAt      time.Duration // time of the next renewal, or never
 	extra        *timesExtra   // what only some leases have; or nil
 
-	// Side by side they share one word.
+	// Side by side they share a single word.
 	rule           rule
 	attempts       uint8  // renewals without an answer
 	maxHoldReached bool   // MaxHold allows no further renewal
-	wasRenewed     bool   // the store has answered a renewal
+	wasRenewed     bool   // the store answered a renewal
 	reason         Reason // why the lease is not held: then nothing is due
-	endDetected    bool   // DetectEnd has returned true
+	endDetected    bool   // DetectEnd returned true
 }
 
-// A timesExtra is what only some leases have.
+// A timesExtra contains rarely used fields.
 type timesExtra struct {
-	minHoldUntil time.Duration // end of MinHold, or zero
-	maxHoldUntil time.Duration // end of MaxHold, or zero
-	onceFrom     time.Duration // of extendOnce: the TTL of the one extension counts from here
-	storedUntil  time.Duration // a request with a longer TTL than the lease has may keep it in the store until then; or zero
-	renewErr     error         // of the last renewal; nil if it succeeded
+	minHoldUntil time.Duration // when MinHold ends, or zero
+	maxHoldUntil time.Duration // when MaxHold ends, or zero
+	onceFrom     time.Duration // for extendOnce: the single extension's TTL counts from here
+	storedUntil  time.Duration // until then a request with a longer TTL than the lease's may keep it in the store; or zero
+	renewErr     error         // the last renewal's; nil if it succeeded
 }
 
 // A rule is how a lease is renewed.
@@ -51,8 +51,8 @@ func (t *Times) Begin(noRenew bool, now, sent, ttl time.Duration, lift bool, spr
 	}
 	t.extend(sent, ttl)
 	if lift || t.renewAt != clock.Never {
-		// The first renewal is off the critical path, and short work needs none. After a
-		// long wait sent is long ago, but that does not make the renewal urgent.
+		// The first renewal is off the critical path, and short work needs none. After a long wait
+		// sent is long ago, but this does not make the renewal urgent.
 		third := max(t.deadline-now, 0) / 3
 		t.renewAt = now + third - time.Duration(spread*float64(third/2))
 	}
@@ -61,13 +61,13 @@ func (t *Times) Begin(noRenew bool, now, sent, ttl time.Duration, lift bool, spr
 	}
 }
 
-// beginOnce makes it a lease that is extended once, to its TTL from a time on.
+// beginOnce sets the lease to be extended once, to its TTL from a given time.
 func (t *Times) beginOnce(from time.Duration) {
 	t.rule = extendOnce
 	t.changeExtra().onceFrom = from
 }
 
-// LimitHold sets the ends of MinHold and MaxHold, each from its own beginning. Zero is none.
+// LimitHold sets when MinHold and MaxHold end, each from its own beginning. Zero is none.
 func (t *Times) LimitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
 	if minHold > 0 {
 		t.changeExtra().minHoldUntil = clock.Add(minFrom, minHold)
@@ -97,8 +97,8 @@ func (t *Times) BeginWhole(now, minHold, maxHold time.Duration, noRenew bool) {
 	}
 }
 
-// extend sets the deadline and the next renewal. The store has confirmed ttl for a request
-// that was sent at sent.
+// extend sets the deadline and the next renewal. The store confirmed ttl for a request sent at
+// sent.
 func (t *Times) extend(sent, ttl time.Duration) {
 	if end := sent + ttl - clock.Margin(ttl); end > t.deadline {
 		t.deadline, t.deadlineFrom = end, sent
@@ -110,36 +110,36 @@ func (t *Times) extend(sent, ttl time.Duration) {
 	}
 }
 
-// Confirm records at now that the store has extended the lease by ttl, at the caller's
-// request. Later renewals extend it by next. A lease that has ended does not change.
+// Confirm records at now that the store extended the lease by ttl, at the caller's request. Later
+// renewals extend it by next. An ended lease does not change.
 func (t *Times) Confirm(now, sent, ttl, next time.Duration) {
 	if t.reason.IsEnd() {
 		return
 	}
 	t.setRenewErr(nil)
 	if t.rule == extendOnce {
-		t.rule = fixed // ttl includes the one extension
+		t.rule = fixed // ttl includes the single extension
 	}
 	t.changeTTL(now, next)
 	t.extend(sent, ttl)
 }
 
-// changeTTL sets the TTL of the renewals after now.
+// changeTTL sets the TTL for the renewals after now.
 func (t *Times) changeTTL(now, ttl time.Duration) {
 	before := t.ttl
 	t.ttl = ttl
 	t.MayExtend(now, before) // an earlier renewal
 }
 
-// MayExtend records that a request may extend the lease by ttl until then. There is nothing
-// to record unless that is more than a renewal does.
+// MayExtend records that a request may extend the lease by ttl until then. There is nothing to
+// record unless it extends the lease further than a renewal.
 func (t *Times) MayExtend(until, ttl time.Duration) {
 	if end := clock.Add(until, ttl); ttl > t.ttl && end > t.readExtra().storedUntil {
 		t.changeExtra().storedUntil = end
 	}
 }
 
-// merge takes the stricter times of two leases that become one.
+// merge takes the stricter times when two leases are merged.
 func (t *Times) merge(o *Times) {
 	x, other := t.changeExtra(), o.readExtra()
 	x.minHoldUntil = max(x.minHoldUntil, other.minHoldUntil)
@@ -148,21 +148,21 @@ func (t *Times) merge(o *Times) {
 	t.wasRenewed = t.wasRenewed && o.wasRenewed
 }
 
-// TTL returns the TTL of later renewals.
+// TTL returns the TTL for later renewals.
 func (t *Times) TTL() time.Duration { return t.ttl }
 
 // Deadline returns when the lease is lost if it is not renewed.
 func (t *Times) Deadline() time.Duration { return t.deadline }
 
-// IsOver reports whether the deadline has passed although nothing has ended the lease.
+// IsOver reports whether the deadline is over although nothing ended the lease.
 func (t *Times) IsOver(now time.Duration) bool { return t.reason == Held && now >= t.deadline }
 
 // MinHoldUntil returns until when the names must stay unavailable after a release, or zero.
 func (t *Times) MinHoldUntil() time.Duration { return t.readExtra().minHoldUntil }
 
-// StoredFor returns how long the store may keep the lease after now if no further request
-// extends it. The deadline is no measure of that: it is earlier by the margin, and does not
-// count an extension without an answer.
+// StoredFor returns how long the store may keep the lease after now if no further request extends
+// it. The deadline does not measure this: it is earlier by the margin, and does not count an
+// extension without an answer.
 func (t *Times) StoredFor(now time.Duration) time.Duration {
 	x := t.readExtra()
 	d := max(t.ttl, x.minHoldUntil-now, x.storedUntil-now)
@@ -172,7 +172,7 @@ func (t *Times) StoredFor(now time.Duration) time.Duration {
 	return d
 }
 
-// maxHoldUntil returns the end of MaxHold, or never.
+// maxHoldUntil returns when MaxHold ends, or never.
 func (t *Times) maxHoldUntil() time.Duration {
 	if t.extra == nil || t.extra.maxHoldUntil == 0 {
 		return clock.Never
@@ -180,12 +180,12 @@ func (t *Times) maxHoldUntil() time.Duration {
 	return t.extra.maxHoldUntil
 }
 
-// capTTL limits the TTL of a renewal that is sent now to the end of MaxHold.
+// capTTL limits the TTL for a renewal sent now to MaxHold's end.
 func (t *Times) capTTL(now, ttl time.Duration) time.Duration {
 	return max(min(ttl, t.maxHoldUntil()-now), time.Millisecond)
 }
 
-// RenewalTTL returns the TTL of a renewal that is sent now.
+// RenewalTTL returns the TTL for a renewal sent now.
 func (t *Times) RenewalTTL(now time.Duration) time.Duration {
 	x := t.readExtra()
 	switch t.rule {
@@ -198,9 +198,9 @@ func (t *Times) RenewalTTL(now time.Duration) time.Duration {
 	}
 }
 
-// ExtensionTTL returns the TTL of an extension by d that the caller requests now. It includes
-// what the next renewal was to do, which is not done after it: the lease lasts for the rest
-// of MinHold, and without renewals for its own TTL.
+// ExtensionTTL returns the TTL for an extension by d that the caller requests now. It includes the
+// next renewal's task, which is not done after it: the lease lasts for the rest of MinHold, and
+// without renewals for its own TTL.
 func (t *Times) ExtensionTTL(now, d time.Duration) time.Duration {
 	if t.rule == extendOnce {
 		d = max(d, t.readExtra().onceFrom+t.ttl-now)
@@ -224,11 +224,11 @@ func (t *Times) changeExtra() *timesExtra {
 	return t.extra
 }
 
-// RenewErr returns the error of the last renewal, or nil if it succeeded.
+// RenewErr returns the last renewal's error, or nil if it succeeded.
 func (t *Times) RenewErr() error { return t.readExtra().renewErr }
 
-// setRenewErr records the error of the last renewal, or nil. A failure of the store, which
-// concerns all leases, leaves nothing behind.
+// setRenewErr records the last renewal's error, or nil. A store failure, which concerns all leases,
+// leaves nothing behind.
 func (t *Times) setRenewErr(err error) {
 	if err == nil && t.extra == nil {
 		return
@@ -239,5 +239,5 @@ func (t *Times) setRenewErr(err error) {
 	}
 }
 
-// IsNew reports whether the store has not answered a renewal of the lease yet.
+// IsNew reports whether the store has not yet answered any of the lease's renewals.
 func (t *Times) IsNew() bool { return !t.wasRenewed }

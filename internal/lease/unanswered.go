@@ -10,11 +10,11 @@ import (
 // again after its lease was released.
 type Unanswered struct {
 	Request driver.AcquireRequest
-	Until   time.Time // the request has no effect after this time
+	Until   time.Time // the request can have no effect after this time
 	Next    *Unanswered
 }
 
-// merge returns the tries of both lists.
+// merge returns the tries in both lists.
 func (u *Unanswered) merge(o *Unanswered) *Unanswered {
 	if u == nil {
 		return o
@@ -23,7 +23,7 @@ func (u *Unanswered) merge(o *Unanswered) *Unanswered {
 	return u
 }
 
-// A LateResize is a change of the weight that has no answer.
+// A LateResize is a weight change without an answer.
 type LateResize struct {
 	Until  time.Time // it may arrive at the store until then
 	Weight int

@@ -6,13 +6,13 @@ import (
 	"github.com/dibslock/dibs/internal/clock"
 )
 
-// A Weight is how much a lease holds, of how much there is.
+// A Weight is how much a lease holds, out of how much there is.
 type Weight struct {
 	Weight, Limit int
 	Unsure        bool // the store may have another weight
 }
 
-// Weight returns the weight of the lease.
+// Weight returns the lease's weight.
 func (s *State) Weight() Weight {
 	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}
 }
@@ -24,15 +24,15 @@ func (s *State) setWeight(w Weight) {
 	}
 }
 
-// A Resize is a change of the weight in progress: what was recorded before.
+// A Resize is a weight change in progress: the record from before.
 type Resize struct {
 	before Weight
 	late   *LateResize
 }
 
-// BeginResize begins a change of the weight. A smaller weight counts at once: a nested call that
-// needs the larger one must not enter, because the store may grant the difference to others before
-// its reply arrives.
+// BeginResize begins a weight change. A smaller weight counts at once: a nested call that needs the
+// larger weight must not enter, because the store can grant the difference to others before its
+// reply arrives.
 func (s *State) BeginResize(weight, limit int) Resize {
 	before := s.Weight()
 	during := before
@@ -44,10 +44,10 @@ func (s *State) BeginResize(weight, limit int) Resize {
 	return Resize{before: before, late: s.LateResize()}
 }
 
-// EndResize ends a change of the weight that was not made, for all that is known. Without an
-// answer, the lease has the smaller of the two weights: another change or a release follows.
+// EndResize ends a weight change that was not made, as far as is known. Without an answer, the
+// lease has the smaller weight: another change or a release follows.
 func (s *State) EndResize(r Resize, answered bool) {
-	mayFollow := s.LateResize() != r.late // an attempt of this change had no answer
+	mayFollow := s.LateResize() != r.late // an attempt for this change got no answer
 	if !answered && mayFollow {
 		return
 	}
@@ -55,15 +55,15 @@ func (s *State) EndResize(r Resize, answered bool) {
 	s.setWeight(r.before)
 }
 
-// Resized records that the store has changed the weight. A fence never decreases, whatever a store
-// answers after it has lost data.
+// Resized records that the store changed the weight. A fence never decreases, whatever a store
+// answers after it lost data.
 func (s *State) Resized(weight, limit int, fence uint64) {
 	s.setWeight(Weight{Weight: weight, Limit: limit})
 	s.fence = max(s.fence, fence)
 }
 
-// AddLate records that a change to a weight may arrive at the store until then. It returns what was
-// recorded before.
+// AddLate records that a weight change may arrive at the store until then. It returns the record
+// from before.
 func (s *State) AddLate(weight int, until time.Time) (before *LateResize) {
 	before = s.LateResize()
 	until = until.Add(clock.Slack)
@@ -74,10 +74,10 @@ func (s *State) AddLate(weight int, until time.Time) (before *LateResize) {
 	return before
 }
 
-// LateResize returns the change of the weight that may still arrive at the store, or nil.
+// LateResize returns the weight change that can still arrive at the store, or nil.
 func (s *State) LateResize() *LateResize { return s.readExtra().late }
 
-// SetLateResize sets which change of the weight may still arrive.
+// SetLateResize sets which weight change may still arrive.
 func (s *State) SetLateResize(late *LateResize) {
 	if s.LateResize() != late {
 		s.changeExtra().late = late

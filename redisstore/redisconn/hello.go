@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// AnswerHello returns a connection that does not send HELLO, the command with which client
-// libraries begin, and answers that it is unknown. HELLO must be in the first write, alone
-// or after AUTH, and the reply must be read after that.
+// AnswerHello returns a connection that answers HELLO itself, a client library's first command: it
+// is unknown. HELLO must be in the first write, at its start or after AUTH, and the reply must be
+// read after this write.
 func AnswerHello(conn net.Conn) net.Conn {
 	answering := &answeringConn{Conn: conn}
-	// go-redis looks at the socket of an idle connection, if it can.
+	// go-redis looks at an idle connection's socket, if it can.
 	if socket, ok := conn.(syscall.Conn); ok {
 		return socketConn{answering, socket}
 	}
@@ -24,7 +24,7 @@ type answeringConn struct {
 	net.Conn
 	begun  bool
 	before int    // replies to come before the answer, a line each
-	answer []byte // what is left of it, and what was read behind it
+	answer []byte // its remaining bytes, and those read behind it
 }
 
 type socketConn struct {
@@ -71,8 +71,8 @@ func (c *answeringConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// cutHello cuts the command HELLO from a text of commands. It returns how many commands are
-// before it.
+// cutHello cuts the command HELLO from a text that contains commands. It returns how many commands
+// are before it.
 func cutHello(text []byte) (found bool, rest []byte, before int) {
 	for left := text; len(left) > 0; before++ {
 		word, length := firstCommand(left)
@@ -88,8 +88,8 @@ func cutHello(text []byte) (found bool, rest []byte, before int) {
 	return false, nil, 0
 }
 
-// firstCommand returns the first word and the length of the first command in a text. The
-// length is zero if the text does not begin with a whole command.
+// firstCommand returns the first command's first word and length in a text. The length is zero if
+// the text does not begin with a whole command.
 func firstCommand(text []byte) (word string, length int) {
 	words, left, ok := cutNumber(text, '*')
 	for i := 0; ok && i < words; i++ {

@@ -25,7 +25,7 @@ func TestAnswerHello(t *testing.T) {
 			sent := make(chan string, 1)
 			go func() {
 				b := make([]byte, len(c.sent))
-				_, _ = io.ReadFull(far, b) // the comparison says what is missing
+				_, _ = io.ReadFull(far, b) // the comparison reports missing bytes
 				sent <- string(b)
 				_, _ = io.WriteString(far, c.replies)
 			}()

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Invalid returns a Conn for a client that cannot hold locks: nil, or of a kind that an
-// adapter does not support. Each call returns driver.ErrInvalid with the reason why.
+// Invalid returns a Conn for clients that cannot hold locks: nil, or an unsupported kind. Each call
+// returns driver.ErrInvalid with the reason why.
 func Invalid(why string) Conn { return invalid{fmt.Errorf("%w: %s", driver.ErrInvalid, why)} }
 
 type invalid struct{ err error }

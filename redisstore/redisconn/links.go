@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// Broken reports whether err means that an open connection has ended; others opened at
-// the same time may have ended too. It returns false for a timeout, which does not affect
-// other connections, and for a connection that could not be opened.
+// Broken reports whether an open connection ended with err; others opened at the same time can also
+// have ended. It returns false for a timeout, which does not affect other connections, and for a
+// connection that could not be opened.
 func Broken(err error) bool {
 	var op *net.OpError
 	switch {
@@ -23,8 +23,8 @@ func Broken(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Unopened reports whether err means that a connection could not be opened. It returns false for
-// joined errors: one of them may belong to a request that was sent.
+// Unopened reports whether err means a failure to open a connection. It returns false for joined
+// errors: any of them can belong to a request that was sent.
 func Unopened(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match

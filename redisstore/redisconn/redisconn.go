@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// A Conn is a client of one server, of the master that Sentinels name, or of a cluster. It
-// is safe for concurrent use. It wraps the user's own client, and never builds or closes
-// one.
+// A Conn is a client for a single server, for the master that Sentinels name, or for a cluster. It
+// is safe for concurrent use. It wraps the user's own client, and never builds or closes a client.
 type Conn interface {
 	// Traits returns what the store must know of the connection. They never change.
 	Traits() Traits
@@ -32,21 +31,21 @@ type Conn interface {
 	// free connection, and sets ErrUnsent instead.
 	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
 
-	// Subscribe listens on a channel until ctx ends or the connection fails, and then
-	// returns the reason. It calls on with an empty message once the server has confirmed
-	// the subscription, and with each message after that. It detects an unresponsive
-	// connection within seconds while busy returns true. While busy returns false, nothing
-	// depends on the subscription, and Subscribe sends nothing.
+	// Subscribe listens on a channel until ctx ends or the connection fails, and then returns the
+	// reason. It calls on with an empty message once the server has confirmed the subscription, and
+	// with each message after that. It detects an unresponsive connection within seconds while busy
+	// returns true. While busy returns false, nothing depends on the subscription, and Subscribe
+	// sends nothing.
 	Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error
 
-	// Replicate sends the call of a script, followed on the same connection, and if
-	// possible in the same round trip, by WAIT, whose reply it returns. It calls answered
-	// once, as soon as the script's reply has arrived. If answered returns false, the
-	// caller does not wait any longer; WAIT need not be sent if it was not sent yet.
+	// Replicate sends a script call, followed on the same connection, and if possible in the same
+	// round trip, by WAIT, whose reply it returns. It calls answered once, as soon as the script's
+	// reply arrives. If answered returns false, the caller does not wait any longer; WAIT need not
+	// be sent if it was not sent yet.
 	Replicate(ctx context.Context, call Cmd, wait Wait, answered func(Reply) (wait bool)) Reply
 
-	// Masters calls visit for each server that accepts writes, one after another, until
-	// visit returns an error.
+	// Masters calls visit for each server that accepts writes, in sequence, until visit returns an
+	// error.
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
@@ -65,17 +64,17 @@ type Traits struct {
 // its library's pool. The store calls FullPool to explain a timeout.
 type Pool interface {
 	// FullPool returns the setting that limits the pool for a key, such as "PoolSize is 10". It
-	// returns "" if the pool is not full, or is full of the commands of dibs.
+	// returns "" if the pool is not full, or is full with dibs' commands.
 	FullPool(key string) string
 }
 
-// A Refresher is a Conn to a cluster that can reload the map of slots. The store calls
-// Refresh when slots may have moved.
+// A Refresher is a Conn to a cluster that can reload the slot map. The store calls Refresh when
+// slots may have moved.
 type Refresher interface{ Refresh() }
 
-// A Node is one server of several.
+// A Node is a single server in a deployment.
 type Node struct {
-	Addr string // host:port, for messages; empty if there is only one server
+	Addr string // host:port, for messages; empty if there is a single server
 	Do   func(ctx context.Context, cmds []Cmd, replies []Reply)
 }
 
@@ -85,20 +84,20 @@ type Script struct {
 	Text string
 }
 
-// A Cmd is one command: the call of a script, or the words of any other command.
+// A Cmd is a script call, or any other command's words.
 type Cmd struct {
 	Script *Script  // nil for another command
-	Whole  bool     // send the text of the script (EVAL), not its hash (EVALSHA)
+	Whole  bool     // send the script's text (EVAL), not its hash (EVALSHA)
 	Reads  bool     // send EVAL_RO or EVALSHA_RO: the script writes nothing, and its user may only read
-	Keys   []string // of a script; all are in one slot
-	Args   []string // of a script; else the words of the command
+	Keys   []string // for a script; all are in the same slot
+	Args   []string // for a script; otherwise the command's words
 }
 
-// Command returns a command that is not the call of a script.
+// Command returns a command other than a script call.
 func Command(words ...string) Cmd { return Cmd{Args: words} }
 
-// Key returns the first key of a script, by which a cluster client finds the node. It
-// returns "" if there is none: then any node will do.
+// Key returns a script's first key, by which a cluster client can find the node. It returns "" if
+// there is none: then any node can run it.
 func (c *Cmd) Key() string {
 	if c.Script == nil || len(c.Keys) == 0 {
 		return ""
@@ -106,11 +105,11 @@ func (c *Cmd) Key() string {
 	return c.Keys[0]
 }
 
-// LoadTimeout is the time limit of a Conn for commands of which one has the text of a script.
-// That is 14 kB, which take seconds over a narrow link.
+// LoadTimeout is a Conn's time limit for commands that include a script's text. The text has 14 kB,
+// which take seconds over a narrow link.
 const LoadTimeout = 30 * time.Second
 
-// Loads reports whether one of the commands has the text of a script.
+// Loads reports whether any command includes a script's text.
 func Loads(cmds []Cmd) bool {
 	return slices.ContainsFunc(cmds, func(c Cmd) bool { return c.Whole })
 }
@@ -118,10 +117,10 @@ func Loads(cmds []Cmd) bool {
 // PatientTimeout is the time limit of a Conn for commands whose callers wait longer than usual.
 const PatientTimeout = 8 * time.Second
 
-// Until returns until when a Conn waits for the replies to commands. That is for its usual time, or
-// until the deadline of ctx if that is later. The longest is PatientTimeout, or LoadTimeout with
-// the text of a script. A connection that is given up early is replaced by a new one, and the
-// server executes its commands all the same.
+// Until returns until when a Conn waits for the replies to commands: for its usual time, or until
+// ctx's deadline if that is later. The longest wait is PatientTimeout, or LoadTimeout with a
+// script's text. If a connection is given up early, a new connection replaces it, and the server
+// executes its commands all the same.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)
@@ -137,8 +136,8 @@ func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	return at
 }
 
-// Head returns the words before the keys: EVALSHA, the hash and the number of keys. It
-// returns none if the command is not the call of a script.
+// Head returns the words before the keys: EVALSHA, the hash and the number of keys. It returns none
+// for commands other than script calls.
 func (c *Cmd) Head() []string {
 	if c.Script == nil {
 		return nil
@@ -147,7 +146,7 @@ func (c *Cmd) Head() []string {
 	return []string{*name, *script, strconv.Itoa(len(c.Keys))}
 }
 
-// Call returns the command that calls the script, and the text or the hash of it.
+// Call returns the command that calls the script, and the script's text or hash.
 func (c *Cmd) Call() (name, script *string) {
 	switch {
 	case c.Whole && c.Reads:
@@ -160,10 +159,10 @@ func (c *Cmd) Call() (name, script *string) {
 	return &evalsha, &c.Script.Hash
 }
 
-// Commands, as variables: a pointer to one costs no allocation as an argument.
+// Commands, as variables: a pointer to a variable costs no allocation as an argument.
 var eval, evalRO, evalsha, evalshaRO = "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO"
 
-// Words returns all words of the command.
+// Words returns all words in the command.
 func (c *Cmd) Words() []string {
 	head := c.Head()
 	words := make([]string, 0, len(head)+len(c.Keys)+len(c.Args))
@@ -173,7 +172,7 @@ func (c *Cmd) Words() []string {
 // Wait is the command WAIT.
 type Wait struct {
 	Replicas int
-	Timeout  time.Duration // a multiple of 1 ms
+	Timeout  time.Duration // in whole milliseconds
 }
 
 // Cmd returns the command.
@@ -181,36 +180,36 @@ func (w Wait) Cmd() Cmd {
 	return Command("WAIT", strconv.Itoa(w.Replicas), strconv.FormatInt(w.Timeout.Milliseconds(), 10))
 }
 
-// A Reply is a server's reply to one Cmd: nil, int64, string, or []any of these.
+// A Reply is a server's reply to a Cmd: nil, int64, string, or []any with these.
 type Reply struct {
 	Value any
-	Err   error // a ServerError if the server sent one; else the connection's error
+	Err   error // a ServerError if the server sent it; otherwise the connection's error
 }
 
-// A ServerError is an error reply, such as "WRONGTYPE Operation against a key
-// holding the wrong kind of value".
+// A ServerError is an error reply, such as "WRONGTYPE Operation against a key holding the wrong
+// kind of value".
 type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
 
-// ErrUnsent is the error of a Conn for commands that it did not send because no
-// connection was free, and the caller itself waits. An adapter's error wraps it if the library
-// has waited for a connection of its pool.
+// ErrUnsent is a Conn's error for commands that it did not send because no connection was free, and
+// the caller itself waits. An adapter's error should wrap it if the library waited for a connection
+// from its pool.
 var ErrUnsent = errors.New("not sent")
 
-// PoolError returns the error of commands that were not sent because a pool is full. setting is
-// what FullPool returns.
+// PoolError returns the error for unsent commands when a pool is full. setting is FullPool's
+// result.
 func PoolError(setting string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsent, PoolAdvice(setting), err)
 }
 
-// PoolAdvice says that a pool is full, and what to do.
+// PoolAdvice says that a pool is full, and how to solve this.
 func PoolAdvice(setting string) string {
 	return "no connection was free in the pool of the client (" + setting + "): use a larger pool, or fewer connections for other work"
 }
 
-// ErrClosed is wrapped by an adapter's error when the user's client is closed: nothing
-// was sent, and a retry is of no use.
+// ErrClosed is wrapped by an adapter's error when the user's client is closed: nothing was sent,
+// and a retry is useless.
 var ErrClosed = errors.New("redis client closed")
 
 // IsTimeout reports whether a Conn gave up waiting.

@@ -11,7 +11,7 @@ func TestUntil(t *testing.T) {
 	whole := []Cmd{{Script: new(Script), Whole: true}}
 	for _, c := range []struct {
 		name     string
-		patience time.Duration // of the caller; zero: no deadline
+		patience time.Duration // how long the caller waits; zero: no deadline
 		cmds     []Cmd
 		want     time.Duration
 	}{

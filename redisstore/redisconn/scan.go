@@ -19,12 +19,12 @@ func (n Node) Run(ctx context.Context, words ...string) Reply {
 	return reply[0]
 }
 
-// page is how many keys the server examines in one step of a scan: about 0.5 ms for keys that
-// do not match. The server may serve other clients between two steps.
+// page is how many keys the server examines in a scan step: about 0.5 ms for keys without a match.
+// The server can serve other clients between two steps.
 const page = "1000"
 
-// Scan calls on for each key of a server that matches a glob, for some keys twice. The server
-// sends only these keys, but examines all of them.
+// Scan calls on for each key on a server that matches a glob, for some keys twice. The server sends
+// only these keys, but examines all keys.
 func (n Node) Scan(ctx context.Context, match string, on func(key string)) error {
 	for cursor := "0"; ; {
 		if ctx.Err() != nil {

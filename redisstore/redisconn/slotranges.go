@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// A SlotRange is a range of slots owned by one master.
+// A SlotRange is a slot range with a single master.
 type SlotRange struct {
 	First, Last int
 	Master      string // host:port
 }
 
-// FindSlot returns the range that has a slot.
+// FindSlot returns the range that contains a slot.
 func FindSlot(ranges []SlotRange, slot int) (r SlotRange, ok bool) {
 	for _, r := range ranges {
 		if r.First <= slot && slot <= r.Last {
@@ -22,8 +22,8 @@ func FindSlot(ranges []SlotRange, slot int) (r SlotRange, ok bool) {
 	return SlotRange{}, false
 }
 
-// ParseSlots reads the reply to CLUSTER SLOTS. Each element has the first slot, the last slot,
-// the master and its replicas. from is the address of the node that replied.
+// ParseSlots reads the reply to CLUSTER SLOTS. Each element contains the first slot, the last slot,
+// the master and its replicas. from is the replying node's address.
 func ParseSlots(reply any, from string) ([]SlotRange, error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {
@@ -56,8 +56,8 @@ func parseSlotRange(item any, from string) (r SlotRange, ok bool) {
 	return SlotRange{int(first), int(last), nodeAddress(host, strconv.FormatInt(port, 10), from)}, ok1 && ok2
 }
 
-// nodeAddress returns the address of a node as reported by the node at from. That node omits
-// the host or reports "?" if its own host is unknown.
+// nodeAddress returns a node's address as the node at from reports it. That node omits the host or
+// reports "?" if its own host is unknown.
 func nodeAddress(host, port, from string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(from)

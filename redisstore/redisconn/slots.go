@@ -8,11 +8,11 @@ import (
 // SlotCount is the number of slots.
 const SlotCount = 16384
 
-// KeyText is a key as a string or as bytes: the hot path has it in a buffer.
+// KeyText is a key as a string or as bytes: the hot path reads it from a buffer.
 type KeyText interface{ ~string | ~[]byte }
 
-// HashTag returns the part of a key that determines its slot. That is the text between the
-// first { and the next }, or the whole key if there is no such text or it is empty.
+// HashTag returns the part that determines a key's slot. It is the text between the first { and the
+// next }, or the whole key if there is no such text or it is empty.
 func HashTag[T KeyText](key T) T {
 	open := index(key, '{', 0)
 	if open < 0 {
@@ -34,10 +34,10 @@ func index[T KeyText](s T, c byte, from int) int {
 	return -1
 }
 
-// SlotOf returns the slot of a key.
+// SlotOf returns a key's slot.
 func SlotOf[T KeyText](key T) int { return int(crc16(HashTag(key))) % SlotCount }
 
-// KeyOfSlot returns some key of a slot. It tries about as many as there are slots.
+// KeyOfSlot returns some key for a slot. It tries about as many keys as there are slots.
 func KeyOfSlot(slot int) string {
 	for i := 0; ; i++ {
 		if key := strconv.Itoa(i); SlotOf(key) == slot {

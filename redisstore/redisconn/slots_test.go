@@ -16,7 +16,7 @@ func TestCRC16(t *testing.T) {
 	}
 }
 
-// The examples of the Redis Cluster specification, and similar keys.
+// HashTag should agree with the Redis Cluster specification's examples, and similar keys.
 func TestHashTag(t *testing.T) {
 	for key, want := range map[string]string{
 		"":                      "",
@@ -50,7 +50,7 @@ func TestHashTag(t *testing.T) {
 	}
 }
 
-// The expected values are those of CLUSTER KEYSLOT.
+// The expected values are those from CLUSTER KEYSLOT.
 func TestOf(t *testing.T) {
 	for key, want := range map[string]int{
 		"":                     0,

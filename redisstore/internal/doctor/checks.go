@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// configSet returns a remedy that changes a setting.
+// configSet returns a remedy: to change a setting.
 func configSet(setting string) string {
 	return fmt.Sprintf("CONFIG SET %s; CONFIG REWRITE keeps it", setting)
 }
@@ -120,7 +120,7 @@ func (e *nodeCheck) checkPersistence() {
 	}
 }
 
-// checkAppendOnlyFile reports what the append-only file may lack after a restart.
+// checkAppendOnlyFile reports which writes the append-only file may lack after a restart.
 func (e *nodeCheck) checkAppendOnlyFile() {
 	fsync, _ := e.info("appendfsync")
 	late, _ := e.info("no-appendfsync-on-rewrite")
@@ -140,7 +140,7 @@ func (e *nodeCheck) checkAppendOnlyFile() {
 	)
 }
 
-// checkSnapshots reports what a restart loses without an append-only file.
+// checkSnapshots reports which data a restart loses without an append-only file.
 func (e *nodeCheck) checkSnapshots() {
 	const file = "CONFIG SET appendonly yes; CONFIG SET appendfsync always; CONFIG REWRITE keeps it (everysec is faster, and may lose a second); or protect the resource with a Fence"
 	save, known := e.info("save")
@@ -256,8 +256,8 @@ func (e *nodeCheck) checkMigration(addr string) {
 		"wait until the resharding ends; if none is running: redis-cli --cluster fix "+addr))
 }
 
-// checkKeys looks for keys with the prefix that never expire: nobody can lock these
-// names. It checks a sample.
+// checkKeys looks for keys with the prefix that never expire: nobody can lock these names. It
+// checks a sample.
 func (e *nodeCheck) checkKeys() {
 	if e.target.Prefix == "" {
 		e.Find(checkup.Note, "prefix", "the prefix is empty",

@@ -55,7 +55,7 @@ func visit(ctx context.Context, target Target, r *checkup.Report) error {
 	})
 }
 
-// A nodeCheck checks one server, and holds what is known about it.
+// A nodeCheck checks a server, and stores the results.
 type nodeCheck struct {
 	checkup.Server
 
@@ -63,18 +63,18 @@ type nodeCheck struct {
 	node        redisconn.Node
 	unreachable error // why the server gets no more commands
 
-	facts         map[string]string   // fields of INFO, CONFIG GET and CLUSTER INFO
-	failed        map[string]error    // errors of these and other sources
-	missing       map[string][]string // names that a source should have returned
+	facts         map[string]string   // fields from INFO, CONFIG GET and CLUSTER INFO
+	failed        map[string]error    // errors from these and other sources
+	missing       map[string][]string // names missing from a source's reply
 	start         checkup.TimeSample
 	user          string
 	cannotPublish bool // the user may not publish; this is a finding already
 
-	answersScripts bool // a script has written several keys
-	refusesSlots   bool // a script with keys of several slots was refused
+	answersScripts bool // a script wrote several keys
+	refusesSlots   bool // a script with keys in several slots was refused
 }
 
-// The settings that are read; INFO contains the others.
+// The settings to read; INFO contains the others.
 var checkedSettings = []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error", "min-replicas-to-write"}
 
 func (e *nodeCheck) examine() {
@@ -104,7 +104,7 @@ func (e *nodeCheck) examine() {
 	e.reportMissing()
 }
 
-// isReached reports whether the server has replied to INFO.
+// isReached reports whether the server replied to INFO.
 func (e *nodeCheck) isReached() bool {
 	closes := errors.Is(e.unreachable, io.EOF) || errors.Is(e.unreachable, syscall.ECONNRESET)
 	switch {
@@ -114,7 +114,7 @@ func (e *nodeCheck) isReached() bool {
 	case e.unreachable == nil && e.Ctx.Err() == nil:
 		e.Visited(nil)
 		return true
-	case e.Ctx.Err() == nil: // otherwise the visit is cut short, which is a finding of its own
+	case e.Ctx.Err() == nil: // otherwise the visit is cut short, which is a separate finding
 		e.Visited(e.unreachable)
 		e.Find(checkup.Critical, "unreachable", fmt.Sprintf("no answer: %v", e.unreachable),
 			"its names cannot be locked, and leases cannot be renewed",
@@ -126,7 +126,7 @@ func (e *nodeCheck) isReached() bool {
 func (e *nodeCheck) readSettings() {
 	cmds := make([]redisconn.Cmd, len(checkedSettings))
 	for i, name := range checkedSettings {
-		cmds[i] = redisconn.Command("CONFIG", "GET", name) // one at a time: before Redis 7 CONFIG GET takes one name only
+		cmds[i] = redisconn.Command("CONFIG", "GET", name) // separately: before Redis 7 CONFIG GET takes a single name
 	}
 	for i, r := range e.do(cmds...) {
 		if r.Err != nil {
@@ -138,8 +138,8 @@ func (e *nodeCheck) readSettings() {
 	e.start = e.readTime()
 }
 
-// do sends commands to the node. A server that did not reply gets no further commands:
-// each could take seconds.
+// do sends commands to the node. A server that did not reply gets no further commands: each could
+// take seconds.
 func (e *nodeCheck) do(cmds ...redisconn.Cmd) []redisconn.Reply {
 	replies := make([]redisconn.Reply, len(cmds))
 	if err := cmp.Or(e.unreachable, context.Cause(e.Ctx)); err != nil {
@@ -176,7 +176,7 @@ func (e *nodeCheck) each(keys []string, cmd func(key string) redisconn.Cmd, on f
 	}
 }
 
-// scan calls on for keys until that returns false, or for a time. The end of that is no error.
+// scan calls on for keys until it returns false, or for a time. The end of this time is no error.
 func (e *nodeCheck) scan(pattern string, long time.Duration, on func(key string) bool) error {
 	ctx, cancel := context.WithTimeout(e.Ctx, long)
 	defer cancel()
@@ -192,7 +192,7 @@ func (e *nodeCheck) scan(pattern string, long time.Duration, on func(key string)
 	return err
 }
 
-// text returns the reply of a source that returns text.
+// text returns a source's text reply.
 func (e *nodeCheck) text(cmd ...string) string {
 	reply := e.doOne(cmd...)
 	text, ok := reply.Value.(string)
@@ -202,7 +202,7 @@ func (e *nodeCheck) text(cmd ...string) string {
 	return text
 }
 
-// markMissing records a name that a source should have returned.
+// markMissing records a name missing from a source's reply.
 func (e *nodeCheck) markMissing(source, name string) {
 	e.missing[source] = append(e.missing[source], name)
 }
@@ -236,7 +236,7 @@ func (e *nodeCheck) optionalNumber(name string) int64 {
 	return n
 }
 
-// reportMissing makes one finding for all names that a source did not return.
+// reportMissing makes a single finding for all missing names.
 func (e *nodeCheck) reportMissing() {
 	for _, source := range slices.Sorted(maps.Keys(e.missing)) {
 		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(e.missing[source]))), ", ")

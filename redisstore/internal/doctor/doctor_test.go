@@ -40,7 +40,7 @@ func open(t *testing.T, server *redistest.Server, options ...redisstore.Option) 
 	return redisstore.New(conn, options...)
 }
 
-// nodeDo returns the Do of a node, that of a Conn.
+// nodeDo returns a node's Do, made from a Conn's.
 func nodeDo(c interface {
 	Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply)
 }) func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
@@ -49,7 +49,7 @@ func nodeDo(c interface {
 	}
 }
 
-// wantSorted checks properties of all findings.
+// wantSorted checks properties that all findings should have.
 func wantSorted(t *testing.T, found checkup.Findings) {
 	t.Helper()
 	for i, f := range found {
@@ -65,7 +65,7 @@ func wantSorted(t *testing.T, found checkup.Findings) {
 	}
 }
 
-// want checks that there is a finding that contains some texts.
+// want checks that a finding contains some texts.
 func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject string, says ...string) {
 	t.Helper()
 	for _, f := range found {
@@ -210,7 +210,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 	want(t, found, checkup.Critical, "role", "a replica, of "+r.Master.Addr())
 	want(t, found, checkup.Critical, "lock", "READONLY")
 
-	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // of this replica
+	r.Replicas[0].MustCmd(t, "CONFIG", "SET", "replica-read-only", "no") // on this replica
 	want(t, examine(t, open(t, r.Replicas[0])), checkup.Critical, "role", "accepts writes")
 
 	if err := r.Replicas[0].Pause(); err != nil {
@@ -231,7 +231,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 	}
 }
 
-// leastPermissions are those of docs/spec.md.
+// leastPermissions are those in docs/spec.md.
 var leastPermissions = strings.Fields(`reset on nopass resetkeys resetchannels
 	~lock:* ~{lock:*}:dibs:* ~dibs:fence:* &dibs:c:*
 	+eval +evalsha +subscribe +ping +time +exists +get +set +del +pttl +pexpire
@@ -418,7 +418,7 @@ func withInfo(t *testing.T, server *redistest.Server, pairs ...string) altered {
 	return altered{Conn: dial(t, server), alter: func(cmd redisconn.Cmd, r *redisconn.Reply) {
 		text, ok := r.Value.(string)
 		if ok && cmd.Words()[0] == "INFO" {
-			r.Value = text + strings.Join(pairs, "\r\n") + "\r\n" // the last one counts
+			r.Value = text + strings.Join(pairs, "\r\n") + "\r\n" // the last pair counts
 		}
 	}}
 }
@@ -591,7 +591,7 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// fuzzConn returns the replies of a function.
+// fuzzConn returns a function's replies.
 type fuzzConn struct {
 	mu      sync.Mutex
 	replies func(redisconn.Cmd) redisconn.Reply

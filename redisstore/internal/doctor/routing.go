@@ -13,11 +13,11 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A proxy in front of several servers sends a script to the server of its first key. This
-// check proves where keys are: one script writes several keys, and then each key is looked
-// for by itself. The keys expire if the check is interrupted.
+// A proxy in front of several servers sends a script to the server for its first key. This check
+// proves where keys are: a script writes several keys, and then each key is looked for separately.
+// The keys expire if the check is interrupted.
 const (
-	trialNames = 500 // in one script; on two equal servers, all share one by chance in 1 of 2^499 trials
+	trialNames = 500 // in a script; on two equal servers, all share a server by chance in 1 in 2^499 trials
 	trialTags  = 100 // names whose keys are tried in Proxy mode
 	trialTTL   = 30 * time.Second
 )
@@ -27,12 +27,12 @@ const (
 	perServer     = "run dibs doctor on each server behind the proxy, with its own address and the same prefix"
 )
 
-// checkRouting reports where keys are. done means that there is a proxy: the other checks
-// would be about the proxy, or about one of its servers.
+// checkRouting reports where keys are. done means that there is a proxy: the other checks would be
+// about the proxy, or about only one server behind it.
 func (e *nodeCheck) checkRouting() (done bool) {
 	switch {
 	case e.target.Sharded:
-		return false // a client of a cluster finds the servers itself
+		return false // a cluster client finds the servers itself
 	case e.target.Proxy:
 		e.checkTags()
 		if e.unreachable != nil {
@@ -51,7 +51,7 @@ func (e *nodeCheck) checkRouting() (done bool) {
 	return true
 }
 
-// separatesNamesTwice tries it again, in case the server has lost the keys.
+// separatesNamesTwice tries it again, in case the server lost the keys.
 func (e *nodeCheck) separatesNamesTwice() bool {
 	for range 2 {
 		if !e.separatesNames() {
@@ -61,8 +61,8 @@ func (e *nodeCheck) separatesNamesTwice() bool {
 	return true
 }
 
-// separatesNames reports whether names that were written together are not together. Without
-// an answer it reports false: then no lock works, which is another finding.
+// separatesNames reports whether names written together are on different servers. Without a reply
+// it reports false: then no lock works, which is another finding.
 func (e *nodeCheck) separatesNames() bool {
 	keys := make([]string, trialNames)
 	for i := range keys {
@@ -78,13 +78,13 @@ func (e *nodeCheck) separatesNames() bool {
 		return false
 	}
 	lost := e.countLost(keys)
-	e.do(wire.DeleteKeys(keys...)) // where the first key has led them
+	e.do(wire.DeleteKeys(keys...)) // to the same server as the first key
 	return lost > 0
 }
 
-// awaitScripts reports whether scripts work. The first one is short: a server ends the
-// connection of a user without a password if it sends a long command. It is repeated for a
-// while, since Codis fails for a moment after HELLO 3, the first command of go-redis.
+// awaitScripts reports whether scripts work. The first script is short: a server ends the
+// connection if a user without a password sends a long command. It is repeated for a while, since
+// Codis fails for a moment after HELLO 3, go-redis' first command.
 func (e *nodeCheck) awaitScripts(key string) bool {
 	const tries, pause = 20, 50 * time.Millisecond
 	for range tries {
@@ -101,13 +101,13 @@ func (e *nodeCheck) awaitScripts(key string) bool {
 	return false
 }
 
-// isCrossSlot reports whether a server refused keys of different slots. Some proxies in front
-// of a cluster have words of their own.
+// isCrossSlot reports whether a server refused keys in different slots. Some proxies in front of a
+// cluster use other error texts.
 func isCrossSlot(err error) bool {
 	return redisconn.HasCode(err, "CROSSSLOT") || redisconn.HasCode(err, "ERR") && strings.Contains(err.Error(), "same slot")
 }
 
-// countLost deletes keys, one by one, and returns how many were not there.
+// countLost deletes keys, each separately, and returns how many were not there.
 func (e *nodeCheck) countLost(keys []string) (lost int) {
 	e.each(keys, func(key string) redisconn.Cmd { return wire.DeleteKeys(key) }, func(_ string, r redisconn.Reply) {
 		if r.Err == nil && r.Value != int64(1) {
@@ -131,7 +131,7 @@ func (e *nodeCheck) checkTags() {
 		names, cmds = append(names, k), append(cmds, wire.WriteKeys(trialTTL, keysOf(k)...))
 	}
 	if slices.ContainsFunc(e.do(cmds...), func(r redisconn.Reply) bool { return r.Err != nil }) {
-		return // the trial of a lock says why
+		return // the trial lock reports the reason
 	}
 	lost := 0
 	for _, k := range names {
@@ -152,7 +152,7 @@ func keysOf(k wire.Keys) []string {
 	return []string{k.Lock, k.Queue, k.Meta, k.Highwater, k.Holders}
 }
 
-// reportClosing reports that a server that answered scripts ended the connection at INFO.
+// reportClosing reports that a server ran scripts but ended the connection at INFO.
 func (e *nodeCheck) reportClosing() {
 	e.Find(checkup.Warning, "proxy", fmt.Sprintf("scripts work, but INFO ended the connection: %v. A proxy is in front, with one server behind it", e.unreachable),
 		"each try to subscribe ends a connection, too, and waiters poll; with a second server behind the proxy, two clients could hold a name at once",

@@ -8,14 +8,14 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// at returns a store at the address of a proxy.
+// at returns a store at a proxy's address.
 func at(t *testing.T, addr string, options ...redisstore.Option) *redisstore.Store {
 	conn := redistest.Dial(addr)
 	t.Cleanup(conn.Close)
 	return redisstore.New(conn, options...)
 }
 
-// proxies are all that the tests have, by whether they route by hash tags.
+// proxies are all proxies in the tests, with whether they route by hash tags.
 var proxies = map[string]struct {
 	byTag bool
 	start func(t *testing.T, servers ...*redistest.Server) (addr string)
@@ -34,8 +34,8 @@ var proxies = map[string]struct {
 	}},
 }
 
-// A proxy that separates names is found every time, and so is the cure. Nothing is left on
-// the servers but high-water marks.
+// The doctor should find a proxy that separates names every time, and the remedy. It should leave
+// only high-water marks on the servers.
 func TestDoctorOfAProxy(t *testing.T) {
 	t.Parallel()
 	for name, proxy := range proxies {
@@ -58,7 +58,7 @@ func TestDoctorOfAProxy(t *testing.T) {
 					want(t, found, checkup.Critical, "routing", "unsafe", "hash tags", "enable_hashtagging")
 				}
 			}
-			if proxy.byTag { // one tag for all names needs no mode
+			if proxy.byTag { // a single tag for all names needs no mode
 				wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "routing")
 			}
 			for _, s := range servers {
@@ -71,7 +71,7 @@ func TestDoctorOfAProxy(t *testing.T) {
 	}
 }
 
-// twemproxy with one server ends the connection of INFO.
+// twemproxy with a single server ends the connection at INFO.
 func TestDoctorOfAProxyWithOneServer(t *testing.T) {
 	t.Parallel()
 	addr := redistest.StartTwemproxy(t, "", redistest.Start(t))
@@ -81,7 +81,7 @@ func TestDoctorOfAProxyWithOneServer(t *testing.T) {
 	wantNone(t, examine(t, at(t, addr, redisstore.Proxy())), "routing", "lock", "proxy")
 }
 
-// One address in front of a cluster refuses keys of two slots, though it is no node.
+// A single address in front of a cluster should refuse keys in two slots, though it is no node.
 func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	t.Parallel()
 	addr := redistest.NewRouter(t, redistest.BySlot, redistest.Start(t), redistest.Start(t)).Addr()
@@ -92,7 +92,7 @@ func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "hidden-cluster", "routing", "lock")
 }
 
-// A proxy that does not answer is unreachable in each mode.
+// A silent proxy should be unreachable in each mode.
 func TestDoctorOfAnAbsentProxy(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisstore.Option{nil, {redisstore.Proxy()}} {

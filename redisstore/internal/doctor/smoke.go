@@ -15,10 +15,10 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A permission is what a user needs rights for, and the consequence without them. A probe
-// is a command that shows whether the user may send it, and changes nothing: a server
-// checks the rights before the arguments. In a probe, lock, queue, meta and highwater
-// stand for the keys of an unused name, channel for a channel without subscribers.
+// A permission is an activity for which a user needs rights, and the consequence without them. A
+// probe is a command without effect. It shows whether the user may send it: a server checks the
+// rights before the arguments. In a probe, lock, queue, meta and highwater stand for an unused
+// name's keys, channel for a channel without subscribers.
 type permission struct {
 	severity    checkup.Severity
 	consequence string
@@ -83,8 +83,7 @@ func (e *nodeCheck) checkPermissions() {
 	}
 }
 
-// missingRight returns the right that a reply says is missing, in the form of ACL
-// SETUSER.
+// missingRight returns the missing right from a reply, in ACL SETUSER form.
 func missingRight(command, pattern string, err error) (right string) {
 	var server redisconn.ServerError
 	if !errors.As(err, &server) {
@@ -111,7 +110,7 @@ func (e *nodeCheck) findMissingRights(severity checkup.Severity, consequence str
 		fmt.Sprintf("ACL SETUSER %s %s", e.user, list)))
 }
 
-// checkLocking tests what settings and permissions only suggest: that locks work.
+// checkLocking tests whether locks work, which settings and permissions only suggest.
 func (e *nodeCheck) checkLocking() {
 	name, ok := e.testName()
 	if !ok {
@@ -121,7 +120,7 @@ func (e *nodeCheck) checkLocking() {
 		Store: e.target.Store, Name: name, Replies: e.target.ReplicaTimeout,
 		Watch: e.watch, Watched: e.countListeners, Silent: e.cannotPublish,
 	}
-	if e.target.Proxy { // it has no notifications
+	if e.target.Proxy { // without notifications
 		trial.Watch = nil
 	}
 	result := trial.Run(e.Ctx)
@@ -149,7 +148,7 @@ func (e *nodeCheck) watch(ctx context.Context, client string, _ func() bool, on 
 // testName returns a name on this node. It is random except for its slot, which is the
 // same each time: each slot in which a lock was ever granted keeps a high-water mark.
 func (e *nodeCheck) testName() (string, bool) {
-	const enough = 256 // to find one on a master that has its share of the slots
+	const enough = 256 // enough to find a name on a master with its share of slots
 	names, cmds := make([]string, enough), make([]redisconn.Cmd, enough)
 	for n := range names {
 		names[n] = fmt.Sprintf("{%d}:dibs:doctor:%s", n, rand.Text())
@@ -161,7 +160,7 @@ func (e *nodeCheck) testName() (string, bool) {
 			return names[n], true
 		}
 	}
-	if !wire.Tagged(e.target.Prefix) { // a tagged prefix puts all names on one node
+	if !wire.Tagged(e.target.Prefix) { // a tagged prefix puts all names on the same node
 		e.failed["a trial"] = fmt.Errorf("none of %d names is in the slots of this node", enough)
 		e.markMissing("a trial", "whether locks work")
 	}
@@ -200,7 +199,7 @@ func (e *nodeCheck) reportSubscription(err error) {
 		"check that the server is up, and that neither a proxy nor a renamed command prevents it")
 }
 
-// countListeners checks that scripts can count the subscribers of a client's channel.
+// countListeners checks that scripts can count a client channel's subscribers.
 func (e *nodeCheck) countListeners(client string) {
 	own := wire.ChannelPrefix + client
 	reply := e.doOne("PUBSUB", "NUMSUB", own)
