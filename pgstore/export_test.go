@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// AcquireQuiet returns the text of the statement that acquires a name for which nobody waits.
+// AcquireQuiet returns the statement that acquires a name without waiters.
 func (s *Store) AcquireQuiet() string { return s.text.acquireQuiet }
 
-// UseNextVersion has the store use the version that MigrateToNext creates.
+// UseNextVersion makes the store use MigrateToNext's version.
 func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 
-// MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and has
-// the functions of this version.
+// MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and this
+// version's functions under new names.
 func (s *Store) MigrateToNext(ctx context.Context) error {
 	const next = Version + 1
 	return s.migrateTo(ctx, next, func(version int) string {
@@ -20,7 +20,8 @@ func (s *Store) MigrateToNext(ctx context.Context) error {
 			return up(s.schema, version)
 		}
 		tables := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
-		// The order in which transactions use them. With another one, both sides would wait for each other.
+		// The order in which transactions use the tables. In another order, both sides would wait
+		// for each other.
 		for _, table := range []string{"levels", "releases", "names", "holders", "waiters", "removed", "versions"} {
 			tables += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
 		}

@@ -10,27 +10,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A migration waits for the transactions that use a table at most lockTimeout, because others wait
-// behind it. Then it pauses and tries again.
+// A migration waits at most lockTimeout for transactions using a table, because others wait behind
+// it. Then it pauses and tries again.
 const (
 	longestMigration = time.Minute
 	lockTimeout      = 500 * time.Millisecond
 	migrationPause   = time.Second
 )
 
-// Migrate takes the schema to Version: it creates the tables and functions, or upgrades those of an
-// earlier version. Programs that use an earlier version go on meanwhile. Migrate changes nothing if
-// the schema has this version or a later one. It may run in several processes at once. It ends with
-// ctx, after a minute at most.
+// Migrate takes the schema to Version: it creates the tables and functions, or upgrades an earlier
+// version's. Programs that use an earlier version can continue meanwhile. Migrate changes nothing
+// if the schema is at this version or a later one. It can run in several processes at once. It ends
+// with ctx, after a minute at most.
 //
-// To create the schema, it needs CREATE on the database, or on the schema if that exists. To upgrade
-// it, it must run as the owner of the tables. It returns an error if the schema has tables of
-// another program with the same names.
+// To create the schema, it needs CREATE on the database, or on the schema if that exists. To
+// upgrade it, it must run as the tables' owner. It returns an error if the schema contains another
+// program's tables with the same names.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrateTo(ctx, Version, func(version int) string { return up(s.schema, version) })
 }
 
-// migrateTo takes the schema to a version. up returns the statements that create one.
+// migrateTo takes the schema to a version. up returns the statements to create a version.
 func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) string) error {
 	ctx, cancel := context.WithTimeout(ctx, longestMigration)
 	defer cancel()
@@ -79,7 +79,7 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(versio
 	return err
 }
 
-// before returns the statements that come before those of a migration.
+// before returns the statements to run before a migration's.
 func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (text string, err error) {
 	if version > 0 {
 		return fmt.Sprintf("SET LOCAL lock_timeout = %d;\n", lockTimeout.Milliseconds()), nil
@@ -91,8 +91,8 @@ func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (text string
 	return in(s.schema, version, createSchemaSQL), nil
 }
 
-// SchemaVersion returns the version of the schema, or 0 if it lacks tables. The version of a later
-// release is larger than Version.
+// SchemaVersion returns the schema's version, or 0 if tables are missing. A later release's version
+// is larger than Version.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	_, lacking, err := s.tables(ctx, s.conns.pool)
 	if err == nil && len(lacking) == 0 {
@@ -109,7 +109,7 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
 }
 
-// tables returns which tables of the first version the schema has, and which it lacks.
+// tables returns which tables from the first version the schema contains, and which it lacks.
 func (s *Store) tables(ctx context.Context, q rowQuerier) (have, lacking []string, err error) {
 	const text = "SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2)"
 	all := sqlstore.TablesOf(file("v1/tables"))

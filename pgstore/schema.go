@@ -12,32 +12,31 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Version is the version of the schema that this package uses. Each release that changes tables or
-// functions has a later one.
+// Version is this package's schema version. A release with other tables or functions increases it.
 //
-// Functions have the version in their names, and later versions keep those of earlier ones for a
-// while. So programs with the last and with the next release exclude each other while both run.
+// Functions include the version in their names, and later versions keep the earlier functions for a
+// while. So programs with the last and the next release can exclude each other while both run.
 const Version = 1
 
 //go:embed sql
 var files embed.FS
 
-// file returns the text of a file with SQL.
+// file returns the text from an SQL file.
 func file(name string) string {
 	text, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is built into the program
 	}
 	return string(text)
 }
 
-// SQL returns the statements that take a schema from one version to another, for a tool that manages
-// migrations. Version 0 is a database without dibs. If to is less than from, the statements undo
-// those of the versions in between: to 0 removes all tables with their leases, but not the schema.
-// The error matches driver.ErrInvalid, and means that there is no such version.
+// SQL returns the statements that take a schema from one version to another, for a migration tool.
+// Version 0 is a database without dibs. If to is less than from, the statements undo the versions
+// in between: to 0 removes all tables with their leases, but not the schema. The error matches
+// driver.ErrInvalid, and means that there is no such version.
 //
-// A statement that changes a table waits for the transactions that use it, and others wait behind
-// it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
+// A statement that changes a table waits for the transactions using it, and others wait behind it:
+// set lock_timeout, and repeat the migration if it fails for this reason. Migrate does so.
 func SQL(schema string, from, to int) (string, error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return []string{up(schema, version)} },
@@ -50,32 +49,32 @@ func SQL(schema string, from, to int) (string, error) {
 
 const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
 
-// up returns the statements that create a version in an existing schema.
+// up returns the statements to create a version in an existing schema.
 func up(schema string, version int) string {
 	text := file(fmt.Sprintf("v%d/tables", version)) + "\n" + file(fmt.Sprintf("v%d/functions", version))
 	return in(schema, version, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", version))
 }
 
-// down returns the statements that remove a version.
+// down returns the statements to remove a version.
 func down(schema string, version int) string {
 	text := in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d;\n", version))
 	createFunction := regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
 	for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", version)), -1) {
 		name := strings.TrimSuffix(in(schema, version, m[1]), "(")
-		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers that call it
+		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers calling it
 	}
 	return text + in(schema, version, file(fmt.Sprintf("v%d/down", version)))
 }
 
 var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bdibs\.(\w+)\(`) })
 
-// in replaces the schema "dibs" in a text, and adds the version to the names of functions.
+// in replaces the schema "dibs" in a text, and adds the version to the functions' names.
 func in(schema string, version int, text string) string {
 	text = call().ReplaceAllString(text, fmt.Sprintf("dibs.${1}_v%d(", version))
 	if schema == "dibs" {
 		return text
 	}
-	tag := "$$" // of the bodies of functions
+	tag := "$$" // around functions' bodies
 	for i := 0; strings.Contains(schema, tag); i++ {
 		tag = fmt.Sprintf("$dibs%d$", i)
 	}
@@ -86,7 +85,7 @@ func in(schema string, version int, text string) string {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// statements are the texts that only this store sends.
+// statements contains texts sent only by this store.
 type statements struct {
 	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn, committed string
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Check checks the database of a store for problems that affect locks. Such are settings that
-// lose leases in a crash or a failover, a standby, a pooler, and missing tables or rights. It
-// also runs a smoke test: on a random name it acquires a lock, queues a second request for it,
-// and hands it off.
+// Check checks the store's database for problems that affect locks. Examples are settings that lose
+// leases in a crash or a failover, a standby, a pooler, and missing tables or rights. It also runs
+// a smoke test: on a random name it acquires a lock, queues a second request for it, and hands it
+// off.
 //
-// It changes no setting and no lock of others. A check that could not be made is a finding
-// too. The error means that the server could not be reached at all. Check returns soon after
-// ctx ends, and within 30 s. docs/doctor.md lists the findings.
+// It changes no setting, and no lock held by others. A check that could not run is also a finding.
+// The error means that the server could not be reached at all. Check returns soon after ctx ends,
+// and within 30 s. docs/doctor.md lists the findings.
 func Check(ctx context.Context, s *pgstore.Store) (checkup.Findings, error) {
 	return checkup.ExamineDatabase(ctx, s, isDenied, func(d checkup.Database) {
 		e := &examination{Database: d, target: s.Target()}
@@ -48,7 +48,7 @@ func isDenied(err error) bool {
 	return errors.As(err, &server) && server.Code == "42501"
 }
 
-// An examination is one run of the checks, and what they know about the server.
+// An examination runs the checks once, and stores their findings about the server.
 type examination struct {
 	checkup.Database
 
@@ -61,7 +61,7 @@ func (e *examination) queryRow(text string, args ...any) pgx.Row {
 	return e.target.Pool.QueryRow(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
 }
 
-// query calls add for each row of a query, whose columns are stored in into.
+// query calls add for each row in a query's result, and stores the row's columns in into.
 func (e *examination) query(into []any, add func(), text string, args ...any) error {
 	rows, err := e.target.Pool.Query(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *examination) readTime() checkup.TimeSample {
 	})
 }
 
-// checkLocking tests what settings and rights only suggest: that locks work.
+// checkLocking tests whether locks work. Settings and rights only suggest it.
 func (e *examination) checkLocking() {
 	result, tried := e.TryLock(!e.target.Poll)
 	if !tried {

@@ -53,7 +53,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// What no test server can be: old, another product, or with a clock of its own.
+// No test server can be like these: old, another product, or with its own clock.
 func TestServer(t *testing.T) {
 	for _, c := range []struct {
 		facts facts
@@ -77,7 +77,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// The texts of all tables and functions are found, whatever the name of the schema.
+// The texts for all tables and functions should be found, whatever the schema's name.
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, schema := range []string{"dibs", `my "locks"`, "a$$b"} {
 		tables, functions := sqlstore.TablesOf(schemaSQL(schema)), functionsOf(schema)
