@@ -37,15 +37,15 @@ var (
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
-// A config is what options change.
+// A config contains the options' settings.
 type config struct{ prefix string }
 
-// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
+// Prefix sets the prefix for the names of tables and procedures; the default is "dibs_". See
 // CheckPrefix for the limits.
 func Prefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
-// New returns a store on the database, which stays the caller's: the store never closes it. The
-// tables must exist: see Migrate. With interpolateParams=true in the data source name, an
+// New returns a store on the database. The caller still owns the database: the store never closes
+// it. The tables must exist: see Migrate. With interpolateParams=true in the data source name, an
 // operation is one round trip; otherwise it is two. New panics if the database is nil.
 func New(db *sql.DB, options ...Option) *Store {
 	if db == nil {
@@ -71,7 +71,7 @@ func (s *Store) useVersion(version int) { s.text, s.db.SQL = statementsOf(s.pref
 // Groups implements driver.Grouper: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
-// maxToken is the longest token and client that the tables can store, in bytes.
+// maxToken is the longest token and client that fits into the tables, in bytes.
 const maxToken = 512
 
 func check(r driver.AcquireRequest) error {

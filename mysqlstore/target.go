@@ -2,11 +2,11 @@ package mysqlstore
 
 import "database/sql"
 
-// A Target is what a Store uses, and how: see package doctor.
+// A Target describes a Store's resources and settings: see package doctor.
 type Target struct {
 	DB     *sql.DB
 	Prefix string // see Prefix
 }
 
-// Target returns what the store uses.
+// Target returns the store's target.
 func (s *Store) Target() Target { return Target{DB: s.pool, Prefix: s.prefix} }

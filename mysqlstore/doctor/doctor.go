@@ -11,14 +11,13 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Check checks the database of a store for problems that affect locks: settings that lose
-// leases in a crash or a failover, a replica, missing tables and rights, the clock. It also
-// runs a smoke test: on a random name it acquires a lock, queues a second request for it,
-// and hands it off.
+// Check checks the store's database for problems that affect locks: settings that lose leases in a
+// crash or a failover, a replica, missing tables and rights, the clock. It also runs a smoke test:
+// on a random name it acquires a lock, queues a second request for it, and hands it off.
 //
-// It changes no setting and no lock of others. A check that could not be made is a finding
-// too. The error means that the server could not be reached at all. Check returns soon after
-// ctx ends, and within 30 s. docs/doctor.md lists the findings.
+// It changes no setting, and no lock held by others. A check that could not run is also a finding.
+// The error means that the server could not be reached at all. Check returns soon after ctx ends,
+// and within 30 s. docs/doctor.md lists the findings.
 func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
 	return checkup.ExamineDatabase(ctx, s, func(error) bool { return false }, func(d checkup.Database) {
 		e := &examination{Database: d, target: s.Target()}
@@ -39,7 +38,7 @@ func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
 	})
 }
 
-// An examination is one run of the checks, and what they know about the server.
+// An examination runs the checks once, and stores their findings about the server.
 type examination struct {
 	checkup.Database
 
@@ -51,7 +50,7 @@ func (e *examination) queryRow(text string, args ...any) *sql.Row {
 	return e.target.DB.QueryRowContext(e.Ctx, text, args...)
 }
 
-// pairs returns the rows of a query with two columns.
+// pairs returns the rows from a query with two columns.
 func (e *examination) pairs(text string, args ...any) (map[string]string, error) {
 	rows, err := e.target.DB.QueryContext(e.Ctx, text, args...)
 	if err != nil {
