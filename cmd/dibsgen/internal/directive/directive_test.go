@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// show returns the parts of a directive, as Go code where it is code.
+// show returns a directive's parts, as Go code where they are code.
 func show(d *Directive) string {
 	parts := []string{string(d.Kind)}
 	for _, name := range d.Names {
@@ -155,7 +155,7 @@ func TestParseReturnsAllErrors(t *testing.T) {
 	}
 }
 
-// A word that ParseOptions accepts and this package does not render would be ignored.
+// This package should render every word that ParseOptions accepts: it would ignore the others.
 func TestEveryWordOfParseOptionsIsRendered(t *testing.T) {
 	_, err := dibs.ParseOptions("nothing")
 	_, list, ok := strings.Cut(fmt.Sprint(err), "want ")
@@ -184,8 +184,8 @@ func TestDurationCode(t *testing.T) {
 	}
 }
 
-// FuzzParse requires that no text makes Parse panic, that an error is within the comment,
-// and that String returns a comment of the same meaning.
+// FuzzParse requires that no text makes Parse panic. An error should be within the comment, and
+// String should return a comment with the same meaning.
 func FuzzParse(f *testing.F) {
 	for _, comment := range []string{
 		`//dibs:lock "order:"+o.ID wait=3s`, `//dibs:lock "a:"+from, "a:"+to // both`, `//dibs:lock []string{a}... ttl=20s`,

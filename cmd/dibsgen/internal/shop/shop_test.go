@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// fake is a Shop that calls a function with the name of each method.
+// fake is a Shop that calls a function with each method's name.
 type fake struct {
 	on func(ctx context.Context, method string) error
 }
@@ -46,7 +46,7 @@ func (f fake) Stock(ctx context.Context, item string) (int, int, error) {
 }
 func (f fake) Ping(ctx context.Context) error { return f.call(ctx, "Ping") }
 
-// bubble runs a test in virtual time, with a client of a store in memory.
+// bubble runs a test in virtual time, with a client for a store in memory.
 func bubble(t *testing.T, test func(t *testing.T, locks *dibs.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func bubble(t *testing.T, test func(t *testing.T, locks *dibs.Client)) {
 	})
 }
 
-// holders returns the holders of a name.
+// holders returns a name's holders.
 func holders(t *testing.T, locks *dibs.Client, name string) []dibs.Holder {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)
@@ -115,7 +115,7 @@ func TestNamesAreHeld(t *testing.T) {
 	})
 }
 
-// Errors and values of the method are those of the decorator.
+// The decorator should return the method's errors and values.
 func TestErrorsAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		broken := errors.New("broken")
@@ -137,7 +137,7 @@ func TestErrorsAreReturned(t *testing.T) {
 	})
 }
 
-// A job that another process has run returns zero values and no error.
+// A job already run by another process should return zero values and no error.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		var runs atomic.Int32
@@ -199,7 +199,8 @@ func TestSharedLocks(t *testing.T) {
 	})
 }
 
-// An option of a directive wins over the same option of the constructor. The others apply.
+// A directive's option should win over the same option for the constructor. The others should
+// apply.
 func TestOptions(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		seen := map[string]time.Duration{}
@@ -260,7 +261,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The caller may change its slice of options afterwards.
+// The caller can change its slice of options afterwards.
 func TestOptionsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		options := []dibs.Option{dibs.Label("mine")}
@@ -277,8 +278,8 @@ func TestOptionsAreCopied(t *testing.T) {
 	})
 }
 
-// A multi-lock takes options in its calls only. So those of the constructor and of the
-// directive have one level, where Wait and Attempts conflict.
+// A multi-lock takes options in its calls only. So the options for the constructor and the
+// directive should have one level, where Wait and Attempts conflict.
 func TestMultiLockHasOneLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		s := LockShop(locks, fake{}, dibs.Attempts(3, time.Second))
