@@ -9,9 +9,9 @@ import (
 	"github.com/dibslock/dibs/observe/outcome"
 )
 
-// Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call
-// Hooks once for each Client: the hooks remember whether their Client is degraded. Given to
-// a lock or a call instead, they would count those of New twice.
+// Hooks returns the hooks for a Client. Give them to dibs.New, with dibs.Observe. Call Hooks once
+// for each Client: the hooks remember whether their Client is degraded. Given to a lock or a call
+// instead, they would count New's locks twice.
 func (m *Metrics) Hooks() dibs.Hooks {
 	var degraded atomic.Bool
 	return dibs.Hooks{
@@ -22,7 +22,7 @@ func (m *Metrics) Hooks() dibs.Hooks {
 		Released:    m.observeReleased,
 		Renewed:     m.observeRenewed,
 		Degraded: func(e dibs.Degraded) {
-			// The event of a beginning or of an end may have been dropped.
+			// The event for a beginning or an end may have been dropped.
 			switch now := e.Err != nil; {
 			case degraded.Swap(now) == now:
 			case now:
@@ -70,7 +70,7 @@ func (m *Metrics) observeReleased(_ context.Context, e dibs.Released) {
 	m.observeEnd(s, e.Kind, how, e.Held)
 }
 
-// observeEnd records the last event of a lease. An attached lease had no first one.
+// observeEnd records a lease's last event. An attached lease had no first event.
 func (m *Metrics) observeEnd(s *series, k dibs.Kind, how outcome.End, after time.Duration) {
 	m.heldObserver(s, outcome.OfKind(k), how).Observe(after.Seconds())
 	if k != dibs.KindAttached {
