@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// A bar is a limit for dibs in one column, at every load.
+// A bar is a limit for dibs in a column, at every load.
 type bar struct {
 	column string
 	least  float64
 	most   float64
-	beats  float64 // factor over every other peer that is not a baseline, or 0
+	beats  float64 // factor over every other peer except baselines, or 0
 }
 
 func atLeast(column string, v float64) bar { return bar{column: column, least: v, most: math.Inf(1)} }
@@ -25,10 +25,10 @@ func timesAll(column string, times float64) bar {
 	return bar{column: column, least: math.Inf(-1), most: math.Inf(1), beats: times}
 }
 
-// ours is the peer to which the bars apply, unless the table has another.
+// ours is the peer to which the bars apply, unless the table names another.
 const ours = "dibs"
 
-// missed describes the bars that dibs does not reach. A missing figure reaches no bar.
+// missed describes the bars missed by dibs. A missing figure can reach no bar.
 func (t *table) missed() (missed []string) {
 	for _, r := range t.rows {
 		if r.peer != cmp.Or(t.ours, ours) {

@@ -17,9 +17,8 @@ var (
 	errNotHeld = errors.New("the name was not held")
 )
 
-// A baseline sends the least that a lock on Redis needs: SET NX with a TTL, and a script
-// that compares and deletes. Its tokens are plain numbers, it does not wait, and it does
-// not check its lease.
+// A baseline sends the minimum for a lock on Redis: SET NX with a TTL, and a script that compares
+// and deletes. Its tokens are plain numbers, it does not wait, and it does not check its lease.
 type baseline struct {
 	lib library
 	ttl time.Duration
@@ -50,8 +49,8 @@ func (f *baseline) unlock(ctx context.Context, name, token string) error {
 	return err
 }
 
-// A quorumBaseline is a baseline on each node of a quorum. It sends to all nodes at once
-// and needs a majority of successes. It ignores the other replies.
+// A quorumBaseline is a baseline on each quorum node. It sends to all nodes at once and needs a
+// majority of successes. It ignores the other replies.
 type quorumBaseline struct{ nodes []*baseline }
 
 func openQuorumBaseline(s endpoint) (peer, error) {
@@ -88,8 +87,7 @@ func (f quorumBaseline) Lock(ctx context.Context, name string) (func() error, er
 	}, nil
 }
 
-// onMajority calls do for all nodes concurrently. It returns when a majority has
-// succeeded or failed.
+// onMajority calls do for all nodes concurrently. It returns when a majority succeeded or failed.
 func (f quorumBaseline) onMajority(do func(i int) error) (err error) {
 	done := make(chan error, len(f.nodes))
 	for i := range f.nodes {

@@ -31,8 +31,8 @@ var short = config{
 	loads: []load{{5, time.Millisecond}},
 }
 
-// TestSmoke runs every table briefly. It checks that all figures are there and that dibs
-// does not fail. The values are meaningless on a machine that runs tests.
+// TestSmoke runs every table briefly. All figures should be there, and dibs should not fail. The
+// values are meaningless on a machine running tests.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	redistest.Start(t) // skips where there is no server
@@ -46,7 +46,7 @@ func TestSmoke(t *testing.T) {
 	})
 }
 
-// TestPostgres runs the tables of PostgreSQL briefly, as TestSmoke does.
+// TestPostgres runs the PostgreSQL tables briefly, as TestSmoke does.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start()
@@ -64,7 +64,7 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// runTables runs tables one after another and returns their output.
+// runTables runs tables in sequence and returns their output.
 func runTables(t *testing.T, c config, sets []tableSet) string {
 	t.Helper()
 	var out strings.Builder
@@ -103,7 +103,7 @@ func wantTexts(t *testing.T, out string, wanted []string) {
 	}
 }
 
-// wantNoOverlaps checks that dibs never had two holders.
+// wantNoOverlaps checks that dibs never has two holders.
 func wantNoOverlaps(t *testing.T, out string) {
 	t.Helper()
 	for line, last := range rows(out) {
@@ -114,7 +114,7 @@ func wantNoOverlaps(t *testing.T, out string) {
 	}
 }
 
-// problems returns the failures of dibs, and its rows that lack a figure.
+// problems returns dibs' failures, and its rows without a figure.
 func problems(out string) (lines []string) {
 	for line := range rows(out) {
 		fields := strings.Fields(line)
@@ -126,7 +126,7 @@ func problems(out string) (lines []string) {
 	return lines
 }
 
-// rows yields each line with the header of the last column of its table.
+// rows yields each line with the header of its table's last column.
 func rows(out string) iter.Seq2[string, string] {
 	return func(yield func(line, last string) bool) {
 		last := ""
@@ -141,14 +141,14 @@ func rows(out string) iter.Seq2[string, string] {
 	}
 }
 
-// TestStorms runs each table of faults briefly, as TestSmoke does. The TTLs are too short for a
-// machine that runs tests, so leases may be lost.
+// TestStorms runs each fault table briefly, as TestSmoke does. The TTLs are too short for a machine
+// running tests, so leases can be lost.
 func TestStorms(t *testing.T) {
 	redistest.Start(t)
 	c := config{computing: numbers{2}, stormSize: 0.004, stormTime: 0.02}
 	for _, s := range stormTables {
 		t.Run(s.name, func(t *testing.T) {
-			t.Parallel() // they sleep most of the time
+			t.Parallel() // they mostly sleep
 			var out bytes.Buffer
 			if err := run(&out, c, []string{s.name}); err != nil {
 				t.Fatal(err)

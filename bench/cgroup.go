@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A cpuGroup is a cgroup that limits the processor time of its processes.
+// A cpuGroup is a cgroup that limits its processes' CPU time.
 type cpuGroup struct {
 	dir  string
 	pids []int
@@ -17,7 +17,7 @@ type cpuGroup struct {
 
 const (
 	cpuGroups   = "/sys/fs/cgroup/cpu"
-	cgroupTimes = 100 * time.Millisecond // the time of a quota
+	cgroupTimes = 100 * time.Millisecond // a quota's period
 )
 
 // canLimit returns an error if this process can make no cpuGroup.
@@ -30,14 +30,14 @@ func canLimit() error {
 	return nil
 }
 
-// newCPUGroup makes a group whose processes have a share of one processor.
+// newCPUGroup makes a group whose processes share a fraction of a processor.
 func newCPUGroup(share float64, pids ...int) (*cpuGroup, error) {
 	dir, err := os.MkdirTemp(cpuGroups, "dibs-bench-")
 	if err != nil {
 		return nil, err
 	}
 	g := &cpuGroup{dir: dir, pids: pids}
-	quota := max(time.Duration(share*float64(cgroupTimes)), time.Millisecond) // the kernel accepts no smaller one
+	quota := max(time.Duration(share*float64(cgroupTimes)), time.Millisecond) // the kernel accepts no smaller quota
 	err = errors.Join(g.write("cpu.cfs_period_us", int(cgroupTimes.Microseconds())), g.write("cpu.cfs_quota_us", int(quota.Microseconds())))
 	for _, pid := range pids {
 		err = errors.Join(err, g.write("cgroup.procs", pid))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The clock is the one that other processes read, apart from a few microseconds.
+// All processes should read the same clock, apart from a few microseconds.
 func TestClockIsShared(t *testing.T) {
 	least := time.Hour
 	for range 1000 {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now returns a monotonic clock that all processes of this machine share: a hand-off
-// begins in one process and ends in another.
+// now returns a monotonic clock shared by all processes on this machine: a hand-off can begin in a
+// process and end in another.
 func now() time.Duration { return time.Since(clockStart) }
 
-// clockStart is when the shared clock was zero. Reading that clock is a system call, which
-// takes as long as a pass of a cohort. So it is compared with the clock of Go once.
+// clockStart is the time when the shared clock was zero. Reading the shared clock is a system call,
+// which takes as long as a hand-off within a cohort. So it is compared only once with Go's clock.
 var clockStart = func() (start time.Time) {
-	const tries = 1000 // the quickest one was not interrupted
+	const tries = 1000 // the quickest was not interrupted
 	quickest := time.Duration(math.MaxInt64)
 	for range tries {
 		before := time.Now()
@@ -36,7 +36,7 @@ func sharedClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// cpu returns the CPU time of this process.
+// cpu returns this process's CPU time.
 func cpu() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

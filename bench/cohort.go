@@ -55,7 +55,7 @@ func (p *cohortPeer) group(name string) *cohort.Cohort {
 	return p.groups[name]
 }
 
-// cohorts measures callers of a few processes that want one name, with and without cohorts.
+// cohorts measures callers in a few processes for a single name, with and without cohorts.
 func cohorts(b *fixture, c config) ([]*table, error) {
 	pair, err := b.lingeringPair(c)
 	if err != nil {
@@ -76,15 +76,15 @@ func cohorts(b *fixture, c config) ([]*table, error) {
 	return []*table{pair, near, far}, err
 }
 
-// cohortHandoffs measures the acquisitions of one name. work is the time for which it is
-// held, and least the bar for the ratio.
+// cohortHandoffs measures the acquisitions of a single name. work is the time it is held, and least
+// the bar for the ratio.
 func (b *fixture) cohortHandoffs(c config, name string, work, rtt time.Duration, least float64, about string) (*table, error) {
 	t := handoffs(name, aboutGrant, about, fmt.Sprintf("%d waiters in 4 processes lock one name, and lock it again at once. Cohorts have batches of %d.", cohortWaiters, cohortBatch),
 		"bound: the longest wait that is documented for a cohort. fairness: Jain's index of the processes.")
 	t.columns = append(t.columns, column{"pass µs", 1, median}, column{"handoff µs", 0, median}, column{"fairness", 3, median}, column{"bound ms", 0, median}, column{"of bound", 2, maximum})
 	t.ours = "dibs@cohort"
 	t.bars = []bar{atLeast("ratio", least), atLeast("fairness", 0.99), atMost("overlaps", 0)}
-	if work > 0 { // else the longest wait is that of a busy machine
+	if work > 0 { // otherwise a busy machine determines the longest wait
 		t.bars = append(t.bars, atMost("of bound", 1))
 	}
 	names := c.chosen("dibs", "dibs@cohort")
@@ -100,16 +100,16 @@ func (b *fixture) cohortHandoffs(c config, name string, work, rtt time.Duration,
 	return t, err
 }
 
-// longestWait returns the documented bound of a wait, in ms. A call that comes in the middle
-// of a turn of its process needs one more turn, and all processes take turns.
+// longestWait returns the documented bound on a wait, in ms. A call that comes in the middle of its
+// process's turn needs another turn, and all processes take turns.
 func longestWait(f figures, work time.Duration) float64 {
-	const each = cohortBatch + 1 // calls of a turn
+	const each = cohortBatch + 1 // calls in a turn
 	const turns = 1 + (cohortWaiters/processes+each-1)/each
 	turn := each*(f["pass µs"]/1000+millis(work)) + f["handoff µs"]/1000
 	return processes * turns * turn
 }
 
-// lingeringPair measures one goroutine that locks and unlocks one name again and again.
+// lingeringPair measures a goroutine that repeatedly locks and unlocks a name.
 func (b *fixture) lingeringPair(c config) (*table, error) {
 	t := &table{
 		name:  "cohort pair",

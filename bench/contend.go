@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A contender is one waiter, which acquires the same name repeatedly.
+// A contender is a waiter, which acquires the same name repeatedly.
 type contender struct {
 	id     int
 	ctx    context.Context
@@ -15,7 +15,7 @@ type contender struct {
 	failed error
 }
 
-// contendJob runs this worker's part of the waiters.
+// contendJob runs this worker's share of the waiters.
 func contendJob(o order, p peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {

@@ -4,7 +4,7 @@ import "time"
 
 const (
 	section   = time.Millisecond // time for which a waiter holds the name
-	turns     = 8                // at least, of each waiter, so that fairness can be measured
+	turns     = 8                // at least, for each waiter, so fairness can be measured
 	processes = 4                // among which the waiters are distributed
 )
 
@@ -23,7 +23,7 @@ func contended(b *fixture, c config) ([]*table, error) {
 
 const aboutGrant = "baseline-grant: a list in Redis, and an unlock that hands off to its head and publishes that; not safe."
 
-// handoffPeers are the peers of contended and delayed, besides the baseline.
+// handoffPeers are the peers in contended and delayed, besides the baseline.
 var handoffPeers = []string{"dibs", "redsync", "redsync@10ms", "redislock", "rueidislock"}
 
 func handoffs(name string, about ...string) *table {
@@ -56,7 +56,7 @@ func (b *fixture) fillHandoffs(t *table, c config, rtt time.Duration, baseline s
 	return nil
 }
 
-// contend performs one run.
+// contend performs a run.
 func (b *fixture) contend(c config, peer string, waiters int, section, length time.Duration, far bool) (figures, string, error) {
 	orders := b.contenders(peer, waiters, section, far)
 	group, err := b.startWorkers(orders...)
@@ -90,8 +90,8 @@ func (b *fixture) contend(c config, peer string, waiters int, section, length ti
 	return f, all.Failure, nil
 }
 
-// contenders returns the orders of one run: those of the waiters and, through the proxy,
-// one that measures the round trip.
+// contenders returns the orders for a run: for the waiters and, through the proxy, for a
+// measurement of the round trip.
 func (b *fixture) contenders(peer string, waiters int, section time.Duration, far bool) []order {
 	addrs, name := b.addrs(), b.name()
 	if far {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// oneWay is the delay that the proxy adds in each direction.
+// oneWay is the proxy's delay in each direction.
 const oneWay = time.Millisecond
 
 // delayed measures pairs, and contention as in contended, with a network delay.
@@ -37,7 +37,7 @@ func delayed(b *fixture, c config) ([]*table, error) {
 	return []*table{pairs, t}, nil
 }
 
-// idlePing measures the round trip time of idle servers.
+// idlePing measures the round-trip time for idle servers.
 func (b *fixture) idlePing(length time.Duration) (rtt time.Duration, err error) {
 	group, err := b.startWorkers(b.pinger())
 	defer group.stop()
@@ -52,7 +52,7 @@ func (b *fixture) idlePing(length time.Duration) (rtt time.Duration, err error) 
 	return r.RTT, err
 }
 
-// delayedPairs measures the uncontended pair of one goroutine in round trips.
+// delayedPairs measures a single goroutine's uncontended pairs in round trips.
 func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 	t := &table{
 		name:  "delayed pair",
@@ -70,7 +70,7 @@ func (b *fixture) delayedPairs(c config, far string) (*table, error) {
 	return t, err
 }
 
-// farPair performs one run. It calls begin when the worker is ready.
+// farPair performs a run. It calls begin when the worker is ready.
 func (b *fixture) farPair(c config, peer string, begin func()) (figures, string, error) {
 	group, err := b.startWorkers(
 		order{Job: "pairs", Peer: peer + b.at, Addrs: b.proxyAddrs(), TTL: leaseTTL, Name: b.name(), Workers: 1, Count: 1},
@@ -99,15 +99,15 @@ func (b *fixture) farPair(c config, peer string, begin func()) (figures, string,
 	return f, r.Failure, nil
 }
 
-// pinger returns the order of one more process, which measures the round trip time.
+// pinger returns the order for an additional process, which measures the round-trip time.
 func (b *fixture) pinger() order {
 	return order{Job: b.ping, Peer: "baseline" + b.at, Addrs: []string{b.nodes[0].proxy.Addr(), b.nodes[0].Addr()}, TTL: leaseTTL, Name: b.name()}
 }
 
-// A pingReport is the result of a pinger.
+// A pingReport is a pinger's result.
 type pingReport struct {
 	RTT    time.Duration
-	Commit time.Duration // of PostgreSQL
+	Commit time.Duration // on PostgreSQL
 }
 
 // pingJob measures the round trip time to the first address while others load the server.
@@ -121,15 +121,15 @@ func pingJob(o order, _ peer, t link) error {
 	return t.out.Encode(pingReport{RTT: took[0]})
 }
 
-// sample receives a window and returns the medians of how long the functions take in it. It
-// calls each every 5 ms, which adds little load.
+// sample receives a window and returns the functions' median durations within it. It calls each
+// every 5 ms, which adds little load.
 func sample(t link, functions ...func() error) ([]time.Duration, error) {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
 		return nil, err
 	}
 	took := make([][]float64, len(functions))
-	for now() < w.To || len(took[0]) == 0 { // one at least, however busy the machine is
+	for now() < w.To || len(took[0]) == 0 { // at least once, however busy the machine is
 		for i, f := range functions {
 			begin := now()
 			if err := f(); err != nil {

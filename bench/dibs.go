@@ -34,8 +34,8 @@ func (p dibsPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	return dibsLease{lease}, nil
 }
 
-// dibsLease is as large as a pointer, so that storing it in an interface allocates no
-// memory that would count for dibs.
+// dibsLease is as large as a pointer, so storing it in an interface adds no allocations to dibs'
+// figures.
 type dibsLease struct{ lease *dibs.Lease }
 
 func (l dibsLease) Lost() bool { return l.lease.Err() != nil }

@@ -8,15 +8,14 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// A fixture is the servers that all runs share: one or several, each behind a proxy that
-// adds a delay.
+// A fixture contains the servers shared by all runs. Each is behind a proxy, which can add a delay.
 type fixture struct {
 	nodes   []*node
 	version string
-	at      string       // end of the names of the peers for these servers; the tables omit it
-	ping    string       // job that measures the round trip time
-	names   int          // number of names used
-	unlimit func() error // ends a limit of the processor time; or nil
+	at      string       // suffix of the peers' names for these servers; the tables omit it
+	ping    string       // job for the round-trip time
+	names   int          // number of used names
+	unlimit func() error // ends a limit on the CPU time; or nil
 }
 
 type node struct {
@@ -36,10 +35,10 @@ type server interface {
 	Pause() error
 	Resume() error
 
-	// work adds the work of the server so far.
+	// work adds the server's work until now.
 	work(u *usage) error
 
-	// held returns the number of held names that contain a text.
+	// held returns the number of held names with a text.
 	held(text string) (int, error)
 
 	// clear removes all locks.
@@ -66,7 +65,7 @@ func (b *fixture) close() {
 	}
 }
 
-// addrs returns the addresses of the servers.
+// addrs returns the servers' addresses.
 func (b *fixture) addrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.Addr())
@@ -74,7 +73,7 @@ func (b *fixture) addrs() (addrs []string) {
 	return addrs
 }
 
-// proxyAddrs returns the addresses of the proxies.
+// proxyAddrs returns the proxies' addresses.
 func (b *fixture) proxyAddrs() (addrs []string) {
 	for _, n := range b.nodes {
 		addrs = append(addrs, n.proxy.Addr())
@@ -82,27 +81,26 @@ func (b *fixture) proxyAddrs() (addrs []string) {
 	return addrs
 }
 
-// delay sets the one-way delay of all proxies.
+// delay sets all proxies' one-way delay.
 func (b *fixture) delay(d time.Duration) {
 	for _, n := range b.nodes {
 		n.proxy.Delay(d)
 	}
 }
 
-// name returns an unused name: keys that a peer leaves behind must not affect the next
-// run.
+// name returns an unused name: keys left behind by a peer should not affect the next run.
 func (b *fixture) name() string {
 	b.names++
 	return fmt.Sprintf("run%d", b.names)
 }
 
-// usage is the work of the servers: their commands by name, including those called by
-// scripts, and their CPU time.
+// usage is the servers' work: their commands by name, including those called by scripts, and their
+// CPU time.
 type usage struct {
-	calls map[string]float64 // of PostgreSQL: see pgServer.work
+	calls map[string]float64 // for PostgreSQL: see pgServer.work
 	cpu   time.Duration
 
-	// of Redis, at the moment
+	// for Redis, at the moment
 	connections float64
 	memory      float64 // in bytes
 }
@@ -129,7 +127,7 @@ func (u usage) since(before usage) usage {
 	return d
 }
 
-// sum returns the number of calls of the named commands.
+// sum returns the number of calls to the named commands.
 func (u usage) sum(names ...string) (total float64) {
 	for _, name := range names {
 		total += u.calls[name]
@@ -137,11 +135,11 @@ func (u usage) sum(names ...string) (total float64) {
 	return total
 }
 
-// housekeeping are the commands of this program itself, and those that clients send once
-// for each connection.
+// housekeeping are this program's own commands, and the commands clients send once for each
+// connection.
 var housekeeping = []string{"info", "ping", "auth", "hello", "client", "command", "select"}
 
-// executed returns the number of all calls without housekeeping.
+// executed returns the number of calls without housekeeping.
 func (u usage) executed() (total float64) {
 	for name, calls := range u.calls {
 		total += calls

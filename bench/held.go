@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// held measures the cost of many leases in one process.
+// held measures the cost of many leases in a process.
 func held(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "held",
@@ -43,7 +43,7 @@ func held(b *fixture, c config) ([]*table, error) {
 	return []*table{t}, nil
 }
 
-// hold performs one run. It returns also the work of the server while the leases are held.
+// hold performs a run. It also returns the server's work while the leases are held.
 func (b *fixture) hold(c config, peer string, leases int) (f figures, used usage, err error) {
 	o := order{
 		Job: "hold", Peer: peer + b.at, Addrs: b.addrs(), TTL: c.heldTTL, Name: b.name(), Workers: 1, Count: leases,
@@ -87,10 +87,10 @@ func (b *fixture) hold(c config, peer string, leases int) (f figures, used usage
 	}, used, nil
 }
 
-// heldName returns a name that a hold job locks.
+// heldName returns a name for a hold job.
 func (o order) heldName(id string) string { return o.Name + ":held:" + id }
 
-// A holdReport is the result of a worker after its window.
+// A holdReport is a worker's result after its window.
 type holdReport struct {
 	Goroutines int
 	Bytes      int64
@@ -98,7 +98,7 @@ type holdReport struct {
 	Lost       int
 }
 
-// A footprint is the goroutines and the memory of a process.
+// A footprint is a process's goroutines and memory.
 type footprint struct {
 	goroutines int
 	bytes      int64
@@ -112,8 +112,8 @@ func measureFootprint() footprint {
 	return footprint{runtime.NumGoroutine(), int64(m.HeapAlloc + m.StackInuse)}
 }
 
-// holdJob acquires Count leases, reports that, and measures its footprint at the end of
-// the window.
+// holdJob acquires Count leases, reports completion, and measures its footprint at the window's
+// end.
 func holdJob(o order, p peer, t link) error {
 	k, ok := p.(renewingPeer)
 	if !ok {
@@ -127,7 +127,7 @@ func holdJob(o order, p peer, t link) error {
 	for i := range names {
 		names[i] = o.heldName(strconv.Itoa(i))
 	}
-	// Open as many connections as acquireAll needs, so that they do not count.
+	// Open as many connections as acquireAll needs, so they do not count.
 	if err := warmUpConnections(k, o.Name); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func holdJob(o order, p peer, t link) error {
 	return t.out.Encode(r)
 }
 
-// atOnce is the number of concurrent acquisitions, as of requests in a service.
+// atOnce is the number of concurrent acquisitions, as for requests in a service.
 const atOnce = 64
 
 // warmUpConnections locks and unlocks, as concurrently as acquireAll.

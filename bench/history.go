@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An acquisition has three times: Lock was called, Lock returned, and Unlock was called.
-// If it was still waiting at the end of the run, it has only the first.
+// An acquisition has three times: Lock was called, Lock returned, and Unlock was called. If it was
+// still waiting at the end of the run, only the first is set.
 type acquisition struct {
 	Waiter                 int
 	Requested, Begin, Done time.Duration
 }
 
-// A history is the acquisitions of all waiters of one process, or of all processes.
+// A history contains all waiters' acquisitions, in a process or in all processes.
 type history struct {
 	Acquisitions []acquisition
 	Failure      string
@@ -25,8 +25,8 @@ func (h *history) join(other history) {
 	}
 }
 
-// figures evaluates a window of a history. It counts acquisitions that began within the
-// window. A wait that did not end within the window counts with its length at that time.
+// figures evaluates a window of a history. It counts acquisitions begun within the window. A wait
+// that did not end within the window counts with its length at that time.
 func (h *history) figures(w window, waiters int) figures {
 	held, longest := h.order(w)
 	shares, byProcess := make([]float64, waiters), make([]float64, min(waiters, processes))
@@ -74,8 +74,8 @@ func (h *history) figures(w window, waiters int) figures {
 	}
 }
 
-// order returns the acquisitions that began before the end of the window, sorted by their
-// begin, and the longest wait within the window.
+// order returns the acquisitions begun before the window's end, sorted by their begin, and the
+// longest wait within the window.
 func (h *history) order(w window) (held []acquisition, longest time.Duration) {
 	for _, s := range h.Acquisitions {
 		answered := s.Begin > 0 && s.Begin < w.To

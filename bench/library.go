@@ -11,12 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A library is a client of one client library, with the stores and pools on it. A peer
-// can be compared only with a baseline on the same library: rueidis batches commands
-// itself, go-redis and redigo do not.
+// A library uses a single client library, with the stores and pools on it. A peer can be compared
+// only with a baseline on the same library: rueidis batches commands itself, go-redis and redigo do
+// not.
 type library interface {
-	// setNX and unlock are the operations of a baseline, with the least work that the
-	// library allows.
+	// setNX and unlock are a baseline's operations, with the least work in the library.
 	setNX(ctx context.Context, name, token string, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context, name, token string) (deleted int64, err error)
 

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/localstore"
 )
 
-// openLocalDibs opens dibs on the file that the address names.
+// openLocalDibs opens dibs on the file named by the address.
 func openLocalDibs(s endpoint) (peer, error) {
 	store, err := localstore.Open(s.addr)
 	if err != nil {
@@ -19,14 +19,14 @@ func openLocalDibs(s endpoint) (peer, error) {
 	return dibsPeer{dibs.New(store, dibs.TTL(s.ttl))}, nil
 }
 
-// A localFile is the file of a localstore, in place of a server.
+// A localFile is a localstore's file, in place of a server.
 type localFile struct {
 	dir string
 	db  *sql.DB
-	tx  *sql.Conn // of Pause
+	tx  *sql.Conn // for Pause
 }
 
-// newLocal returns a fixture of a file.
+// newLocal returns a fixture with a file.
 func newLocal() (*fixture, error) {
 	dir, err := os.MkdirTemp("", "dibs-bench-")
 	if err != nil {
@@ -62,7 +62,7 @@ func (f *localFile) Stop() {
 	_ = os.RemoveAll(f.dir)
 }
 
-// Pause implements server: a transaction that writes blocks all others.
+// Pause implements server: a writing transaction blocks all others.
 func (f *localFile) Pause() (err error) {
 	if f.tx, err = f.db.Conn(context.Background()); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (f *localFile) Resume() error {
 	return f.tx.Close()
 }
 
-// work implements server. The clients do all work of a file.
+// work implements server. The clients do all the work on a file.
 func (f *localFile) work(*usage) error { return nil }
 
 // held implements server.

@@ -1,18 +1,18 @@
-// Command bench compares dibs with other lock libraries and with baselines. A baseline is
-// a program that sends the bare commands without a lock library. It is not a usable lock.
+// Command bench compares dibs with other lock libraries and with baselines. A baseline is a program
+// that sends only the bare commands. It is not a usable lock.
 //
 //	go run ./bench [flags] [table ...]
 //
-// The tables are uncontended, rueidis, redigo, contended, delayed, cohort, held, primitives
-// and quorum. The tables of PostgreSQL are pg-uncontended, pg-handoff, pg-statements, pg-held and
-// pg-names; postgres means all of these. The tables of faults are storm-stall, storm-cut,
-// storm-limit, storm-restart, storm-loss, storm-deadlines, storm-busy and storm-stores; storm
-// means all of these, and "storm stall cut" two of them.
+// The tables are uncontended, rueidis, redigo, contended, delayed, cohort, held, primitives and
+// quorum. The PostgreSQL tables are pg-uncontended, pg-handoff, pg-statements, pg-held and
+// pg-names; postgres means all of them. The fault tables are storm-stall, storm-cut, storm-limit,
+// storm-restart, storm-loss, storm-deadlines, storm-busy and storm-stores; storm means all of them,
+// and "storm stall cut" the first two.
 //
-// bench starts its own servers. Each run has processes of its own. Absolute numbers
-// cannot be compared between machines, or between two times of day. Ratios can: each peer
-// runs between two runs of the baseline on the same server, and bench prints the median
-// of the ratios. With -check it exits with 1 if dibs is below one of its bars.
+// bench starts its own servers. Each run has its own processes. Absolute numbers cannot be compared
+// between machines, or between two times of day. Ratios can: each peer runs between two baseline
+// runs on the same server, and bench prints the median ratio. With -check it exits with 1 if dibs
+// misses a bar.
 package main
 
 import (
@@ -28,10 +28,10 @@ import (
 	"time"
 )
 
-// A config holds the values of the flags.
+// A config holds the flags' values.
 type config struct {
 	rounds     int
-	time       time.Duration // of one run
+	time       time.Duration // for a run
 	warm       time.Duration // before each
 	goroutines numbers
 	waiters    numbers
@@ -44,16 +44,16 @@ type config struct {
 	names      int
 	idle       time.Duration // after which names count as unused
 	computing  numbers
-	stormSize  float64 // of the clients and leases
-	stormTime  float64 // of the TTLs and faults
-	stormCase  string  // part of the names of the wanted cases; empty: all
+	stormSize  float64 // for the clients and leases
+	stormTime  float64 // for the TTLs and faults
+	stormCase  string  // part of the wanted cases' names; empty: all
 	only       string  // peers besides the baselines, separated by commas; empty: all
 	profile    string  // file name prefix of CPU profiles, or ""
 	markdown   bool
 	check      bool
 }
 
-// numbers is a flag of integers that are separated by commas.
+// numbers is a flag with comma-separated integers.
 type numbers []int
 
 func (n *numbers) String() string { return strings.Trim(fmt.Sprint([]int(*n)), "[]") }
@@ -82,8 +82,7 @@ func defaultConfig() config {
 	}
 }
 
-// quickConfig returns the config of a smoke test. Its runs are too short for meaningful
-// figures.
+// quickConfig returns the config for a smoke test. Its runs are too short for meaningful figures.
 func quickConfig() config {
 	return config{
 		rounds: 1, time: 300 * time.Millisecond, warm: 100 * time.Millisecond,
@@ -95,13 +94,13 @@ func quickConfig() config {
 	}
 }
 
-// A tableSet is one or several tables that are measured together.
+// A tableSet is a table or several tables measured together.
 type tableSet struct {
 	name    string
 	measure func(*fixture, config) ([]*table, error)
 }
 
-// redisTables are the tables of Redis, in the order in which they are measured.
+// redisTables are the Redis tables, in the order of measurement.
 var redisTables = []tableSet{
 	{"uncontended", uncontended("uncontended", "", "redislock", "rueidislock")},
 	{"rueidis", uncontended("rueidis", "@rueidis", "rueidislock")},
@@ -114,7 +113,7 @@ var redisTables = []tableSet{
 	{"quorum", quorums},
 }
 
-// postgresTables are the tables of PostgreSQL. Each starts a server with settings of its own.
+// postgresTables are the PostgreSQL tables. Each starts a server with its own settings.
 var postgresTables = []tableSet{
 	{"pg-uncontended", withPostgres(pgUncontended, durable)},
 	{"pg-handoff", withPostgres(pgHandoff, durable)},
@@ -123,7 +122,7 @@ var postgresTables = []tableSet{
 	{"pg-names", withPostgres(pgNames, logged)},
 }
 
-// stormTables are the tables of faults. Each starts servers of its own.
+// stormTables are the fault tables. Each starts its own servers.
 var stormTables = []tableSet{
 	{"storm-stall", stall},
 	{"storm-cut", cut},
@@ -136,8 +135,8 @@ var stormTables = []tableSet{
 }
 
 const (
-	postgres = "postgres" // the name for all tables of PostgreSQL
-	storms   = "storm"    // the name for all tables of faults
+	postgres = "postgres" // the name for all PostgreSQL tables
+	storms   = "storm"    // the name for all fault tables
 )
 
 func main() {
@@ -201,7 +200,7 @@ func parse(args []string) (config, []string, error) {
 	return c, names, err
 }
 
-// tableNames returns the tables that the arguments select: by default, those of Redis.
+// tableNames returns the tables selected by the arguments: by default, the Redis tables.
 func tableNames(args []string) (names []string, err error) {
 	if len(args) == 0 {
 		return namesOf(redisTables), nil
@@ -232,7 +231,7 @@ func namesOf(sets []tableSet) (names []string) {
 	return names
 }
 
-// run measures the tables and prints each one as soon as it is complete.
+// run measures the tables and prints each as soon as it is complete.
 func run(out io.Writer, c config, names []string) error {
 	missed, err := measureAll(out, c, names, redisTables, func() (*fixture, error) { return newRedis(1) })
 	if err != nil {
@@ -252,8 +251,8 @@ func run(out io.Writer, c config, names []string) error {
 	return verdict(out, slices.Concat(missed, more, stormy))
 }
 
-// measureAll measures the named tables on servers that they share, or without start on their
-// own. It returns the bars that were missed.
+// measureAll measures the named tables on shared servers, or without start on their own. It returns
+// the missed bars.
 func measureAll(out io.Writer, c config, names []string, sets []tableSet, start func() (*fixture, error)) (missed []string, err error) {
 	sets = slices.DeleteFunc(slices.Clone(sets), func(s tableSet) bool { return !slices.Contains(names, s.name) })
 	if len(sets) == 0 {

@@ -34,7 +34,7 @@ type mariaServer struct {
 	pid   int
 }
 
-// newMaria starts a MariaDB server with the tables of dibs.
+// newMaria starts a MariaDB server with dibs' tables.
 func newMaria() (*fixture, error) {
 	started, err := mysqltest.Start()
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// leaseTTL is the TTL of all peers, except in the table held. All other leases are
-// released long before it ends.
+// leaseTTL is all peers' TTL, except in the table held. All other leases are released long before
+// it ends.
 const leaseTTL = 10 * time.Second
 
-// A peer is a lock implementation with the settings that its documentation recommends.
-// Its background goroutines end with the worker process.
+// A peer is a lock implementation with the settings recommended in its documentation. Its
+// background goroutines end with the worker process.
 type peer interface {
 	// Lock acquires a name. It waits until ctx ends.
 	Lock(ctx context.Context, name string) (unlock func() error, err error)
 
-	// Wire returns the names of the commands that the peer's clients send. All other
-	// commands on the server were called by scripts.
+	// Wire returns the names of the commands sent by the peer's clients. All other commands on the
+	// server were called by scripts.
 	Wire() []string
 }
 
-// A renewingPeer is a peer that renews its leases.
+// A renewingPeer renews its leases.
 type renewingPeer interface {
 	peer
 
@@ -37,7 +37,7 @@ type renewingPeer interface {
 	Keep(ctx context.Context, name string) (heldLease, error)
 }
 
-// A heldLease is a lease that its peer renews.
+// A heldLease is a lease renewed by its peer.
 type heldLease interface {
 	// Lost reports whether the peer considers the lease lost.
 	Lost() bool
@@ -47,9 +47,9 @@ type heldLease interface {
 // opened.
 type endpoint struct {
 	addr string
-	rdb  *redis.Client // one per process, with default settings, as in a service
-	lib  library       // rdb, or another one: see withLibrary
-	more []library     // the other nodes of a quorum
+	rdb  *redis.Client // shared in the process, with default settings, as in a service
+	lib  library       // rdb, or another library: see withLibrary
+	more []library     // the quorum's other nodes
 	ttl  time.Duration
 }
 
@@ -65,8 +65,8 @@ func newEndpoint(addrs []string, ttl time.Duration) endpoint {
 	return s
 }
 
-// store returns the store for dibs. Trusting lets new servers vote at once: they have no
-// earlier locks that a restart could have erased.
+// store returns the store for dibs. Trusting lets new servers vote at once: there are no earlier
+// locks that a restart could have erased.
 func (s endpoint) store() driver.Store {
 	if len(s.more) == 0 {
 		return s.lib.store()
@@ -139,7 +139,7 @@ func openPeer(name string, s endpoint) (peer, error) {
 // isBaseline reports whether a peer is a baseline and not a lock library.
 func isBaseline(name string) bool { return strings.HasPrefix(name, "baseline") }
 
-// chosen returns the names that the flag -peers selects, and all baselines.
+// chosen returns the names selected by the flag -peers, and all baselines.
 func (c config) chosen(names ...string) []string {
 	if c.only == "" {
 		return names

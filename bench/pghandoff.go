@@ -11,7 +11,7 @@ import (
 
 const aboutNotify = "baseline-notify: an array of tokens, and an unlock that removes the first one and notifies the next; not safe."
 
-// pgPeers are the peers that wait for a lock on PostgreSQL, besides the baseline.
+// pgPeers are the peers waiting for a lock on PostgreSQL, besides the baseline.
 var pgPeers = []string{"dibs", "advisory", "try-advisory@10ms"}
 
 // pgHandoff measures hand-offs on PostgreSQL with a network delay.
@@ -34,7 +34,7 @@ func pgHandoff(b *fixture, c config) ([]*table, error) {
 	return []*table{t}, b.fillHandoffs(t, c, rtt, "baseline-notify", pgPeers...)
 }
 
-// pgStatements counts the statements of contended locks on PostgreSQL.
+// pgStatements counts the statements for contended locks on PostgreSQL.
 func pgStatements(b *fixture, c config) ([]*table, error) {
 	t := handoffs("pg-statements", aboutNotify,
 		"W waiters in min(W, 4) processes lock one name, hold it for 1 ms, and lock it again at once.",
@@ -44,8 +44,8 @@ func pgStatements(b *fixture, c config) ([]*table, error) {
 	return []*table{t}, b.fillHandoffs(t, c, 0, "baseline-notify", pgPeers...)
 }
 
-// commitJob measures the round trip time through the first address, and the duration of a commit
-// at the second one, while others load the server.
+// commitJob measures the round-trip time through the first address, and a commit's duration at the
+// second, while others load the server.
 func commitJob(o order, _ peer, t link) error {
 	ctx := context.Background()
 	var far, near *pgx.Conn

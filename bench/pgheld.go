@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// pgHeld measures the cost of many leases of one process on PostgreSQL.
+// pgHeld measures the cost of many leases in a process on PostgreSQL.
 func pgHeld(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "pg-held",

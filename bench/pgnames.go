@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pgNames measures the size of the tables on PostgreSQL after many names were used once each.
+// pgNames measures the table sizes on PostgreSQL after many names were used once each.
 func pgNames(b *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "pg-names",
@@ -35,10 +35,10 @@ func pgNames(b *fixture, c config) ([]*table, error) {
 	return []*table{t}, nil
 }
 
-// namesPerPart is the number of names between two measurements of the tables.
+// namesPerPart is the number of names between two size measurements.
 const namesPerPart = 50_000
 
-// A namesPart is a part of the names that a worker uses.
+// A namesPart is a part of a worker's names.
 type namesPart struct{ From, To, Distinct int }
 
 // useNames uses all names and measures the tables after each part.
@@ -113,7 +113,7 @@ func namesJob(o order, p peer, t link) error {
 	}
 }
 
-// sizes returns the figures of the table that a peer uses.
+// sizes returns the figures for a peer's table.
 func (s *pgServer) sizes(peer string) (figures, error) {
 	ctx := context.Background()
 	name := "dibs.names"

@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// poolSize is the number of connections of a process.
+	// poolSize is the number of connections in a process.
 	poolSize = 16
 
-	// sessions is that of a process with advisory locks, which need one for each holder and waiter.
+	// sessions is the number with advisory locks, which need a connection for each holder and
+	// waiter.
 	sessions = 64
 )
 
-// onPostgres is the statements of all clients: see pgServer.work.
+// onPostgres counts all clients' statements: see pgServer.work.
 type onPostgres struct{}
 
 func (onPostgres) Wire() []string { return []string{"statements"} }
@@ -40,7 +41,7 @@ type executor interface {
 	Exec(ctx context.Context, text string, args ...any) (pgconn.CommandTag, error)
 }
 
-// one executes a statement that affects one row. Otherwise it returns an error.
+// one executes a statement that affects a single row. Otherwise it returns an error.
 func one(ctx context.Context, on executor, otherwise error, text string, args ...any) error {
 	done, err := on.Exec(ctx, text, args...)
 	if err == nil && done.RowsAffected() != 1 {
@@ -65,8 +66,8 @@ func openPgDibs(s endpoint) (peer, error) {
 	return pgDibsPeer{dibsPeer: dibsPeer{dibs.New(pgstore.New(pool), dibs.TTL(s.ttl))}}, nil
 }
 
-// A pgBaseline sends the least that a lease in a table needs: an INSERT that replaces an
-// expired row, and a DELETE. It does not wait, and has no fences.
+// A pgBaseline sends the minimum for a lease in a table: an INSERT that replaces an expired row,
+// and a DELETE. It does not wait, and has no fences.
 type pgBaseline struct {
 	onPostgres
 	pool *pgxpool.Pool
@@ -97,13 +98,13 @@ func (p *pgBaseline) insert(ctx context.Context, name, token string) error {
 		SET token = excluded.token, expires = excluded.expires WHERE bare_locks.expires < now()`, name, token, p.ttl)
 }
 
-// A pgRenewBaseline is the least that renewing many leases needs: a set of names, and one
-// goroutine that extends 500 of them in a statement.
+// A pgRenewBaseline is the minimum for renewing many leases: a set of names, and a goroutine that
+// extends 500 names in a statement.
 type pgRenewBaseline struct {
 	*pgBaseline
 	mu    sync.Mutex
 	names []string
-	lost  atomic.Bool // at least one of them
+	lost  atomic.Bool // at least one lease
 }
 
 func openPgRenewBaseline(s endpoint) (peer, error) {
@@ -147,8 +148,8 @@ func (r *pgRenewBaseline) loop() {
 	}
 }
 
-// An advisoryPeer is an advisory lock of a session. It has no TTL and no fences, and needs a
-// connection for each lock and each waiter.
+// An advisoryPeer is a session's advisory lock. It has no TTL and no fences, and needs a connection
+// for each lock and each waiter.
 type advisoryPeer struct {
 	onPostgres
 	pool *pgxpool.Pool
@@ -195,9 +196,9 @@ func (p *advisoryPeer) lock(ctx context.Context, conn *pgxpool.Conn, name string
 	}
 }
 
-// A pgNotifyBaseline is the least that a hand-off with a notification needs. It is an array of
-// tokens, and an unlock that removes the first one and notifies the process of the next. It is
-// not safe: a waiter that dies or gives up blocks the queue without end.
+// A pgNotifyBaseline is the minimum for a hand-off with a notification. It is an array of tokens,
+// and an unlock that removes the first and notifies the next waiter's process. It is not safe: a
+// waiter that dies or gives up blocks the queue without end.
 type pgNotifyBaseline struct {
 	onPostgres
 	pool    *pgxpool.Pool
@@ -224,7 +225,7 @@ func openPgNotifyBaseline(s endpoint) (peer, error) {
 	return p, nil
 }
 
-// listen wakes the waiters that were granted the lock.
+// listen wakes the waiters granted the lock.
 func (p *pgNotifyBaseline) listen(ctx context.Context, conn *pgx.Conn) {
 	for {
 		m, err := conn.WaitForNotification(ctx)

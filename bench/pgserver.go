@@ -14,14 +14,14 @@ import (
 //go:embed sql/bare.sql
 var bareSQL string
 
-// Settings of a PostgreSQL server.
+// Settings for a PostgreSQL server.
 const (
 	durable = "fsync=on" // each commit waits for the disk, as it does by default
 	counted = "shared_preload_libraries=pg_stat_statements"
 	logged  = "log_autovacuum_min_duration=0"
 )
 
-// withPostgres returns a measurement that starts a server with these settings for itself.
+// withPostgres returns a measurement that starts its own server with these settings.
 func withPostgres(measure func(*fixture, config) ([]*table, error), settings ...string) func(*fixture, config) ([]*table, error) {
 	return func(_ *fixture, c config) ([]*table, error) {
 		b, err := newPostgres(settings...)
@@ -38,7 +38,7 @@ func withPostgres(measure func(*fixture, config) ([]*table, error), settings ...
 	}
 }
 
-// newPostgres starts a PostgreSQL server that has the tables of all peers.
+// newPostgres starts a PostgreSQL server with all peers' tables.
 func newPostgres(settings ...string) (*fixture, error) {
 	started, err := pgtest.Start(settings...)
 	if err != nil {
@@ -63,8 +63,8 @@ func newPostgres(settings ...string) (*fixture, error) {
 type pgServer struct {
 	*pgtest.Server
 	admin  *pgx.Conn
-	pid    int  // of its first process
-	counts bool // has pg_stat_statements
+	pid    int  // its first process
+	counts bool // whether pg_stat_statements is available
 }
 
 // setup creates the tables and returns the version.
@@ -105,8 +105,8 @@ func (s *pgServer) Stop() {
 	_ = s.Close() // its directory is temporary
 }
 
-// work implements server. The calls are "statements" of all clients, "renewals", which are those
-// that renew leases, and "renewed", the leases in them.
+// work implements server. The calls are "statements" from all clients, "renewals", which are
+// statements for renewing leases, and "renewed", the renewed leases.
 func (s *pgServer) work(u *usage) error {
 	u.cpu += cpuOf(s.pid)
 	if !s.counts {

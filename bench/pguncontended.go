@@ -20,8 +20,8 @@ func pgUncontended(b *fixture, c config) ([]*table, error) {
 	return t.pairs(b, c, "baseline", c.chosen("dibs", "advisory", "try-advisory@10ms")...)
 }
 
-// withoutLargest removes numbers of goroutines that measure only how the processes of the
-// server share the cores.
+// withoutLargest removes goroutine counts that only measure how the server's processes share the
+// cores.
 func withoutLargest(goroutines numbers) (few numbers) {
 	for _, n := range goroutines {
 		if n <= poolSize {

@@ -24,7 +24,7 @@ func primitives(b *fixture, c config) ([]*table, error) {
 	return t.pairs(b, c, "baseline", "dibs", "dibs readers", "dibs permits", "dibs multi-lock")
 }
 
-// A primitivePeer is a dibsPeer that acquires another primitive than a mutex.
+// A primitivePeer is a dibsPeer for a primitive other than a mutex.
 type primitivePeer struct {
 	dibsPeer
 	acquire func(ctx context.Context, name string) (*dibs.Lease, error)

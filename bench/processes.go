@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// cpuOf returns the CPU time of a server: of its first process and of all its children,
-// including those that have ended. Without /proc it returns zero.
+// cpuOf returns a server's CPU time: for its first process and all its children, including ended
+// children. Without /proc it returns zero.
 func cpuOf(pid int) (total time.Duration) {
 	const user, system, endedUser, endedSystem = 11, 12, 13, 14
 	eachProcess(func(id int, parent string, fields []string) {
@@ -23,7 +23,7 @@ func cpuOf(pid int) (total time.Duration) {
 	return total
 }
 
-// childrenOf returns the children of a process. Without /proc it returns none.
+// childrenOf returns a process's children. Without /proc it returns none.
 func childrenOf(pid int) (children []int) {
 	eachProcess(func(id int, parent string, _ []string) {
 		if parent == strconv.Itoa(pid) {
@@ -33,8 +33,8 @@ func childrenOf(pid int) (children []int) {
 	return children
 }
 
-// eachProcess calls do for each process of this machine, with the fields of /proc/PID/stat
-// from the third on.
+// eachProcess calls do for each process on this machine, with the fields of /proc/PID/stat from the
+// third on.
 func eachProcess(do func(id int, parent string, fields []string)) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range all {
@@ -49,8 +49,8 @@ func eachProcess(do func(id int, parent string, fields []string)) {
 	}
 }
 
-// demandOf returns the time for which the first thread of a process has run or has waited for a
-// processor. Without /proc it returns zero.
+// demandOf returns how long a process's first thread ran or waited for a processor. Without /proc
+// it returns zero.
 func demandOf(pid int) (total time.Duration) {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat") // the process may have ended
 	const ran, waited = 0, 1
@@ -63,7 +63,7 @@ func demandOf(pid int) (total time.Duration) {
 	return total
 }
 
-// ticks adds CPU times of Linux, whose unit is 10 ms.
+// ticks adds Linux CPU times, in units of 10 ms.
 func ticks(fields ...string) (total time.Duration) {
 	for _, f := range fields {
 		n, _ := strconv.Atoi(f)

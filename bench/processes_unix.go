@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pause stops a process and its children. The process stops first, so that it starts no others.
+// pause stops a process and its children. The process stops first, so it starts no others.
 func pause(pid int) error {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		return err

@@ -23,10 +23,9 @@ var (
 	grantRelease = redis.NewScript(grantReleaseLua)
 )
 
-// A pushBaseline is the least that a hand-off with a notification needs. It is a list in
-// Redis, and an unlock that grants the lock to the list's head and notifies the process of
-// the head. It is not safe: a waiter that dies or gives up blocks the queue for a TTL, a
-// lost message blocks it without end.
+// A pushBaseline is the minimum for a hand-off with a notification. It is a list in Redis, and an
+// unlock that grants the lock to the list's head and notifies the head's process. It is not safe: a
+// waiter that dies or gives up blocks the queue for a TTL, a lost message blocks it without end.
 type pushBaseline struct {
 	rdb     *redis.Client
 	ttl     int64 // ms
@@ -52,7 +51,7 @@ func openPushBaseline(s endpoint) (peer, error) {
 
 func (g *pushBaseline) Wire() []string { return []string{"evalsha", "eval"} }
 
-// listen wakes the waiters that were granted the lock.
+// listen wakes the waiters granted the lock.
 func (g *pushBaseline) listen(ctx context.Context, sub *redis.PubSub) {
 	for {
 		m, err := sub.ReceiveMessage(ctx)
@@ -76,7 +75,7 @@ func (g *pushBaseline) Lock(ctx context.Context, name string) (func() error, err
 	return func() error { return grantRelease.Run(ctx, g.rdb, keys, g.ttl).Err() }, nil
 }
 
-// grants are the waiters of a process by token. It is safe for concurrent use.
+// grants are a process's waiters by token. It is safe for concurrent use.
 type grants struct {
 	mu      sync.Mutex
 	waiting map[string]chan struct{}

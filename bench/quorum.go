@@ -10,13 +10,13 @@ import (
 
 const quorumNodes = 5
 
-// A load is a number of waiters for one name, and the time for which each holds it.
+// A load is a number of waiters for a name, and the holding time.
 type load struct {
 	waiters int
 	section time.Duration
 }
 
-// quorums measures locks on a majority of five servers, which it starts for itself.
+// quorums measures locks on a majority of five servers started for the table.
 func quorums(_ *fixture, c config) ([]*table, error) {
 	b, err := newRedis(quorumNodes)
 	if err != nil {
@@ -49,7 +49,7 @@ const (
 	aboutFailFast = "redsync@failfast returns when a majority has answered; redsync by default, when all have."
 )
 
-// quorumPair measures the uncontended pair of one goroutine in round trips.
+// quorumPair measures a single goroutine's uncontended pairs in round trips.
 func (b *fixture) quorumPair(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum pair",
@@ -70,7 +70,7 @@ func (b *fixture) quorumPair(c config, far string) (*table, error) {
 	return t, err
 }
 
-// quorumContended measures contention for one name.
+// quorumContended measures contention for a single name.
 func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*table, error) {
 	t := handoffs("quorum contended", aboutGrant, far,
 		fmt.Sprintf("W waiters in min(W, 4) processes lock one name, hold it, and lock it again at once. Waiters and hold times: %v.", c.loads),
@@ -106,7 +106,7 @@ func (b *fixture) quorumContended(c config, far string, rtt time.Duration) (*tab
 // String implements fmt.Stringer.
 func (c load) String() string { return strconv.Itoa(c.waiters) + " for " + c.section.String() }
 
-// faults are faults of a minority of the nodes, injected while they are in use.
+// faults affect a minority of the nodes, and are injected while the nodes are in use.
 var faults = []struct {
 	name   string
 	inject func([]*node)
@@ -121,7 +121,7 @@ var faults = []struct {
 	{"1 slow", func(nodes []*node) { nodes[quorumNodes-1].proxy.Delay(slow) }},
 }
 
-// slow is the one-way delay of a slow node.
+// slow is a slow node's one-way delay.
 const slow = 250 * time.Millisecond
 
 // repair ends all faults.
@@ -139,8 +139,7 @@ func (b *fixture) repair() error {
 	return nil
 }
 
-// quorumFaults measures the uncontended pair while a minority of the nodes is dead or
-// slow.
+// quorumFaults measures uncontended pairs while a minority of the nodes is dead or slow.
 func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	t := &table{
 		name: "quorum faults",
@@ -171,7 +170,7 @@ func (b *fixture) quorumFaults(c config, far string) (*table, error) {
 	return t, nil
 }
 
-// runFaults performs one peer's runs of a round.
+// runFaults performs a peer's runs in a round.
 func (b *fixture) runFaults(t *table, c config, peer string) error {
 	var all float64
 	for _, fault := range faults {

@@ -17,8 +17,8 @@ type onRedigo struct {
 	script *redis.Script
 }
 
-// dialRedigo returns a library with a pool like the default one of go-redis. By default,
-// redigo keeps no idle connections at all.
+// dialRedigo returns a library with a pool like go-redis' default pool. By default, redigo keeps no
+// idle connections at all.
 func dialRedigo(addr string) (library, error) {
 	size, timeout := 10*runtime.GOMAXPROCS(0), 3*time.Second
 	dial := func(ctx context.Context) (redis.Conn, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// redislockPeer is bsm/redislock. It polls and has no renewal. Among the linear delays,
-// 10 ms is close to the highest rate of acquisitions.
+// redislockPeer is bsm/redislock. It polls and has no renewal. Among the linear delays, 10 ms is
+// close to the highest acquisition rate.
 type redislockPeer struct {
 	client *redislock.Client
 	ttl    time.Duration

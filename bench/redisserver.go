@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// newRedis starts Redis servers. args are those of redis-server.
+// newRedis starts Redis servers. args are for redis-server.
 func newRedis(nodes int, args ...string) (*fixture, error) {
 	b := &fixture{ping: "ping"}
 	for range nodes {
@@ -29,13 +29,13 @@ func newRedis(nodes int, args ...string) (*fixture, error) {
 	return b, nil
 }
 
-// A redisServer is a Redis server with a directory of its own.
+// A redisServer is a Redis server with its own directory.
 type redisServer struct {
 	*redistest.Server
 	dir string
 }
 
-// startRedis starts a server. args are those of redis-server.
+// startRedis starts a server. args are for redis-server.
 func startRedis(args ...string) (redisServer, error) {
 	dir, err := os.MkdirTemp("", "dibs-bench-")
 	if err != nil {
@@ -86,7 +86,7 @@ func (r redisServer) work(u *usage) error {
 	return u.add(info)
 }
 
-// add adds the INFO of one server.
+// add adds a server's INFO.
 func (u *usage) add(info map[string]string) error {
 	for key, value := range info {
 		name, ok := strings.CutPrefix(key, "cmdstat_")

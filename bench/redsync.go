@@ -7,14 +7,14 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// redsyncPeer is redsync on one server or on several. It polls and has no renewal.
+// redsyncPeer is redsync on a single server or on several. It polls and has no renewal.
 type redsyncPeer struct {
 	sync    *redsync.Redsync
 	options []redsync.Option
 }
 
-// openRedsync uses redsync's default delay between two tries: random, 50 to 250 ms. It
-// raises the number of tries, which is 32 by default, so that no waiter gives up.
+// openRedsync uses redsync's default delay between two tries: random, 50 to 250 ms. It raises the
+// number of tries, which is 32 by default, so no waiter gives up.
 func openRedsync(s endpoint) (peer, error) {
 	return redsyncPeer{
 		sync: redsync.New(s.pools()...),

@@ -16,16 +16,16 @@ var renewLua string
 
 var renewScript = redis.NewScript(renewLua)
 
-// A renewBaseline is the least that renewing many leases needs: a set of names, and one
-// goroutine that extends 100 of them in a script. It uses one token for all, has no
-// deadlines, and notifies nobody of a loss.
+// A renewBaseline is the minimum for renewing many leases: a set of names, and a goroutine that
+// extends 100 names in a script. It uses the same token for all, has no deadlines, and notifies
+// nobody of a loss.
 type renewBaseline struct {
 	rdb *redis.Client
 	ttl time.Duration
 
 	mu   sync.Mutex
 	held map[string]struct{}
-	lost bool // at least one of them
+	lost bool // at least one lease
 }
 
 const renewToken = "baseline-renew"
@@ -80,7 +80,7 @@ func (r *renewBaseline) loop() {
 	}
 }
 
-// all renews all leases, with ten scripts in one round trip.
+// all renews all leases, with ten scripts in a round trip.
 func (r *renewBaseline) all(ctx context.Context) {
 	const keys, scripts = 100, 10
 	r.mu.Lock()

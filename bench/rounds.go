@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// interleave measures the peers in rounds. Each round begins and ends with a run of the
-// baseline, and every other round is reversed: so a machine that becomes slower or faster
-// affects all peers alike. It adds the ratios to the baseline of the same round.
+// interleave measures the peers in rounds. Each round begins and ends with a baseline run, and
+// every other round is reversed: so a change in the machine's speed affects all peers alike. It
+// adds the ratios to the baseline in the same round.
 func (t *table) interleave(rounds, load int, baseline string, names []string, measure measurement) error {
 	group := strconv.Itoa(load)
 	order := slices.Concat([]string{baseline}, names, []string{baseline})
 	for _, name := range order[:len(order)-1] {
-		t.row(group, name) // fix the order of the rows
+		t.row(group, name) // fix the row order
 	}
 	for round := range rounds {
 		progress("%s, %s %s, round %d of %d", t.name, t.load, group, round+1, rounds)
@@ -27,8 +27,8 @@ func (t *table) interleave(rounds, load int, baseline string, names []string, me
 	return nil
 }
 
-// busyWarning returns a warning if the runs of the baseline differ so much that the
-// ratios are unreliable: the machine was busy with other work.
+// busyWarning returns a warning if the baseline runs differ so much that the ratios are unreliable:
+// the machine was busy with other work.
 func (t *table) busyWarning(baseline *row) string {
 	const calm = 1.5
 	var rates []float64
@@ -42,12 +42,11 @@ func (t *table) busyWarning(baseline *row) string {
 	return fmt.Sprintf("its runs differ by a factor of %.1f: the machine was not idle; more and shorter rounds may help", factor)
 }
 
-// A measurement performs one run of a peer. note is a remark for the reader of the table,
-// or "".
+// A measurement performs a single run of a peer. note is a remark for the table's reader, or "".
 type measurement func(peer string) (f figures, note string, err error)
 
-// withRetry repeats a failed run once: a machine that stalls for seconds must not discard
-// a table that has taken minutes.
+// withRetry repeats a failed run once: a stall of a few seconds should not discard a table after
+// minutes of measurement.
 func (m measurement) withRetry(peer string) (figures, string, error) {
 	f, note, err := m(peer)
 	if err == nil {
@@ -80,8 +79,8 @@ func (t *table) round(group, baseline string, order []string, measure measuremen
 	return nil
 }
 
-// compare adds the figures that are relative to the baseline: the ratio of the rates, and
-// the difference of the allocations.
+// compare adds the figures relative to the baseline: the ratio between the rates, and the
+// difference in allocations.
 func (t *table) compare(f figures, baselines []figures) {
 	rate, allocs := t.columns[0].name, "allocs"
 	f["ratio"] = f[rate] / meanOf(baselines, rate)

@@ -36,8 +36,8 @@ func (r onRueidis) unlock(ctx context.Context, name, token string) (int64, error
 func (r onRueidis) store() driver.Voter { return rueidisstore.New(r.client) }
 func (r onRueidis) pool() redsync.Pool  { return redsyncPool{r} }
 
-// redsyncPool connects redsync directly to the client. redsync's own driver uses the
-// go-redis compatibility layer of rueidis, which costs more.
+// redsyncPool connects redsync directly to the client. redsync's own driver uses rueidis'
+// compatibility layer for go-redis, which costs more.
 type redsyncPool struct{ lib onRueidis }
 
 // Get implements redsync's Pool.
@@ -45,8 +45,7 @@ func (p redsyncPool) Get(ctx context.Context) (redsync.Conn, error) {
 	return redsyncConn{ctx: ctx, lib: p.lib}, nil
 }
 
-// redsyncConn implements the methods of redsync's Conn that locking and unlocking use.
-// The others panic.
+// redsyncConn implements the methods in redsync's Conn for locking and unlocking. The others panic.
 type redsyncConn struct {
 	redsync.Conn
 	ctx context.Context

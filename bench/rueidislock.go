@@ -7,10 +7,9 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislockPeer is rueidislock for one server: a majority of one key, and no loop
-// tracking, as it recommends. It wakes waiters through client-side caching and renews at
-// half the TTL. It has a client of its own, with one connection on which commands are
-// batched.
+// rueidislockPeer is rueidislock for a single server: a majority of a single key, and no loop
+// tracking, as recommended. It wakes waiters through client-side caching and renews at half the
+// TTL. It has its own client, with a single connection for batched commands.
 type rueidislockPeer struct{ locker rueidislock.Locker }
 
 func openRueidislock(s endpoint) (peer, error) {
@@ -39,8 +38,8 @@ func (p rueidislockPeer) Lock(ctx context.Context, name string) (func() error, e
 	}, nil
 }
 
-// Keep implements renewingPeer. It tries and does not wait. A try ends after 20 ms: a
-// waiter whose try ends that way, on a free name, is never woken.
+// Keep implements renewingPeer. It tries and does not wait. A try ends after 20 ms: if a try ends
+// this way on a free name, its waiter is never woken.
 func (p rueidislockPeer) Keep(ctx context.Context, name string) (heldLease, error) {
 	const tries = 50
 	var err error

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// percentile returns the smallest value such that at least the fraction p of all values
-// does not exceed it. Without values it returns NaN: zero would look like a measurement.
+// percentile returns the smallest value not exceeded by at least the fraction p of all values.
+// Without values it returns NaN: zero would look like a measurement.
 func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -36,8 +36,8 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// maximum returns the largest value. It is for events that must never happen: a median
-// would hide them.
+// maximum returns the largest value. It is for events that should never happen: a median would hide
+// them.
 func maximum(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -45,7 +45,7 @@ func maximum(values []float64) float64 {
 	return slices.Max(values)
 }
 
-// jain returns Jain's fairness index: 1 if all shares are equal, 1/n if one share is
+// jain returns Jain's fairness index: 1 if all shares are equal, 1/n if a single share is
 // everything. It returns 1 if all shares are zero.
 func jain(shares []float64) float64 {
 	squares := 0.0

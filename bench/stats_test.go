@@ -56,7 +56,6 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// TestHistory evaluates a run with known figures.
 func TestHistory(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	h := history{Acquisitions: []acquisition{

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A storm is a case of the tables of faults: clients hold leases while something happens to
-// their server. A storm in the server is what the clients must not cause: work that grows
-// because of the fault, and with which the fault does not end.
+// A storm is a case in the fault tables: clients hold leases while a fault affects their server.
+// The clients should not cause a storm in the server: additional work because of the fault, which
+// can keep the fault from ending.
 type storm struct {
 	name    string
-	clients int // of dibs, each with connections of its own
-	leases  int // of each client
+	clients int // of dibs, each with its own connections
+	leases  int // for each client
 	ttl     time.Duration
-	waiters bool // each client has a waiter, for a name of the next client
+	waiters bool // each client has a waiter, for one of the next client's names
 
-	limit float64 // from when all leases are held, the server has this share of a processor; 0: all
+	limit float64 // after all leases are held, the server gets this fraction of a processor; 0: all
 	need  float64 // instead, as much as it needed on average before, times this
 
 	cuts     bool                                // the clients are behind a proxy
 	fault    func(*fixture, time.Duration) error // nil: none
 	lasts    time.Duration                       // its argument
-	restarts bool                                // the fault starts a new process of the server
+	restarts bool                                // the fault starts a new server process
 }
 
 // none is no fault.
@@ -46,7 +46,7 @@ func stop(b *fixture, lasts time.Duration) error {
 	return nil
 }
 
-// dropAll loses all bytes of all connections for a time.
+// dropAll loses all bytes on all connections for a time.
 func dropAll(b *fixture, lasts time.Duration) error {
 	for _, n := range b.nodes {
 		n.proxy.Drop()
@@ -84,7 +84,7 @@ func (s storm) scaled(c config) storm {
 	return s
 }
 
-// announced shows the name of a case, unless the flags select others: then it returns false.
+// announced shows a case's name, unless the flags select others: then it returns false.
 func (t *table) announced(c config, name string) bool {
 	full := t.name + ", " + name
 	if !strings.Contains(full, c.stormCase) {
@@ -109,7 +109,7 @@ const (
 	aboutLost  = "lost: leases that the clients report as lost, or that the server does not have; early: those before the fault."
 )
 
-// stormColumns are the figures of fixture.storm on Redis.
+// stormColumns are the figures from fixture.storm on Redis.
 func stormColumns() []column {
 	return []column{
 		{"leases", 0, median}, {"early", 0, maximum}, {"lost", 0, maximum},
@@ -130,7 +130,7 @@ func (t *table) addStorms(b *fixture, c config, peer string, all []storm) {
 			continue
 		}
 		f, notes, err := b.storm(peer, s.scaled(c))
-		if err != nil { // the figures of the other cases are not lost
+		if err != nil { // the other cases' figures are not lost
 			f, notes = figures{}, []string{"failed: " + err.Error()}
 		}
 		progress("  lost %v of %v, %v before the fault; commands %.0f, after %.0f", f["lost"], f["leases"], f["early"], f["commands"], f["after"])
@@ -141,7 +141,7 @@ func (t *table) addStorms(b *fixture, c config, peer string, all []storm) {
 	}
 }
 
-// storm measures one storm.
+// storm measures a storm.
 func (b *fixture) storm(peer string, s storm) (f figures, notes []string, err error) {
 	name := b.name()
 	group, err := b.startWorkers(b.holders(peer, name, s)...)
@@ -205,7 +205,7 @@ func (b *fixture) storm(peer string, s storm) (f figures, notes []string, err er
 	return f, notes, b.clearAll()
 }
 
-// holders returns the orders of the processes of the clients.
+// holders returns the orders for the clients' processes.
 func (b *fixture) holders(peer, name string, s storm) (orders []order) {
 	workers, addrs := min(processes, s.clients), b.addrs()
 	if s.cuts { // otherwise a proxy would only need processor time
@@ -220,7 +220,7 @@ func (b *fixture) holders(peer, name string, s storm) (orders []order) {
 	return orders
 }
 
-// quietAndAfter measures the quiet period, and that of the fault.
+// quietAndAfter measures the quiet period, and the fault period.
 func (b *fixture) quietAndAfter(group *workerGroup, s storm, length time.Duration) (f figures, notes []string, err error) {
 	quiet, err := b.during(length, s, none)
 	if err != nil {
@@ -258,14 +258,14 @@ func (b *fixture) quietAndAfter(group *workerGroup, s storm, length time.Duratio
 	}, notes, err
 }
 
-// A period is the work of the servers in some time.
+// A period is the servers' work during some time.
 type period struct {
 	usage
-	most usage // connections and memory: the largest that were sampled
+	most usage // connections and memory: the largest samples
 	busy int   // see busySeconds
 }
 
-// all returns the number of all commands, without those of this program.
+// all returns the number of commands, without this program's own.
 func (p period) all() (total float64) {
 	for name, calls := range p.calls {
 		if name != "info" {
@@ -275,8 +275,7 @@ func (p period) all() (total float64) {
 	return total
 }
 
-// during lets something happen, and returns the work of the servers in a period that begins
-// before it.
+// during calls a function, and returns the servers' work in a period that begins before the call.
 func (b *fixture) during(length time.Duration, s storm, happen func(*fixture, time.Duration) error) (period, error) {
 	before, err := b.patientUsage()
 	if err != nil {
@@ -307,7 +306,7 @@ func (b *fixture) during(length time.Duration, s storm, happen func(*fixture, ti
 	return period{after.since(before), most, seconds}, nil
 }
 
-// patientUsage is usage of servers that may be busy.
+// patientUsage is usage for servers that may be busy.
 func (b *fixture) patientUsage() (u usage, err error) {
 	for range 5 {
 		if u, err = b.usage(); err == nil {
@@ -336,8 +335,8 @@ func (b *fixture) sample(done chan struct{}) (most usage) {
 	}
 }
 
-// busySeconds returns the number of seconds until done in which the first server, a Redis
-// server, ran or waited for a processor nearly all the time.
+// busySeconds returns the number of seconds until done in which the first server, a Redis server,
+// almost always ran or waited for a processor.
 func (b *fixture) busySeconds(done chan struct{}) (seconds int) {
 	s, ok := b.nodes[0].server.(redisServer)
 	if !ok {
@@ -360,8 +359,8 @@ func (b *fixture) busySeconds(done chan struct{}) (seconds int) {
 	}
 }
 
-// present returns the number of names that the servers have. Of several servers, a majority
-// has each name.
+// present returns the number of names in the servers. With several servers, each name must be in a
+// majority.
 func (b *fixture) present(name string) (int, error) {
 	total := 0
 	for _, n := range b.nodes {

@@ -19,14 +19,14 @@ import (
 
 const (
 	busyLeases = 20
-	busyShare  = 0.1 // of a processor, in a cgroup
+	busyShare  = 0.1 // fraction of a processor, in a cgroup
 )
 
-// A busyCase is a process that computes.
+// A busyCase is a computing process.
 type busyCase struct {
 	computing int // goroutines
 	ttl       time.Duration
-	limit     float64 // its share of a processor, or 0
+	limit     float64 // its fraction of a processor, or 0
 }
 
 // String names the case.
@@ -38,7 +38,8 @@ func (k busyCase) String() string {
 	return text
 }
 
-// busyCases returns the cases of a table. A cgroup has the smallest number of goroutines, and one.
+// busyCases returns the cases for a table. With a cgroup, the cases are the smallest number of
+// goroutines, and a single goroutine.
 func busyCases(c config) (cases []busyCase) {
 	ttls := []time.Duration{c.scaledTTL(9 * time.Second), c.scaledTTL(30 * time.Second)}
 	for _, ttl := range slices.Compact(ttls) {
@@ -52,7 +53,7 @@ func busyCases(c config) (cases []busyCase) {
 	return cases
 }
 
-// busyStores are the stores of storm-busy. Each case has a plain key in the same store.
+// busyStores are the stores in storm-busy. Each case also has a plain key in the same store.
 var busyStores = []struct {
 	name, plain string
 	start       func() (*fixture, error)
@@ -63,7 +64,7 @@ var busyStores = []struct {
 	{"local file", "a change of the time of a file", newLocal, nil},
 }
 
-// busy measures processes whose goroutines compute on one processor.
+// busy measures processes whose goroutines compute on a single processor.
 func busy(_ *fixture, c config) (tables []*table, err error) {
 	for _, store := range busyStores {
 		t := &table{
@@ -103,7 +104,7 @@ func (t *table) addBusy(b *fixture, c config) {
 		}
 		row := t.row(k.String(), ours)
 		r, err := b.compute(k)
-		if err != nil { // the figures of the other cases are not lost
+		if err != nil { // the other cases' figures are not lost
 			t.notes = append(t.notes, fmt.Sprintf("%v: failed: %v", k, err))
 			continue
 		}
@@ -133,7 +134,7 @@ func (b *fixture) compute(k busyCase) (r busyReport, err error) {
 		}
 		defer g.close()
 	}
-	// A lease that is never renewed is lost after a TTL.
+	// A lease without renewal is lost after a TTL.
 	from := now()
 	win := window{From: from, To: from + 2*k.ttl + min(k.ttl, 10*time.Second)}
 	if err := group.send(win); err != nil {
@@ -147,10 +148,10 @@ func (b *fixture) compute(k busyCase) (r busyReport, err error) {
 	return r, b.clearAll()
 }
 
-// A busyReport is the result of a busy process.
+// A busyReport is a busy process's result.
 type busyReport struct {
 	Lost      int
-	Example   string // the error of a lost lease
+	Example   string // a lost lease's error
 	PlainLost bool
 	Longest   time.Duration // renewal of the plain key
 }
@@ -200,7 +201,7 @@ func compute(stop *atomic.Bool) {
 	}
 }
 
-// A plainKey is a key with a TTL that is renewed as programs do without a library.
+// A plainKey is a key with a TTL, renewed as in programs without a library.
 type plainKey struct {
 	ttl     time.Duration
 	renew   func() (kept bool, err error)
@@ -208,7 +209,7 @@ type plainKey struct {
 	longest time.Duration
 }
 
-// newPlainKey creates a key in the store of the order's peer.
+// newPlainKey creates a key in the order's store.
 func newPlainKey(o order) (*plainKey, error) {
 	ctx, name := context.Background(), o.Name+":plain"
 	k := &plainKey{ttl: o.TTL}
@@ -240,7 +241,7 @@ func newPlainKey(o order) (*plainKey, error) {
 	return k, os.WriteFile(file, nil, 0o600)
 }
 
-// keepUntil renews the key each third of its TTL.
+// keepUntil renews the key every third of its TTL.
 func (k *plainKey) keepUntil(end time.Duration) {
 	for now() < end {
 		time.Sleep(min(k.ttl/3, end-now()))

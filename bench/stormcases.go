@@ -17,7 +17,7 @@ func stall(_ *fixture, c config) ([]*table, error) {
 	return onRedis(t, c, storm{name: "stop of 3 s", clients: 20, leases: 5000, ttl: 15 * time.Second, fault: stop, lasts: 3 * time.Second})
 }
 
-// cut cuts the connections of a server.
+// cut cuts a server's connections.
 func cut(_ *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "storm-cut",
@@ -37,7 +37,7 @@ func cut(_ *fixture, c config) ([]*table, error) {
 	return onRedis(t, c, drop, refuse)
 }
 
-// limited limits the processor time of a server.
+// limited limits a server's CPU time.
 func limited(_ *fixture, c config) ([]*table, error) {
 	about := []string{
 		"Clients in 4 processes hold leases with a TTL of 15 s. From when they are held, the server has a part of a processor.",
@@ -68,7 +68,7 @@ func limited(_ *fixture, c config) ([]*table, error) {
 	return []*table{t, report}, err
 }
 
-// restarted restarts a server that keeps its data.
+// restarted restarts a server with persistent data.
 func restarted(_ *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "storm-restart",

@@ -69,8 +69,8 @@ func openMemoryDibs(s endpoint) (peer, error) {
 	return dibsPeer{dibs.New(memstore.New(), dibs.TTL(s.ttl))}, nil
 }
 
-// An instantStore is a store in memory that renews each lease at once, so that only the work
-// of the client counts. It reconnects when the test wants it.
+// An instantStore is a store in memory that renews each lease at once, so only the client's work
+// counts. It reconnects at the test's request.
 type instantStore struct {
 	*driver.Full
 	events chan driver.EventKind
@@ -103,7 +103,7 @@ func (s instantStore) reconnect() {
 type deadlineReport struct {
 	Late    []float64
 	Control []float64
-	Lost    int // of the leases that are renewed
+	Lost    int // among the renewed leases
 }
 
 func deadlinesJob(o order, _ peer, t link) error {
@@ -131,8 +131,7 @@ func deadlinesJob(o order, _ peer, t link) error {
 	return t.out.Encode(r)
 }
 
-// measure acquires leases that are not renewed, for a second, and reconnects while they
-// expire.
+// measure acquires leases without renewal, for a second, and reconnects while they expire.
 func (r *deadlineReport) measure(locks *dibs.Client, store instantStore, round int) error {
 	const apart = time.Second / expiring
 	const between = 100 * time.Millisecond // from one reconnection to the next

@@ -11,11 +11,10 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// An owner is a peer that is a client of dibs.
+// An owner is a peer with a dibs client.
 type owner interface{ client() *dibs.Client }
 
-// openClients opens the clients of a worker. Each has connections of its own, like a process
-// of a service.
+// openClients opens a worker's clients. Each has its own connections, like a process in a service.
 func openClients(o order) (clients []*dibs.Client, err error) {
 	for range o.Clients {
 		p, err := openPeer(o.Peer, newEndpoint(o.Addrs, o.TTL))
@@ -27,7 +26,7 @@ func openClients(o order) (clients []*dibs.Client, err error) {
 	return clients, nil
 }
 
-// A holding is the leases of a worker.
+// A holding contains a worker's leases.
 type holding struct {
 	order   order
 	clients []*dibs.Client
@@ -40,18 +39,18 @@ func (h *holding) name(client, lease int) string {
 	return h.order.heldName(fmt.Sprintf("%d.%d.%d", h.order.Index, client, lease))
 }
 
-// A question asks a worker for its losses. With Serve, it unlocks the names that have waiters
-// before.
+// A question asks a worker for its losses. With Serve, the worker first unlocks the names with
+// waiters.
 type question struct{ Serve bool }
 
-// A lossReport is the answer of a worker.
+// A lossReport is a worker's answer.
 type lossReport struct {
 	Lost    int
-	Example string // the error of one of them
-	Waiting int    // waiters that were not served
+	Example string // the error of a lost lease
+	Waiting int    // waiters not served
 }
 
-// stormPatience is the time in which a busy machine must do any part of a job.
+// stormPatience is a busy machine's time limit for any part of a job.
 const stormPatience = 5 * time.Minute
 
 // stormJob acquires leases and answers questions about them.
@@ -92,8 +91,8 @@ func stormJob(o order, _ peer, t link) error {
 	}
 }
 
-// acquire acquires a lease. It tries again if the store does not answer: many acquisitions at
-// once may be too much for it, and only what follows is measured.
+// acquire acquires a lease. It tries again if the store does not answer: many acquisitions at once
+// can overload it, and only the later part is measured.
 func acquire(ctx context.Context, m *dibs.Mutex) (lease *dibs.Lease, err error) {
 	for {
 		lease, err = m.Lock(ctx)
@@ -116,7 +115,7 @@ func (h *holding) losses() (r lossReport) {
 	return r
 }
 
-// queueWaiters starts a waiter of each client, and returns when all are queued.
+// queueWaiters starts a waiter for each client, and returns when all are queued.
 func (h *holding) queueWaiters() {
 	var queued sync.WaitGroup
 	queued.Add(len(h.clients))
@@ -140,11 +139,10 @@ func (h *holding) queueWaiters() {
 // serveLimit is the time in which all waiters must be served.
 const serveLimit = 30 * time.Second
 
-// serve unlocks the names that have waiters, and returns the number of those that are not
-// served.
+// serve unlocks the names with waiters, and returns the number of waiters not served.
 func (h *holding) serve() int {
 	_ = concurrently(len(h.clients), func(i int) error {
-		_ = h.leases[i].Unlock() // a lost one is counted already
+		_ = h.leases[i].Unlock() // a lost lease is already counted
 		return nil
 	})
 	done := make(chan struct{})
@@ -159,7 +157,7 @@ func (h *holding) serve() int {
 	return len(h.clients) - int(h.served.Load())
 }
 
-// lost returns the number of leases that the workers have lost, and the error of one.
+// lost returns the number of leases lost by the workers, and the error of one lease.
 func (c *workerGroup) lost() (n int, example string, err error) {
 	reports, err := c.query(question{})
 	for _, r := range reports {
@@ -171,7 +169,7 @@ func (c *workerGroup) lost() (n int, example string, err error) {
 	return n, example, err
 }
 
-// serveAll lets the workers unlock, and records the waiters that are not served.
+// serveAll lets the workers unlock, and records the waiters not served.
 func (c *workerGroup) serveAll(f figures) error {
 	reports, err := c.query(question{Serve: true})
 	f["unserved"] = 0

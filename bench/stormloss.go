@@ -16,7 +16,7 @@ const (
 	lossGrace    = 5 * time.Second // after the last restart
 )
 
-// lossesTold measures how soon clients learn that a server has lost its data.
+// lossesTold measures how soon clients detect that a server lost its data.
 func lossesTold(_ *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "storm-loss",
@@ -49,7 +49,7 @@ func lossesTold(_ *fixture, c config) ([]*table, error) {
 	return []*table{t}, nil
 }
 
-// A heldTime is the time of a lease on the shared clock.
+// A heldTime is a lease's time on the shared clock.
 type heldTime struct {
 	Since time.Duration
 	Until time.Duration // when its context ended; 0 if it did not
@@ -97,7 +97,7 @@ func (b *fixture) losses(s storm, restarts int, grace time.Duration) (figures, e
 	return lossFigures(all, downs, s.clients*s.leases), nil
 }
 
-// An outage is the time of a restart on the shared clock.
+// An outage is a restart's time on the shared clock.
 type outage struct {
 	killed   time.Duration
 	accepted time.Duration // when the new process accepted a connection
@@ -212,7 +212,7 @@ func (l *lossRecord) keep(ctx context.Context, c *dibs.Client, name string, held
 	}
 }
 
-// all returns the times of all leases until now.
+// all returns all leases' times until now.
 func (l *lossRecord) all() []heldTime {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/dibslock/dibs/internal/test/pgtest"
 )
 
-// otherStores are the stores beside one Redis server, each with an error that says that this
-// machine has no such server.
+// otherStores are the stores other than a single Redis server, each with the error for a machine
+// without such a server.
 var otherStores = []struct {
 	name  string
 	start func() (*fixture, error)
 	none  error
-	cuts  bool // it has connections
+	cuts  bool // whether it has connections
 }{
 	{"quorum of 3", func() (*fixture, error) { return newRedis(3) }, nil, true},
 	{"PostgreSQL", func() (*fixture, error) { return newPostgres() }, pgtest.ErrNoServer, true},
@@ -22,7 +22,7 @@ var otherStores = []struct {
 	{"local file", newLocal, nil, false},
 }
 
-// stores stops and cuts the servers of the other stores.
+// stores stops and cuts the other stores' servers.
 func stores(_ *fixture, c config) ([]*table, error) {
 	t := &table{
 		name: "storm-stores",

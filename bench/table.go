@@ -10,25 +10,25 @@ import (
 	"unicode/utf8"
 )
 
-// figures are the results of one run by column name.
+// figures are a run's results by column name.
 type figures map[string]float64
 
-// A column is one figure of each row.
+// A column is a figure in each row.
 type column struct {
 	name   string
 	digits int                          // after the decimal point
-	join   func(runs []float64) float64 // combines the runs into one figure
+	join   func(runs []float64) float64 // combines the runs into a single figure
 }
 
-// A row is one peer in one group. Rows of a group have the same load.
+// A row is a peer in a group. Rows in a group have the same load.
 type row struct {
 	group string
 	peer  string
 	runs  []figures
 }
 
-// value combines the figures of the runs. It ignores runs without this figure. If no run
-// has it, the value is NaN.
+// value combines the runs' figures. It ignores runs without this figure. If no run has it, the
+// value is NaN.
 func (r *row) value(c column) float64 {
 	var values []float64
 	for _, run := range r.runs {
@@ -43,16 +43,16 @@ func (r *row) value(c column) float64 {
 type table struct {
 	name    string
 	about   []string // explanations for the reader
-	load    string   // name of the load by which rows are grouped, or ""
+	load    string   // the load's name, by which rows are grouped, or ""
 	columns []column
 	rows    []*row
 	notes   []string // failures and warnings
-	server  string   // version; default: that of the fixture
+	server  string   // version; default: the fixture's
 	bars    []bar
 	ours    string // the peer to which the bars apply; default: dibs
 }
 
-// row returns the row of a peer. It adds one if there is none.
+// row returns a peer's row. It adds the row if it is missing.
 func (t *table) row(group, peer string) *row {
 	for _, r := range t.rows {
 		if r.group == group && r.peer == peer {
@@ -74,7 +74,7 @@ func (t *table) column(name string) column {
 	panic("no column " + name)
 }
 
-// addRemark adds a remark about a run, unless the table has it already.
+// addRemark adds a remark about a run, unless the table already contains it.
 func (t *table) addRemark(group, peer, text string) {
 	if text == "" {
 		return
@@ -102,7 +102,7 @@ func (t *table) print(out io.Writer, markdown bool, machine string) {
 	fmt.Fprintf(out, "(%s)\n\n", machine)
 }
 
-// texts returns the number of columns with text, which are aligned to the left.
+// texts returns the number of text columns, which are aligned to the left.
 func (t *table) texts() int {
 	if t.load == "" {
 		return 1
@@ -110,8 +110,8 @@ func (t *table) texts() int {
 	return 2
 }
 
-// cells returns the table as text, with the header first. Only the first row of a group
-// has the name of the group.
+// cells returns the table as text, with the header first. Only the first row in a group contains
+// the group's name.
 func (t *table) cells() [][]string {
 	head := []string{"peer"}
 	if t.load != "" {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// uncontended returns the measurement of locks without contention on one client library.
-// The peers on it have names that end with at.
+// uncontended returns the measurement of locks without contention on a single client library. Its
+// peers' names end with at.
 func uncontended(name, at string, others ...string) func(*fixture, config) ([]*table, error) {
 	return func(b *fixture, c config) ([]*table, error) {
 		t := &table{
@@ -36,7 +36,7 @@ func uncontended(name, at string, others ...string) func(*fixture, config) ([]*t
 	}
 }
 
-// pairs measures all rows of the table, with a baseline.
+// pairs measures all rows in the table, with a baseline.
 func (t *table) pairs(b *fixture, c config, baseline string, names ...string) ([]*table, error) {
 	for _, g := range c.goroutines {
 		err := t.interleave(c.rounds, g, baseline, names, func(peer string) (figures, string, error) {
@@ -49,12 +49,12 @@ func (t *table) pairs(b *fixture, c config, baseline string, names ...string) ([
 	return []*table{t}, nil
 }
 
-// pairs performs one run.
+// pairs performs a run.
 func (b *fixture) pairs(c config, peer string, goroutines int) (figures, string, error) {
 	return b.pairsOf(c, order{Peer: peer, Count: goroutines})
 }
 
-// pairsOf performs one run of a peer with Count goroutines.
+// pairsOf performs a peer's run with Count goroutines.
 func (b *fixture) pairsOf(c config, o order) (figures, string, error) {
 	if c.profile != "" {
 		o.Profile = fmt.Sprintf("%s-%s-%d.prof", c.profile, o.Peer, o.Count)
@@ -86,16 +86,16 @@ func (b *fixture) pairsOf(c config, o order) (figures, string, error) {
 	}, r.Failure, nil
 }
 
-// A pairsReport is the result of a worker after its window.
+// A pairsReport is a worker's result after its window.
 type pairsReport struct {
 	Pairs    int
-	P50, P99 time.Duration // of a pair
+	P50, P99 time.Duration // for a pair
 	Mallocs  uint64
 	CPU      time.Duration
 	Failure  string
 }
 
-// pairsJob locks and unlocks with Count goroutines, each on names of its own.
+// pairsJob locks and unlocks with Count goroutines, each on its own names.
 func pairsJob(o order, p peer, t link) error {
 	var w window
 	if err := t.in.Decode(&w); err != nil {
@@ -116,7 +116,7 @@ func pairsJob(o order, p peer, t link) error {
 	return t.out.Encode(report.sum(lockers, hung))
 }
 
-// measureWindow measures allocations and CPU time of the process during the window.
+// measureWindow measures allocations and CPU time in the process during the window.
 func measureWindow(w window, profile string) (pairsReport, error) {
 	sleepUntil(w.From)
 	stop, err := startProfile(profile)
@@ -150,8 +150,8 @@ func startProfile(file string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(f)
 }
 
-// waitForLockers waits until all lockers have ended. After a second it cancels those that
-// still wait, although their locks are free, and returns their number.
+// waitForLockers waits until all lockers end. After a second it cancels the lockers still waiting,
+// although their locks are free, and returns their number.
 func waitForLockers(running *sync.WaitGroup, lockers []*locker) (hung int) {
 	var mu sync.Mutex
 	grace := time.AfterFunc(time.Second, func() {
@@ -171,8 +171,8 @@ func waitForLockers(running *sync.WaitGroup, lockers []*locker) (hung int) {
 	return hung
 }
 
-// A locker is the work of one goroutine. It has a context of its own that can be
-// cancelled, as a request of a service has.
+// A locker is a goroutine's work. It has its own context that can be cancelled, like a request in a
+// service.
 type locker struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -190,7 +190,7 @@ func newLocker(name string, names int) *locker {
 	return l
 }
 
-// run counts the pairs that end within the window.
+// run counts the pairs ending within the window.
 func (l *locker) run(p peer, w window) {
 	defer l.cancel()
 	begin := now()
@@ -217,7 +217,7 @@ func pair(ctx context.Context, p peer, name string) error {
 	return unlock()
 }
 
-// sum adds the results of the lockers to the report.
+// sum adds the lockers' results to the report.
 func (r pairsReport) sum(lockers []*locker, hung int) pairsReport {
 	var all []float64
 	for _, l := range lockers {

@@ -12,28 +12,28 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Runs are measured in worker processes. A worker is this program with an order in its
-// environment. So each peer has its own heap, scheduler and connections, and the measured
-// CPU time and allocations are its own.
+// Runs are measured in worker processes. A worker is this program with an order in its environment.
+// So each peer has its own heap, scheduler and connections, and the measured CPU time and
+// allocations belong only to it.
 
-// workerEnv is the environment variable with the order of a worker, as JSON.
+// workerEnv is the environment variable with a worker's order, as JSON.
 const workerEnv = "DIBS_BENCH_WORKER"
 
-// An order describes the job of a worker.
+// An order describes a worker's job.
 type order struct {
 	Job     string
 	Peer    string
-	Addrs   []string // of the server, or of the nodes of a quorum
+	Addrs   []string // the server's, or a quorum's nodes
 	TTL     time.Duration
 	Name    string // the locked name, or its prefix
-	Workers int    // number of workers that share the waiters and leases
-	Index   int    // of this worker
-	Count   int    // of goroutines, waiters or leases in all workers
+	Workers int    // number of workers sharing the waiters and leases
+	Index   int    // this worker's
+	Count   int    // goroutines, waiters or leases in all workers
 	Section time.Duration
-	Names   int  // of each goroutine of a job of pairs; default: 64
-	Clients int  // of dibs in a worker; Count is the leases of each
-	Waiters bool // each of them waits for a name of another one
-	Rounds  int  // of a job of deadlines
+	Names   int  // for each goroutine in a pairs job; default: 64
+	Clients int  // of dibs in a worker; Count is the leases for each
+	Waiters bool // each waits for another client's name
+	Rounds  int  // in a deadlines job
 	Busy    int  // computing goroutines
 	Procs   int  // GOMAXPROCS, or 0
 
@@ -41,17 +41,17 @@ type order struct {
 	Profile  string        // file for the CPU profile, or ""
 }
 
-// A window is the time of a measurement, on the clock that all processes share. Before
-// it, workers warm up: they open connections, load scripts and fill the queue.
+// A window is a measurement's time, on the clock shared by all processes. Before it, workers warm
+// up: they open connections, load scripts and fill the queue.
 type window struct{ From, To time.Duration }
 
-// A link is the connection of a worker and its parent, which send in turns.
+// A link is the connection between a worker and its parent, which send in turns.
 type link struct {
 	in  *json.Decoder
 	out *json.Encoder
 }
 
-// jobs are the jobs of workers. A measurement begins when the job receives its window.
+// jobs are the workers' jobs. A measurement begins when the job receives its window.
 var jobs = map[string]func(order, peer, link) error{
 	"busy":      busyJob,
 	"commit":    commitJob,
@@ -67,7 +67,7 @@ var jobs = map[string]func(order, peer, link) error{
 
 func isWorker() bool { return os.Getenv(workerEnv) != "" }
 
-// work is the main function of a worker. It ends when its parent exits.
+// work is a worker's main function. It ends when its parent exits.
 func work(in io.Reader, out io.Writer) error {
 	var o order
 	if err := json.Unmarshal([]byte(os.Getenv(workerEnv)), &o); err != nil {
@@ -91,11 +91,11 @@ func work(in io.Reader, out io.Writer) error {
 	return job(o, p, t)
 }
 
-// hello is the first message of a worker.
+// hello is a worker's first message.
 type hello struct{ Wire []string }
 
-// exitAtEOF returns a copy of its input. It ends the process at the end of the input: the
-// parent has exited or was killed.
+// exitAtEOF returns a copy of its input. It ends the process at the end of the input: the parent
+// exited or was killed.
 func exitAtEOF(in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -123,5 +123,5 @@ func warm(p peer, name string) error {
 
 func sleepUntil(t time.Duration) { time.Sleep(t - now()) }
 
-// A startSignal starts the part of a job before its window.
+// A startSignal starts a job's part before its window.
 type startSignal struct{}

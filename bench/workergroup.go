@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// A workerGroup is the parent's view of the workers of one run.
+// A workerGroup is the parent's view of a run's workers.
 type workerGroup struct {
 	fixture *fixture
 	workers []*worker
-	wire    []string // the commands that the peer's clients send
+	wire    []string // the commands sent by the peer's clients
 }
 
 type worker struct {
@@ -43,7 +43,7 @@ func (b *fixture) startWorkers(orders ...order) (*workerGroup, error) {
 			return c, err
 		}
 		if c.wire == nil {
-			c.wire = h.Wire // of the first worker: the second one may be a pinger
+			c.wire = h.Wire // from the first worker: the second may be a pinger
 		}
 	}
 	return c, nil
@@ -82,11 +82,11 @@ func (c *workerGroup) stop() {
 		w.in.Close() // it exits at the end of its input
 	}
 	for _, w := range c.workers {
-		_ = w.cmd.Wait() // receive has reported failures
+		_ = w.cmd.Wait() // receive reports failures
 	}
 }
 
-// workerTimeout is the time after which a worker counts as hanging, unless its order has another.
+// workerTimeout is the time after which a worker counts as hanging, unless its order sets another.
 const workerTimeout = 60 * time.Second
 
 func (w *worker) receive(v any) error {
@@ -102,8 +102,8 @@ func (w *worker) receive(v any) error {
 	return nil
 }
 
-// observe starts the workers and returns the work of the servers during the window. The
-// window begins after the warm-up.
+// observe starts the workers and returns the servers' work during the window. The window begins
+// after the warm-up.
 func (c *workerGroup) observe(warm, length time.Duration) (window, usage, error) {
 	from := now() + warm
 	win := window{From: from, To: from + length}

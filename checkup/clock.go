@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A TimeSample is a reading of the server's clock, between two of this host's.
+// A TimeSample is a reading of the server's clock, between two readings of this host's clock.
 type TimeSample struct {
 	Sent, Server, Received time.Time
 	Err                    error
@@ -19,7 +19,7 @@ func ReadTime(read func() (time.Time, error)) TimeSample {
 	return s
 }
 
-// CheckClock compares the server's clock with that of this host, and with an earlier reading.
+// CheckClock compares the server's clock with this host's clock, and with an earlier reading.
 func (s *Server) CheckClock(start, end TimeSample) {
 	if start.Err != nil || s.Unchecked("clock", "the clock of the server", end.Err) {
 		return

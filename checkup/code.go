@@ -11,8 +11,8 @@ var textOrComment = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)'[^']*'|"[^"]*"|` + "`[^`]*`" + `|--(?:[ \t\r][^\n]*)?(?:\n|$)|/\*.*?\*/`)
 })
 
-// sameCode reports whether two texts of SQL differ in comments and spaces only. A tool may
-// remove comments, as the client of MariaDB does. Comments that a server executes are code.
+// sameCode reports whether two SQL texts differ only in comments and spaces. A tool can remove
+// comments, as MariaDB's client does. Comments executed by a server count as code.
 func sameCode(a, b string) bool { return a == b || codeOf(a) == codeOf(b) }
 
 func codeOf(text string) string {

@@ -17,22 +17,22 @@ type DatabaseStore interface {
 	SchemaVersion(ctx context.Context) (int, error)
 }
 
-// A Database is the examination of a database, with what its checks share.
+// A Database examines a database, with the data shared by its checks.
 type Database struct {
 	Server
 	Store    DatabaseStore
 	Start    TimeSample        // when the examination began
-	Settings map[string]string // of a session
-	Unusable bool              // a finding says already that no lock can be acquired
+	Settings map[string]string // a session's settings
+	Unusable bool              // a finding already says that no lock can be acquired
 }
 
 const noLocks = "nothing can be locked"
 
-// Late is the consequence of notifications that do not arrive.
+// Late is the consequence of missing notifications.
 const Late = "waiters are not notified: they retry, so a hand-off takes longer"
 
-// ExamineDatabase calls examine for the database of a store if that can be reached. denied reports
-// whether an error is a right that the user lacks, which a check reports.
+// ExamineDatabase calls examine for a store's database if it can be reached. denied reports whether
+// an error means a missing right, which a check reports.
 func ExamineDatabase(ctx context.Context, s DatabaseStore, denied func(error) bool, examine func(Database)) (Findings, error) {
 	return Examine(ctx, func(ctx context.Context, r *Report) error {
 		const soon = 5 * time.Second
@@ -47,8 +47,8 @@ func ExamineDatabase(ctx context.Context, s DatabaseStore, denied func(error) bo
 	})
 }
 
-// Is reports whether a setting has one of these values. A setting that the server does not report has
-// none.
+// Is reports whether a setting has any of these values. A setting not reported by the server has no
+// value.
 func (d *Database) Is(setting string, values ...string) bool {
 	have, ok := d.Settings[setting]
 	return ok && slices.ContainsFunc(values, func(value string) bool { return strings.EqualFold(have, value) })
@@ -60,23 +60,24 @@ func (d *Database) CheckConnections(used, most int, remedy string) {
 		"a new connection may be refused: then nothing can be locked, and leases that cannot be renewed are lost", remedy))
 }
 
-// A Schema is where the tables and routines of a store are, and which ones this program needs.
+// A Schema is the location of a store's tables and routines, and the list of those needed by this
+// program.
 type Schema struct {
 	Place          string // "the database"
 	Version        int
 	Tables         []string
-	Routine        string            // what routines are called: "function"
+	Routine        string            // the word for routines: "function"
 	Routines       map[string]string // their texts by name
 	IfNone, IfSome string            // remedies if all or some tables or routines are missing
 }
 
-// CheckTables compares the tables of a database, by name, with those of the schema.
+// CheckTables compares a database's tables, by name, with the schema's tables.
 func (d *Database) CheckTables(s Schema, have map[string]string) {
 	d.checkMissing(s, "table", s.Tables, have)
 }
 
-// CheckRoutines compares the routines of a database with those of the schema: their texts by name. A
-// text that the user cannot read is empty.
+// CheckRoutines compares a database's routines with the schema's: their texts by name. A text is
+// empty if the user cannot read it.
 func (d *Database) CheckRoutines(s Schema, have map[string]string) {
 	want := slices.Sorted(maps.Keys(s.Routines))
 	if len(missing(have, want)) == len(want) {
@@ -88,7 +89,7 @@ func (d *Database) CheckRoutines(s Schema, have map[string]string) {
 		"locks of this version may not exclude each other", "compare them with the output of dibs migrate --print, and replace them as their owner"))
 }
 
-// checkVersion explains why there are tables, but no routines of this program.
+// checkVersion explains why tables exist, but no routines for this program.
 func (d *Database) checkVersion(s Schema) {
 	if d.Unusable {
 		return
@@ -106,7 +107,7 @@ func (d *Database) checkVersion(s Schema) {
 	)
 }
 
-// checkMissing reports the tables or routines that are missing, once.
+// checkMissing reports the missing tables or routines, once.
 func (d *Database) checkMissing(s Schema, kind string, want []string, have map[string]string) {
 	lacks := missing(have, want)
 	if len(lacks) == 0 || d.Unusable {
@@ -120,7 +121,7 @@ func (d *Database) checkMissing(s Schema, kind string, want []string, have map[s
 	d.Find(Critical, "schema", fmt.Sprintf("%s lacks a %s: %s", s.Place, kind, List(lacks)), noLocks, remedy)
 }
 
-// TryLock runs a trial of a lock. It returns false if that would say nothing new.
+// TryLock runs a lock trial. It returns false if the trial would show nothing new.
 func (d *Database) TryLock(listens bool) (result Result, tried bool) {
 	if d.Unusable || d.Ctx.Err() != nil {
 		return result, false
@@ -139,7 +140,7 @@ func (r Result) FailedLock() Findings {
 		"other locks will fail too", "see the other findings and the error")
 }
 
-// FailedGrant returns a finding if the waiter of a trial was not notified.
+// FailedGrant returns a finding if a trial's waiter was not notified.
 func (r Result) FailedGrant(remedy string) Findings {
 	return If(r.Grant != nil, Warning, "notifications", fmt.Sprintf("no notification of a hand-off: %v", r.Grant),
 		Late, remedy)

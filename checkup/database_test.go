@@ -19,7 +19,8 @@ type versioned struct {
 
 func (v versioned) SchemaVersion(context.Context) (int, error) { return v.version, v.err }
 
-// Missing and foreign routines are one finding, which explains them by the version if it can.
+// Missing and foreign routines should be a single finding, which explains them by the version if it
+// can.
 func TestRoutines(t *testing.T) {
 	t.Parallel()
 	mine := checkup.Schema{
@@ -30,7 +31,7 @@ func TestRoutines(t *testing.T) {
 		what     string
 		version  int
 		have     map[string]string
-		want     string // what is found
+		want     string // the expected finding
 		do       string
 		unusable bool
 	}{
@@ -54,7 +55,7 @@ func TestRoutines(t *testing.T) {
 	}
 }
 
-// A database is examined if it can be reached, or if it refuses only because of a right.
+// A database should be examined if it can be reached, or if it refuses only because of a right.
 func TestExamineDatabase(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("permission denied")

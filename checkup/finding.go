@@ -24,17 +24,17 @@ func (s Severity) String() string {
 	return [...]string{"note", "unchecked", "warning", "critical"}[s]
 }
 
-// ExitCode returns the exit code of a command whose worst finding has the severity.
+// ExitCode returns the exit code for a command with this worst severity.
 func (s Severity) ExitCode() int { return max(0, int(s-Unchecked)) }
 
-// A Finding is one problem of a server that a doctor has found.
+// A Finding is a server problem found by a doctor.
 type Finding struct {
 	Severity    Severity
-	Node        string // the server's address; empty if there is only one
+	Node        string // the server's address; empty for a single server
 	Subject     string // a stable identifier: "eviction"
-	What        string // what was found
-	Consequence string // what it means for locks
-	Remedy      string // what to do about it
+	What        string // the problem
+	Consequence string // the effect on locks
+	Remedy      string // the advice
 }
 
 // String formats the finding in four lines.
@@ -58,8 +58,8 @@ func (f Findings) Worst() Severity {
 	return worst
 }
 
-// String formats all findings, with an empty line between. It joins equal findings of
-// several servers.
+// String formats all findings, with an empty line between. It joins equal findings from several
+// servers.
 func (f Findings) String() string {
 	if len(f) == 0 {
 		return "nothing found\n"

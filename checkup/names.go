@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// missing returns which of the wanted names a map lacks.
+// missing returns the wanted names missing in a map.
 func missing(have map[string]string, want []string) []string {
 	return slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 		_, exists := have[name]
@@ -14,7 +14,7 @@ func missing(have map[string]string, want []string) []string {
 	})
 }
 
-// List returns the first names of many, for a finding.
+// List returns the first of many names, for a finding.
 func List(names []string) string {
 	const few = 5
 	if len(names) > few {

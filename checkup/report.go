@@ -1,5 +1,6 @@
-// Package checkup is the framework of doctors, which examine whether a server is suitable for locks. It
-// runs the checks, and collects, sorts and prints what they find. It is for authors of stores.
+// Package checkup is the framework for doctors, which examine whether a server is suitable for
+// locks. It runs the checks, and collects, sorts and prints their findings. It is for authors of
+// stores.
 package checkup
 
 import (
@@ -16,12 +17,12 @@ import (
 )
 
 const (
-	longest      = 30 * time.Second       // of an examination
-	longestCheck = 15 * time.Second       // of one of its checks
+	longest      = 30 * time.Second       // for an examination
+	longestCheck = 15 * time.Second       // for a single check
 	grace        = 200 * time.Millisecond // for checks that were cut short to report it
 )
 
-// A Report collects the findings of an examination. It is safe for concurrent use: Examine can return
+// A Report collects an examination's findings. It is safe for concurrent use: Examine can return
 // while a client that ignores its context is still busy.
 type Report struct {
 	mu       sync.Mutex
@@ -30,7 +31,7 @@ type Report struct {
 	failures error // why other servers did not
 }
 
-// Examine calls examine, which examines the servers of a store, and returns the findings. It returns
+// Examine calls examine, which examines a store's servers, and returns the findings. It returns
 // soon after ctx ends, and within 30 s. The error means that no server was reached.
 func Examine(ctx context.Context, examine func(context.Context, *Report) error) (Findings, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -43,14 +44,14 @@ func Examine(ctx context.Context, examine func(context.Context, *Report) error) 
 	return r.end(<-ended)
 }
 
-// Visited records that a server has replied, or with an error that it has not.
+// Visited records a server's reply, or with an error its failure to reply.
 func (r *Report) Visited(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reached, r.failures = r.reached || err == nil, errors.Join(r.failures, err)
 }
 
-// end returns the findings. cut is the error that ended the examination early, or nil.
+// end returns the findings. cut is the error for an examination cut short, or nil.
 func (r *Report) end(cut error) (Findings, error) {
 	r.mu.Lock()
 	reached, failures := r.reached, r.failures
@@ -67,7 +68,7 @@ func (r *Report) end(cut error) (Findings, error) {
 	return r.Findings(), nil
 }
 
-// unreachable returns the error of a store none of whose servers has replied.
+// unreachable returns the error for a store if none of its servers replied.
 func unreachable(cause error) error {
 	if errors.Is(cause, driver.ErrInvalid) {
 		return fmt.Errorf("doctor: %w", cause)
@@ -86,7 +87,7 @@ func (r *Report) add(f Finding) {
 	r.found = append(r.found, f)
 }
 
-// Findings returns what was found until now: the most severe first, then by server, then by check.
+// Findings returns the findings until now: the most severe first, then by server, then by check.
 func (r *Report) Findings() Findings {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-// A Server is the examination of one server.
+// A Server examines a single server.
 type Server struct {
 	*Report
-	Ctx  context.Context // of the check that runs
-	Addr string          // the server's address; empty if there is only one
+	Ctx  context.Context // the running check's context
+	Addr string          // the server's address; empty for a single server
 }
 
-// A Check is one check of a server.
+// A Check is a single check of a server.
 type Check struct {
 	Name string
 	Run  func()
 }
 
-// Run runs checks in their order, each for up to 15 s. One that takes longer is a finding, and the
-// others follow.
+// Run runs checks in order, each for up to 15 s. A longer check is a finding, and the others
+// follow.
 func (s *Server) Run(checks ...Check) {
 	all := s.Ctx
 	defer func() { s.Ctx = all }()
 	for _, check := range checks {
 		if all.Err() != nil {
-			return // which is a finding of Examine
+			return // Examine reports it as a finding
 		}
 		s.run(all, check)
 	}
@@ -71,12 +71,12 @@ func (s *Server) AddFirst(found ...Findings) {
 	}
 }
 
-// Unchecked adds a query that has failed, with what it was for. It reports whether there was an error.
+// Unchecked adds a failed query, with its purpose. It reports whether an error occurred.
 func (s *Server) Unchecked(subject, what string, err error) bool {
 	if err == nil {
 		return false
 	}
-	if s.Ctx.Err() == nil { // otherwise the interruption is a finding of its own
+	if s.Ctx.Err() == nil { // otherwise the interruption is a separate finding
 		s.Find(Unchecked, subject, "a query failed: "+err.Error(), "not checked: "+what, "see the error")
 	}
 	return true

@@ -10,28 +10,28 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Trial tests what settings and rights only suggest: that locks work. It acquires a lock, queues for
-// it, and hands it off.
+// A Trial tests that locks work: settings and rights can only suggest it. It acquires a lock,
+// queues for it, and hands it off.
 type Trial struct {
 	Store   driver.Store
-	Name    string        // of the lock; empty for a random one
+	Name    string        // the lock's name; empty for a random name
 	Replies time.Duration // how much longer than 2 s a request may take
 
 	Silent  bool                // hand-offs are known not to be notified
 	Watched func(client string) // called when Watch is connected; may be nil
 
-	// Watch is that of the store, or nil if it has no notifications.
+	// Watch is the store's Watch, or nil without notifications.
 	Watch func(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
 }
 
-// A Result has the errors of a trial; nil means that this part works.
+// A Result contains a trial's errors; nil means that this part works.
 type Result struct {
 	Lock   error // the lock was acquired, queued for, handed off and released
 	Listen error // the client was connected to its notifications
 	Grant  error // the waiter was notified of the hand-off
 }
 
-// patience bounds one step of a trial.
+// patience bounds a trial's step.
 const patience = 2 * time.Second
 
 // Run runs the trial. Nothing is left behind, except after an error: then the lock expires soon.
@@ -101,7 +101,7 @@ func (r *trialRun) handOff() error {
 	return r.steps(r.acquire(r.waiter, true), r.release(r.waiter))
 }
 
-// A step sends one request.
+// A step sends a single request.
 type step func(context.Context) error
 
 func (r *trialRun) steps(all ...step) error {
@@ -141,7 +141,7 @@ func (r *trialRun) release(request driver.AcquireRequest) step {
 	}
 }
 
-// cleanUp cancels the requests, also when the context has ended. Otherwise they expire.
+// cleanUp cancels the requests, even after the context's end. Otherwise they expire.
 func (r *trialRun) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), patience+r.Replies)
 	defer cancel()

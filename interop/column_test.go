@@ -2,14 +2,14 @@ package interop
 
 import "testing"
 
-// A column of the matrix is a test of a row on a name of its own.
+// A column in the matrix is a test for a row on its own name.
 type column struct {
 	title string
-	parts []string // the headings of its cells, if they are several
+	parts []string // its cells' headings, if they are several
 	test  func(t *testing.T, r *row, name string) []string
 }
 
-// one is a column with one cell.
+// one is a column with a single cell.
 func one(title string, test func(t *testing.T, r *row, name string) string) column {
 	return column{title: title, test: func(t *testing.T, r *row, name string) []string {
 		return []string{test(t, r, name)}
@@ -27,7 +27,7 @@ func (c column) headings() []string {
 	return headings
 }
 
-// failed returns the cells of a test that has failed.
+// failed returns the cells for a failed test.
 func (c column) failed() []string {
 	cells := make([]string, len(c.headings()))
 	cells[0] = "no"

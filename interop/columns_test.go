@@ -10,12 +10,12 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// exclusion returns the columns of a library with the common form.
+// exclusion returns the columns for a library with the common form.
 func exclusion() []column {
 	return append(exclusionWithoutShared(), one("beside a reader", besideReader), one("beside a permit", besidePermit))
 }
 
-// exclusionWithoutShared is for a store that has no shared leases.
+// exclusionWithoutShared is for a store without shared leases.
 func exclusionWithoutShared() []column {
 	return []column{
 		one("dibs first", dibsFirst),
@@ -32,8 +32,8 @@ func exclusionWithoutShared() []column {
 
 func (r *row) key(name string) string { return r.prefix + name }
 
-// readValue returns what a key holds. It is one step, because another client may change the
-// type of the key. The mode of a lock of dibs in Redisson's form is no holder.
+// readValue returns a key's value. It is a single step, because another client can change the key's
+// type. The mode of a dibs lock in Redisson's form is no holder.
 const readValue = `if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return redis.call('GET', KEYS[1]) end
 local holders = {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
@@ -41,7 +41,7 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
 end
 return holders`
 
-// value returns what the lock key holds: a string, the fields of a hash, or nil.
+// value returns the lock key's value: a string, the fields of a hash, or nil.
 func (r *row) value(t *testing.T, name string) any {
 	t.Helper()
 	value := r.server.MustCmd(t, "EVAL", readValue, "1", r.key(name))
@@ -74,7 +74,7 @@ func (r *row) acquire(t *testing.T, name string, ttl time.Duration) lock {
 	return l
 }
 
-// extend lets the library extend a lock that it holds.
+// extend lets the library extend its lock.
 func (r *row) extend(t *testing.T, l lock) {
 	t.Helper()
 	ok, err := l.extend(t.Context(), longTTL)
@@ -83,7 +83,7 @@ func (r *row) extend(t *testing.T, l lock) {
 	}
 }
 
-// release lets the library release a lock that it holds.
+// release lets the library release its lock.
 func (r *row) release(t *testing.T, name string, l lock) {
 	t.Helper()
 	ok, err := l.unlock(t.Context())
@@ -100,8 +100,8 @@ func (r *row) lock(ctx context.Context, name string, options ...dibs.Option) (*d
 	return r.dibs.Mutex(name).Lock(ctx, append(options, dibs.Wait(20*time.Second))...)
 }
 
-// tryHeld lets the library try to acquire a lock that dibs holds, and returns its error. The
-// try must not change the lock key.
+// tryHeld lets the library try to acquire a lock held by dibs, and returns its error. The try
+// should not change the lock key.
 func (r *row) tryHeld(t *testing.T, name string) error {
 	t.Helper()
 	value := r.value(t, name)
@@ -112,13 +112,13 @@ func (r *row) tryHeld(t *testing.T, name string) error {
 	return err
 }
 
-// wantBusy is for a name that dibs holds.
+// wantBusy is for a name held by dibs.
 func (r *row) wantBusy(t *testing.T, name string) {
 	t.Helper()
 	wantHeld(t, "theirs", r.tryHeld(t, name))
 }
 
-// wantHeldByDibs checks that a lease is held, in the store too.
+// wantHeldByDibs checks that a lease is held, also in the store.
 func (r *row) wantHeldByDibs(t *testing.T, lease *dibs.Lease) {
 	t.Helper()
 	r.wantValue(t, lease.Name(), valueOf(lease))
@@ -152,7 +152,7 @@ func mustTake(t *testing.T, begin time.Time, least, most time.Duration) {
 	}
 }
 
-// refused checks the outcome of a request for a lock that is not held any more.
+// refused checks the outcome of a request for a lock no longer held.
 func refused(t *testing.T, what string, ok bool, err error) string {
 	t.Helper()
 	if errors.Is(err, errUnreported) {
@@ -164,7 +164,7 @@ func refused(t *testing.T, what string, ok bool, err error) string {
 	return "yes"
 }
 
-// wantDone checks that a library does what it should refuse: its trap is known.
+// wantDone checks that a library executes a request that it should refuse: its trap is known.
 func wantDone(t *testing.T, what string, ok bool, err error) {
 	t.Helper()
 	if !errors.Is(err, errUnreported) && (err != nil || !ok) {
@@ -273,8 +273,8 @@ func dibsLateRelease(t *testing.T, r *row, name string) string {
 	return "yes"
 }
 
-// The lock key is deleted, and the TTL of their lock has not passed: so their library has
-// to ask the server.
+// The lock key is deleted, and the TTL of their lock has not passed: so their library must ask the
+// server.
 func theirLateExtension(t *testing.T, r *row, name string) string {
 	const ttl = 3 * time.Second
 	l := r.acquire(t, name, longTTL)
@@ -309,7 +309,7 @@ func besidePermit(t *testing.T, r *row, name string) string {
 	return besideShared(t, r, name, func(ctx context.Context) (*dibs.Lease, error) { return r.dibs.Semaphore(name, 3).TryAcquire(ctx, 1) })
 }
 
-// besideShared checks that two shared leases exclude the library until both have ended.
+// besideShared checks that two shared leases exclude the library until both end.
 func besideShared(t *testing.T, r *row, name string, try func(context.Context) (*dibs.Lease, error)) string {
 	first, err := try(t.Context())
 	mustLease(t, first, err)
@@ -330,12 +330,12 @@ func besideShared(t *testing.T, r *row, name string, try func(context.Context) (
 	return "yes"
 }
 
-// The lock key of dibs is deleted by hand, and the library acquires the lock. dibs finds
-// out when it renews its lease, after a third of the TTL.
+// dibs' lock key is deleted by hand, and the library acquires the lock. dibs should detect it when
+// it renews its lease, after a third of the TTL.
 func forcedRelease(t *testing.T, r *row, name string) string {
 	const (
 		ttl   = 9 * time.Second
-		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the end of the lease
+		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the lease's end
 	)
 	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
 	mustLease(t, lease, err)
@@ -347,7 +347,7 @@ func forcedRelease(t *testing.T, r *row, name string) string {
 	return "yes"
 }
 
-// wantToldOfLoss waits until dibs has found out that its lock key is gone.
+// wantToldOfLoss waits until dibs detects the loss of its lock key.
 func wantToldOfLoss(t *testing.T, lease *dibs.Lease, limit time.Duration) {
 	t.Helper()
 	select {
@@ -361,11 +361,11 @@ func wantToldOfLoss(t *testing.T, lease *dibs.Lease, limit time.Duration) {
 	}
 }
 
-// The library releases the lock of dibs by its own forced release.
+// The library releases dibs' lock by its own forced release.
 func theirForcedRelease(t *testing.T, r *row, name string) string {
 	const (
 		ttl   = 9 * time.Second
-		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the end of the lease
+		limit = ttl/3 + 2*time.Second // less than the TTL: it is not the lease's end
 	)
 	lease, err := r.dibs.Mutex(name).TryLock(t.Context(), dibs.TTL(ttl))
 	mustLease(t, lease, err)
@@ -384,7 +384,7 @@ func theirForcedRelease(t *testing.T, r *row, name string) string {
 	return "yes"
 }
 
-// force releases a lock of any owner, if the library can do that.
+// force releases any owner's lock, if the library can.
 func (r *row) force(ctx context.Context, name string) (bool, error) {
 	if driver, ok := r.theirs.(*external); ok {
 		return driver.force(ctx, name)

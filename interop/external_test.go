@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	maxLine      = 4096             // of the protocol, in bytes
-	replyLimit   = 20 * time.Second // for a reply, beyond the time that the request itself asks for
+	maxLine      = 4096             // the protocol's limit, in bytes
+	replyLimit   = 20 * time.Second // for a reply, beyond the request's own waiting time
 	stderrToKeep = 4096             // the last bytes, which are in the error
 )
 
 var (
-	// errUnreported is the error of extend or unlock if the library does not report whether
-	// the lock was still held.
+	// errUnreported is the error from extend or unlock if the library does not report whether the
+	// lock was still held.
 	errUnreported = errors.New("the library does not report it")
-	// errUnsupported is the error of extend or force if the library has no such function.
+	// errUnsupported is the error from extend or force if the library lacks this function.
 	errUnsupported = errors.New("the library does not support it")
 )
 
-// An external is the process of a driver: a library of another language.
-// drivers/README.md has the protocol. It is safe for concurrent use.
+// An external is a driver's process: a library in another language. drivers/README.md describes the
+// protocol. It is safe for concurrent use.
 type external struct {
 	limit    time.Duration // for a reply
 	process  *os.Process
-	requests *os.File // standard input of the process
+	requests *os.File // the process's standard input
 
 	mu      sync.Mutex // also serialises the writes to requests
-	last    int        // the number of the last request
+	last    int        // the last request's number
 	replies map[int]chan string
 
-	ended chan struct{} // closed when the process has ended
+	ended chan struct{} // closed when the process ends
 	err   error         // why; set before ended is closed
 }
 
@@ -118,9 +118,8 @@ func (e *external) deliver(number, reply string) bool {
 	return true
 }
 
-// request sends a request and returns the words of the reply after the first one, which it
-// returns as the outcome. A driver that does not reply in time is killed. The time is the
-// limit plus extra.
+// request sends a request and returns the reply's first word as the outcome, and the other words. A
+// driver without a timely reply is killed. The time is the limit plus extra.
 func (e *external) request(ctx context.Context, extra time.Duration, words ...any) (outcome, rest string, err error) {
 	request := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
 	deadline := time.Now().Add(e.limit + extra)
@@ -167,11 +166,11 @@ func (e *external) send(request string, deadline time.Time) (<-chan string, erro
 	return reply, err
 }
 
-// A description is what a driver reports about its library.
+// A description is a driver's report about its library.
 type description struct {
-	key     string // the lock key for the name that was asked for
-	version string // of the library, as installed
-	runtime string // of the language
+	key     string // the lock key for the requested name
+	version string // the installed version
+	runtime string // the language's version
 }
 
 func (e *external) describe(ctx context.Context, name string) (description, error) {
@@ -190,7 +189,7 @@ func (e *external) try(ctx context.Context, name string, ttl time.Duration) (loc
 	return e.acquire(ctx, 0, "try", name, ttl.Milliseconds())
 }
 
-// lock waits for a minute at most, or until the deadline of ctx.
+// lock waits for a minute at most, or until ctx's deadline.
 func (e *external) lock(ctx context.Context, name string, ttl time.Duration) (lock, error) {
 	wait := time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
@@ -242,12 +241,12 @@ func cutWords(text string, n int) (words, rest string) {
 	return strings.Join(all[:min(n, len(all))], " "), rest
 }
 
-// force releases a lock of any owner, through the library.
+// force releases any owner's lock, through the library.
 func (e *external) force(ctx context.Context, name string) (bool, error) {
 	return e.held(ctx, "force", name)
 }
 
-// An externalLock is a lock that the process of a driver holds.
+// An externalLock is a lock held by a driver's process.
 type externalLock struct {
 	*external
 	handle, token string
@@ -281,7 +280,7 @@ func (e *external) held(ctx context.Context, words ...any) (bool, error) {
 	return false, fmt.Errorf("%v: reply %q, want ok, lost, unreported or unsupported", words, outcome)
 }
 
-// A tail keeps the last bytes that were written to it.
+// A tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -303,7 +302,7 @@ func (w *tail) String() string {
 	return string(w.text)
 }
 
-// A driver that fails makes the requests fail, with its standard error.
+// If a driver fails, its requests should fail with its standard error.
 func TestExternalDriverFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
@@ -331,13 +330,13 @@ func TestExternalDriverFails(t *testing.T) {
 				if _, err := e.try(t.Context(), key, time.Second); err == nil || !strings.Contains(err.Error(), "standard error") {
 					t.Errorf("after the end of the driver: error %v, want its standard error", err)
 				}
-			default: // the driver runs on: only this request has failed
+			default: // the driver runs on: only this request failed
 			}
 		})
 	}
 }
 
-// Replies find their requests in any order.
+// Replies in any order should find their requests.
 func TestExternalReplies(t *testing.T) {
 	t.Parallel()
 	e := startExternal(t, "", "sh", "-c", `read one; read two; n=${two%% *}; echo $n ok $two; n=${one%% *}; echo $n ok $one; read end`)
@@ -357,7 +356,7 @@ func TestExternalReplies(t *testing.T) {
 	group.Wait()
 }
 
-// A request ends with its context, and a late reply to it does no harm.
+// A request should end with its context, and a late reply to it should do no harm.
 func TestExternalRequestIsCancelled(t *testing.T) {
 	t.Parallel()
 	e := startExternal(t, "", "sh", "-c", `read one; read two; echo 1 busy; echo 2 busy; read end`)

@@ -13,27 +13,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A load is work on a counter that nothing but a lock protects.
+// A load is work on a counter protected only by a lock.
 type load struct {
-	counter string // its key; counter:inside counts the workers that hold the lock
+	counter string // its key; counter:inside counts the workers holding the lock
 	workers int
 	long    time.Duration // whole seconds
 	ttl     time.Duration
-	work    time.Duration // between the read and the write of the counter
+	work    time.Duration // between reading and writing the counter
 	pause   time.Duration // after a release, on average
 }
 
-// A result is what the workers of one library have done.
+// A result is the result of a library's workers.
 type result struct {
 	turns    int
-	least    int           // the turns of the worker with the fewest
-	overlaps int           // turns that began while another worker held the lock
+	least    int           // the fewest turns for any worker
+	overlaps int           // turns begun while another worker held the lock
 	longest  time.Duration // wait
-	failures int           // calls of the library that have failed
-	failure  string        // one of them
+	failures int           // failed calls to the library
+	failure  string        // an example
 }
 
-// add adds the result of one worker.
+// add adds a worker's result.
 func (r *result) add(w result) {
 	r.turns += w.turns
 	r.least = min(r.least, w.turns)
@@ -50,14 +50,13 @@ func (r *result) fail(err error) {
 	r.failure = err.Error()
 }
 
-// A hammerer is a library that can work on a counter.
+// A hammerer is a library with support for a counter.
 type hammerer interface {
 	locker
 	hammer(ctx context.Context, name string, l load) (result, error)
 }
 
-// A goHammerer is a Go library. The driver of another language does the same in its
-// process.
+// A goHammerer is a Go library. A driver in another language does the same in its process.
 type goHammerer struct {
 	locker
 	rdb redis.Cmdable
@@ -85,7 +84,7 @@ func (h goHammerer) hammer(ctx context.Context, name string, l load) (result, er
 	return total, errors.Join(errs...)
 }
 
-// worker takes turns until ctx ends. An error is not of the library, but of the counter.
+// worker takes turns until ctx ends. An error comes from the counter, not from the library.
 func (h goHammerer) worker(ctx context.Context, name string, l load) (result, error) {
 	var r result
 	for ctx.Err() == nil {

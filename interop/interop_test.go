@@ -20,8 +20,8 @@ import (
 const (
 	key = "order:42" // also the name: all prefixes are empty
 
-	// The time in which dibs finds out that another library has released a name: half a
-	// waiter TTL, plus slack for a busy machine.
+	// The time in which dibs detects a release by another library: half a waiter TTL, plus slack
+	// for a busy machine.
 	recheck = driver.WaiterTTL / 2
 	slack   = 5 * time.Second
 )
@@ -55,7 +55,7 @@ func (s fixture) wantValue(t *testing.T, want any) {
 	}
 }
 
-// pairs runs a test for each pair of dibs and a peer, in both orders.
+// pairs runs a test for dibs and each peer as a pair, in both orders.
 func pairs(t *testing.T, test func(t *testing.T, s fixture, mine, theirs locker)) {
 	s := open(t)
 	for name, peer := range s.peers() {
@@ -92,7 +92,7 @@ func TestLocksExcludeEachOther(t *testing.T) {
 	})
 }
 
-// An extend or unlock with a value that the key no longer holds changes nothing.
+// An extend or unlock with a value no longer in the key should change nothing.
 func TestWrongTokenChangesNothing(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, s fixture, mine, theirs locker) {
@@ -121,7 +121,7 @@ func TestWrongTokenChangesNothing(t *testing.T) {
 	})
 }
 
-// Errors and inspections of dibs show the value of a peer's lock.
+// dibs' errors and inspections should show the value in a peer's lock.
 func TestDibsReportsTheForeignHolder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -151,7 +151,7 @@ func TestDibsReportsTheForeignHolder(t *testing.T) {
 	}
 }
 
-// Other libraries do not notify waiters. The first waiter of dibs polls.
+// Other libraries do not notify waiters. dibs' first waiter should poll.
 func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redsync", "redislock", "bare"} {
@@ -184,7 +184,7 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 	}
 }
 
-// waitForWaiters waits until the queue has want waiters.
+// waitForWaiters waits until the queue contains want waiters.
 func (s fixture) waitForWaiters(t *testing.T, want int) {
 	t.Helper()
 	waitUntilQueued(t, s.dibs, key, want)
@@ -205,7 +205,7 @@ func waitUntilQueued(t *testing.T, locks *dibs.Client, name string, want int) {
 	}
 }
 
-// A dead peer delays dibs by its TTL, and not by half a waiter TTL more.
+// A dead peer should delay dibs by its TTL, without an additional half a waiter TTL.
 func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -231,7 +231,7 @@ func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	}
 }
 
-// A dead dibs process, here a lease that is not renewed, delays the peers by its TTL.
+// A dead dibs process, here a lease without renewal, should delay the peers by its TTL.
 func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -255,7 +255,7 @@ func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	}
 }
 
-// While dibs renews a lease, no peer acquires the lock.
+// While dibs renews a lease, no peer should acquire the lock.
 func TestPeersAreExcludedWhileDibsRenews(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -280,7 +280,7 @@ func TestPeersAreExcludedWhileDibsRenews(t *testing.T) {
 	}
 }
 
-// A hand-off leaves no gap in which a polling peer could acquire the lock.
+// A hand-off should leave no gap in which a polling peer could acquire the lock.
 func TestPollersCannotAcquireDuringAHandOff(t *testing.T) {
 	t.Parallel()
 	const waiters = 50
@@ -322,7 +322,7 @@ func TestPollersCannotAcquireDuringAHandOff(t *testing.T) {
 	polls.Wait()
 }
 
-// A plain script can release a lease with the value of its key.
+// A plain script should be able to release a lease with its key's value.
 func TestScriptsReleaseALease(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -365,7 +365,7 @@ func TestScriptsReleaseALease(t *testing.T) {
 	}
 }
 
-// The next renewal detects that a lease was released by hand.
+// The next renewal should detect that a lease was released by hand.
 func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -386,7 +386,7 @@ func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	}
 }
 
-// A key without a TTL stays locked until it is deleted. Errors and inspections say so.
+// A key without a TTL stays locked until it is deleted. Errors and inspections should report it.
 func TestAKeyThatNeverExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -423,9 +423,9 @@ func TestAKeyThatNeverExpires(t *testing.T) {
 	}
 }
 
-// Four workers of each library lock one key. They exclude each other, and each library
-// acquires the lock. All workers pause after a release: the peers poll, and would never
-// acquire the lock if dibs' queue were never empty.
+// Four workers from each library lock the same key. They should exclude each other, and each
+// library should acquire the lock. All workers pause after a release: the peers poll, and would
+// never acquire the lock if dibs' queue were never empty.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (

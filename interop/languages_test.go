@@ -13,18 +13,18 @@ import (
 	"testing"
 )
 
-// A language has a directory in drivers with one driver for some libraries.
+// A language has a directory in drivers with a driver for some libraries.
 type language struct {
 	name      string
-	tools     []string   // programs that have to be in PATH
+	tools     []string   // programs required in PATH
 	download  [][]string // commands that need a package registry
-	build     [][]string // commands that do not
-	run       []string   // followed by the library and the URL of the server
+	build     [][]string // other commands
+	run       []string   // followed by the library and the server's URL
 	libraries []library
 }
 
-// languages returns the languages of the matrix. Their commands run in a copy of the
-// directory of the language.
+// languages returns the languages in the matrix. Their commands run in a copy of the language's
+// directory.
 func languages() []language {
 	return []language{
 		{
@@ -78,18 +78,18 @@ func languages() []language {
 	}
 }
 
-// selectVariable has the languages that are tested:
+// selectVariable names the languages to test:
 //
 //   - available: those whose tools are installed, and whose libraries can be downloaded
-//   - all, or a list such as python,node: these; if one cannot be tested, that is a failure
+//   - all, or a list such as python,node: these; a language that cannot be tested is a failure
 //
 // Without it the matrix is skipped: the other tests need nothing but Go and Redis.
 const selectVariable = "DIBS_INTEROP"
 
-// A selection is what selectVariable selects.
+// A selection is the selection from selectVariable.
 type selection struct {
 	languages []language
-	skips     bool // a language that cannot be tested, rather than fail
+	skips     bool // skips a language that cannot be tested, rather than failing
 	skipped   []skipped
 }
 
@@ -99,7 +99,7 @@ type skipped struct {
 	reason error
 }
 
-// report logs the reason, and skips one subtest for each row of the language.
+// report logs the reason, and skips a subtest for each row with the language.
 func (s skipped) report(t *testing.T) {
 	t.Logf("SKIPPED: %s: %v", s.name, s.reason)
 	for _, library := range s.libraries {
@@ -112,8 +112,8 @@ func (s selection) complete() bool {
 	return len(s.languages) == len(languages()) && len(s.skipped) == 0
 }
 
-// selectLanguages returns the selection for a value of selectVariable. The function
-// available returns an error for a language that cannot be tested on this machine.
+// selectLanguages returns the selection for selectVariable's value. The function available returns
+// an error if a language cannot be tested on this machine.
 func selectLanguages(value string, available func(language) error) (selection, error) {
 	chosen, err := parseLanguages(value)
 	s := selection{skips: value == "available"}
@@ -190,7 +190,7 @@ func TestSelectLanguages(t *testing.T) {
 	}
 }
 
-// available returns an error if a tool of a language is missing.
+// available returns an error if a tool for a language is missing.
 func available(l language) error {
 	for _, tool := range l.tools {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -200,7 +200,7 @@ func available(l language) error {
 	return nil
 }
 
-// errDownload is the error of prepare if the libraries could not be downloaded.
+// errDownload is the error from prepare if it cannot download the libraries.
 var errDownload = errors.New("download the libraries")
 
 // prepare returns a directory below the user's cache directory, in which the driver and
@@ -249,7 +249,7 @@ func (l language) install(t *testing.T, dir string) error {
 	return runAll(t, dir, l.build)
 }
 
-// Only a failed download may skip a language: a driver that cannot be built is a failure.
+// Only a failed download should skip a language: a driver that cannot be built is a failure.
 func TestInstallFails(t *testing.T) {
 	t.Parallel()
 	good, bad := [][]string{{"true"}}, [][]string{{"true"}, {"sh", "-c", "echo no route >&2; exit 1"}}
@@ -279,7 +279,7 @@ func runAll(t *testing.T, dir string, commands [][]string) error {
 	return nil
 }
 
-// hash returns a hash of the names and contents of all files.
+// hash returns a hash of all files' names and contents.
 func hash(files fs.FS) (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -2,14 +2,14 @@ package interop
 
 import "github.com/dibslock/dibs/redisstore"
 
-// A library has a row of the matrix. The fields say what is different there.
+// A library is a row in the matrix. The fields describe its differences.
 type library struct {
 	name   string
-	driver string              // its name in the driver, if that is not the name
-	store  []redisstore.Option // of dibs
+	driver string              // its name in the driver, if it is not the name
+	store  []redisstore.Option // for dibs
 
-	otherForm bool // of the lock key: it and dibs refuse each other's locks with an error
-	redisson  bool // the store is in Redisson mode, which has no shared leases
+	otherForm bool // for the lock key: it and dibs refuse each other's locks with an error
+	redisson  bool // the store is in Redisson mode, without shared leases
 
 	lateRelease, lateExtension trap
 
@@ -17,12 +17,11 @@ type library struct {
 	sleeps bool // a waiter may sleep for seconds, also without dibs: it misses a message, or loses its place
 
 	// A waiter waits for a message that dibs does not send, and retries once a second. So it gets
-	// few turns beside waiters of dibs.
+	// few turns beside dibs' waiters.
 	unnotified bool
 }
 
-// A trap is what a library does to the lock of dibs if it releases or extends a lock that
-// it has lost.
+// A trap is a library's effect on dibs' lock when it releases or extends a lost lock.
 type trap string
 
 const (
@@ -32,8 +31,8 @@ const (
 	overwrites trap = "it takes the lock from dibs"
 )
 
-// careless is the row of a hand-written lock that does not compare the value. It shows what
-// the columns find, and what dibs does then.
+// careless is the row for a hand-written lock without a comparison of the value. It shows the
+// columns' findings, and dibs' reaction.
 const careless = "`SET NX` and `DEL`"
 
 func goLibraries() []library {

@@ -65,14 +65,14 @@ func workAlone(t *testing.T, r *row, name string) []string {
 	return []string{turns(alone), worstWorker(alone), longestWait(alone)}
 }
 
-// hammerTogether lets the workers of dibs and of the library work on one counter. It checks
-// that no two of them were inside at once, and that no turn was lost.
+// hammerTogether lets the workers of dibs and of the library work on the same counter. No two
+// workers should be inside at once, and no turn should be lost.
 func (r *row) hammerTogether(t *testing.T, name string, l load) (mine, theirs result) {
 	t.Helper()
 	return r.hammerBoth(t, name, l, l)
 }
 
-// hammerBoth is hammerTogether with a load for dibs and another one for the library.
+// hammerBoth is hammerTogether with a load for dibs and another for the library.
 func (r *row) hammerBoth(t *testing.T, name string, l, other load) (mine, theirs result) {
 	t.Helper()
 	return hammerBoth(t, r.rdb, goHammerer{dibsLocker{r.dibs}, r.rdb}, r.theirs, name, l, other)
@@ -118,8 +118,8 @@ func wantCount(t *testing.T, rdb redis.Cmdable, l load, results ...result) {
 	}
 }
 
-// afterLoad checks that no call has failed, or that the library is known to break. Then its
-// last lock ends with its TTL.
+// afterLoad checks that no call failed, or the library is known to break. Then its last lock ends
+// with its TTL.
 func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) {
 	t.Helper()
 	if mine.failures > 0 {
@@ -132,9 +132,9 @@ func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) 
 	}
 }
 
-// checkShares checks that no worker gets less than a twentieth of the turns: eight workers
-// would have an eighth each. Theirs may, if the library starves its own workers alike: if
-// they get at least a quarter of what the worst one gets without dibs. They may also if the
+// checkShares checks that each worker gets at least a twentieth of the turns: eight workers would
+// have an eighth each. The library's workers can get less if it also starves them without dibs:
+// they should get at least a quarter of its worst worker's turns. They can also get less if the
 // library breaks, or if dibs does not notify its waiters.
 func (r *row) checkShares(t *testing.T, mine, theirs result) {
 	t.Helper()
@@ -149,8 +149,8 @@ func (r *row) checkShares(t *testing.T, mine, theirs result) {
 	}
 }
 
-// checkWaits checks that the longest wait of each side is at most three times as long as the
-// other's, or as theirs without dibs.
+// checkWaits checks that each side's longest wait is at most three times as long as the other's, or
+// as theirs without dibs.
 func (r *row) checkWaits(t *testing.T, mine, theirs result) {
 	t.Helper()
 	if r.sleeps || r.unnotified {
@@ -165,7 +165,7 @@ func (r *row) checkWaits(t *testing.T, mine, theirs result) {
 	}
 }
 
-// The cells have the figures of dibs, a comma, and theirs.
+// The cells contain dibs' figures, a comma, and theirs.
 
 func turns(results ...result) string {
 	return join(results, func(r result) string {
@@ -192,7 +192,7 @@ func join(results []result, format func(result) string) string {
 	return strings.Join(words, ", ")
 }
 
-// waitUntilExpired waits for the end of a lock that the library could not release.
+// waitUntilExpired waits for a lock's expiry after the library failed to release it.
 func (r *row) waitUntilExpired(t *testing.T, name string, ttl time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(ttl + slack); r.value(t, name) != nil; time.Sleep(50 * time.Millisecond) {

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A locker is a library, or a script, that locks a key.
+// A locker is a library or a script for locking a key.
 type locker interface {
 	// lock waits for the key. try acquires it only if it is free.
 	lock(ctx context.Context, key string, ttl time.Duration) (lock, error)
@@ -29,16 +29,16 @@ type locker interface {
 
 // A lock is a held key.
 type lock interface {
-	value() string // of the key
+	value() string // the key's value
 	// extend and unlock report whether the lock was still held.
 	extend(ctx context.Context, ttl time.Duration) (bool, error)
 	unlock(ctx context.Context) (bool, error)
 }
 
-// errHeld is the error of try if the key is held.
+// errHeld is the error from try if the key is held.
 var errHeld = errors.New("held")
 
-// A fixture is a server with one locker of each library.
+// A fixture is a server with a locker for each library.
 type fixture struct {
 	*redistest.Server
 	rdb     *redis.Client
@@ -73,7 +73,7 @@ func dial(t *testing.T, server *redistest.Server) *redis.Client {
 	return rdb
 }
 
-// newDibs returns a client of dibs with a prefix for its lock keys.
+// newDibs returns a dibs client with a prefix for its lock keys.
 func newDibs(t *testing.T, rdb *redis.Client, prefix string, store ...redisstore.Option) *dibs.Client {
 	locks := dibs.New(goredisstore.New(rdb, append(store, redisstore.Prefix(prefix))...), dibs.Timeout(5*time.Second)) // for a busy machine
 	t.Cleanup(func() {
@@ -114,7 +114,7 @@ func (k dibsLocker) try(ctx context.Context, key string, ttl time.Duration) (loc
 
 func (l dibsLock) value() string { return valueOf(l.Lease) }
 
-// valueOf returns what the key of a lease contains.
+// valueOf returns the value in a lease's key.
 func valueOf(l *dibs.Lease) string { return fmt.Sprintf("%d %s", l.Fence(), l.Token()) }
 
 func (l dibsLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
@@ -137,8 +137,8 @@ type redsyncLocker struct{ sync *redsync.Redsync }
 
 type redsyncLock struct{ *redsync.Mutex }
 
-// redsyncPatience is the time that redsync waits for a reply, in TTLs. Its default, a
-// twentieth of a TTL, is too short for a busy machine.
+// redsyncPatience is redsync's timeout for a reply, in TTLs. Its default, a twentieth of a TTL, is
+// too short for a busy machine.
 const redsyncPatience = 10
 
 func (k redsyncLocker) lock(ctx context.Context, key string, ttl time.Duration) (lock, error) {
@@ -157,7 +157,7 @@ func (k redsyncLocker) try(ctx context.Context, key string, ttl time.Duration) (
 
 func (l redsyncLock) value() string { return l.Value() }
 
-// extend extends the lock by the TTL of the mutex: redsync supports no other.
+// extend extends the lock by the mutex's TTL: redsync supports no other.
 func (l redsyncLock) extend(ctx context.Context, _ time.Duration) (bool, error) {
 	ok, err := l.ExtendContext(ctx)
 	return ignoreHeld(ok, err)
@@ -168,7 +168,7 @@ func (l redsyncLock) unlock(ctx context.Context) (bool, error) {
 	return ignoreHeld(ok, err)
 }
 
-// ignoreHeld returns false instead of redsync's errors for a lock of another owner.
+// ignoreHeld returns false instead of redsync's errors for another owner's lock.
 func ignoreHeld(ok bool, err error) (bool, error) {
 	_, taken := errors.AsType[*redsync.ErrTaken](err)
 	if taken || errors.Is(err, redsync.ErrExtendFailed) || errors.Is(err, redsync.ErrLockAlreadyExpired) {

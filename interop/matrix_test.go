@@ -21,31 +21,31 @@ import (
 
 const (
 	longTTL = time.Minute
-	// shortTTL is for locks that have to expire. python-redis-lock counts in whole seconds.
+	// shortTTL is for locks that should expire. python-redis-lock counts in whole seconds.
 	shortTTL = time.Second
 )
 
-// A row of the matrix is a library beside dibs on one server.
+// A row in the matrix is a library beside dibs on a single server.
 type row struct {
 	library
 	startTheirs func(*row, *testing.T)
 
 	version, runtime string
-	redis            string // the name and version of the server
+	redis            string // the server's name and version
 
 	theirs hammerer
-	dibs   *dibs.Client // with the prefix of the library
+	dibs   *dibs.Client // with the library's prefix
 	prefix string
 	server *redistest.Server
 	rdb    *redis.Client
 
-	alone result // of its workers without dibs
+	alone result // its workers' result without dibs
 
 	mu    sync.Mutex
-	cells map[string][]string // by the title of the column
+	cells map[string][]string // by the column's title
 }
 
-// columns returns the columns of each phase.
+// columns returns the columns for each phase.
 func (r *row) columns() [][]column {
 	switch {
 	case r.otherForm:
@@ -64,7 +64,7 @@ func (r *row) columns() [][]column {
 	}
 }
 
-// TestMatrix tests each library with each column, and writes the results.
+// TestMatrix tests each library in each column, and writes the results.
 func TestMatrix(t *testing.T) {
 	value := os.Getenv(selectVariable)
 	if value == "" {
@@ -101,13 +101,13 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// A matrix is the rows of one run.
+// A matrix contains a run's rows.
 type matrix struct {
 	rows   []*row
 	phases []*phase
 }
 
-// add adds a row. The function start sets what the row needs of its library.
+// add adds a row. The function start sets the row's fields for its library.
 func (m *matrix) add(l library, start func(*row, *testing.T)) {
 	m.rows = append(m.rows, &row{library: l, startTheirs: start, cells: make(map[string][]string)})
 	for _, p := range m.phases {
@@ -115,8 +115,8 @@ func (m *matrix) add(l library, start func(*row, *testing.T)) {
 	}
 }
 
-// run tests all rows at once, each in its own subtest. They do not use t.Parallel: its
-// limit is the number of CPUs, and most columns only wait.
+// run tests all rows at once, each in its own subtest. They do not use t.Parallel: its limit is the
+// number of CPUs, but most columns only wait.
 func (m *matrix) run(t *testing.T) {
 	var group sync.WaitGroup
 	for _, r := range m.rows {
@@ -134,7 +134,7 @@ func (m *matrix) run(t *testing.T) {
 	group.Wait()
 }
 
-// run runs all phases. A row that fails leaves them all.
+// run runs all phases. A failed row leaves all phases.
 func (r *row) run(t *testing.T, phases []*phase) {
 	for _, c := range slices.Concat(r.columns()...) {
 		r.setCells(c, c.failed())
@@ -162,7 +162,7 @@ func (r *row) start(t *testing.T) {
 	t.Logf("%s %s, %s, lock key %s, %s", r.name, r.version, r.runtime, r.key("NAME"), r.redis)
 }
 
-// test tests the columns of a phase.
+// test tests a phase's columns.
 func (r *row) test(t *testing.T, phase int) {
 	var group sync.WaitGroup
 	for i, c := range r.columns()[phase] {
@@ -185,9 +185,9 @@ func (r *row) testColumn(t *testing.T, c column, name string) {
 	}
 }
 
-// wantFree checks that nobody holds the lock. A waiter of dibs that has given up may have been
-// granted it at that moment; its cancel runs in the background. A lease that leaks lasts for
-// the hand-off TTL, which is longer.
+// wantFree checks that nobody holds the lock. A dibs waiter that gave up may have been granted the
+// lock at that moment; its cancel runs in the background. A leaked lease lasts for the hand-off
+// TTL, which is longer.
 func (r *row) wantFree(t *testing.T, name string) {
 	t.Helper()
 	const limit = driver.WaiterTTL / 5
@@ -233,7 +233,7 @@ func (r *row) startGo(t *testing.T) {
 	r.dibs = newDibs(t, r.rdb, r.prefix, redisstore.Mixed())
 }
 
-// moduleVersion asks the go command: the binary of a test has no list of its modules.
+// moduleVersion asks the go command: a test binary contains no list of its modules.
 func moduleVersion(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", path).Output()

@@ -4,13 +4,13 @@ import "sync"
 
 // A phase begins when all rows have left the phase before it.
 type phase struct {
-	places chan struct{}  // for the rows that run at once
+	places chan struct{}  // for the rows running at once
 	left   sync.WaitGroup // by the rows
 }
 
-// The phases of the matrix. The last one has the machine for itself.
+// The matrix's phases. The last phase runs alone on the machine.
 const (
-	correctness = iota // the columns of a row run at once
+	correctness = iota // a row's columns run at once
 	waiting
 	saturation
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Shared locks and multi-locks of dibs and the exclusive locks of other libraries exclude
-// each other. A failed try of one does not change the lock of the other.
+// dibs' shared locks and multi-locks, and other libraries' exclusive locks, should exclude each
+// other. A failed try by either side should not change the other's lock.
 func TestSharedAndMultiLocksExcludeOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedisson starts a driver of Redisson on some servers, or skips the test without Java.
+// startRedisson starts a Redisson driver on some servers, or skips the test without Java.
 func startRedisson(t *testing.T, driver, url string) *external {
 	t.Helper()
 	value := os.Getenv(selectVariable)
@@ -44,7 +44,7 @@ func startRedisson(t *testing.T, driver, url string) *external {
 	return nil
 }
 
-// redissonWith returns a client of dibs in Redisson mode.
+// redissonWith returns a dibs client in Redisson mode.
 func redissonWith(t *testing.T, rdb redis.UniversalClient) *dibs.Client {
 	t.Helper()
 	locks := dibs.New(goredisstore.New(rdb, redisstore.Redisson()), dibs.Timeout(5*time.Second))
@@ -56,8 +56,8 @@ func redissonWith(t *testing.T, rdb redis.UniversalClient) *dibs.Client {
 	return locks
 }
 
-// acquireByTurns lets both sides acquire a name, while the other side waits for it. It
-// returns how long a waiter waits after the release: of dibs, and of Redisson.
+// acquireByTurns lets both sides acquire a name, while the other side waits for it. It returns the
+// waiting times after the release: for dibs, and for Redisson.
 func acquireByTurns(t *testing.T, locks *dibs.Client, theirs *external, name string, subscribers func(channel string) (int64, error)) (dibsWaited, theirsWaited time.Duration) {
 	t.Helper()
 	type acquired struct {
@@ -118,7 +118,7 @@ func TestRedissonOnCluster(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	defer rdb.Close()
 	locks := redissonWith(t, rdb)
-	subscribers := func(channel string) (int64, error) { // of both kinds: older versions use the other one
+	subscribers := func(channel string) (int64, error) { // for both kinds: older versions use the other kind
 		var sum atomic.Int64
 		err := rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 			plain, err := node.PubSubNumSub(ctx, channel).Result()
@@ -128,7 +128,7 @@ func TestRedissonOnCluster(t *testing.T) {
 		})
 		return sum.Load(), err
 	}
-	for i := range 6 { // names in slots of all servers
+	for i := range 6 { // names in all servers' slots
 		dibsWaited, theirsWaited := acquireByTurns(t, locks, theirs, fmt.Sprint("order:", i), subscribers)
 		t.Logf("after a release, dibs has waited %v, and Redisson %v", dibsWaited, theirsWaited)
 		if most := slack / 2; dibsWaited > most || theirsWaited > most {
@@ -146,7 +146,7 @@ func TestRedissonOnCluster(t *testing.T) {
 	}
 }
 
-// RReadWriteLock, which takes an RLock with its name for its own, waits for a lock of dibs.
+// RReadWriteLock, which treats an RLock with its name as its own, should wait for dibs' lock.
 func TestRedissonReadWriteLock(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -171,7 +171,8 @@ func TestRedissonReadWriteLock(t *testing.T) {
 	}
 }
 
-// After a failover each side still finds the lock of the other, and both can acquire again.
+// After a failover each side should still find the other's lock, and both should be able to acquire
+// again.
 func TestRedissonAfterFailover(t *testing.T) {
 	const ttl = 20 * time.Second // longer than the failover
 	group := redistest.StartSentinels(t, 1, 3)

@@ -17,7 +17,7 @@ var (
 	inRedissonMode = []redisstore.Option{redisstore.Redisson()}
 )
 
-// uneven returns the columns that only Redisson's own mode has: more workers of one side.
+// uneven returns the columns only for Redisson's own mode: more workers on one side.
 func uneven() []column {
 	parts := []string{"turns", "longest wait"}
 	return []column{
@@ -26,7 +26,7 @@ func uneven() []column {
 	}
 }
 
-// saturateUneven returns a test with this many workers of dibs and of the library.
+// saturateUneven returns a test with the given numbers of dibs' and the library's workers.
 func saturateUneven(dibs, theirs int) func(*testing.T, *row, string) []string {
 	return func(t *testing.T, r *row, name string) []string {
 		l := load{counter: name + ":counter", workers: dibs, long: 5 * time.Second, ttl: 5 * time.Second, work: 3 * time.Millisecond}

@@ -11,9 +11,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// The columns of a library whose lock key has another form, such as a hash. It and dibs
-// cannot wait for each other. Each refuses the other's lock with an error, and leaves it
-// alone.
+// The columns for a library whose lock key has another form, such as a hash. It and dibs cannot
+// wait for each other. Each refuses the other's lock with an error, and leaves it alone.
 
 func refusal() []column {
 	return []column{
@@ -29,7 +28,7 @@ func refusalUnderLoad() column {
 	return column{"4 + 4 workers for 5 s", []string{"turns", "errors"}, refuseUnderLoad}
 }
 
-// wantRefusedByThem checks that the library refuses a key of dibs.
+// wantRefusedByThem checks that the library refuses dibs' key.
 func (r *row) wantRefusedByThem(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, errHeld) || !strings.Contains(err.Error(), "WRONGTYPE") {
@@ -77,7 +76,7 @@ func besideReaderRefusal(t *testing.T, r *row, name string) string {
 	return "error"
 }
 
-// Each side releases a lock that it has lost to the other.
+// Each side releases a lock lost to the other side.
 func lateReleaseRefusal(t *testing.T, r *row, name string) string {
 	l := r.acquire(t, name, longTTL)
 	r.server.MustCmd(t, "DEL", r.key(name))
@@ -98,7 +97,7 @@ func lateReleaseRefusal(t *testing.T, r *row, name string) string {
 	return "error"
 }
 
-// Under load most requests of each side fail. The lock still has one holder at most.
+// Under load most requests on each side fail. The lock should still have at most one holder.
 func refuseUnderLoad(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 5 * time.Second,

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// resultsVariable has the file to which the results are written. A relative path begins in the
-// directory of this file.
+// resultsVariable names the output file for the results. A relative path begins in this file's
+// directory.
 const resultsVariable = "DIBS_INTEROP_OUT"
 
-// writeResults writes the rows that have run to a file, as CSV. Only a run of all languages may
-// replace a file: others would lose rows.
+// writeResults writes the finished rows to a file, as CSV. Only a run of all languages may replace
+// a file: others would lose rows.
 func writeResults(path string, rows []*row, complete bool) error {
 	if path == "" || len(rows) == 0 {
 		return nil
@@ -31,7 +31,7 @@ func writeResults(path string, rows []*row, complete bool) error {
 	return os.WriteFile(path, text.Bytes(), 0o644)
 }
 
-// records returns a heading, and the results of a library in each line.
+// records returns a heading, and a library's results in each line.
 func records(rows []*row) [][]string {
 	var results []string
 	for _, r := range rows {
@@ -56,7 +56,7 @@ func records(rows []*row) [][]string {
 	return all
 }
 
-// results returns the cells of a row by their headings.
+// results returns a row's cells by their headings.
 func (r *row) results() map[string]string {
 	all := make(map[string]string)
 	for _, c := range slices.Concat(r.columns()...) {
@@ -82,7 +82,8 @@ func TestWriteResults(t *testing.T) {
 	}
 }
 
-// Each line has a cell for each heading, and a row has no result of a column that it lacks.
+// Each line should contain a cell for each heading, and a row should have no result in a missing
+// column.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	failed := &row{library: library{name: "failed"}, cells: map[string][]string{}}

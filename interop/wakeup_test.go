@@ -40,7 +40,7 @@ func theirWaiter(t *testing.T, r *row, name string) string {
 		case err := <-acquired:
 			t.Fatalf("theirs: before the release: %v", err)
 		}
-		time.Sleep(rand.N(200 * time.Millisecond)) // not at a fixed time of their polling
+		time.Sleep(rand.N(200 * time.Millisecond)) // not at a fixed time in their polling
 		mustUnlock(t, lease)
 		released := time.Now()
 		if err := <-acquired; err != nil {
@@ -52,7 +52,7 @@ func theirWaiter(t *testing.T, r *row, name string) string {
 	})
 }
 
-// dibsWaiter measures how long a waiter of dibs waits after their release.
+// dibsWaiter measures a dibs waiter's waiting time after their release.
 func dibsWaiter(t *testing.T, r *row, name string) string {
 	return longestOf(t, func() time.Duration {
 		l := r.acquire(t, name, longTTL)
@@ -70,7 +70,7 @@ func dibsWaiter(t *testing.T, r *row, name string) string {
 			acquired <- outcome{at, err}
 		}()
 		waitUntilQueued(t, r.dibs, name, 1)
-		time.Sleep(rand.N(200 * time.Millisecond)) // not at a fixed time of the polling of dibs
+		time.Sleep(rand.N(200 * time.Millisecond)) // not at a fixed time in dibs' polling
 		r.release(t, name, l)
 		released := time.Now()
 		o := <-acquired
@@ -98,7 +98,7 @@ func longestOf(t *testing.T, measure func() time.Duration) string {
 	return fmt.Sprintf("%d ms", longest.Milliseconds())
 }
 
-// watch returns a channel that is closed when the server gets a command with the lock key.
+// watch returns a channel closed when the server receives a command with the lock key.
 func (r *row) watch(t *testing.T, name string) <-chan struct{} {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.server.Addr())

@@ -10,52 +10,51 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Bucket is a key-value service, as a store of locks needs it. All clients that use one bucket
-// exclude each other, and nothing else uses it. Each method returns soon after its ctx ends. All are
-// safe for concurrent use. Package buckettest checks all this.
+// A Bucket is a key-value service for a lock store. All clients of a bucket exclude each other, and
+// nothing else may use it. Each method returns soon after its ctx ends. All are safe for concurrent
+// use. Package buckettest checks all this.
 //
-// Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. A name of
-// 512 bytes of ASCII letters has a key of 517 bytes; each other byte takes three.
+// Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. For a
+// name with 512 ASCII letters the key is 517 bytes long; any other byte takes three.
 type Bucket interface {
-	// Get returns the value of a key. It reads what the last Swap of any client has written.
+	// Get returns a key's value. It reads the value written by the last Swap, from any client.
 	// Revision 0 means that the key has no value.
 	Get(ctx context.Context, key string) (Value, error)
 
-	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key
-	// still has this revision; otherwise it returns ErrConflict and has changed nothing. Any
-	// other error means that the outcome is unknown. So Swap does not repeat a request that had
-	// no reply: the repeated one may find what the first one has written.
+	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key still
+	// has this revision; otherwise it returns ErrConflict and changes nothing. Any other error
+	// means that the outcome is unknown. So Swap must not repeat a request without a reply: the
+	// repeated request could find the value written by the first.
 	//
-	// A revision never comes again for a key, not even after the key was deleted. Otherwise a Swap
-	// that arrives late could erase a valid lease.
+	// A revision never comes again for a key, not even after the key was deleted. Otherwise a late
+	// Swap could erase a valid lease.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
-	// Watch calls on once when it begins to watch the key, and soon after each change of the key
-	// from then on. Several changes may be one call. Watch returns when ctx ends, or with an
-	// error when it has lost its connection; the store calls it again then. A call is a hint: a
-	// lost one costs latency only. Without the first one, each hand-off waits for a poll.
+	// Watch calls on once when it begins to watch the key, and soon after each later change to the
+	// key. A single call can report several changes. Watch returns when ctx ends, or with an error
+	// after it lost its connection; then the store calls it again. A call is a hint: a lost call
+	// costs only latency. Without the first call, each hand-off waits for a poll.
 	Watch(ctx context.Context, key string, on func()) error
 
-	// List calls on with each key that begins with a prefix, from one goroutine.
+	// List calls on with each key with a given prefix, from one goroutine.
 	List(ctx context.Context, prefix string, on func(key string)) error
 
-	// Now returns the time by the one clock that judges expiry: that of the service. It is read
-	// between the call and the return, and has milliseconds. The clocks of two clients are never
-	// compared.
+	// Now returns the service's time, the only clock for expiry, in milliseconds or better. The
+	// clock is read between the call and the return. Two clients' clocks are never compared.
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// A Value is what a key has.
+// A Value is a key's value.
 type Value struct {
 	Bytes    []byte
-	Revision uint64 // each Swap of the key gives it a new one; 0: there is no value
+	Revision uint64 // each Swap of the key sets a new revision; 0: there is no value
 }
 
-// ErrConflict means that a key has another revision than the caller of Swap expects.
+// ErrConflict means that a key's revision differs from the revision passed to Swap.
 var ErrConflict = errors.New("the key has changed")
 
 // New returns a store in a bucket. The bucket stays the caller's. With nil, or a nil pointer, each
-// call of the store returns driver.ErrInvalid.
+// store call returns driver.ErrInvalid.
 func New(b Bucket) *Store {
 	if driver.IsNil(b) {
 		return &Store{tables: noTables{"the kvstore.Bucket is nil"}, groups: eachAlone}
@@ -63,7 +62,8 @@ func New(b Bucket) *Store {
 	return &Store{tables: &service{bucket: b}, groups: eachAlone}
 }
 
-// eachAlone divides names into groups of one, in one order for all clients: a Swap changes one key.
+// eachAlone divides names into single-name groups, in the same order for all clients: a Swap
+// changes a single key.
 func eachAlone(names []string) (groups [][]string) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for name := range slices.Chunk(sorted, 1) {
@@ -72,11 +72,11 @@ func eachAlone(names []string) (groups [][]string) {
 	return groups
 }
 
-// The keys of a bucket.
+// The keys in a bucket.
 const (
-	lockPrefix  = "lock."  // the state of a name
-	inboxPrefix = "inbox." // the events of a client
-	fenceKey    = "fence"  // the fence high-water mark of the names without a key
+	lockPrefix  = "lock."  // a name's state
+	inboxPrefix = "inbox." // a client's events
+	fenceKey    = "fence"  // the fence high-water mark for names without a key
 )
 
 // encodeKey returns a key for any text.
@@ -94,7 +94,7 @@ func encodeKey(prefix, text string) string {
 	return key.String()
 }
 
-// decodeKey returns the text of a key, or false if encodeKey did not make it.
+// decodeKey returns a key's text, or false if encodeKey did not make it.
 func decodeKey(prefix, key string) (text string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {

@@ -39,11 +39,12 @@ func check(t *testing.T, c buckettest.Case, b func() kvstore.Bucket) (err error)
 	return err
 }
 
-// Each planted mistake is found by the case of its rule. Without a mistake, no case fails.
+// Each planted mistake should be found by the case for its rule. Without a mistake, no case should
+// fail.
 func TestPlantedMistakesAreFound(t *testing.T) {
 	for _, planted := range []struct {
 		mistake string
-		found   string // name of the case; "" if it is no mistake
+		found   string // the case's name; "" if it is no mistake
 		broken  broken
 	}{
 		{"none", "", broken{}},
@@ -85,7 +86,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 	}
 }
 
-// A broken bucket does what a function says, where it has one.
+// A broken bucket calls a replacement function if it is set.
 type broken struct {
 	*memory
 	get   func(ctx context.Context, m *memory, key string) (kvstore.Value, error)
@@ -138,7 +139,7 @@ func wrapConflicts(ctx context.Context, m *memory, key string, value []byte, rev
 	return nil
 }
 
-// overwrite writes a value whatever the key has.
+// overwrite writes a value whatever the key's revision.
 func overwrite(ctx context.Context, m *memory, key string, value []byte) error {
 	for {
 		v, err := m.Get(ctx, key)
@@ -163,7 +164,7 @@ func readAndThenWrite(ctx context.Context, m *memory, key string, value []byte, 
 	if v.Revision != revision {
 		return kvstore.ErrConflict
 	}
-	time.Sleep(time.Millisecond) // what a round trip takes
+	time.Sleep(time.Millisecond) // the duration of a round trip
 	return overwrite(ctx, m, key, value)
 }
 
@@ -201,7 +202,7 @@ func trim(ctx context.Context, m *memory, key string) (kvstore.Value, error) {
 	return v, err
 }
 
-// lag returns a Get that returns for a while what it has returned before.
+// lag returns a Get that returns old values for a while.
 func lag() func(context.Context, *memory, string) (kvstore.Value, error) {
 	last := map[string]kvstore.Value{}
 	read := map[string]time.Time{}

@@ -1,12 +1,12 @@
-// Package kvstore makes a store of locks from a key-value service. The service has five functions:
-// get, compare-and-swap, watch, list, and the clock that judges expiry. They are a Bucket, and New
-// makes a store of it. The page docs/kvstore.md explains them; examples/natskv is a whole store.
+// Package kvstore makes a lock store from a key-value service. The service has five functions: get,
+// compare-and-swap, watch, list, and the clock for expiry. A Bucket has these functions, and New
+// makes a store from it. The page docs/kvstore.md explains them; examples/natskv is a whole store.
 //
-// A name is a key. Its value is the state of the lock: holders, queue and fence. An operation reads
+// Each name is a key. Its value is the lock's state: holders, queue and fence. An operation reads
 // the value and the clock, applies the rules of locking, and swaps the value. If another client was
-// first, it begins again after a random pause. Many clients that change one name at the same time
-// so delay each other; names do not.
+// first, it begins again after a random pause. Many clients can so delay each other if they change
+// the same name at the same time; different names do not.
 //
-// Over makes a store of a service that can do more: run an operation on several names in one step.
-// The memory store and the file store of dibs are made in this way.
+// Over makes a store from a service that can run an operation on several names in a single step.
+// The memory store and the file store use it.
 package kvstore

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A flaky bucket reports conflicts that are none, loses replies, and ends watches.
+// A flaky bucket reports false conflicts, loses replies, and ends watches.
 type flaky struct {
 	*memory
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ var errReply = errors.New("the reply was lost")
 
 func (f *flaky) Swap(ctx context.Context, key string, value []byte, revision uint64) error {
 	switch f.oneOf(12) {
-	case 0: // another client was first, and has changed nothing that matters
+	case 0: // another client was first, without a relevant change
 		return kvstore.ErrConflict
 	case 1:
 		if err := f.memory.Swap(ctx, key, value, revision); err != nil {
@@ -45,7 +45,7 @@ func (f *flaky) Swap(ctx context.Context, key string, value []byte, revision uin
 func (f *flaky) Watch(ctx context.Context, key string, on func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	first := true // storetest wants that a client is connected first
+	first := true // storetest requires that a client is connected first
 	return f.memory.Watch(ctx, key, func() {
 		on()
 		if !first && f.oneOf(6) == 0 {
@@ -55,7 +55,7 @@ func (f *flaky) Watch(ctx context.Context, key string, on func()) error {
 	})
 }
 
-// A delaying bucket keeps the first Swap of a lock, which its client does not see fail or succeed.
+// A delaying bucket holds a lock's first Swap, so its client sees neither success nor failure.
 type delaying struct {
 	*memory
 	delayed func() error

@@ -11,17 +11,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An inbox is the value of a client's key. Senders add events to it, and the client watches it.
-// So a client needs one watch, whatever it holds and awaits, and a change of a name concerns only
-// the client that it notifies.
+// An inbox is the value of a client's key. Senders add events to it, and the client watches it. So
+// a client needs only one watch, whatever it holds and awaits, and a change to a name concerns only
+// the notified client.
 type inbox struct {
-	Dropped uint64  `json:"d,omitempty"` // number of the last event that was removed
+	Dropped uint64  `json:"d,omitempty"` // the last removed event's number
 	Entries []entry `json:"m"`           // the oldest first
 }
 
 // An entry is an event in transit.
 type entry struct {
-	Number uint64           `json:"s"` // grows in an inbox; microseconds by the clock of the bucket, at least
+	Number uint64           `json:"s"` // grows in an inbox; at least the microseconds of the bucket's clock
 	Kind   driver.EventKind `json:"k"`
 	Token  string           `json:"t"`
 	Fence  uint64           `json:"f,omitempty"`
@@ -29,7 +29,7 @@ type entry struct {
 	Reason string           `json:"r,omitempty"`
 }
 
-// The limits of an inbox. A waiter has sent a heartbeat before an event of it is too old.
+// The limits of an inbox. A waiter sends a heartbeat before an event for it is too old.
 const (
 	mostEntries = 64
 	entryTTL    = driver.WaiterTTL
@@ -42,7 +42,7 @@ func decodeInbox(v Value) (m inbox) {
 	return m
 }
 
-// last returns the number of the last event.
+// last returns the last event's number.
 func (m inbox) last() uint64 {
 	if len(m.Entries) == 0 {
 		return m.Dropped
@@ -50,7 +50,8 @@ func (m inbox) last() uint64 {
 	return m.Entries[len(m.Entries)-1].Number
 }
 
-// isForeign reports whether dibs has not written the inbox, so it is not replaced or deleted.
+// isForeign reports whether another program wrote the inbox. Such an inbox is not replaced or
+// deleted.
 func (m inbox) isForeign() bool { return m.last() == 0 }
 
 // add adds events, and removes old ones.
@@ -66,8 +67,8 @@ func (m *inbox) add(events []driver.Event, at time.Time) {
 	}
 }
 
-// notify adds events to the inboxes of their clients. It reports no error: a lost event costs
-// latency only, and the change that it reports is stored already.
+// notify adds events to their clients' inboxes. It reports no error: a lost event costs only
+// latency, and the reported change is already stored.
 func (s *service) notify(ctx context.Context, notifications []Notification, at time.Time) {
 	byClient := make(map[string][]driver.Event)
 	var clients []string
@@ -80,7 +81,7 @@ func (s *service) notify(ctx context.Context, notifications []Notification, at t
 	each(len(clients), func(i int) { s.post(ctx, clients[i], byClient[clients[i]], at) })
 }
 
-// post adds events to one inbox.
+// post adds events to an inbox.
 func (s *service) post(ctx context.Context, client string, events []driver.Event, at time.Time) {
 	key := encodeKey(inboxPrefix, client)
 	done, err := s.turns.wait(ctx, key)
@@ -157,23 +158,23 @@ func (s *service) Watch(ctx context.Context, client string, busy func() bool, on
 var errWatchReturned = errors.New("the Watch of the kvstore.Bucket returned nil before its context ended")
 
 const (
-	firstPause = 10 * time.Millisecond // the longest before a watch that has failed once is started again
-	goodWatch  = time.Second           // a watch that lasts as long has worked
+	firstPause = 10 * time.Millisecond // the longest pause after the first failure of a watch
+	goodWatch  = time.Second           // a watch lasting this long counts as successful
 )
 
-// A watcher reads the inbox of a client.
+// A watcher reads a client's inbox.
 type watcher struct {
 	bucket    Bucket
 	key       string
 	on        func(driver.Event)
-	seen      uint64 // number of the last event that was read
+	seen      uint64 // the last read event's number
 	begun     bool   // seen is set
 	connected bool
 	stopped   bool // the last event was EventDisconnected
 }
 
-// read reads the inbox at each hint, until the watch ends or a Get fails. It returns the error of
-// the Get, unless that failed because the watch had ended.
+// read reads the inbox at each hint, until the watch ends or a Get fails. It returns the Get's
+// error, unless the Get failed because the watch ended.
 func (w *watcher) read(ctx context.Context, hints <-chan struct{}) error {
 	for {
 		select {
@@ -191,8 +192,8 @@ func (w *watcher) read(ctx context.Context, hints <-chan struct{}) error {
 	}
 }
 
-// deliver passes on the events that are new. The first ones are of an earlier watch. An inbox that
-// ends before the last event is a new one: a sweep has deleted the other.
+// deliver passes on the new events. The first events are from an earlier watch. An inbox that ends
+// before the last event is new: a sweep deleted the old inbox.
 func (w *watcher) deliver(m inbox) {
 	if m.last() < w.seen {
 		w.seen = 0

@@ -31,7 +31,7 @@ func events(t *testing.T, s *kvstore.Store) <-chan driver.Event {
 	return received
 }
 
-// kinds returns the kinds of the events that have arrived.
+// kinds returns the kinds of the received events.
 func kinds(events <-chan driver.Event) (kinds []driver.EventKind) {
 	synctest.Wait()
 	for {
@@ -44,7 +44,7 @@ func kinds(events <-chan driver.Event) (kinds []driver.EventKind) {
 	}
 }
 
-// An inbox that was deleted begins again, also if the clock has gone back since.
+// A deleted inbox should begin again, even if the clock was set back since.
 func TestNewInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -82,7 +82,7 @@ func (u *unreadable) Get(ctx context.Context, key string) (kvstore.Value, error)
 	return u.memory.Get(ctx, key)
 }
 
-// The error of a read is the cause of a lost connection.
+// A read error should be the cause of a lost connection.
 func TestUnreadableInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		received := events(t, kvstore.New(&unreadable{memory: newMemory()}))
@@ -107,7 +107,7 @@ func (s *shortWatches) Watch(_ context.Context, _ string, on func()) error {
 	return errWatch
 }
 
-// Watches that end soon are started again with growing pauses.
+// Watches that end soon should be started again with growing pauses.
 func TestShortWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &shortWatches{memory: newMemory()}
@@ -123,7 +123,7 @@ func TestShortWatches(t *testing.T) {
 	})
 }
 
-// A Watch that returns nil too soon is an error that says so.
+// If Watch returns nil too soon, the error should report it.
 func TestWatchReturnsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		received := events(t, kvstore.New(&broken{memory: newMemory(), watch: returnAtOnce}))

@@ -22,12 +22,12 @@ func TestStore(t *testing.T) {
 	storetest.RunPlacesInBubble(t, open)
 }
 
-// Conflicts, lost replies and lost connections change no result.
+// Conflicts, lost replies and lost connections should change no result.
 func TestFlakyBucket(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return kvstore.New(newFlaky(1)) })
 }
 
-// Many clients run random operations in real time, and all results are consistent.
+// Many clients run random operations in real time, and all results should be consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	storetest.RunHistory(t, kvstore.New(newFlaky(1)), 1, 500)
@@ -46,7 +46,7 @@ func mustAcquire(t *testing.T, s driver.Store, r driver.AcquireRequest) driver.A
 	return reply
 }
 
-// A Swap that arrives after its client has cancelled the request has no effect.
+// A Swap should have no effect if it arrives after its client cancelled the request.
 func TestLateSwap(t *testing.T) {
 	for what, end := range map[string]func(*kvstore.Store) error{
 		"cancel": func(s *kvstore.Store) error { return s.Cancel(t.Context(), request("n", "a")) },
@@ -80,7 +80,7 @@ func TestLateSwap(t *testing.T) {
 	}
 }
 
-// A request that was not executed is reported, and can be repeated.
+// A lost request should be reported, and the client can repeat it.
 func TestLostRequest(t *testing.T) {
 	s := kvstore.New(&delaying{memory: newMemory()})
 	if _, err := s.Acquire(t.Context(), request("n", "a")); !errors.Is(err, driver.ErrUnavailable) {
@@ -89,7 +89,7 @@ func TestLostRequest(t *testing.T) {
 	mustAcquire(t, s, request("n", "a"))
 }
 
-// What nobody uses any more is deleted, also after a crash, and fences grow all the same.
+// Unused keys should be deleted, even after a crash, and fences should still grow.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -129,7 +129,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A client that holds and awaits nothing does not sweep.
+// An idle client should not sweep.
 func TestIdleClientDoesNotSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -145,7 +145,7 @@ func TestIdleClientDoesNotSweep(t *testing.T) {
 	})
 }
 
-// The queue of a thousand waiters fits in a value of 512 KiB.
+// A queue with a thousand waiters should fit in a value of 512 KiB.
 func TestSizeOfAQueue(t *testing.T) {
 	const waiters, limit = 100, 512 << 10
 	b := newMemory()
@@ -166,7 +166,7 @@ func TestSizeOfAQueue(t *testing.T) {
 	}
 }
 
-// Several names are several groups, and one request takes one of them.
+// Several names should be several groups, and a request should take a single group.
 func TestOneNameAtATime(t *testing.T) {
 	s := kvstore.New(newMemory())
 	if groups := fmt.Sprint(s.Groups([]string{"b", "a", "b"})); groups != "[[a] [b]]" {
@@ -179,7 +179,7 @@ func TestOneNameAtATime(t *testing.T) {
 	}
 }
 
-// Values that dibs has not written are reported, and neither replaced nor deleted.
+// Other programs' values should be reported, and neither replaced nor deleted.
 func TestValuesOfAnotherProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -227,7 +227,7 @@ func TestValuesOfAnotherProgram(t *testing.T) {
 	})
 }
 
-// wantWrongType checks the error of a name whose key holds a value of another program.
+// wantWrongType checks a name's error if its key holds another program's value.
 func wantWrongType(t *testing.T, name string, err error) {
 	t.Helper()
 	var wrong *driver.WrongTypeError
@@ -241,7 +241,7 @@ func wantWrongType(t *testing.T, name string, err error) {
 	}
 }
 
-// A list leaves out the values of other programs. Their states have a description.
+// A list should leave out other programs' values. Their states should have a description.
 func TestListBesideValuesOfAnotherProgram(t *testing.T) {
 	b := newMemory()
 	s := kvstore.New(b)
@@ -268,7 +268,7 @@ func TestListBesideValuesOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// A fence mark of another program is reported with its key, at once.
+// Another program's fence mark should be reported with its key, at once.
 func TestFenceOfAnotherProgram(t *testing.T) {
 	for _, value := range []string{"7", `{"fences":7}`} {
 		b := newMemory()
@@ -297,7 +297,8 @@ func handOff(t *testing.T, s driver.Store, name string) {
 	}
 }
 
-// A step of the clock at any time takes no lease and no place, and the record stays valid.
+// A clock step at any time should end no lease and no queue entry, and the record should stay
+// valid.
 func TestClockStepsBack(t *testing.T) {
 	for _, back := range []string{"300ms", "900ms", "1s", "1500ms", "2s", "5s"} {
 		for _, pause := range []string{"0s", "250ms", "500ms", "900ms"} {
@@ -331,7 +332,7 @@ func stepBack(t *testing.T, back, pause time.Duration) {
 		}
 	}
 	wait()
-	for range 2 { // the second request finds what the first has stored
+	for range 2 { // the second request finds the first's record
 		b.setBack(back)
 		if errs := s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "holder", TTL: 2 * time.Minute}}); errs[0] != nil {
 			t.Fatal(errs[0])
@@ -354,10 +355,10 @@ func stepBack(t *testing.T, back, pause time.Duration) {
 	}
 }
 
-// A sweep that cannot finish has deleted some names.
+// A sweep that cannot finish should still delete some names.
 func TestSweepOfManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const names = 5000 // to read them all takes more than a sweep has
+		const names = 5000 // reading them all takes longer than a sweep's timeout
 		b := newMemory()
 		s := kvstore.New(&slow{memory: b})
 		for i := range names {
@@ -379,7 +380,7 @@ func TestSweepOfManyNames(t *testing.T) {
 	})
 }
 
-// A holder that asks for waiters repeats its Swap at once, as at a release.
+// A holder that asks for waiters should repeat its Swap at once, as for a release.
 func TestHolderRepeatsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &conflicting{memory: newMemory()}

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/driver/glob"
 )
 
-// together is how many requests of one operation are on their way at the same time.
+// together is the number of requests in flight for a single operation.
 const together = 16
 
 // each calls f with the indexes below n, several at a time.
@@ -27,7 +27,7 @@ func each(n int, f func(i int)) {
 	running.Wait()
 }
 
-// extend extends the leases of each name by one change of its key.
+// extend extends each name's leases by a single change to its key.
 func (s *service) extend(ctx context.Context, o *Operation) error {
 	o.errs = make([]error, len(o.extend))
 	byName := make(map[string][]int)
@@ -54,7 +54,7 @@ func (s *service) extend(ctx context.Context, o *Operation) error {
 	return nil
 }
 
-// inspect reads the state of each name. A value of another program is a state, too.
+// inspect reads each name's state. Another program's value is also a state.
 func (s *service) inspect(ctx context.Context, o *Operation) error {
 	at, err := s.bucket.Now(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *service) inspect(ctx context.Context, o *Operation) error {
 	return errors.Join(errs...)
 }
 
-// list reads all names that match. It leaves out values of other programs.
+// list reads all matching names. It leaves out other programs' values.
 func (s *service) list(ctx context.Context, o *Operation) error {
 	pattern, err := glob.Parse(o.pattern)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *service) list(ctx context.Context, o *Operation) error {
 	return errors.Join(errs...)
 }
 
-// names returns the names with a key, of those that match.
+// names returns the matching names with a key.
 func (s *service) names(ctx context.Context, matches func(name string) bool) (names []string, err error) {
 	err = s.bucket.List(ctx, lockPrefix, func(key string) {
 		if name, ok := decodeKey(lockPrefix, key); ok && matches(name) {

@@ -19,11 +19,11 @@ type memory struct {
 	mu       sync.Mutex
 	revision uint64
 	values   map[string]kvstore.Value
-	changed  map[string]chan struct{} // closed at the next change of the key
+	changed  map[string]chan struct{} // closed at the key's next change
 	behind   time.Duration            // by which its clock was set back
 }
 
-// validKey is what a Bucket has to accept.
+// validKey matches the keys that a Bucket must accept.
 var validKey = regexp.MustCompile(`^[A-Za-z0-9_=-]([A-Za-z0-9._=-]*[A-Za-z0-9_=-])?$`)
 
 func newMemory() *memory {
@@ -103,7 +103,7 @@ func (m *memory) setBack(d time.Duration) {
 	m.behind += d
 }
 
-// mustSwap writes the first value of a key.
+// mustSwap writes a key's first value.
 func (m *memory) mustSwap(t *testing.T, key string, value []byte) {
 	t.Helper()
 	if err := m.Swap(t.Context(), key, value, 0); err != nil {
@@ -111,7 +111,7 @@ func (m *memory) mustSwap(t *testing.T, key string, value []byte) {
 	}
 }
 
-// keys returns the keys that have a value.
+// keys returns the keys with a value.
 func (m *memory) keys() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

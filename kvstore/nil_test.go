@@ -11,7 +11,8 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A store of nothing returns ErrInvalid from each call, and does not panic in the background.
+// A store without a bucket should return ErrInvalid from each call, and should not panic in the
+// background.
 func TestNil(t *testing.T) {
 	type tables struct{ kvstore.Tables }
 	for what, s := range map[string]*kvstore.Store{

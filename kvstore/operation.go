@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A verb is a method of driver.Store, as error messages name it.
+// A verb is a method of driver.Store as named in error messages.
 type verb string
 
 const (
@@ -23,25 +23,25 @@ const (
 	notifyWanted  verb = "notify wanted"
 	inspect       verb = "inspect"
 	list          verb = "list"
-	expire        verb = "expire" // of a service, for itself
+	expire        verb = "expire" // by a service, for itself
 )
 
-// An Operation is one request on lock tables, with its result. It can run again, on another state,
-// and has the result of the last run. It is valid until Do returns.
+// An Operation is a request on lock tables, with its result. It can run again, on another state,
+// and stores the last run's result. It is valid until Do returns.
 type Operation struct {
 	verb  verb
 	until time.Time
 
-	// The request; which of these is set depends on the verb.
-	acquire driver.AcquireRequest // of acquire, resize and cancel
+	// The request; the verb determines which field is set.
+	acquire driver.AcquireRequest // for acquire, resize and cancel
 	fences  driver.FenceRequest
 	release driver.ReleaseRequest
 	revoke  driver.RevokeRequest
 	wanted  driver.WantedRequest
 	extend  []driver.ExtendRequest
-	name    string   // of expire, and of extend if all its requests have one name
-	names   []string // of inspect
-	pattern string   // of list
+	name    string   // for expire, and for extend if all its requests are for the same name
+	names   []string // for inspect
+	pattern string   // for list
 
 	// The result.
 	reply    driver.AcquireReply
@@ -53,8 +53,8 @@ type Operation struct {
 	err      error
 }
 
-// Run runs the operation. The table has at least the locks of its names. Run returns the
-// notifications that are to be sent when the change is stored.
+// Run runs the operation. The table must contain at least its names' locks. Run returns the
+// notifications to send after the change is stored.
 func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
 	switch o.verb {
 	case acquire:
@@ -83,7 +83,7 @@ func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
 	return notifications
 }
 
-// Verb returns the method of the store, as error messages name it.
+// Verb returns the store method as named in error messages.
 func (o *Operation) Verb() string { return string(o.verb) }
 
 // Name returns the name in error messages, which is empty if the operation concerns several.
@@ -109,8 +109,8 @@ func (o *Operation) Name() string {
 	return ""
 }
 
-// Names returns the names whose locks the operation reads and changes, or all if it reads those
-// of all names.
+// Names returns the names whose locks the operation can read and change, or all if it reads all
+// names.
 func (o *Operation) Names() (names []string, all bool) {
 	switch o.verb {
 	case acquire, resize, cancel:
@@ -132,7 +132,7 @@ func (o *Operation) Names() (names []string, all bool) {
 // ReadOnly reports whether the operation changes nothing.
 func (o *Operation) ReadOnly() bool { return o.verb == inspect || o.verb == list }
 
-// Acquired returns the request and the reply of an Acquire, or false for another operation.
+// Acquired returns an Acquire's request and reply, or false for another operation.
 func (o *Operation) Acquired() (r driver.AcquireRequest, reply driver.AcquireReply, ok bool) {
 	return o.acquire, o.reply, o.verb == acquire
 }
@@ -140,7 +140,7 @@ func (o *Operation) Acquired() (r driver.AcquireRequest, reply driver.AcquireRep
 // Acquires reports whether the operation is an Acquire.
 func (o *Operation) Acquires() bool { return o.verb == acquire }
 
-// Deadline returns when the operation must end: at its own time limit or at the end of ctx.
+// Deadline returns the time limit for the operation: its own limit or ctx's deadline.
 func (o *Operation) Deadline(ctx context.Context) time.Time {
 	end := driver.DeadlineOf(ctx)
 	if _, bounded := ctx.Deadline(); !o.until.IsZero() && (!bounded || o.until.Before(end)) {
@@ -149,12 +149,12 @@ func (o *Operation) Deadline(ctx context.Context) time.Time {
 	return end
 }
 
-// final reports whether the client acts on the result as if nothing of this token could follow.
+// final reports whether the client acts on the result as if nothing could follow for this token.
 func (o *Operation) final() bool {
 	return o.verb == cancel || o.verb == release || slices.Contains(o.errs, driver.ErrLost)
 }
 
-// byHolder reports whether the operation is of a client that holds the name, or has held it.
+// byHolder reports whether the operation comes from a client that holds the name, or held it.
 func (o *Operation) byHolder() bool {
 	switch o.verb {
 	case release, extend, cancel, resize, reserveFences, notifyWanted:
@@ -163,7 +163,7 @@ func (o *Operation) byHolder() bool {
 	return false
 }
 
-// operations are reused, so that an operation in memory allocates nothing for its request.
+// operations are reused, so an operation in memory allocates nothing for its request.
 var operations = sync.Pool{New: func() any { return new(Operation) }}
 
 // newOperation returns an empty operation, which the caller frees.

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// A service is the lock tables in a bucket, with one key for each name.
+// A service is the lock tables in a bucket, with a key for each name.
 type service struct {
 	bucket Bucket
 	turns  turns
@@ -34,7 +34,7 @@ func (s *service) Do(ctx context.Context, o *Operation) error {
 	return s.change(ctx, o)
 }
 
-// change runs an operation on the key of its name, and then sends its notifications.
+// change runs an operation on its name's key, and then sends its notifications.
 func (s *service) change(ctx context.Context, o *Operation) error {
 	if err := checkOne(o); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (s *service) change(ctx context.Context, o *Operation) error {
 	return err
 }
 
-// swap runs an operation, again and again until no other client has changed the key between the
-// Get and the Swap. It returns the notifications to send, and the time.
+// swap runs an operation, repeatedly until no other client changed the key between the Get and the
+// Swap. It returns the notifications to send, and the time.
 func (s *service) swap(ctx context.Context, o *Operation) (notifications []Notification, at time.Time, err error) {
 	name := o.Name()
 	for attempt := 0; ; attempt++ {
@@ -84,8 +84,7 @@ func (s *service) swap(ctx context.Context, o *Operation) (notifications []Notif
 	}
 }
 
-// isWriter reports whether the last Swap of a name is the one that has this number, whose reply
-// was lost.
+// isWriter reports whether a name's last Swap was the Swap with this number, whose reply was lost.
 func (s *service) isWriter(ctx context.Context, name string, writer uint64) bool {
 	last, err := s.read(ctx, name)
 	return err == nil && last.Writer == writer
@@ -98,7 +97,7 @@ func checkOne(o *Operation) error {
 	return driver.CheckName(o.Name())
 }
 
-// open reads the record of a name, and meanwhile the clock.
+// open reads a name's record, and the clock at the same time.
 func (s *service) open(ctx context.Context, name string) (last stored, at time.Time, err error) {
 	var clock sync.WaitGroup
 	var clockErr error
@@ -108,8 +107,8 @@ func (s *service) open(ctx context.Context, name string) (last stored, at time.T
 	return last, at, errors.Join(err, clockErr)
 }
 
-// read reads the record of a name. One without a key has the fence high-water mark of all of
-// these, which is read after the key was found to be missing: see sweep.
+// read reads a name's record. All names without a key share a fence high-water mark. It is read
+// after the key was found to be missing: see sweep.
 func (s *service) read(ctx context.Context, name string) (stored, error) {
 	key := encodeKey(lockPrefix, name)
 	v, err := s.bucket.Get(ctx, key)
@@ -137,7 +136,7 @@ func (s *service) write(ctx context.Context, name string, r record, revision uin
 }
 
 // pause waits before the next attempt, or returns an error if ctx ends. The more clients change a
-// key together, the longer they wait. The unit is the time that an attempt takes.
+// key at the same time, the longer they wait. The unit is the duration of an attempt.
 func pause(ctx context.Context, attempt int, took time.Duration) error {
 	const shortest, longest = 100 * time.Microsecond, time.Second
 	most := min(max(took, shortest)<<min(attempt, 10), longest)

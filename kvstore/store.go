@@ -27,8 +27,8 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// Over returns a store on lock tables that run an operation on any names in one step. With nil, or a
-// nil pointer, each call of the store returns driver.ErrInvalid.
+// Over returns a store on lock tables that run an operation on any names in one step. With nil, or
+// a nil pointer, each store call returns driver.ErrInvalid.
 func Over(t Tables) *Store {
 	if driver.IsNil(t) {
 		t = noTables{"the kvstore.Tables are nil"}
@@ -186,7 +186,7 @@ func (s *Store) do(ctx context.Context, o *Operation) error {
 	return o.wrap(s.tables.Do(ctx, o))
 }
 
-// wrap returns an error of Tables as one of a store.
+// wrap returns an error from Tables as a store error.
 func (o *Operation) wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) {
 		return err

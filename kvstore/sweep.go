@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A record without holders and waiters is kept for a while. It has the fence high-water mark of
-// its name. While it exists, a late Swap of an operation that found no key conflicts. One that
-// found a record conflicts for ever, because its revision never comes again. After a while a sweep
-// deletes the record. Before that, it raises the mark of all names without a key. A client reads
-// this mark after it found that a name has no key, so it finds a fence that is not smaller.
+// A record without holders and waiters is kept for a while. It contains its name's fence high-water
+// mark. While it exists, a late Swap conflicts if its operation found no key. A Swap whose
+// operation found a record conflicts for ever, because its revision never comes again. After a
+// while a sweep deletes the record. Before that, it raises the mark for all names without a key. A
+// client reads this mark after it found that a name has no key, so it can find no smaller fence.
 const (
 	keepUnused    = time.Minute
 	sweepInterval = time.Minute // for all clients of a bucket together
 	sweepTimeout  = time.Minute
-	sweepTogether = 1000 // names that are read before the first of them is deleted
+	sweepTogether = 1000 // names read before the first deletion
 )
 
 // A fenceMark is the value of fenceKey.
 type fenceMark struct {
-	Fence uint64        `json:"f"`           // no name without a key had a larger one
+	Fence uint64        `json:"f"`           // no name without a key had a larger fence
 	Sweep time.Duration `json:"s,omitempty"` // when the next sweep is due, as Now.At
 }
 
@@ -62,8 +62,8 @@ func (s *service) changeMark(ctx context.Context, f func(*fenceMark) bool) (chan
 	}
 }
 
-// sweepWhile sweeps from time to time until ctx ends, while busy returns true. A sweep that fails
-// is made up for by the next one, of any client.
+// sweepWhile sweeps from time to time until ctx ends, while busy returns true. The next sweep, by
+// any client, makes up for a failed sweep.
 func (s *service) sweepWhile(ctx context.Context, busy func() bool) {
 	for {
 		select {
@@ -77,7 +77,7 @@ func (s *service) sweepWhile(ctx context.Context, busy func() bool) {
 	}
 }
 
-// sweep deletes the keys that are not used any more, if no other client has done so lately.
+// sweep deletes unused keys, if no other client did so recently.
 func (s *service) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -100,8 +100,8 @@ func (s *service) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweepNames sweeps all names, some at a time, so that a sweep that does not reach the end has
-// deleted some keys. It begins with any of them, so that each has its turn.
+// sweepNames sweeps all names, some at a time, so an incomplete sweep also deletes some keys. It
+// begins with a random name, so each name has its turn.
 func (s *service) sweepNames(ctx context.Context, at time.Time) error {
 	names, err := s.names(ctx, func(string) bool { return true })
 	if err != nil || len(names) == 0 {
@@ -119,8 +119,8 @@ func (s *service) sweepNames(ctx context.Context, at time.Time) error {
 	return errors.Join(errs...)
 }
 
-// sweepChunk examines the names that nobody has used for keepUnused. It removes what has expired,
-// and deletes the keys that had no holder and no waiter all the time.
+// sweepChunk examines the names unused for keepUnused. It removes expired entries, and deletes the
+// keys that had no holder and no waiter all the time.
 func (s *service) sweepChunk(ctx context.Context, names []string, at time.Time) error {
 	unused := make([]stored, len(names))
 	errs := make([]error, len(names))
@@ -139,8 +139,8 @@ func (s *service) sweepChunk(ctx context.Context, names []string, at time.Time) 
 	return errors.Join(errors.Join(errs...), s.removeNames(ctx, names, unused))
 }
 
-// removeNames deletes the keys of names without state. An entry of unused is empty if the name
-// has one.
+// removeNames deletes the keys of names without state. An entry in unused is empty if the name has
+// state.
 func (s *service) removeNames(ctx context.Context, names []string, unused []stored) error {
 	var fence uint64
 	for _, r := range unused {
@@ -163,7 +163,7 @@ func (s *service) removeNames(ctx context.Context, names []string, unused []stor
 	return errors.Join(errs...)
 }
 
-// sweepInboxes deletes inboxes to which nobody has sent anything for keepUnused.
+// sweepInboxes deletes inboxes that received nothing for keepUnused.
 func (s *service) sweepInboxes(ctx context.Context, at time.Time) error {
 	var keys []string
 	if err := s.bucket.List(ctx, inboxPrefix, func(key string) { keys = append(keys, key) }); err != nil {
@@ -183,7 +183,7 @@ func (s *service) sweepInboxes(ctx context.Context, at time.Time) error {
 	return errors.Join(errs...)
 }
 
-// remove deletes a key that has not changed.
+// remove deletes a key unless it changed.
 func (s *service) remove(ctx context.Context, key string, revision uint64) error {
 	err := s.bucket.Swap(ctx, key, nil, revision)
 	if errors.Is(err, ErrConflict) {

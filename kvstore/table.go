@@ -8,20 +8,20 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// Tables are lock tables that run an operation in one step, without a race: in memory under a
-// mutex, or in a transaction. Over makes a store of them. A key-value service without transactions
-// is a Bucket instead: see New.
+// Tables are lock tables that run an operation in a single step, without a race: in memory under a
+// mutex, or in a transaction. Over makes a store from them. A key-value service without
+// transactions is a Bucket instead: see New.
 type Tables interface {
-	// Do runs op on the locks of op.Names, at the time of the clock that judges expiry, and
-	// stores what it changed. Then it sends the notifications. If Do fails, it has changed
-	// nothing, or the outcome is unknown. Do returns by op.Deadline.
+	// Do runs op on the locks of op.Names, at the time of the clock for expiry, and stores the
+	// changes. Then it sends the notifications. If Do fails, it changed nothing, or the outcome is
+	// unknown. Do returns by op.Deadline.
 	Do(ctx context.Context, op *Operation) error
 
-	// Watch is that of driver.Store. busy is not nil.
+	// Watch is as in driver.Store. busy is not nil.
 	Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
 }
 
-// noTables take the place of missing ones.
+// noTables take the place of missing Tables.
 type noTables struct{ reason string }
 
 // Do implements Tables.
@@ -36,23 +36,23 @@ func (t noTables) Watch(context.Context, string, func() bool, func(driver.Event)
 
 // These types are the lock table: plain data, with the rules of locking.
 type (
-	// A Table is the state of all names, or of those that an operation concerns.
+	// A Table is the state of all names, or only of an operation's names.
 	Table = locktable.Table
-	// A Lock is the state of one name.
+	// A Lock is a name's state.
 	Lock = locktable.Lock
-	// A Holder is one lease on a name.
+	// A Holder is a lease on a name.
 	Holder = locktable.Holder
 	// A Waiter is a queue entry.
 	Waiter = locktable.Waiter
-	// Now is the time of an operation.
+	// Now is an operation's time.
 	Now = locktable.Now
 	// A Notification is an event for a client.
 	Notification = locktable.Notification
-	// An OwnerState is what is known about the owner of a lease.
+	// An OwnerState is the known state of a lease's owner.
 	OwnerState = locktable.OwnerState
 )
 
-// The states of an owner.
+// An owner's states.
 const (
 	Unknown = locktable.Unknown
 	Alive   = locktable.Alive

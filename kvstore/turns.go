@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// turns let the operations of this process on one key follow each other, so that they do not
-// conflict. The zero value is ready for use.
+// turns make this process's operations on a key follow each other, so they do not conflict. The
+// zero value is ready for use.
 type turns struct {
 	mu    sync.Mutex
 	byKey map[string]*turn
 }
 
 type turn struct {
-	users int           // that wait or have the turn
-	taken chan struct{} // full while one has it
+	users int           // waiting or in their turn
+	taken chan struct{} // full during a turn
 }
 
-// wait waits for the turn of a key. The caller calls done at its end, unless err is not nil.
+// wait waits for a key's turn. The caller calls done at its end, unless err is not nil.
 func (t *turns) wait(ctx context.Context, key string) (done func(), err error) {
 	own := t.join(key)
 	select {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A record is the value of a name: its lock, and what the next operation on it needs.
+// A record is a name's value: its lock, and data for the next operation on it.
 type record struct {
 	Lock
-	Fence   uint64        `json:"f"`           // fence high-water mark of the name
+	Fence   uint64        `json:"f"`           // the name's fence high-water mark
 	Ticket  uint64        `json:"n,omitempty"` // its largest ticket
 	Changed time.Duration `json:"u"`           // when it was written, as Now.At
-	Writer  uint64        `json:"k"`           // random, not zero: it identifies the Swap that has written it
+	Writer  uint64        `json:"k"`           // random, not zero: it identifies the Swap that wrote it
 }
 
-// A stored record is one that was read from the bucket, or none if the revision is zero.
+// A stored record was read from the bucket. It is missing if the revision is zero.
 type stored struct {
 	record
 	text     []byte
@@ -42,8 +42,8 @@ func decodeStored(key string, v Value) (s stored, err error) {
 
 var errNoWriter = errors.New("dibs has not written it")
 
-// table returns the lock table of the name. A change of the table may change the record, but not
-// its text.
+// table returns the name's lock table. A change to the table can change the record, but not its
+// text.
 func (r record) table(name string) *Table {
 	t := NewTable()
 	t.Fence, t.Ticket = r.Fence, r.Ticket
@@ -53,7 +53,7 @@ func (r record) table(name string) *Table {
 	return t
 }
 
-// with returns the record with the content of a table.
+// with returns the record with a table's content.
 func (r record) with(t *Table, name string) record {
 	r.Lock, r.Fence, r.Ticket = Lock{}, t.Fence, t.Ticket
 	if lock := t.Names[name]; lock != nil {
@@ -64,9 +64,9 @@ func (r record) with(t *Table, name string) record {
 
 func (r record) used() bool { return len(r.Holders)+len(r.Queue) > 0 }
 
-// now returns the time of an operation on the record. It is not before the last operation, which
-// may have read another clock of the service a moment earlier. A clock that was set back by more
-// counts as it is: all clients must use the same time.
+// now returns the time for an operation on the record. It is not before the last operation, which
+// may have read another of the service's clocks a moment earlier. A clock set back by more counts
+// as it is: all clients must use the same time.
 func (r record) now(at time.Time) Now {
 	const near = time.Second
 	now := Now{At: time.Duration(at.UnixNano()), Wall: at}
@@ -76,7 +76,7 @@ func (r record) now(at time.Time) Now {
 	return now
 }
 
-// isChanged reports whether a record, made by with, has another content than the stored one.
+// isChanged reports whether a record, made by with, differs from the stored record.
 func (s stored) isChanged(next record) (bool, error) {
 	if s.revision == 0 {
 		return next.used(), nil

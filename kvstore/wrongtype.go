@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A wrongType is the error of a key whose value dibs has not written. No repetition of the
-// request changes it.
+// A wrongType is the error for a key with another program's value. Repeating the request does not
+// change it.
 type wrongType struct {
 	key string
 	is  string
@@ -26,8 +26,8 @@ func (e *wrongType) Error() string {
 
 func (e *wrongType) Unwrap() error { return e.err }
 
-// wrongTypeState returns the state of a name whose key holds a value of another program, or false if
-// err has another reason.
+// wrongTypeState returns a name's state if its key holds another program's value, or false if err
+// has another reason.
 func wrongTypeState(name string, err error) (state driver.State, ok bool) {
 	var wrong *wrongType
 	if !errors.As(err, &wrong) || wrong.is != isNoLock {

@@ -28,8 +28,8 @@ func lockByte(path string) (fd int, name string, err error) {
 	return -1, "", err
 }
 
-// byteState checks whether an owner's byte is locked. It uses fd if that is the owner's
-// file, and opens path otherwise.
+// byteState checks whether an owner's byte is locked. It uses fd for the owner's own file, and
+// opens path otherwise.
 func byteState(owner, path string, fd int) kvstore.OwnerState {
 	var node uint64
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
@@ -80,7 +80,7 @@ func (l *liveness) file() (*os.File, error) {
 	return os.NewFile(uintptr(fd), l.path), nil
 }
 
-// close ends the owner, which has no leases left.
+// close ends the owner after its leases ended.
 func (l *liveness) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

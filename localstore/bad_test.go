@@ -19,8 +19,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An unusable file is rejected with an error that names it and says what to do. The file
-// is not changed.
+// An unusable file should be rejected with an error that names it and says what to do. The file
+// should not be changed.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func corrupt(t *testing.T, path string) {
 	must(t, os.WriteFile(path, text, 0o600))
 }
 
-// wantRefused checks that an operation was refused with a reason, and had no effect.
+// wantRefused checks that an operation was refused with a reason and without effect.
 func wantRefused(t *testing.T, err error, path, want string) {
 	t.Helper()
 	var u *dibs.UnavailableError
@@ -128,7 +128,7 @@ func wantRefused(t *testing.T, err error, path, want string) {
 	}
 }
 
-// An entry that cannot be read is reported as corrupt; its name is not free.
+// An unreadable entry should be reported as corrupt; its name should not be free.
 func TestDamagedEntry(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -144,7 +144,7 @@ func TestDamagedEntry(t *testing.T) {
 	lockAndRelease(t, s, "other", 0)
 }
 
-// A store whose file was deleted or replaced returns errors, because it excludes no other
+// A store should return errors after its file was deleted or replaced, because it excludes no other
 // process.
 func TestMoved(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestMoved(t *testing.T) {
 	must(t, os.Rename(path, path+".old"))
 	_, err := s.Acquire(t.Context(), requestOn("n", "me"))
 	wantRefused(t, err, path, "restart this program")
-	_, err = Open(path) // has created another file
+	_, err = Open(path) // creates another file
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "end these programs") {
 		t.Errorf("%v: want that it is refused while the file is in use", err)
 	}
@@ -174,7 +174,7 @@ func TestClosed(t *testing.T) {
 	wantRefused(t, err, path, "closed")
 }
 
-// A user without permission gets an error that says so.
+// A user without permission should get an error that says so.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	// Not below t.TempDir(), which the unprivileged user cannot access.
@@ -202,8 +202,8 @@ func TestReadOnly(t *testing.T) {
 	lockAndRelease(t, openAt(t, path), "n", 0)
 }
 
-// On a full disk an operation fails without effect. When there is room again, nothing is
-// lost.
+// On a full disk an operation should fail without effect. When there is room again, nothing should
+// be lost.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -267,7 +267,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// A call that waits for another operation of this process returns when its context ends.
+// While a call waits for another operation in this process, it should return when its context ends.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))

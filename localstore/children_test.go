@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	fmt.Println("done")
 }
 
-// childRoles are the programs of child processes. A program reads commands line by line.
+// childRoles are the child processes' programs. A program reads commands line by line.
 var childRoles = map[string]func(path string, in *bufio.Reader) error{
 	"lockMany":          lockMany,
 	"queueOnce":         queueOnce,
@@ -50,14 +50,14 @@ var childRoles = map[string]func(path string, in *bufio.Reader) error{
 	"writeOnce":         writeOnce,
 }
 
-// A child is a process that runs a childRole.
+// A child is a process running a childRole.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 
-	fields []string // of holdUntilReleased: fence, token, and the PID of the process that it started, or 0
+	fields []string // from holdUntilReleased: fence, token, and the started process's PID, or 0
 }
 
 func startChild(t *testing.T, role, path string, adjust ...func(*exec.Cmd)) *child {
@@ -92,7 +92,7 @@ func (c *child) writeLine(line string) {
 	}
 }
 
-// readLine waits for a line of the child with the prefix want, and returns the rest.
+// readLine waits for a line from the child with the prefix want, and returns the rest.
 func (c *child) readLine(want string) string {
 	c.t.Helper()
 	if !c.out.Scan() {
@@ -134,7 +134,7 @@ func client(t *testing.T, s *Store, options ...dibs.Option) *dibs.Client {
 
 const children, rounds = 24, 15
 
-// lockMany locks one name many times and records each time.
+// lockMany locks a name many times and records each time.
 func lockMany(path string, in *bufio.Reader) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
@@ -185,8 +185,8 @@ func history(t *testing.T, path string) (all []uint64) {
 	return all
 }
 
-// Many processes create the file together, and lock one name one at a time, as often as
-// they want.
+// Many processes create the file together, and lock the same name. Each should get it in turn, as
+// often as it wants.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -212,7 +212,7 @@ func TestCrowd(t *testing.T) {
 	checkIntegrity(t, path)
 }
 
-// checkIntegrity checks that the file is not corrupt.
+// checkIntegrity checks the file for corruption.
 func checkIntegrity(t *testing.T, path string) {
 	t.Helper()
 	s := openAt(t, path)
@@ -245,7 +245,7 @@ func queueOnce(path string, in *bufio.Reader) error {
 	return errors.Join(appendHistory(filepath.Dir(path), number), lease.Unlock(), c.Close(), s.Close())
 }
 
-// Processes are served in the order of their requests.
+// Processes should be served in the order of their requests.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -335,8 +335,8 @@ func startHolder(t *testing.T, path, how string) *child {
 	return c
 }
 
-// The lease of a killed process ends at once, and waiters are notified. The lease of a
-// stopped process does not end.
+// A killed process's lease should end at once, and waiters should be notified. A stopped process's
+// lease should not end.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -373,8 +373,8 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A lease survives its process if that is requested, if another process works under it,
-// or if it cannot be seen whether its owner is alive.
+// A lease should survive its process if Outlive is set, if another process works under it, or if
+// its owner's state is not visible.
 func TestOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -418,8 +418,7 @@ func TestOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// removeAlive removes the liveness file while it is open, so that its inode is not
-// reused.
+// removeAlive removes the liveness file while it is open, so its inode is not reused.
 func removeAlive(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path + ".alive")
@@ -428,7 +427,7 @@ func removeAlive(t *testing.T, path string) {
 	must(t, os.Remove(f.Name()))
 }
 
-// Closing a store does not end its leases while the process is alive.
+// Closing a store should not end its leases while the process is alive.
 func TestClosedWhileHeld(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -441,7 +440,7 @@ func TestClosedWhileHeld(t *testing.T) {
 	}
 }
 
-// A killed waiter is skipped at once, and a hand-off to it ends at once.
+// A killed waiter should be skipped at once, and a hand-off to it should end at once.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -461,12 +460,12 @@ func TestWaiterIsKilled(t *testing.T) {
 	if _, err = c.Mutex("n").Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took > 3*driver.WaiterTTL { // much less than the TTL of the killed process
+	if took := time.Since(begin); took > 3*driver.WaiterTTL { // much less than the killed process's TTL
 		t.Errorf("served after %v", took)
 	}
 }
 
-// churn does as many operations as it can, on its own names and a shared one.
+// churn does as many operations as it can, on its own names and a shared name.
 func churn(path string, _ *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
@@ -489,7 +488,7 @@ func churn(path string, _ *bufio.Reader) error {
 	}
 }
 
-// Processes killed at any instant leave a working file and no half-finished operation.
+// Processes killed at any instant should leave a working file and no half-finished operation.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	const kills = 15
@@ -500,8 +499,7 @@ func TestKilledAnywhere(t *testing.T) {
 		a, b := startChild(t, "churn", path), startChild(t, "churn", path)
 		a.readLine("running")
 		b.readLine("running")
-		// A different number of operations each time, so that the kills hit different
-		// instants.
+		// A different number of operations each time, so the kills hit different instants.
 		for range i {
 			last = lockAndRelease(t, s, "mine", last)
 		}
@@ -546,7 +544,7 @@ func wantWholeMultiLocks(t *testing.T, s *Store) {
 		holds := make(map[string]int)
 		for _, e := range l.Names {
 			for _, h := range e.Holders {
-				if now.At < h.Expires { // otherwise some names of an expired lease may be removed already
+				if now.At < h.Expires { // otherwise some of an expired lease's names may already be removed
 					holds[h.Token]++
 				}
 			}
@@ -563,7 +561,7 @@ func wantWholeMultiLocks(t *testing.T, s *Store) {
 	}
 }
 
-// stopInTransaction stops in the middle of a transaction.
+// stopInTransaction stops within a transaction.
 func stopInTransaction(path string, in *bufio.Reader) error {
 	s, err := Open(path)
 	if err != nil {
@@ -585,8 +583,8 @@ func stopInTransaction(path string, in *bufio.Reader) error {
 	return err
 }
 
-// While a process hangs during an operation, the others wait until their deadlines. When
-// it is killed, its operation has had no effect.
+// While a process hangs during an operation, the others should wait until their deadlines. If it is
+// killed, its operation should have no effect.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -613,7 +611,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			left.Until = time.Now().Add(limit)
 			return s.Cancel(ctx, left)
 		},
-		"extend": func() error { // without a deadline of its own
+		"extend": func() error { // without its own deadline
 			return s.Extend(t.Context(), []driver.ExtendRequest{{Name: "n", Token: "me", TTL: time.Minute}})[0]
 		},
 	} {

@@ -2,9 +2,8 @@ package localstore
 
 import "time"
 
-// A clock is the clock by which leases end. All processes of the machine read the same
-// one.
+// A clock determines when leases end. All processes on the machine read the same clock.
 type clock struct {
-	boot string // identifies the clock: the boot, and perhaps / and more; times of another clock are meaningless
+	boot string // identifies the clock: the boot, and perhaps / and more; another clock's times are meaningless
 	now  func() time.Duration
 }

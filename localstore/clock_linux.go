@@ -18,7 +18,7 @@ func bootClock() (clock, error) {
 	if err == nil && len(strings.TrimSpace(string(id))) == 0 {
 		err = fmt.Errorf("%s is empty", file)
 	}
-	if err != nil { // another clock would end the leases of processes that use this one
+	if err != nil { // another clock would end the leases of processes using this one
 		return clock{}, fmt.Errorf("cannot read the boot ID, without which leases of an earlier boot would seem valid; mount /proc: %w", err)
 	}
 	var ts unix.Timespec

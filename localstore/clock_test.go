@@ -31,14 +31,14 @@ func state(t *testing.T, s *Store, name string) dibs.State {
 	return state
 }
 
-// otherBoot returns the clock of a machine that started a second ago.
+// otherBoot returns the clock of a machine started a second ago.
 func otherBoot() (clock, *time.Duration) {
 	soon := time.Second
 	return clockAt("two", &soon), &soon
 }
 
-// A restart of the machine removes the holders and waiters that ended with it, whatever
-// its clock shows. Fences keep growing.
+// A machine restart should remove the holders and waiters that ended with it, whatever its clock
+// shows. Fences should keep growing.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -59,8 +59,7 @@ func TestReboot(t *testing.T) {
 	lockAndRelease(t, after, "n", before.Fence)
 }
 
-// A lease that survives its process also survives a restart of the machine, until its
-// TTL.
+// A lease that survives its process should also survive a machine restart, until its TTL.
 func TestRebootKeepsWhatOutlives(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -81,8 +80,8 @@ func TestRebootKeepsWhatOutlives(t *testing.T) {
 	}
 }
 
-// Opening the file with another boot ID deletes no valid lease: neither with the same
-// clock, as in some containers, nor with another clock, as on another machine.
+// Opening the file with another boot ID should delete no valid lease: neither with the same clock,
+// as in some containers, nor with another clock, as on another machine.
 func TestOtherBootID(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]func() clock{
@@ -125,8 +124,8 @@ func wantRefusedOpen(t *testing.T, err error, path string) {
 	}
 }
 
-// A lease of another machine's process, whose file locks are not visible here, lasts
-// until its TTL.
+// If a process on another machine holds a lease, its file locks are not visible here. The lease
+// should last until its TTL.
 func TestOtherMachine(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -142,7 +141,7 @@ func TestOtherMachine(t *testing.T) {
 	lockAndRelease(t, s, "n", 0)
 }
 
-// A file of format 1 still works.
+// A file in format 1 should still work.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -158,8 +157,8 @@ func TestUpgrade(t *testing.T) {
 	lockAndRelease(t, openAt(t, path), "m", 0)
 }
 
-// Fences grow even if the wall clock was ahead at the last one, and if their names have
-// no entry any more.
+// Fences should grow even if the wall clock was ahead at the last grant, and if their names no
+// longer have an entry.
 func TestFencesGrow(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -175,7 +174,7 @@ func TestFencesGrow(t *testing.T) {
 	}
 }
 
-// A lease ends by the machine's clock, to the nanosecond, and expired entries are
+// A lease should end by the machine's clock, to the nanosecond, and expired entries should be
 // removed.
 func TestExpiry(t *testing.T) {
 	t.Parallel()

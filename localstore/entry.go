@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// An entry is stored as JSON: a name has few holders and waiters, and the file can be
-// read with sqlite3.
+// An entry is stored as JSON: each name has few holders and waiters, and the file can be read with
+// sqlite3.
 
 func encode(e *kvstore.Lock) ([]byte, error) { return json.Marshal(e) }
 

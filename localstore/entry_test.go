@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// An entry is decoded and encoded without change.
+// An entry should be decoded and encoded without change.
 func TestEntry(t *testing.T) {
 	t.Parallel()
 	want := `{"h":[{"t":"a","c":"c","w":2,"f":7,"x":60000000000}],"q":[{"t":"b","c":"d","w":1,"l":1,"d":5000000000,"s":true,"n":9,"j":1,"x":2}]}`
@@ -24,7 +24,7 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// An entry that can be decoded can be used, and is encoded as it was decoded.
+// A decoded entry should be usable, and encoding should restore its text.
 func FuzzEntry(f *testing.F) {
 	for _, seed := range []string{
 		`{"h":[{"t":"a","c":"c","w":1,"a":true,"f":7,"x":60000000000}]}`,

@@ -17,33 +17,33 @@ func machine() string {
 	return host
 }
 
-// A clockEpoch identifies the clock by which the entries of a file end: its boot, its
-// machine, and the wall-clock time of its zero.
+// A clockEpoch identifies the clock for a file's entries: its boot, its machine, and the wall-clock
+// time of its zero.
 type clockEpoch struct {
 	boot    string
 	since   time.Duration // wall-clock time
 	machine string
 }
 
-// epoch returns the epoch of this process.
+// epoch returns this process's epoch.
 func (c clock) epoch() clockEpoch {
 	return clockEpoch{c.boot, time.Duration(time.Now().UnixNano()) - c.now(), machine()}
 }
 
-// difference returns how far two readings of the epoch's wall-clock time differ.
+// difference returns the difference between two readings of the epoch's wall-clock time.
 func (e clockEpoch) difference(other clockEpoch) time.Duration { return (e.since - other.since).Abs() }
 
-// sameClock reports whether two epochs use one clock. Some containers have their own boot
-// ID, but use the kernel's clock like all others.
+// sameClock reports whether two epochs use the same clock. Some containers have their own boot ID,
+// but use the kernel's clock like all others.
 func (e clockEpoch) sameClock(other clockEpoch) bool {
 	const near = time.Second
 	return e.boot == other.boot || e.difference(other) < near
 }
 
-// convert converts the entries of another epoch to this one: the machine was restarted,
-// or another machine uses the file. It deletes nothing that may be valid:
+// convert converts another epoch's entries to this epoch: the machine was restarted, or another
+// machine uses the file. It deletes no entry that may be valid:
 //   - if an owner is alive, the file belongs to its epoch, and convert returns an error;
-//   - if an owner of this machine is dead, its leases ended with the restart;
+//   - if an owner on this machine is dead, its leases ended with the restart;
 //   - all other leases end by the wall clock.
 func (f *file) convert(before clockEpoch) error {
 	here := f.clock.epoch()

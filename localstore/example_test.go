@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/localstore"
 )
 
-// All processes of a machine that open the same file share its locks.
+// All processes that open the same file on a machine share its locks.
 func Example() {
 	dir, err := os.MkdirTemp("", "locks")
 	if err != nil {

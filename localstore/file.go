@@ -18,9 +18,8 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A file is the database: one connection, used by one operation at a time. An operation
-// is a transaction. It reads the entries of its names, runs the lock table, and writes
-// what has changed.
+// A file is the database: a single connection, used by one operation at a time. An operation is a
+// transaction. It reads its names' entries, runs the lock table, and writes the changes.
 type file struct {
 	path       string // without symbolic links
 	known      []knownFile
@@ -39,13 +38,12 @@ type file struct {
 const (
 	appID       = 0x64696273 // "dibs"
 	format      = 2
-	openTimeout = 5 * time.Second // the process that creates the file waits for the disk
+	openTimeout = 5 * time.Second // the process creating the file waits for the disk
 )
 
-// schema is the file format. ends is the time when the last holder or waiter of an entry
-// may have expired; an index on it finds the entries of dead processes. With the write-ahead
-// log, a kill at any instant does no harm. A loss of power may lose the last changes, but
-// no lease survives it anyway.
+// schema is the file format. ends is the time when an entry's last holder or waiter may have
+// expired; an index on it finds dead processes' entries. With the write-ahead log, a kill at any
+// instant does no harm. A power failure can lose the last changes, but no lease survives it anyway.
 const schema = `
 create table state (id integer primary key check (id = 1), boot text not null, fence integer not null, ticket integer not null, since integer not null default 0, machine text not null default '');
 create table entries (name blob primary key, ends integer not null, entry text not null) without rowid;
@@ -55,7 +53,7 @@ pragma application_id = 0x64696273;
 pragma user_version = 2;
 `
 
-// upgrade converts a file of format 1 to format 2.
+// upgrade converts a file from format 1 to format 2.
 const upgrade = `
 alter table state add column since integer not null default 0;
 alter table state add column machine text not null default '';
@@ -76,7 +74,7 @@ func openFile(path string, c clock) (*file, error) {
 	return f, nil
 }
 
-// creating prevents this process from opening a file that it is creating: when a process
+// creating prevents this process from opening a file while it creates the file: when a process
 // closes a file, the system drops all its locks on that file.
 var creating sync.Mutex
 
@@ -115,7 +113,7 @@ func create(path string) error {
 }
 
 func (f *file) connect() (err error) {
-	rooted := "/" + strings.TrimPrefix(filepath.ToSlash(f.path), "/") // also for a path that begins with a drive letter
+	rooted := "/" + strings.TrimPrefix(filepath.ToSlash(f.path), "/") // also for a path with a drive letter
 	dsn := url.URL{Scheme: "file", Path: rooted, RawQuery: "mode=rw"}
 	if f.db, err = sql.Open("sqlite", dsn.String()); err != nil {
 		return err
@@ -149,8 +147,8 @@ func (f *file) prepare(until time.Time) error {
 	return f.adoptEpoch(until)
 }
 
-// inspect reports whether the file is empty or of an older format. It returns an error if
-// it is not a dibs file.
+// inspect reports whether the file is empty or in an older format. It returns an error if it is not
+// a dibs file.
 func (f *file) inspect() (fresh, older bool, err error) {
 	var app, version, tables int
 	err = f.conn.QueryRowContext(context.Background(),
@@ -195,7 +193,7 @@ func (f *file) create(until time.Time) error {
 	})
 }
 
-// adoptEpoch converts a file of another epoch when it is opened.
+// adoptEpoch converts another epoch's file when it is opened.
 func (f *file) adoptEpoch(until time.Time) error {
 	before, _, err := f.state()
 	if err != nil || before.sameClock(f.clock.epoch()) {
@@ -204,7 +202,7 @@ func (f *file) adoptEpoch(until time.Time) error {
 	return f.transact(context.Background(), until, beginWrite, f.ensureEpoch)
 }
 
-// ensureEpoch converts the file if it is of another epoch.
+// ensureEpoch converts the file if it is from another epoch.
 func (f *file) ensureEpoch() error {
 	const drift = 100 * time.Millisecond // allowed for steps of the wall clock
 	before, _, err := f.state()
@@ -235,7 +233,7 @@ func (f *file) close() error {
 	return f.closeLocked()
 }
 
-// holds reports whether the file may have leases or waiters of this process.
+// holds reports whether the file may contain leases or waiters from this process.
 func (f *file) holds() bool {
 	if f.liveness.name == "" || f.conn == nil {
 		return false
@@ -245,8 +243,8 @@ func (f *file) holds() bool {
 	return err != nil || some
 }
 
-// change runs op on the entries of names and writes what has changed. It writes nothing
-// if op fails, or after until. The caller sends the notifications.
+// change runs op on names' entries and writes the changes. It writes nothing if op fails, or after
+// until. The caller sends the notifications.
 func (f *file) change(ctx context.Context, until time.Time, names []string, op func(*kvstore.Table, kvstore.Now) ([]kvstore.Notification, error)) (notifications []kvstore.Notification, err error) {
 	err = f.run(ctx, until, beginWrite, func() error {
 		if err := f.ensureEpoch(); err != nil {
@@ -286,8 +284,8 @@ func (f *file) change(ctx context.Context, until time.Time, names []string, op f
 	return notifications, err
 }
 
-// removeEnded removes holders and waiters of a few entries that may have ended. Entries of a
-// name that nobody uses any more go in this way.
+// removeEnded removes ended holders and waiters from a few entries. It also removes the entries for
+// unused names.
 func (f *file) removeEnded(now kvstore.Now) (notifications []kvstore.Notification, err error) {
 	const most = 8
 	l, before := kvstore.NewTable(), make(map[string][]byte)
@@ -304,7 +302,7 @@ func (f *file) removeEnded(now kvstore.Now) (notifications []kvstore.Notificatio
 
 var errExpired = errors.New("the deadline passed before the commit; nothing was changed")
 
-// read runs op on the entries of names, or on all entries if names is nil.
+// read runs op on names' entries, or on all entries if names is nil.
 func (f *file) read(ctx context.Context, until time.Time, names []string, op func(*kvstore.Table, kvstore.Now) error) error {
 	err := f.run(ctx, until, beginRead, func() error {
 		l, _, err := f.load(names)
@@ -332,14 +330,13 @@ var errOtherBoot = errors.New("the entries are from another boot")
 
 func (f *file) now() kvstore.Now { return kvstore.Now{At: f.clock.now(), Wall: time.Now()} }
 
-// Statements that begin a transaction. A reader waits for no other process.
+// Statements to begin a transaction. A reader waits for no other process.
 const (
 	beginRead  = "begin"
 	beginWrite = "begin immediate"
 )
 
-// run waits for its turn in this process, and for that of this process, and runs a
-// transaction.
+// run waits for its turn in this process, and for this process's turn, and runs a transaction.
 func (f *file) run(ctx context.Context, until time.Time, begin string, work func() error) error {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -380,9 +377,9 @@ func (f *file) transact(ctx context.Context, until time.Time, begin string, work
 	return err
 }
 
-// retryBusy repeats an operation that fails because the file is busy, until it succeeds
-// or until passes. That is rare: other processes wait in the write queue, unless they are
-// opening or closing the file, or are not dibs.
+// retryBusy repeats an operation while the file is busy, until it succeeds or until passes. A busy
+// file is rare: other processes wait in the write queue, unless they are opening or closing the
+// file, or are not dibs.
 func (f *file) retryBusy(ctx context.Context, until time.Time, do func() error) error {
 	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
@@ -404,8 +401,8 @@ func (f *file) retryBusy(ctx context.Context, until time.Time, do func() error) 
 
 func (f *file) busyError() error { return &fileError{f.path, stayedBusy, nil, false} }
 
-// load reads the entries of names, or all entries if names is nil. It returns them as a
-// lock table, and as their original texts by name.
+// load reads names' entries, or all entries if names is nil. It returns them as a lock table, and
+// as their original texts by name.
 func (f *file) load(names []string) (*kvstore.Table, map[string][]byte, error) {
 	last, l, err := f.state()
 	if err != nil {
@@ -429,7 +426,7 @@ func (f *file) load(names []string) (*kvstore.Table, map[string][]byte, error) {
 	return l, before, nil
 }
 
-// loadRows reads the entries that a query returns.
+// loadRows reads a query's entries.
 func (f *file) loadRows(query string, args []any, l *kvstore.Table, before map[string][]byte) error {
 	rows, err := f.query(query, args...)
 	if err != nil {
@@ -451,8 +448,7 @@ func (f *file) loadRows(query string, args []any, l *kvstore.Table, before map[s
 	return rows.Err()
 }
 
-// save writes the entries whose text has changed, and deletes those of names without
-// state.
+// save writes the entries whose text changed, and deletes the entries for names without state.
 func (f *file) save(l *kvstore.Table, before map[string][]byte, now time.Duration) error {
 	for name := range before {
 		if l.Names[name] != nil {
@@ -494,10 +490,10 @@ func (f *file) state() (e clockEpoch, l *kvstore.Table, err error) {
 	return e, l, nil
 }
 
-// None of the functions below has a context: an operation that has begun is not
-// interrupted, because its outcome would be unknown.
+// None of the functions below has a context: a running operation is not interrupted, because its
+// outcome would be unknown.
 
-// script runs statements that are used once.
+// script runs statements used only once.
 func (f *file) script(text string) error {
 	_, err := f.conn.ExecContext(context.Background(), text)
 	return err

@@ -10,7 +10,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A fileError says what is wrong with the file, and what to do.
+// A fileError names the problem with the file, and its remedy.
 type fileError struct {
 	path    string
 	what    string
@@ -34,7 +34,7 @@ func (f *fileError) Is(target error) bool {
 	return target == driver.ErrDisconnected && (f.what == moved || f.what == storeClosed || f.what == damaged)
 }
 
-// The problems of a file, each with advice.
+// A file's problems, each with advice.
 const (
 	fullDisk     = "disk is full: make room on it"
 	readOnly     = "cannot open or write it: give this user permission to read and write it and its directory, or choose another file; the disk may also be full"
@@ -52,7 +52,7 @@ const (
 
 func (f *file) newError(what string, cause error) error { return &fileError{f.path, what, cause, true} }
 
-// explain returns what an error of the database or the system means for the file.
+// explain translates a database or system error into a problem with the file.
 func (f *file) explain(err error) error {
 	var known *fileError
 	var system syscall.Errno
@@ -72,7 +72,7 @@ func (f *file) explain(err error) error {
 	return &fileError{f.path, ioFailed, err, false}
 }
 
-// hasCode reports whether an error has this SQLite code, or an extended code of it.
+// hasCode reports whether an error's SQLite code is this code or an extension of it.
 func hasCode(err error, code int) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -1,33 +1,32 @@
-// Package localstore stores locks in one file, for all processes of one machine. It needs
-// no server and no daemon.
+// Package localstore stores locks in a file, for all processes on a machine. It needs no server and
+// no daemon.
 //
-// IT EXCLUDES ON ONE MACHINE ONLY. Machines that share the file over NFS, SMB or a
-// cluster volume do not exclude each other, and may corrupt the file. Use redisstore or
-// quorum for several machines. Processes that use different files do not exclude each
-// other either; see Path. Containers share locks if they share the file's directory, the
-// kernel and its clocks (no time namespace of their own). They may have different boot
-// IDs.
+// IT EXCLUDES ON ONE MACHINE ONLY. Machines that share the file over NFS, SMB or a cluster volume
+// do not exclude each other, and can corrupt the file. Use redisstore or quorum for several
+// machines. Processes that use different files do not exclude each other either; see Path.
+// Containers share locks if they share the file's directory, the kernel and its clocks (without
+// their own time namespace). Their boot IDs can differ.
 //
 // The file is an SQLite database. It has these companions:
 //   - its log and index (-wal, -shm);
-//   - the queue of writers (.turn);
-//   - a directory of sockets (.push), which carry notifications between processes; it is
-//     in /tmp if its path would be too long;
+//   - the write queue (.turn);
+//   - a directory with sockets (.push), which carry notifications between processes; it is in /tmp
+//     if its path would be too long;
 //   - a file whose locks show which processes are alive (.alive).
 //
-// Move, copy or delete all of them together, and only while no process uses them. If one of them is
-// removed or replaced while a lease is held, the lease is lost within a second. Other processes
-// cannot open the file until those that use it have ended. Only if all files are removed does a
-// new process find no lease, in that second. docs/cli.md has a table of such cases.
+// Move, copy or delete all these files together, and only while no process uses them. If any file
+// is removed or replaced while a lease is held, the lease is lost within a second. Other processes
+// cannot open the file until all its users end. Only if all files are removed does a new process
+// find no lease, in that second. docs/cli.md contains a table of such cases.
 //
-// A process may be killed at any instant. On Linux its leases end at once, unless Outlive
-// is set; elsewhere they end at their TTL. An operation that it did not finish has no
-// effect. A restart of the machine ends leases in the same way.
+// A process can be killed at any instant. On Linux its leases end at once, unless Outlive is set;
+// elsewhere they end at their TTL. An unfinished operation has no effect. A machine restart ends
+// leases in the same way.
 //
-// Fences also grow across a restart, and across a loss of power if the wall clock keeps
-// running. A machine without a battery-backed clock may lose the last commits and the
-// time, and issue a fence twice. Two copies of a virtual machine made while a program ran
-// are two machines with the same locks: a lease held then is held in both.
+// Fences also grow across a restart, and across a power failure if the wall clock keeps running. A
+// machine without a battery-backed clock can lose the last commits and the time, and issue a fence
+// twice. Two copies of a virtual machine, made while a program ran, are two machines with the same
+// locks: a lease held at that time is held in both.
 package localstore
 
 import (
@@ -40,22 +39,22 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A Store is a driver.Store in a file. It has no goroutine and no timer: the next
-// operation removes expired leases. It is safe for concurrent use.
+// A Store is a driver.Store in a file. It starts no goroutine and no timer: the next operation
+// removes expired leases. It is safe for concurrent use.
 type Store struct {
 	verbs
 	tables *tables
 	file   *file
 }
 
-// verbs are the methods of driver.Store.
+// verbs are driver.Store's methods.
 type verbs = kvstore.Store
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file. It creates the file (mode 0600) and its directories (0700) if they
-// do not exist. It waits for other processes that open the file at the same time, for half a
-// minute at most. An error names the file and says what to do.
+// Open opens the file. It creates the file (mode 0600) and its directories (0700) if they are
+// missing. It waits for other processes opening the file at the same time, for half a minute at
+// most. An error names the file and the remedy.
 func Open(path string, options ...Option) (*Store, error) {
 	clock, err := bootClock()
 	if err != nil {
@@ -75,22 +74,21 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// An Option configures a Store that Open opens. The zero value changes nothing.
+// An Option configures a Store opened by Open. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
-// A config is what options change.
+// A config holds the options' values.
 type config struct{ outlive bool }
 
-// Outlive keeps leases acquired through this store until their TTL, even if the process
-// ends earlier. Use it for a program that acquires a lock, exits, and leaves the lock to
-// another program, which attaches by token. By default all leases end with their process.
+// Outlive keeps leases acquired through this store until their TTL, even if the process ends
+// earlier. Use it for a program that acquires a lock, exits, and leaves the lock to another
+// program, which can attach by token. By default all leases end with their process.
 func Outlive() Option { return Option{func(c *config) { c.outlive = true }} }
 
-// Alive returns an open file that marks the owner of this store's leases as alive. The
-// leases end as soon as no process has it open. A program that starts others which work
-// under its leases lets them inherit the file, for example by ExtraFiles of os/exec. On
-// systems other than Linux the file is nil, and the leases of a killed process end at
-// their TTL. The caller closes the file.
+// Alive returns an open file that marks the owner of this store's leases as alive. The leases end
+// as soon as the last process closes it. If a program starts others to work under its leases, they
+// should inherit the file, for example by ExtraFiles in os/exec. On systems other than Linux the
+// file is nil, and a killed process's leases end at their TTL. The caller should close the file.
 func (s *Store) Alive() (*os.File, error) { return s.file.liveness.file() }
 
 func open(path string, c clock) (*Store, error) {
@@ -102,10 +100,9 @@ func open(path string, c clock) (*Store, error) {
 	return &Store{verbs: *kvstore.Over(p), tables: p, file: f}, nil
 }
 
-// Close closes the file after the current operation; later operations fail. A Watch ends
-// only with its context. Leases remain until their TTL or the end of the process. The
-// last process to close the file waits some milliseconds for the disk. A process that
-// exits need not call Close.
+// Close closes the file after the current operation; later operations fail. A Watch ends only with
+// its context. Leases remain until their TTL or the process's end. The last process to close the
+// file waits some milliseconds for the disk. An exiting process need not call Close.
 func (s *Store) Close() error { return s.file.close() }
 
 // Cancel implements driver.Store.

@@ -17,19 +17,18 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A notifier carries events between processes. Each Watch has a socket, named after its
-// client, in one directory. An event is a hint: one that cannot be delivered at once is
-// dropped, because waiters retry anyway.
+// A notifier carries events between processes. Each Watch has a socket, named after its client, in
+// a directory. An event is a hint: it is dropped if it cannot be delivered at once, because waiters
+// retry anyway.
 type notifier struct {
 	dir string // "" if there is none
 }
 
-// maxSocketPath is the longest path of a socket on the supported systems, including its
-// final zero.
+// maxSocketPath is the longest socket path on the supported systems, including its final zero.
 const maxSocketPath = 104
 
-// newNotifier returns the directory of a file's sockets: next to the file, or, if that
-// path would be too long, in a place that all processes derive from it.
+// newNotifier returns the directory for a file's sockets. It is next to the file, or, if its path
+// would be too long there, in a place derived from this path.
 func newNotifier(file string) notifier {
 	dir := file + ".push"
 	if len(filepath.Join(dir, socketName(""))) >= maxSocketPath {
@@ -44,7 +43,7 @@ func newNotifier(file string) notifier {
 	return notifier{dir}
 }
 
-// socketName returns the name of a client's socket.
+// socketName returns a client's socket name.
 func socketName(client string) string { return hashOf(client) }
 
 func hashOf(s string) string {
@@ -61,8 +60,8 @@ type message struct {
 	Reason string           `json:"r,omitempty"`
 }
 
-// send sends each client its events, several in one datagram, because a socket's queue
-// may be as short as ten.
+// send sends each client its events, several in a datagram, because a socket's queue can be as
+// short as ten.
 func (p notifier) send(notifications []kvstore.Notification) {
 	const together = 32
 	if p.dir == "" {
@@ -89,14 +88,14 @@ func (p notifier) deliver(name string, text []byte) {
 	if !noListener(sendDatagram(path, text)) {
 		return
 	}
-	// A socket that is just being created may seem dead.
+	// A new socket may seem dead until its process listens.
 	const young = 10 * time.Second
 	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()).Abs() > young {
 		_ = os.Remove(path)
 	}
 }
 
-// removeDeadSockets removes the sockets of dead processes that receive no messages.
+// removeDeadSockets removes dead processes' sockets if they receive no messages.
 func (p notifier) removeDeadSockets() {
 	boxes, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -109,7 +108,8 @@ func (p notifier) removeDeadSockets() {
 
 var errNoNotifier = errors.New("no private directory for sockets; waiters poll")
 
-// Watch implements kvstore.Tables. If a client has two watches, the later one gets the events.
+// Watch implements kvstore.Tables. If a client has two watches, the later watch receives the
+// events.
 func (t *tables) Watch(ctx context.Context, client string, _ func() bool, on func(driver.Event)) error {
 	if t.notifier.dir == "" {
 		return errNoNotifier
@@ -137,7 +137,7 @@ func (t *tables) Watch(ctx context.Context, client string, _ func() bool, on fun
 		t.checkOwners(client, conn, on)
 		if !lost && isMoved(t.file.checkFiles()) {
 			lost = true
-			on(driver.Event{Kind: driver.EventFailover}) // the client renews its leases, and finds that they are lost
+			on(driver.Event{Kind: driver.EventFailover}) // the client renews its leases, and detects their loss
 		}
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return err // nobody finds the socket
@@ -158,8 +158,8 @@ func (t *tables) Watch(ctx context.Context, client string, _ func() bool, on fun
 	}
 }
 
-// checkOwners notifies waiters whose holder has died to retry. It has the check repeated soon while
-// other waiters exist, and otherwise for that of the files.
+// checkOwners notifies a dead holder's waiters to retry. It requests the next check soon while
+// other waiters exist, and otherwise at the interval for checking the files.
 func (t *tables) checkOwners(client string, conn *net.UnixConn, on func(driver.Event)) {
 	const every, rarely = 200 * time.Millisecond, 500 * time.Millisecond
 	_ = conn.SetReadDeadline(time.Now().Add(rarely)) // before other goroutines set it, or their wake-up would be lost
@@ -172,7 +172,7 @@ func (t *tables) checkOwners(client string, conn *net.UnixConn, on func(driver.E
 	}
 }
 
-// decodeEvents reads a datagram. It ignores data that is not from dibs.
+// decodeEvents reads a datagram. It ignores data from other programs.
 func decodeEvents(text []byte) (events []driver.Event) {
 	var notes []message
 	if json.Unmarshal(text, &notes) != nil {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// This system has no datagrams between processes: waiters poll.
+// This system lacks datagrams between processes: waiters poll.
 
 func isPrivate(fs.FileInfo) bool { return false }
 

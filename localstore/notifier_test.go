@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// watch watches for a client. It returns the events after the first, and a function that
-// ends the watch.
+// watch watches for a client. It returns the events after the first, and a function to end the
+// watch.
 func watch(t *testing.T, s *Store, client string, pending int) (events chan driver.Event, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,8 +36,8 @@ func grantEvent(client, token string) kvstore.Notification {
 	return kvstore.Notification{Client: client, Event: driver.Event{Kind: driver.EventGranted, Token: token, Fence: 7, Ticket: 9}}
 }
 
-// If the path is too long for sockets next to the file, they are in another place, the
-// same for all processes.
+// If the path is too long for sockets next to the file, they should be in another place, the same
+// for all processes.
 func TestLongPath(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), strings.Repeat("long", 25), strings.Repeat("è %?#", 20), "locks.db")
@@ -53,7 +53,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// A directory that other users can access gets no sockets: waiters poll.
+// A directory that other users can access should get no sockets: waiters poll.
 func TestOpenDirectory(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -66,7 +66,7 @@ func TestOpenDirectory(t *testing.T) {
 	lockAndRelease(t, s, "n", 0)
 }
 
-// A client that does not read blocks no other, and gets the events that fit into its
+// A client that does not read should block no other, and should get the events that fit into its
 // queue.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestFullQueue(t *testing.T) {
 	}()
 }
 
-// Many events for one client are joined into few datagrams, however short its queue is.
+// Many events for a client should be joined into few datagrams, however short its queue is.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -104,7 +104,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A watch removes its socket when it ends, but not the socket of a later watch.
+// A watch should remove its socket when it ends, but not a later watch's socket.
 func TestSocketsGo(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
@@ -119,8 +119,8 @@ func TestSocketsGo(t *testing.T) {
 	}
 }
 
-// The socket of a killed process is removed by the next process that finds it. A new
-// socket or one of a living process is not removed.
+// A killed process's socket should be removed by the next process that finds it. A new socket or a
+// living process's socket should not be removed.
 func TestDeadSockets(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))

@@ -17,7 +17,7 @@ func isPrivate(dir fs.FileInfo) bool {
 }
 
 func listen(path string) (*net.UnixConn, error) {
-	_ = os.Remove(path) // of an earlier Watch
+	_ = os.Remove(path) // from an earlier Watch
 	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 }
 

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Path returns the file of a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db,
-// else $HOME/.local/state/dibs/HOST.db. HOST is the host's name, because hosts may share
-// a home directory. Without HOME, as in some cron jobs, it uses the home directory in the
-// user database. getenv is os.Getenv or a replacement.
+// Path returns the file for a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db, else
+// $HOME/.local/state/dibs/HOST.db. HOST is the host's name, because hosts can share a home
+// directory. Without HOME, as in some cron jobs, it uses the home directory in the user database.
+// getenv is os.Getenv or a replacement.
 //
 // Two users have different files and do not exclude each other. Neither do two processes
 // with different values of these variables.
 func Path(getenv func(string) string) (string, error) {
-	// The XDG standard requires that relative paths are ignored. They would also name
-	// another file in each directory.
+	// The XDG standard requires ignoring relative paths. They would also name another file in each
+	// directory.
 	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "dibs", hostFile()), nil
 	}
@@ -33,7 +33,7 @@ func Path(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".local", "state", "dibs", hostFile()), nil
 }
 
-// hostFile returns the name of this host's file.
+// hostFile returns this host's file name.
 func hostFile() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

@@ -11,7 +11,7 @@ import (
 
 func TestPath(t *testing.T) {
 	t.Parallel()
-	file := "/dibs/" + hostFile() // hosts that share a home have different files
+	file := "/dibs/" + hostFile() // hosts sharing a home have different files
 	tail := "/.local/state" + file
 	for _, c := range []struct {
 		env  map[string]string
@@ -41,7 +41,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Only this user can access the file and its directories.
+// Only this user should be able to access the file and its directories.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "locks.db")

@@ -12,7 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/sqldrill"
 )
 
-// A transaction of another program keeps everybody out for longer than a waiter TTL.
+// Waiters should keep their order while another program's transaction blocks all of them for longer
+// than a waiter TTL.
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -24,7 +25,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// A waiter whose process is stopped has its place when it continues, however long that was.
+// When a stopped process continues, its waiter should still have its place, however long the stop.
 func TestStoppedWaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -52,8 +53,8 @@ func TestStoppedWaiterKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The entries of an owner that is alive stay without a heartbeat, and those of a dead one go,
-// though nobody uses their names again.
+// A living owner's entries should stay without a heartbeat, and a dead owner's entries should be
+// removed, even if their names are not used again.
 func TestEntriesOfUnusedNames(t *testing.T) {
 	t.Parallel()
 	now := time.Hour
@@ -79,7 +80,7 @@ func TestEntriesOfUnusedNames(t *testing.T) {
 	}
 }
 
-// A request for another name finds that a heartbeat is missing, and the waiter learns it.
+// A request for another name should detect a missing heartbeat, and the waiter should be notified.
 func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	t.Parallel()
 	now := time.Hour
@@ -103,7 +104,7 @@ func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	}
 }
 
-// Of the waiters that a live process has left behind only one gets the lock.
+// If a live process leaves several waiters behind, only a single waiter should get the lock.
 func TestAbandonedWaitersCostOneHandOff(t *testing.T) {
 	t.Parallel()
 	now := time.Hour

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A user of the database is a process that has it open, with its log and index. SQLite finds
-// these by their names. If one is removed or replaced while somebody uses it, the next process
-// would open another database, without the leases in the old one. So
-//   - a process opens and closes the database while it has the opening lock of the liveness file;
-//   - each user has a shared lock there for as long as it has the database open;
-//   - the first user writes the inodes of the files into the liveness file, and each later one
-//     compares them: see checkUsers;
+// A user of the database is a process using it, with its log and index. SQLite finds these files by
+// their names. If a file is removed or replaced while somebody uses it, the next process would open
+// another database, without the leases in the old one. So
+//   - a process opens and closes the database while it holds the liveness file's opening lock;
+//   - each user holds a shared lock there while the database is open;
+//   - the first user writes the files' inodes into the liveness file, and each later user compares
+//     them: see checkUsers;
 //   - each operation compares them, and so does Watch: see checkFiles.
 //
 // A shared flock on the directory and on the liveness file makes systemd-tmpfiles leave them alone.
 
-// openingTimeout is how long a process waits for others that open the file, one after another.
+// openingTimeout limits a process's wait for others, which open the file in turn.
 const openingTimeout = 30 * time.Second
 
-// databaseFiles are the files that SQLite finds by name, as endings of the path.
+// databaseFiles are the files that SQLite finds by name, as path suffixes.
 var databaseFiles = []string{"", "-wal", "-shm"}
 
 // A knownFile is a file that must not be removed or replaced while it is in use.
@@ -49,8 +49,8 @@ func (f *file) rememberFiles() error {
 	return nil
 }
 
-// checkFiles returns an error if a file in use was removed or replaced: what happens now excludes
-// no process that opens the file later.
+// checkFiles returns an error if a file in use was removed or replaced: operations on it exclude no
+// process that opens the file later.
 func (f *file) checkFiles() error {
 	for _, k := range f.known {
 		now, err := os.Stat(k.path)
@@ -67,7 +67,7 @@ func (f *file) checkFiles() error {
 	return nil
 }
 
-// isMoved reports whether an operation failed because the files in use are not those that later
+// isMoved reports whether an operation failed because the files in use are not the files that later
 // processes find.
 func isMoved(err error) bool {
 	var f *fileError
@@ -100,7 +100,7 @@ func (f *file) openLocked() error {
 	return nil
 }
 
-// checkUsers returns an error if the files are not those of the processes that use the database.
+// checkUsers returns an error if the files differ from the files that the database's users opened.
 func (f *file) checkUsers() error {
 	if used := f.session.read(); used != "" && used != inodesOf(f.path) {
 		return f.newError(sideFiles, nil)
@@ -108,7 +108,7 @@ func (f *file) checkUsers() error {
 	return nil
 }
 
-// closeLocked closes the database: the last one to do so removes the log and the index.
+// closeLocked closes the database: the last to do so removes the log and the index.
 func (f *file) closeLocked() error {
 	const limit = time.Second
 	if f.session.lock(time.Now().Add(limit)) {

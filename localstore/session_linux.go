@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A session has the locks of a user of the database. Its file is opened apart from that of the
-// liveness, which child processes inherit with its locks.
+// A session holds the locks of a database user. It opens the file separately from the liveness,
+// whose file child processes inherit with its locks.
 type session struct {
 	fd  int // -1: there are no such locks here
 	dir int
 }
 
-// Bytes of the liveness file. Those of owners are between them.
+// Bytes in the liveness file. The owners' bytes are between them.
 const (
 	usersByte   = 0
 	openingByte = 1<<62 + 1
@@ -70,7 +70,7 @@ func (s session) hasUsers() bool {
 	return s.fd >= 0 && unix.FcntlFlock(uintptr(s.fd), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
 }
 
-// use shows that this process has the database open.
+// use shows that this process uses the database.
 func (s session) use() {
 	if s.fd >= 0 {
 		_ = s.set(unix.F_RDLCK, usersByte)
@@ -102,8 +102,8 @@ func (s session) close() {
 	}
 }
 
-// inodesOf returns a text with the inodes of the files of a database. No file gets the inode of
-// one that is open somewhere.
+// inodesOf returns a text with the inodes of a database's files. While a file is open anywhere, no
+// other file gets its inode.
 func inodesOf(path string) string {
 	var text strings.Builder
 	for _, end := range databaseFiles {

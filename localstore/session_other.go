@@ -4,7 +4,7 @@ package localstore
 
 import "time"
 
-// A session does nothing: this system has no file locks that belong to an open file.
+// A session does nothing: this system lacks file locks that belong to an open file.
 type session struct{}
 
 func openSession(string) session { return session{} }

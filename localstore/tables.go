@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// tables are the lock tables in a file, with the waiters of this process. Each operation is a
+// tables are the lock tables in a file, with this process's waiters. Each operation is a
 // transaction.
 type tables struct {
 	file     *file

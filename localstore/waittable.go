@@ -9,12 +9,12 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A waitTable has the waiting requests of this process with the owners of the leases they
-// wait for, so that the death of an owner is detected soon.
+// A waitTable contains this process's waiting requests with the owners they wait for, so an owner's
+// death is detected soon.
 type waitTable struct {
 	mu      sync.Mutex
 	byToken map[string]waitEntry
-	wake    map[string]func() // by client, of its Watch
+	wake    map[string]func() // by client, from its Watch
 }
 
 type waitEntry struct {
@@ -55,8 +55,8 @@ func (w *waitTable) remove(token string) {
 	delete(w.byToken, token)
 }
 
-// watch registers a function that is called when a client starts to wait. The returned
-// function removes it.
+// watch registers a function to call when a client starts to wait. The returned function removes
+// it.
 func (w *waitTable) watch(client string, wake func()) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,9 +71,8 @@ func (w *waitTable) watch(client string, wake func()) (end func()) {
 	}
 }
 
-// waitingForDead returns the tokens of a client's requests that wait for a dead owner,
-// once each, and whether the client has other waiting requests. Requests without a recent
-// heartbeat are dropped.
+// waitingForDead returns the tokens of a client's requests waiting for a dead owner, once each, and
+// whether the client has other waiting requests. Requests without a recent heartbeat are dropped.
 func (w *waitTable) waitingForDead(client string, dead func(owner string) bool) (tokens []string, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

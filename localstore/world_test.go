@@ -52,7 +52,7 @@ func tryOnce(path string, _ *bufio.Reader) error {
 	return nil
 }
 
-// try returns what a new process finds: "entered", "busy" or "refused:" with the error.
+// try returns a new process's result: "entered", "busy" or "refused:" with the error.
 func try(t *testing.T, path string, adjust ...func(*exec.Cmd)) string {
 	t.Helper()
 	c := startChild(t, "tryOnce", path, adjust...)
@@ -67,8 +67,8 @@ func startLoser(t *testing.T, path string, adjust ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// The files of a holder are removed or replaced: nobody else enters while it does not know, and the
-// holder soon learns of it.
+// After a holder's files are removed or replaced, the holder should soon detect the loss, and no
+// other process should enter before.
 func TestFilesAreRemovedUnderAHolder(t *testing.T) {
 	t.Parallel()
 	remove := func(ends ...string) func(t *testing.T, path string) {
@@ -81,9 +81,9 @@ func TestFilesAreRemovedUnderAHolder(t *testing.T) {
 	removeAll := func(t *testing.T, path string) { must(t, os.RemoveAll(filepath.Dir(path))) }
 	for name, c := range map[string]struct {
 		fault   func(t *testing.T, path string)
-		now     string // what a new process finds at once
+		now     string // a new process's result at once
 		isLost  bool
-		another string // what a new process finds when the holder has ended, if it does not enter
+		another string // a new process's result after the holder ended, if it does not enter
 	}{
 		"log and index removed":          {fault: remove("-wal", "-shm"), now: "refused:", isLost: true},
 		"log removed":                    {fault: remove("-wal"), now: "refused:", isLost: true},
@@ -138,7 +138,7 @@ func renameDir(t *testing.T, path string) {
 	must(t, os.Rename(dir, dir+".old"))
 }
 
-// copyDir copies the files, and checks that nobody enters at the copy.
+// copyDir copies the files, and checks that nobody can enter at the copy.
 func copyDir(t *testing.T, path string) {
 	t.Helper()
 	dir := filepath.Dir(path)
@@ -163,7 +163,7 @@ func inNamespace(t *testing.T, before string, args ...string) func(*exec.Cmd) {
 	}
 }
 
-// Processes in other namespaces exclude each other, or are refused.
+// Processes in other namespaces should exclude each other, or be refused.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -207,7 +207,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A directory that is mounted elsewhere has the same locks; one that is read-only is refused.
+// A directory mounted elsewhere should contain the same locks; a read-only directory should be
+// refused.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -227,8 +228,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// A file of a lower layer is copied up when it is opened. Processes with one overlay exclude each
-// other.
+// A file in a lower layer is copied up when it is opened. Processes with the same overlay should
+// exclude each other.
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

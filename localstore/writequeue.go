@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// A writeQueue admits one writing process at a time, roughly in order of arrival.
-// SQLite's own lock already guarantees safety, but it has no queue: contenders would
-// poll, be served by chance, and consume the CPU that the writer needs. flock(2) has a
-// queue.
+// A writeQueue admits one writing process at a time, roughly in order of arrival. SQLite's own lock
+// already guarantees safety, but it has no queue: contenders would poll, be served by chance, and
+// consume the writer's CPU time. flock(2) provides a queue.
 //
-// A process waits in it with one goroutine, because the wait cannot be cancelled. If the
+// A process waits in it with a single goroutine, because the wait cannot be cancelled. If the
 // operation's time runs out, the next operation takes over the wait.
 type writeQueue struct {
 	file *os.File // nil: there is no queue, and SQLite's lock is polled
@@ -21,7 +20,7 @@ type writeQueue struct {
 	waiting bool          // a goroutine waits in the queue
 	wanted  bool          // an operation waits for the lock
 	closing bool          // the goroutine must close the file
-	locked  chan struct{} // one value when the lock is held
+	locked  chan struct{} // contains a value when the lock is held
 }
 
 func newWriteQueue(path string) *writeQueue {
@@ -32,8 +31,8 @@ func newWriteQueue(path string) *writeQueue {
 	return &writeQueue{file: file, locked: make(chan struct{}, 1)}
 }
 
-// lock waits for the write lock, and reports whether it was acquired before until and
-// before ctx ended. Only one operation of the process calls it at a time.
+// lock waits for the write lock, and reports whether it was acquired before until and before ctx
+// ended. Only one operation in the process calls it at a time.
 func (g *writeQueue) lock(ctx context.Context, until time.Time) bool {
 	if g.file == nil || g.tryLock() {
 		return true

@@ -4,7 +4,7 @@ package localstore
 
 import "os"
 
-// This system has no queue for file locks: SQLite's lock is polled.
+// This system provides no queue for file locks: SQLite's lock is polled.
 
 func tryFlock(*os.File) bool { return true }
 

@@ -9,18 +9,19 @@ import (
 )
 
 const (
-	patience = time.Second            // after it, a connection that does not open or answer no longer has a place
-	openTime = 10 * time.Second       // the longest time to open a connection; several round trips of a slow network
+	patience = time.Second            // after it, a connection that does not open or answer loses its place
+	openTime = 10 * time.Second       // the longest time to open a connection; several round trips in a slow network
 	pause    = 100 * time.Millisecond // after a connection was refused while others work
 	idleTime = 30 * time.Second       // after it, an idle connection is closed
 )
 
-// Conns are connections that a store has for itself, so that no other work of the program delays its
-// requests. They are opened when they are needed, and closed when they are idle for a while. No
-// goroutine runs while no request does. Conns are safe for concurrent use.
+// Conns are a store's own connections, so other work in the program cannot delay its requests. They
+// are opened on demand, and closed after they are idle for a while. No goroutine runs between
+// requests. Conns are safe for concurrent use.
 //
-// There are at most some connections. One more is for urgent requests. One that the network has
-// made silent keeps its place for a moment only: meanwhile one other is opened each second.
+// The number of connections is limited. An additional connection is for urgent requests. A
+// connection that became silent keeps its place only for a moment: meanwhile another is opened each
+// second.
 type Conns[C comparable] struct {
 	open  func(ctx context.Context) (C, error)
 	shut  func(C) // closes a connection; it may take long
@@ -28,12 +29,12 @@ type Conns[C comparable] struct {
 	most  int
 
 	mu       sync.Mutex
-	idle     []resting[C]       // the one that was used last is the last
+	idle     []resting[C]       // the last used is the last
 	busy     map[*trip]struct{} // opening, or used by a request
 	waiting  []*visitor[C]      // urgent ones first
 	opened   time.Time          // the last beginning of an opening
-	refused  time.Time          // the last failure of one while other connections worked
-	answered time.Time          // the last time that a connection came back in order
+	refused  time.Time          // the last failed opening while other connections worked
+	answered time.Time          // the last time a working connection was returned
 	timer    *time.Timer        // closes idle connections
 }
 
@@ -43,16 +44,16 @@ type resting[C any] struct {
 	since time.Time
 }
 
-// A trip is the opening of a connection, or its use by a request.
+// A trip opens a connection, or uses it for a request.
 type trip struct {
 	began time.Time
 	opens bool
 }
 
-// A visitor is a request that waits for a connection.
+// A visitor is a request waiting for a connection.
 type visitor[C any] struct {
 	urgent bool
-	got    chan taken[C] // has one element when the wait is over
+	got    chan taken[C] // contains an element when the wait is over
 }
 
 // A taken connection, or the reason why there is none.
@@ -62,8 +63,8 @@ type taken[C any] struct {
 	err  error
 }
 
-// NewConns returns connections, at most this many, that open opens and shut closes. ended reports
-// whether a connection can no longer be used.
+// NewConns returns at most this many connections. It opens them with open and closes them with
+// shut. ended reports whether a connection can no longer be used.
 func NewConns[C comparable](most int, open func(ctx context.Context) (C, error), ended func(C) bool, shut func(C)) *Conns[C] {
 	return &Conns[C]{open: open, shut: shut, ended: ended, most: most, busy: make(map[*trip]struct{})}
 }
@@ -131,14 +132,14 @@ func (c *Conns[C]) leave(v *visitor[C], err error) taken[C] {
 		return <-v.got // it was served at the same moment
 	}
 	unsent := &UnsentError{cause: err}
-	if err == context.DeadlineExceeded { //nolint:errorlint // that of a context
+	if err == context.DeadlineExceeded { //nolint:errorlint // a context's error
 		unsent.cause = fmt.Errorf("not sent: no connection was ready in time: %w", err)
 		unsent.local = works // others were in front
 	}
 	return taken[C]{err: unsent}
 }
 
-// serve gives idle connections to visitors, and opens others for those that are left.
+// serve gives idle connections to visitors, and opens others for the remaining visitors.
 func (c *Conns[C]) serve() {
 	if len(c.waiting) == 0 {
 		return
@@ -262,7 +263,7 @@ func (c *Conns[C]) rest(conn C) {
 	}
 }
 
-// sweep closes the connections that were idle for long.
+// sweep closes the connections idle for long.
 func (c *Conns[C]) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A fakeConn is a connection of a network.
+// A fakeConn is a connection in a network.
 type fakeConn struct{ ended atomic.Bool }
 
 // A network opens connections.
 type network struct {
 	opened, shut atomic.Int64
-	delay        time.Duration // of an opening
+	delay        time.Duration // for each opening
 	silent       atomic.Bool   // an opening hangs
 	refuses      atomic.Bool
 }
@@ -42,7 +42,7 @@ func (n *network) conns(most int) *Conns[*fakeConn] {
 	return NewConns(most, n.open, func(c *fakeConn) bool { return c.ended.Load() }, func(*fakeConn) { n.shut.Add(1) })
 }
 
-// within uses a connection for some time, or until it has to end.
+// within uses a connection for some time, or until it must end.
 func within(c *Conns[*fakeConn], limit time.Duration, urgent bool, hold time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -57,7 +57,8 @@ func within(c *Conns[*fakeConn], limit time.Duration, urgent bool, hold time.Dur
 	})
 }
 
-// There are as many connections as permitted, and one more for urgent requests. All close when idle.
+// As many connections as permitted should be opened, and another for urgent requests. All should
+// close when idle.
 func TestConnsAreFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,15 +92,15 @@ func TestConnsAreFew(t *testing.T) {
 	})
 }
 
-// Requests that hang, and connections that do not open, keep no place. A moment after the network is
-// back, requests succeed. Few connections are opened meanwhile.
+// Hanging requests, and connections that do not open, should keep no place. A moment after the
+// network is back, requests should succeed. Few connections should be opened meanwhile.
 func TestConnsOutliveSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var n network
 		c := n.conns(4)
 		var group sync.WaitGroup
-		for range 5 { // renewals that nobody answers
+		for range 5 { // renewals without an answer
 			group.Go(func() { _ = within(c, time.Hour, true, time.Hour) })
 		}
 		synctest.Wait()
@@ -124,7 +125,7 @@ func TestConnsOutliveSilence(t *testing.T) {
 	})
 }
 
-// A request may end before its connection is open. The next one has it.
+// A request can end before its connection is open. The next request should get it.
 func TestConnsOpenForLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestConnsOpenForLater(t *testing.T) {
 	})
 }
 
-// A refusal ends the requests at once, unless a connection works.
+// A refusal should end the requests at once, unless a connection works.
 func TestConnsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestConnsRefused(t *testing.T) {
 	})
 }
 
-// What was not sent says whether the store was reached.
+// The error for an unsent request should say whether the store was reached.
 func TestConnsUnreached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-// A Dialect is what the requests of a store look like in a kind of database, and what its errors mean.
+// A Dialect formats a store's requests for a kind of database, and classifies its errors.
 type Dialect interface {
-	Name(name string) any                         // the name of a verb
-	Names(names []string) any                     // the names of a verb, in any order
+	Name(name string) any                         // a verb's name
+	Names(names []string) any                     // a verb's names, in any order
 	Ordered(names []string) any                   // names whose states are returned in their order
 	Text(text string) any                         // a token, a client or a reason
-	Key(text string) any                          // a name or token that is compared with those of rows
-	Pair(name, token string) []any                // the keys of the statement FenceOf
-	Decode(text string) string                    // a name, token or reason of a row
-	Repeatable(err error) bool                    // the server has rolled a request back for a reason that does not repeat
-	Unavailable(op, name string, err error) error // the error of an operation
+	Key(text string) any                          // a name or token for comparison with rows
+	Pair(name, token string) []any                // the keys for the statement FenceOf
+	Decode(text string) string                    // a name, token or reason in a row
+	Repeatable(err error) bool                    // the server rolled a request back for a temporary reason
+	Unavailable(op, name string, err error) error // an operation's error
 }
 
-// A Row is a row of a reply.
+// A Row is a row in a reply.
 type Row interface{ Scan(into ...any) error }
 
-// Rows are the rows of a reply: of pgx, or of database/sql.
+// Rows are a reply's rows, from pgx or database/sql.
 type Rows interface {
 	Row
 	Next() bool
 	Err() error
 }
 
-// A Runner sends a statement on a connection of a store, and calls read with the reply. An urgent
-// statement does not wait until others are done.
+// A Runner sends a statement on a store's connection, and calls read with the reply. An urgent
+// statement does not wait for others.
 type Runner func(ctx context.Context, urgent bool, text string, args []any, read func(Rows) error) error
 
-// Statements are those that each store has, as a Database sends them.
+// Statements are the statements common to all stores, as sent by a Database.
 type Statements struct {
 	Resize, Cancel, Revoke, Wanted, ReserveFences string
 	FenceOf, Inspect, List, RemoveUnused          string
 }
 
-// A Database is what a store sends requests to. It is safe for concurrent use.
+// A Database executes a store's requests. It is safe for concurrent use.
 type Database struct {
 	Dialect
 	SQL   Statements
@@ -56,7 +56,7 @@ func NewDatabase(d Dialect, run Runner) *Database {
 	return &Database{Dialect: d, Run: run, Limit: NewLimit(), unused: unused{counted: rand.IntN(countedEach)}}
 }
 
-// A Verb is a statement that has a time limit and is void after it.
+// A Verb is a statement with a time limit. After the limit it is void.
 type Verb struct {
 	Op, Name string
 	Text     string
@@ -64,8 +64,8 @@ type Verb struct {
 	Urgent   bool // it does not wait until others are done
 }
 
-// A Scan reads the row of a verb, of which the first column is the server's time. It reports whether
-// the request was void.
+// A Scan reads a verb's row, whose first column is the server's time. It reports whether the
+// request was void.
 type Scan func(Row) (at int64, void bool, err error)
 
 // Call executes a verb. args gets the time limit by the server's clock.
@@ -83,7 +83,7 @@ func (d *Database) Call(ctx context.Context, v Verb, args func(until int64) []an
 	return nil
 }
 
-// One reads the only row of a statement. The error is sql.ErrNoRows if there is none.
+// One reads the only row of a statement. The error is sql.ErrNoRows if there is no row.
 func (d *Database) One(ctx context.Context, urgent bool, text string, args []any, into ...any) error {
 	return d.Run(ctx, urgent, text, args, one(func(row Row) error { return row.Scan(into...) }))
 }
@@ -101,7 +101,7 @@ func one(scan func(Row) error) func(Rows) error {
 	}
 }
 
-// Each calls on for each row of a statement, when its columns are stored.
+// Each calls on for each row from a statement, after its columns are stored.
 func (d *Database) Each(ctx context.Context, urgent bool, text string, args, into []any, on func()) error {
 	return d.Run(ctx, urgent, text, args, func(rows Rows) error {
 		for rows.Next() {

@@ -28,7 +28,7 @@ func (plain) Unavailable(op, name string, err error) error {
 	return Unavailable(op, name, err, err, false)
 }
 
-// A reply has rows of strings and numbers, and an error that follows them.
+// A reply contains rows of strings and numbers, and an error after them.
 type reply struct {
 	rows [][]any
 	err  error
@@ -64,8 +64,8 @@ func (r *reply) Scan(into ...any) error {
 	return nil
 }
 
-// An error that follows the row of a request is the error of the request, as that of a procedure that
-// fails at its end. A request that the server has rolled back is repeated.
+// An error after a request's row should be the request's error, as when a procedure fails at its
+// end. A request rolled back by the server should be repeated.
 func TestErrorAfterTheRow(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -91,7 +91,7 @@ func TestErrorAfterTheRow(t *testing.T) {
 	}
 }
 
-// A revoke by token finds the fence first. Without a lease it revokes nothing.
+// A revoke by token should first find the fence. Without a lease it should revoke nothing.
 func TestRevokeByToken(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{true, false} {
@@ -118,7 +118,7 @@ func TestRevokeByToken(t *testing.T) {
 	}
 }
 
-// A list reads page after page, and returns what matches.
+// A list should read page after page, and return the matching names.
 func TestListOfPages(t *testing.T) {
 	t.Parallel()
 	const all = 25_000

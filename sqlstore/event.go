@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// ParseEvent reads a message of the procedure notify. age returns the time since an instant of
+// ParseEvent reads a message from the procedure notify. age returns the time since an instant on
 // the server's clock.
 //
 //	g FENCE TICKET TIME TOKEN    granted

@@ -8,15 +8,15 @@ import (
 	"github.com/dibslock/dibs/driver/guard"
 )
 
-// A Guarded is one name of a lease that a transaction depends on.
+// A Guarded is a name in a lease that guards a transaction.
 type Guarded struct {
 	guard.Lease
 	Name  string
 	Fence uint64 // zero if not known
-	Inner bool   // the lease is the innermost one
+	Inner bool   // the lease is the innermost
 }
 
-// Guard checks the leases of a store that ctx carries, by check for each name.
+// Guard checks a store's leases in ctx, by calling check for each name.
 func Guard(ctx context.Context, s driver.Store, check func(Guarded) (held bool, err error)) error {
 	leases, err := guard.In(ctx, s)
 	if err != nil {
@@ -26,7 +26,7 @@ func Guard(ctx context.Context, s driver.Store, check func(Guarded) (held bool, 
 		for j, name := range h.Names {
 			held, err := check(Guarded{Lease: h, Name: name, Fence: h.Fences[j], Inner: i == 0})
 			if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrLost) {
-				return errors.Join(cause, err) // the loss has ended the check
+				return errors.Join(cause, err) // the loss ended the check
 			}
 			if err != nil {
 				return err

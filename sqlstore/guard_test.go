@@ -9,12 +9,12 @@ import (
 	"github.com/dibslock/dibs/driver/guard"
 )
 
-// held is the leases of a context.
+// held contains a context's leases.
 type held []guard.Lease
 
 func (h held) HeldLeases() []guard.Lease { return h }
 
-// A check that the loss of the lease has cancelled reports the loss.
+// A check cancelled by the loss of the lease should report the loss.
 func TestGuardOfALeaseThatIsLostMeanwhile(t *testing.T) {
 	ctx, lose := context.WithCancelCause(context.WithValue(t.Context(), guard.Key{}, held{{Names: []string{"n"}, Fences: []uint64{1}, Token: "t"}}))
 	defer lose(nil)

@@ -13,17 +13,17 @@ import (
 // ErrLate means that a request was void each time: the server's clock was past its limit.
 var ErrLate = errors.New("the request arrived after its time limit")
 
-// A Limit sends requests that are void after a time by the server's clock. It is safe for
+// A Limit sends requests that become void after a time by the server's clock. It is safe for
 // concurrent use.
 type Limit struct{ Clock *serverclock.Clock }
 
-// NewLimit returns a Limit that knows nothing of the server's clock.
+// NewLimit returns a Limit without a reading of the server's clock.
 func NewLimit() *Limit { return &Limit{serverclock.New()} }
 
-// Send sends a request until the server has processed it, at most until a time or, if that is zero, the
-// deadline of ctx. send gets the limit by the server's clock. It returns the server's
-// time, and whether the request was void. A request is void if the server's time is not known so
-// far; then it is sent again. It is also sent again after an error that is repeatable.
+// Send sends a request until the server has processed it, at most until a time or, if the time is
+// zero, ctx's deadline. send gets the limit by the server's clock. It returns the server's time,
+// and whether the request was void. A request is void if the server's time is not yet known; then
+// it is sent again. It is also sent again after a repeatable error.
 func (l *Limit) Send(ctx context.Context, until time.Time, send func(ctx context.Context, until int64) (at int64, void bool, err error), repeatable func(error) bool) error {
 	if until.IsZero() {
 		until = driver.DeadlineOf(ctx)
@@ -51,7 +51,7 @@ func (l *Limit) Send(ctx context.Context, until time.Time, send func(ctx context
 	return err
 }
 
-// Micros returns a duration in µs. It rounds up, so that a lease lasts as long as was requested.
+// Micros returns a duration in µs. It rounds up, so a lease lasts as long as requested.
 func Micros(d time.Duration) int64 {
 	if d <= 0 {
 		return int64(d / time.Microsecond)
@@ -59,7 +59,7 @@ func Micros(d time.Duration) int64 {
 	return int64((d-1)/time.Microsecond) + 1 // d may be the longest duration
 }
 
-// Duration returns the duration of a number of µs, or the longest one.
+// Duration returns the duration for a number of µs, or the longest duration.
 func Duration(micros int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(micros, most)) * time.Microsecond

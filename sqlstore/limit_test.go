@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A duration becomes µs and back without an overflow. Micros rounds up.
+// Converting a duration to µs and back should not overflow. Micros should round up.
 func TestMicros(t *testing.T) {
 	const most = math.MaxInt64 / 1000
 	for d, want := range map[time.Duration]int64{

@@ -10,17 +10,16 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Pool is the user's pool of connections. It counts those that the store uses. So an error says
-// whether other work has all connections. It is safe for concurrent use.
+// A Pool is the user's connection pool. It counts the connections used by the store. So an error
+// can say whether other work uses all connections. It is safe for concurrent use.
 type Pool struct {
 	stats   func() (used, size int)
 	setting string
 	own     atomic.Int64
 }
 
-// NewPool returns a Pool. stats returns the number of its connections that are in use, or that are
-// being opened, and the largest one, which is zero if there is no limit. setting is what changes
-// that limit.
+// NewPool returns a Pool. stats returns the number of connections in use or being opened, and the
+// largest number, which is zero without a limit. setting names the setting for this limit.
 func NewPool(setting string, stats func() (used, size int)) *Pool {
 	return &Pool{stats: stats, setting: setting}
 }
@@ -31,10 +30,10 @@ func (p *Pool) IsFull() bool {
 	return size > 0 && used >= size
 }
 
-// Use takes a connection of the pool, calls do with it, and gives it back. If there is none, the
-// error is an *UnsentError.
+// Use takes a connection from the pool, calls do with it, and returns it. If no connection is
+// available, the error is an *UnsentError.
 func Use[C any](p *Pool, take func() (C, error), give func(C), do func(C) error) error {
-	waits := p.IsFull() // otherwise the call has a connection from now on: an idle or a new one
+	waits := p.IsFull() // otherwise the call has a connection from now on, idle or new
 	if !waits {
 		p.own.Add(1)
 	}
@@ -55,11 +54,12 @@ func Use[C any](p *Pool, take func() (C, error), give func(C), do func(C) error)
 	return do(conn)
 }
 
-// explain returns the error of a call without a connection, which may have waited for one.
+// explain returns the error for a call without a connection, which may have waited for a
+// connection.
 func (p *Pool) explain(waits bool, err error) error {
 	own := int(p.own.Load())
 	_, size := p.stats()
-	timedOut := err == context.DeadlineExceeded  //nolint:errorlint // an error of the network, which may match, says more
+	timedOut := err == context.DeadlineExceeded  //nolint:errorlint // a network error, which may match, says more
 	ended := timedOut || err == context.Canceled //nolint:errorlint // the same
 	switch {
 	case ended && waits && own < size && p.IsFull():
@@ -80,14 +80,15 @@ type UnsentError struct {
 	local bool // it says nothing about the server
 }
 
-// WaitedTooLong reports whether a request has waited for its turn since begin, and so has less than
-// half of its time left. It is not sent: its answer would be late, though the server is at work.
+// WaitedTooLong reports whether a request waited for its turn since begin, so less than half its
+// time is left. Such a request is not sent: its answer would be late, although the server works.
 func WaitedTooLong(ctx context.Context, begin time.Time) bool {
 	end, limited := ctx.Deadline()
 	return limited && time.Until(end) < time.Since(begin)
 }
 
-// InFront returns the error of a request that ended while others of this process were in front.
+// InFront returns the error for a request that ended while this process's other requests were in
+// front.
 func InFront(err error) error {
 	return &UnsentError{local: true, cause: fmt.Errorf("not sent: others were in front: %w", err)}
 }
@@ -100,7 +101,7 @@ func (e *UnsentError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *UnsentError) Unwrap() error { return e.cause }
 
-// Unavailable returns the error of an operation. explained is err, or a text that says more.
+// Unavailable returns an operation's error. explained is err, or a text that says more.
 func Unavailable(op, name string, err, explained error, refused bool) error {
 	u := &driver.UnavailableError{Op: op, Name: name, Cause: explained, Refused: refused}
 	var unsent *UnsentError

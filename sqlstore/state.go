@@ -10,24 +10,24 @@ import (
 
 // A stateRow is a row about a name: a holder (kind h), a waiter (w), or the name itself (n).
 type stateRow struct {
-	Index    int // of the name in the query; the first is 1
+	Index    int // the name's index in the query; the first is 1
 	Kind     string
-	Place    int // rows of one kind are in this order
+	Place    int // rows of a kind are in this order
 	Token    string
-	Weight   int // of a holder: zero if exclusive
-	Limit    int // of a waiter
+	Weight   int // a holder's: zero if exclusive
+	Limit    int // a waiter's
 	Fence    int64
 	Micros   int64 // until a holder expires, or since a waiter joined
 	Reserved bool
-	Total    int // number of all holders, or of all waiters, of the name
+	Total    int // number of all the name's holders, or all its waiters
 }
 
-// fields returns where the columns of a row are stored.
+// fields returns the destinations for a row's columns.
 func (r *stateRow) fields() []any {
 	return []any{&r.Index, &r.Kind, &r.Place, &r.Token, &r.Weight, &r.Limit, &r.Fence, &r.Micros, &r.Reserved, &r.Total}
 }
 
-// addTo adds what the row says to a state.
+// addTo adds the row's data to a state.
 func (r stateRow) addTo(state *driver.State) {
 	switch r.Kind {
 	case "h":
@@ -43,12 +43,11 @@ func (r stateRow) addTo(state *driver.State) {
 	}
 }
 
-// maxInspect is the largest number of names in one query. The server needs a few milliseconds
-// for it.
+// maxInspect is the largest number of names in a query. The server needs a few milliseconds for it.
 const maxInspect = 500
 
-// InspectAll returns the states of names, in their order. A query is for 500 names at most, and ends
-// within driver.OperationTimeout if ctx has no deadline.
+// InspectAll returns the states of names, in the given order. A query is for 500 names at most, and
+// ends within driver.OperationTimeout if ctx has no deadline.
 func (d *Database) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	states := make([]driver.State, len(names))
 	for i, name := range names {
@@ -69,7 +68,7 @@ func (d *Database) InspectAll(ctx context.Context, names []string) ([]driver.Sta
 	return states, nil
 }
 
-// inspect adds what the database has to states, which have their names.
+// inspect adds the database's data to states, which contain their names.
 func (d *Database) inspect(ctx context.Context, states []driver.State) error {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
@@ -84,7 +83,7 @@ func (d *Database) inspect(ctx context.Context, states []driver.State) error {
 	})
 }
 
-// Inspect returns the state of one name.
+// Inspect returns a name's state.
 func (d *Database) Inspect(ctx context.Context, name string) (driver.State, error) {
 	states, err := d.InspectAll(ctx, []string{name})
 	if err != nil {
@@ -93,13 +92,13 @@ func (d *Database) Inspect(ctx context.Context, name string) (driver.State, erro
 	return states[0], nil
 }
 
-// List returns the names that match a glob.
+// List returns the names matching a glob.
 func (d *Database) List(ctx context.Context, pattern string) (names []string, err error) {
 	matching, err := glob.Parse(pattern)
 	if err != nil {
 		return nil, err
 	}
-	const most = 10_000 // in one query
+	const most = 10_000 // in a query
 	for name, more := "", true; more; {
 		rows := 0
 		err := d.Each(ctx, false, d.SQL.List, []any{d.Key(name), most}, []any{&name}, func() {

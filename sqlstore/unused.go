@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	unusedAfter = time.Minute // how long nobody has used a name before its row is removed
+	unusedAfter = time.Minute // a row is removed if nobody used its name for this time
 	countedEach = 5000        // see RemoveUnused
 	inspected   = 2000        // names
 )
 
-// An unused counts acquires, so that the table does not grow with the number of names ever used. It
+// An unused counts acquires, so the table does not grow with the number of names ever used. It
 // begins at a random number: processes that acquire only a few names remove some, too.
 type unused struct {
 	mu      sync.Mutex
 	counted int  // since the last removal
-	running bool // a removal, which may take longer than the acquires that start the next one
+	running bool // a removal, which can take longer than the acquires that start the next removal
 }
 
-// RemoveUnused counts an acquire; one of a name that certainly existed counts a tenth. After 500 of
-// them it removes, in the background, names that nobody has used for some time. The database remembers
-// which names are next, so after a failure the next removal inspects the same ones.
+// RemoveUnused counts an acquire; an acquire of an existing name counts a tenth. After 500 acquires
+// it removes, in the background, names unused for some time. The database remembers which names are
+// next, so after a failure the next removal inspects the same names.
 func (d *Database) RemoveUnused(existed bool) {
 	if !d.unused.begin(existed) {
 		return

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// Acquires of names that existed start fewer removals.
+// Acquires of existing names should start fewer removals.
 func TestRemoveUnused(t *testing.T) {
 	t.Parallel()
 	for existed, each := range map[bool]int{false: 500, true: 5000} {

@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Acquire executes an acquire. names are the names, as the statement has them.
+// Acquire executes an acquire. names are the names as written in the statement.
 func (d *Database) Acquire(ctx context.Context, text string, names any, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	v := Verb{Op: "acquire", Name: r.Name, Text: text, Until: r.Until}
 	err = d.Call(ctx, v, func(until int64) []any {
@@ -27,7 +27,8 @@ func (d *Database) Resize(ctx context.Context, r driver.AcquireRequest) (reply d
 	return reply, err
 }
 
-// ScanReply returns what reads the row of an acquire or a resize. Without held, the request was void.
+// ScanReply returns a function to read the row for an acquire or a resize. Without held, the
+// request was void.
 func (d *Database) ScanReply(reply *driver.AcquireReply) Scan {
 	return func(row Row) (at int64, void bool, err error) {
 		var held, kept *bool
@@ -37,7 +38,7 @@ func (d *Database) ScanReply(reply *driver.AcquireReply) Scan {
 			return at, held == nil, err
 		}
 		*reply = driver.AcquireReply{Held: *held}
-		if fence != nil { // a resize without a lease has none
+		if fence != nil { // a resize without a lease has no fence
 			reply.Fence = uint64(*fence)
 		}
 		if *held {
@@ -51,7 +52,7 @@ func (d *Database) ScanReply(reply *driver.AcquireReply) Scan {
 	}
 }
 
-// ReserveFences checks and executes a ReserveFences of driver.FenceReserver.
+// ReserveFences checks and executes a ReserveFences call of driver.FenceReserver.
 func (d *Database) ReserveFences(ctx context.Context, r driver.FenceRequest) (reply driver.FenceReply, err error) {
 	if err := driver.CheckFences(r); err != nil {
 		return reply, err
@@ -63,7 +64,8 @@ func (d *Database) ReserveFences(ctx context.Context, r driver.FenceRequest) (re
 	return reply, err
 }
 
-// scanFences returns what reads the row of a ReserveFences. Without held, the request was void.
+// scanFences returns a function to read the row for a ReserveFences. Without held, the request was
+// void.
 func scanFences(reply *driver.FenceReply) Scan {
 	return func(row Row) (at int64, void bool, err error) {
 		var held *bool
@@ -100,7 +102,7 @@ func (d *Database) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	}, scanFlag(&done))
 }
 
-// NotifyWanted executes a NotifyWanted of driver.WantedNotifier.
+// NotifyWanted executes a NotifyWanted call of driver.WantedNotifier.
 func (d *Database) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
 	v := Verb{Op: "notify wanted", Name: r.Name, Text: d.SQL.Wanted}
 	err = d.Call(ctx, v, func(until int64) []any {
@@ -121,7 +123,7 @@ func (d *Database) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked 
 		}
 	}
 	if fence > math.MaxInt64 {
-		return false, nil // no database has issued it
+		return false, nil // no database issued it
 	}
 	v := Verb{Op: "revoke", Name: r.Name, Text: d.SQL.Revoke}
 	err = d.Call(ctx, v, func(until int64) []any {
@@ -130,8 +132,8 @@ func (d *Database) Revoke(ctx context.Context, r driver.RevokeRequest) (revoked 
 	return revoked, err
 }
 
-// fenceOf returns the fence of the lease with a token, or of what it has reserved. It is zero if
-// there is none.
+// fenceOf returns the fence of the lease with a token, or of its reservation. It is zero if neither
+// exists.
 func (d *Database) fenceOf(ctx context.Context, name, token string) (fence uint64, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
@@ -145,7 +147,8 @@ func (d *Database) fenceOf(ctx context.Context, name, token string) (fence uint6
 	return fence, nil
 }
 
-// scanFlag returns what reads the server's time and a flag, which is null if the request was void.
+// scanFlag returns a function to read the server's time and a flag, which is null if the request
+// was void.
 func scanFlag(flag *bool) Scan {
 	return func(row Row) (at int64, void bool, err error) {
 		var f *bool

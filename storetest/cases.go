@@ -108,8 +108,8 @@ func expiry(t *testing.T, s *driver.Full) {
 	p.wantHolder("n", other.Token)
 }
 
-// fifo starts again with fewer waiters if the machine is so slow that their queue entries
-// expire before the last one is served.
+// fifo starts again with fewer waiters if queue entries expire on a slow machine before the last
+// waiter is served.
 func fifo(t *testing.T, s *driver.Full) {
 	for waiters := 64; !inOrder(t, s, fmt.Sprint("n", waiters), waiters); waiters /= 2 {
 		if waiters <= 2 {
@@ -305,7 +305,7 @@ func (p *testClient) extendRepeatedly(r driver.AcquireRequest) {
 	p.mustRelease(r, fence)
 }
 
-// extendAs sends an extension of a lease that has this fence.
+// extendAs sends an extension for a lease with this fence.
 func (p *testClient) extendAs(request driver.AcquireRequest, fence uint64, ttl time.Duration) error {
 	r := driver.ExtendRequest{Name: request.Name, Token: request.Token, Client: request.Client, Fence: fence, TTL: ttl}
 	if fence > 0 {
@@ -389,7 +389,7 @@ func newTicket(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	r.TTL = 50 * time.Millisecond // a hand-off ends soon
 	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
 	p.wantGranted(r)
@@ -409,8 +409,8 @@ func tryDoesNotQueue(t *testing.T, s *driver.Full) {
 	if a := p.acquire(try); a.Held || a.Ticket != 0 || a.Position != 0 || a.Holder != h.Token {
 		t.Errorf("%+v while %s holds", a, h.Token)
 	}
-	// Its position may be 2: a node of a quorum that granted the try has not received the
-	// cancel so far.
+	// Its position can be 2: a quorum node that granted the try may not have received the cancel
+	// yet.
 	if a := p.acquire(first); a.Held || a.Ticket == 0 {
 		t.Fatalf("acquire %q: %+v, want it queued", first.Name, a)
 	}
@@ -461,7 +461,7 @@ func expiredRequest(t *testing.T, s *driver.Full) {
 	if a, err := s.Acquire(t.Context(), r); !errors.Is(err, dibs.ErrUnavailable) || a.Held {
 		t.Errorf("%+v, %v for an expired request", a, err)
 	}
-	p.wantNoWaiter("n") // the expired one
+	p.wantNoWaiter("n") // the expired waiter
 }
 
 func expiredRelease(t *testing.T, s *driver.Full) {
@@ -480,8 +480,8 @@ func expiredRelease(t *testing.T, s *driver.Full) {
 }
 
 func reserve(t *testing.T, s *driver.Full) {
-	// A store with several nodes may lose an event, because the waiter's queue entry may
-	// reach some of them after the release. It does not lose three in a row.
+	// A store with several nodes can lose an event, because the waiter's queue entry may reach some
+	// nodes after the release. It should not lose three in a row.
 	for _, name := range []string{"n", "o", "p"} {
 		if reserveOn(t, s, name) {
 			return
@@ -520,8 +520,8 @@ func reserveOn(t *testing.T, s *driver.Full, name string) bool {
 	return true
 }
 
-// wantReserved checks that c, released with Reserve, no longer holds: a renewal in flight
-// must not extend it. The name is reserved until the given time, or a little longer.
+// wantReserved checks that c, released with Reserve, no longer holds: a renewal in flight should
+// not extend it. The name is reserved until the given time, or slightly longer.
 func wantReserved(p *testClient, r driver.AcquireRequest, kept time.Time) {
 	p.t.Helper()
 	wantErr(p.t, p.extend(r, time.Hour), dibs.ErrLost)
@@ -621,7 +621,7 @@ func invalidNames(t *testing.T, s *driver.Full) {
 		r := p.newRequest(name)
 		_, err := s.Acquire(t.Context(), r)
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = s.Inspect(operationContext(t), name) // of a store without states, too
+		_, err = s.Inspect(operationContext(t), name) // also for a store without states
 		wantErr(t, err, dibs.ErrInvalid)
 	}
 	for _, bad := range []func(*driver.AcquireRequest){

@@ -8,23 +8,21 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The cases of clocks: two processes whose clocks differ use the same locks. One is the test
-// itself. The other one, which is far behind, is a testing/synctest bubble: there, each clock
-// that Go offers begins with the year 2000, and stands still during I/O. So a store needs no
-// way to set its clock.
+// The cases for clocks: two processes whose clocks differ use the same locks. The first is the test
+// itself. The second, which is far behind, is a testing/synctest bubble: all Go clocks in it begin
+// with the year 2000, and stand still during I/O. So a store needs no way to set its clock.
 
-// A ClockCase checks one requirement of stores that several processes use. Its names are its
-// own.
+// A ClockCase checks a requirement for stores shared by several processes. It uses its own names.
 type ClockCase struct {
 	Name        string
 	Requirement string
 	Run         func(t *testing.T, open func(t *testing.T) driver.Store)
 }
 
-// RunClocks runs ClockCases in parallel. It is for stores that several processes use. Each
-// call of open returns another handle to the same locks, as another process has, with
-// connections of its own. Some calls come from a testing/synctest bubble: what the handle
-// uses must be made by that call, and be closed with its t.
+// RunClocks runs ClockCases in parallel. It is for stores shared by several processes. Each call to
+// open must return another handle to the same locks, with its own connections, as in another
+// process. Some calls come from a testing/synctest bubble: such a call must create all resources
+// that the handle uses, and close them with its t.
 func RunClocks(t *testing.T, open func(t *testing.T) driver.Store) {
 	for _, c := range ClockCases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -47,7 +45,7 @@ func ClockCases() []ClockCase {
 	}
 }
 
-// slowly calls f with a client of another process, whose clock is far behind.
+// slowly calls f with a client in another process, whose clock is far behind.
 func slowly(t *testing.T, open func(t *testing.T) driver.Store, f func(p *testClient)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newSilentClient(t, driver.Complete(open(t)))) })

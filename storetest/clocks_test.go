@@ -15,21 +15,21 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// systemClock returns the time of the machine, also in a testing/synctest bubble.
+// systemClock returns the machine's time, even in a testing/synctest bubble.
 func systemClock() time.Time {
 	var now syscall.Timeval
 	_ = syscall.Gettimeofday(&now)
 	return time.Unix(now.Unix())
 }
 
-// One clock judges for all clients, whatever their own clocks.
+// A single clock should count for all clients, whatever their own clocks.
 func TestOneClock(t *testing.T) {
 	store := memstore.New(memstore.Clock(systemClock))
 	storetest.RunClocks(t, func(*testing.T) driver.Store { return store })
 }
 
-// A store in which each client judges by its own clock passes all cases of one clock. It fails
-// those of two clocks, except for its fences: they never decrease.
+// If each client uses its own clock, the store should pass all cases with a single clock. It should
+// fail the cases with two clocks, except for its fences: they never decrease.
 func TestAClockForEachClientIsFound(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return clockForEachClient() })
 	for _, c := range storetest.ClockCases() {
@@ -40,8 +40,7 @@ func TestAClockForEachClientIsFound(t *testing.T) {
 	}
 }
 
-// clockForEachClient returns a store for all clients: in a bubble, its clock is that of the
-// bubble.
+// clockForEachClient returns a store for all clients: in a bubble, its clock is the bubble's.
 func clockForEachClient() *memstore.Store { return memstore.New() }
 
 func TestClockForEachClient(t *testing.T) {
@@ -50,10 +49,10 @@ func TestClockForEachClient(t *testing.T) {
 	storetest.RunClocks(t, func(*testing.T) driver.Store { return store })
 }
 
-// failing is set in the processes of runFailing.
+// failing is set in runFailing's processes.
 const failing = "DIBS_TEST_FAILING"
 
-// runFailing runs a test that may fail, in a process of its own.
+// runFailing runs a test that may fail, in a separate process.
 func runFailing(t *testing.T, name string) (output string, failed bool) {
 	t.Helper()
 	var parts []string

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// The test of a store of your own.
+// The test for your own store.
 func Example() {
 	_ = func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) driver.Store {

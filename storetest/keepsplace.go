@@ -16,8 +16,9 @@ func silenceCases() []Case {
 	}
 }
 
-// RunPlaces runs the cases of a store of one server, which restores a queue entry by the ticket
-// in the request. In a quorum each node does this by itself, and the votes are in any order.
+// RunPlaces runs the cases for a store on a single server, which restores a queue entry by the
+// ticket in the request. In a quorum each node does this by itself, and the votes can be in any
+// order.
 func RunPlaces(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
 
 // RunPlacesInBubble is RunPlaces as RunInBubble is Run.
@@ -32,13 +33,13 @@ func placeCases() []Case {
 	}
 }
 
-// again is the next request of a waiter.
+// again is a waiter's next request.
 func (p *testClient) again(r driver.AcquireRequest) driver.AcquireRequest {
 	r.Ticket = p.tickets[r.Token]
 	return r
 }
 
-// queueThree acquires a name, and has three requests queue for it.
+// queueThree acquires a name, and lets three requests queue for it.
 func (p *testClient) queueThree(name string) (holder driver.AcquireRequest, fence uint64, waiters []driver.AcquireRequest) {
 	p.t.Helper()
 	holder = p.newRequest(name)
@@ -78,7 +79,7 @@ func allSilent(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	h, fence, w := p.queueThree("n")
 	time.Sleep(driver.WaiterTTL * 7 / 5)
-	for i := range w { // the last one first
+	for i := range w { // the last first
 		if a := p.acquire(p.again(w[len(w)-1-i])); a.Held || a.Ticket == 0 {
 			t.Fatalf("%+v, want it queued", a)
 		}
@@ -107,7 +108,7 @@ func missedGrant(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	r.TTL = 50 * time.Millisecond // a hand-off ends soon
 	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
 	missed := p.wantGranted(r)
@@ -124,7 +125,7 @@ func missedGrant(t *testing.T, s *driver.Full) {
 func twoMissedGrants(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r := p.newRequest("n"), p.newRequest("n")
-	r.TTL = 50 * time.Millisecond // so that a hand-off ends soon
+	r.TTL = 50 * time.Millisecond // a hand-off ends soon
 	p.mustAcquire(h)
 	var late driver.Event
 	for i := range 2 {

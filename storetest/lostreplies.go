@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// repeated is a store whose client loses the first reply to each request, which the store has
-// executed, and sends the request again.
+// repeated is a store whose client loses the first reply to each request, which the store executed,
+// and sends the request again.
 type repeated struct{ *driver.Full }
 
 func (s repeated) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -44,7 +44,7 @@ func (s repeated) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, err
 	return twice(func() (bool, error) { return s.Full.Revoke(ctx, r) })
 }
 
-// twice returns true if one of the two requests does.
+// twice returns true if either request does.
 func twice(request func() (bool, error)) (bool, error) {
 	first, err := request()
 	if err != nil {
@@ -73,28 +73,28 @@ func (s repeated) ReserveFences(ctx context.Context, r driver.FenceRequest) (dri
 	return s.Full.ReserveFences(ctx, r)
 }
 
-// notRepeated are cases that do not run with lost replies. In those of the first line, a lost
-// reply changes nothing: they read states, or wait for the end of a queue entry. Those of the
-// second line have many requests, and would take long. In "partial loss", the first reply
-// alone has the name that was lost, and in "multi-lock waits", a repeated release may send a
-// second EventRetry, which is a hint.
+// notRepeated are cases that do not run with lost replies. In the first line, a lost reply changes
+// nothing: the cases read states, or wait for the end of a queue entry. In the second line, the
+// cases send many requests, and would take long. In "partial loss", only the first reply names the
+// lost lease, and in "multi-lock waits", a repeated release can send a second EventRetry, which is
+// a hint.
 var notRepeated = []string{
 	"dead waiter", "dead first waiter", "heavy first waiter leaves", "dead multi-lock", "wanted and dead waiters", "inspect", "inspect shared", "invalid names", "any name", "ended context", "groups",
 	"clients", "shared clients", "multi-lock clients", "fifo", "exclusion", "limit",
 	"partial loss", "multi-lock waits",
 }
 
-// LostReplyCases returns cases of Cases with requests whose first replies are lost: the store
-// has executed the request, and gets it again. Run and RunInBubble run them, too.
+// LostReplyCases returns cases from Cases, with lost first replies: the store executed the request,
+// and receives it again. Run and RunInBubble also run them.
 func LostReplyCases() []Case {
 	cases := slices.Concat(nameCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), revokeTokenCases())
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return slices.Contains(notRepeated, c.Name) })
 	return repeatEach(cases)
 }
 
-// lostVoteReplyCases returns the same of VoteCases.
+// lostVoteReplyCases returns the same for VoteCases.
 func lostVoteReplyCases() []Case {
-	exactFence := func(c Case) bool { return c.Name == "vote fence" || c.Name == "vote resize" } // a repeated request gets a new one
+	exactFence := func(c Case) bool { return c.Name == "vote fence" || c.Name == "vote resize" } // a repeated request gets a new fence
 	return repeatEach(slices.DeleteFunc(VoteCases(), exactFence))
 }
 

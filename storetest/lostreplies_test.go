@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// A cancelsTwice is a store in which a repeated Cancel ends the lease of whoever holds the name
-// by then.
+// A cancelsTwice is a store in which a repeated Cancel ends the lease of the current holder,
+// whoever it is.
 type cancelsTwice struct {
 	*driver.Full
 	mu        sync.Mutex
@@ -41,7 +41,7 @@ func (s *cancelsTwice) Cancel(ctx context.Context, r driver.AcquireRequest) erro
 	return s.Store.Cancel(ctx, r)
 }
 
-// The cases with lost replies find a store on which a repeated request has another result.
+// The cases with lost replies should find a store whose result differs for a repeated request.
 func TestARepeatedCancelIsFound(t *testing.T) {
 	if output, failed := runFailing(t, "TestCancelsTwice/cancel, replies lost"); !failed {
 		t.Errorf("not found:\n%s", output)

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// needs skips the test unless the store has these optional interfaces.
+// needs skips the test unless the store implements these optional interfaces.
 func needs(t *testing.T, s *driver.Full, interfaces ...string) {
 	t.Helper()
 	for _, name := range interfaces {
@@ -18,8 +18,8 @@ func needs(t *testing.T, s *driver.Full, interfaces ...string) {
 	}
 }
 
-// completing returns what opens a store with all optional interfaces. It logs once which of them the
-// store lacks.
+// completing returns a function to open a store with all optional interfaces. It logs once which
+// interfaces the store lacks.
 func completing(parent *testing.T, open func(t *testing.T) driver.Store) func(t *testing.T) *driver.Full {
 	var once sync.Once
 	return func(t *testing.T) *driver.Full {

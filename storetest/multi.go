@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The cases of multi-locks: several names held together.
+// The cases for multi-locks: several names held together.
 
 func multiCases() []Case {
 	return []Case{
@@ -29,8 +29,8 @@ func multiCases() []Case {
 	}
 }
 
-// newMulti returns a request for several names of one group. It skips the test if the
-// store cannot acquire two names in one step.
+// newMulti returns a request for several names in a group. It skips the test if the store cannot
+// acquire two names in a single step.
 func (p *testClient) newMulti(names ...string) driver.AcquireRequest {
 	p.t.Helper()
 	if g := p.s.Groups(names); len(g) > 1 {

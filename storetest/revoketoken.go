@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The cases of a revocation by token, for a lease whose fence the store has not recorded.
+// The cases for a revocation by token, for a lease whose fence the store did not record.
 
 func revokeTokenCases() []Case {
 	return []Case{
@@ -39,7 +39,7 @@ func (p *testClient) mustRevokeToken(r driver.AcquireRequest, reason string) {
 	}
 }
 
-// wantRevoked checks that the next event is the revocation of a lease, and returns it.
+// wantRevoked checks that the next event is a lease's revocation, and returns it.
 func (p *testClient) wantRevoked(r driver.AcquireRequest, fence uint64, reason string) driver.Event {
 	p.t.Helper()
 	e := p.nextEvent()
@@ -54,7 +54,7 @@ func revokeByToken(t *testing.T, s *driver.Full) {
 	mine, next := p.newRequest("n"), other.newRequest("n")
 	fence := p.mustAcquire(mine).Fence
 	other.mustQueue(next, 1)
-	other.mustAcquire(other.newRequest("elsewhere")) // its fence may be the last one in the store
+	other.mustAcquire(other.newRequest("elsewhere")) // its fence may be the last in the store
 	p.mustRevokeToken(mine, "host is gone, see ticket 7")
 	p.wantRevoked(mine, fence, "host is gone, see ticket 7")
 	second := other.wantServed(next)
@@ -65,8 +65,8 @@ func revokeByToken(t *testing.T, s *driver.Full) {
 	p.wantHolder("n", next.Token)
 	other.mustRelease(next, second)
 
-	// The fence of the event is at least that of the lease that has ended, and less than that
-	// of a later lease with the token.
+	// The fence of the event is at least the ended lease's, and less than the fence of a later
+	// lease with the token.
 	fence = p.acquireSoon(mine)
 	extended := driver.ExtendRequest{Name: "n", Token: mine.Token, Client: mine.Client, Fence: fence, TTL: time.Minute, Weight: 1, Limit: 1}
 	if err := s.Extend(operationContext(t), []driver.ExtendRequest{extended})[0]; err != nil {
@@ -79,8 +79,8 @@ func revokeByToken(t *testing.T, s *driver.Full) {
 	}
 }
 
-// A store of values that other programs write, too, cannot know whose a token is that does not
-// say it, unless it has recorded the client.
+// If other programs also write a store's values, a token may not identify its owner. Then the store
+// can recognise the owner only if it recorded the client.
 func revokeByChosenToken(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	c := chosen(p.newRequest("n"))
@@ -117,7 +117,7 @@ func revokeByAnotherToken(t *testing.T, s *driver.Full) {
 		}
 	}
 	p.mustRelease(mine, fence)
-	p.wantGranted(waits) // it has not left the queue, and nobody was notified of a revocation
+	p.wantGranted(waits) // it is still in the queue, and nobody was notified of a revocation
 }
 
 func revokeSharedByToken(t *testing.T, s *driver.Full) {

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The cases of shared leases: those of readers and of semaphore permits.
+// The cases for shared leases, by readers and semaphore permits.
 
 func sharedCases() []Case {
 	return []Case{
@@ -186,7 +186,7 @@ func sharedExpiry(t *testing.T, s *driver.Full) {
 	for try := 1; !oneSharedExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
 		t.Logf("the machine was suspended for %v", ttl)
 	}
-	// A full set of expired leases, and what they leave in the store, block no request.
+	// A full set of expired leases, and their remains in the store, should block no request.
 	for range 20 {
 		r := p.newShared("n", 1, 20)
 		r.TTL = 20 * time.Millisecond
@@ -462,7 +462,7 @@ func resizeNeedsLease(t *testing.T, s *driver.Full) {
 func revoke(t *testing.T, s *driver.Full) {
 	needs(t, s, "Revoker")
 	p, other := newClient(t, s), newClient(t, s)
-	reason := "host is gone, see ticket 7" // of the first one; later ones have none
+	reason := "host is gone, see ticket 7" // for the first; later revocations have none
 	revoke := func(name string, fence uint64) bool {
 		t.Helper()
 		revoked, err := s.Revoke(operationContext(t), driver.RevokeRequest{Name: name, Fence: fence, Reason: reason})
@@ -520,7 +520,7 @@ func revoke(t *testing.T, s *driver.Full) {
 	wantRevoked(old, fence)
 	p.wantHolder("o", "")
 
-	// A lease does not match the fence that it had before.
+	// A lease should not match its earlier fence.
 	repeated := p.newRequest("q")
 	fence = p.mustAcquire(repeated).Fence
 	newer := p.mustAcquire(repeated).Fence
@@ -551,7 +551,7 @@ func revoke(t *testing.T, s *driver.Full) {
 	}
 	wantRevoked(turned, newer)
 
-	// Of several shared leases, only the one with the fence ends.
+	// Of several shared leases, only the lease with the fence should end.
 	one, two := p.newShared("p", 1, 2), p.newShared("p", 1, 2)
 	p.mustAcquire(one)
 	fence = p.mustAcquire(two).Fence

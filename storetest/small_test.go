@@ -17,7 +17,7 @@ type small struct{ driver.Store }
 
 func newSmall() driver.Store { return small{memstore.New()} }
 
-// A store of five methods passes. Its output says what it lacks.
+// A store with five methods should pass. Its output should list the missing interfaces.
 func TestASmallStorePasses(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return newSmall() })
 	storetest.RunPlacesInBubble(t, func(*testing.T) driver.Store { return newSmall() })
@@ -35,12 +35,12 @@ func TestMissingInterfacesAreLogged(t *testing.T) {
 	}
 }
 
-// silent has no notifications.
+// silent sends no notifications.
 type silent struct{ small }
 
 func (silent) Watch(context.Context, string, func() bool, func(driver.Event)) error { return nil }
 
-// A store without notifications passes as well: its waiters poll.
+// A store without notifications should also pass: its waiters poll.
 func TestASilentStorePasses(t *testing.T) {
 	storetest.RunInBubble(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
 }
@@ -90,7 +90,7 @@ func (s oldFences) Acquire(ctx context.Context, r driver.AcquireRequest) (driver
 	return reply, err
 }
 
-// restores gives a lease back to a token that has lost it.
+// restores restores a lost lease for its token.
 type restores struct{ small }
 
 func (s restores) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
@@ -121,8 +121,8 @@ func TestHistoryOfEnters(t *testing.T) {
 	storetest.RunHistory(t, enters{driver.Complete(memstore.New())}, 1, 1000)
 }
 
-// Random operations are consistent on a store that is right. Those of one that is wrong are not. A
-// small store has too little to show.
+// Random operations should be consistent on a correct store, and not on an incorrect store. A small
+// store lacks the needed interfaces.
 func TestRunHistory(t *testing.T) {
 	t.Run("right", func(t *testing.T) { storetest.RunHistory(t, memstore.New(), 1, 1000) })
 	t.Run("wrong", func(t *testing.T) {
@@ -141,7 +141,7 @@ type keepsCancelled struct{ small }
 
 func (keepsCancelled) Cancel(context.Context, driver.AcquireRequest) error { return nil }
 
-// smallBugs are faults of small stores, with the case that finds each.
+// smallBugs are faults of small stores, with the case for finding each.
 var smallBugs = map[string]struct {
 	open  func() driver.Store
 	found string

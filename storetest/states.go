@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// The cases of states: what Inspect and InspectAll return of holders and waiters.
+// The cases for states: the results of Inspect and InspectAll for holders and waiters.
 
 func stateCases() []Case {
 	return []Case{
@@ -30,12 +30,12 @@ func stateCases() []Case {
 	}
 }
 
-// A described request has what the states say of it.
+// A described request is a request with its description in the states.
 type described struct {
 	driver.AcquireRequest
 	kind  driver.Kind
 	label string
-	limit int // of the holder; zero: not known
+	limit int // the holder's; zero: not known
 }
 
 // describe returns the request with a token as dibs makes it.
@@ -51,7 +51,7 @@ func (p *testClient) describe(r driver.AcquireRequest, kind driver.Kind, label s
 	return described{r, kind, label, r.Limit}
 }
 
-// chosen returns the request with a token that the application has chosen.
+// chosen returns the request with a token chosen by the application.
 func chosen(r driver.AcquireRequest) described {
 	r.Token = fmt.Sprintf("chosen-%d", r.Seq)
 	return described{AcquireRequest: r}
@@ -65,7 +65,7 @@ func (p *testClient) newExclusive() (all []described) {
 	return append(all, p.describe(p.newWriter(""), driver.KindWriter, "a:b"), chosen(p.newRequest("")))
 }
 
-// wantHolderOf checks the entry of a holder.
+// wantHolderOf checks a holder's entry.
 func (p *testClient) wantHolderOf(d described) {
 	p.t.Helper()
 	state := p.state(d.Name)
@@ -80,14 +80,14 @@ func (p *testClient) wantHolderOf(d described) {
 		want.Weight = 0
 	}
 	if want.Limit == 0 && have.Limit == d.Limit {
-		want.Limit = d.Limit // the store has recorded it
+		want.Limit = d.Limit // the store recorded it
 	}
 	if have != want {
 		p.t.Errorf("%q: holder %+v, want %+v", d.Name, have, want)
 	}
 }
 
-// wantWaiters checks the entries of the waiters for a name, in order.
+// wantWaiters checks the waiters' entries for a name, in order.
 func (p *testClient) wantWaiters(name string, all ...described) {
 	p.t.Helper()
 	state := p.state(name)
@@ -190,7 +190,7 @@ func kindOfUpgrade(t *testing.T, s *driver.Full) {
 	}
 }
 
-// steady returns a state without what differs between two readings.
+// steady returns a state without the differences between two readings.
 func steady(s dibs.State) dibs.State {
 	s.Holders, s.Waiters, s.Nodes = slices.Clone(s.Holders), slices.Clone(s.Waiters), nil
 	for i := range s.Holders {
@@ -219,8 +219,8 @@ func (p *testClient) states(names []string) []dibs.State {
 	return states
 }
 
-// wantSameStates compares InspectAll with Inspect, and returns the states. Of a store with
-// several nodes, one may have lagged behind when one of them was called.
+// wantSameStates compares InspectAll with Inspect, and returns the states. In a store with several
+// nodes, a node may lag behind during either call.
 func (p *testClient) wantSameStates(names []string) []dibs.State {
 	p.t.Helper()
 	for end := time.Now().Add(operationTimeout); ; time.Sleep(10 * time.Millisecond) {
@@ -296,7 +296,7 @@ func inspectMany(t *testing.T, s *driver.Full) {
 		p.mustQueue(waiters[i], i+1)
 	}
 	state := p.states([]string{"free", "n"})[1]
-	// The nodes of a quorum may not list the same holders, so it may show a few less.
+	// The nodes of a quorum may not list the same holders, so it can show a few less.
 	wrong := func(shown int) bool { return shown > most || shown < most/2 }
 	if state.Holding != number || wrong(len(state.Holders)) || state.Waiting != number || wrong(len(state.Waiters)) {
 		t.Fatalf("%d holders, of which %d are shown, and %d waiters, of which %d are shown; want %d, and %d shown at most",
@@ -318,7 +318,7 @@ func inspectMany(t *testing.T, s *driver.Full) {
 
 func inspectAllOfMany(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
-	const number, each = 1000, 25 // of which one is held
+	const number, each = 1000, 25 // every 25th name is held
 	var names []string
 	held := make(map[string]string)
 	for i := range number {

@@ -1,14 +1,13 @@
-// Package storetest is the conformance suite of driver.Store. Each case names the
-// requirement that it checks, so that a failure tells the author of a store what the
-// contract requires.
+// Package storetest is the conformance suite of driver.Store. Each case names its requirement, so a
+// failure shows the broken rule of the contract.
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) driver.Store { return mystore.New(…) })
 //	}
 //
-// Use RunInBubble for a store whose only clock is that of this process: it runs faster,
-// and time is exact. Use RunClocks, too, for a store that several processes use: it opens
-// the store twice, with clocks that differ.
+// Use RunInBubble for a store whose only clock is this process's: it runs faster, and time is
+// exact. Also use RunClocks for a store shared by several processes: it opens the store twice, with
+// different clocks.
 package storetest
 
 import (
@@ -26,15 +25,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Case checks one requirement. It needs an empty store, or names that no other test
-// uses.
+// A Case checks a single requirement. It needs an empty store, or names that no other test uses.
 type Case struct {
 	Name        string
 	Requirement string
-	Run         func(t *testing.T, s *driver.Full) // skips itself if the store lacks what it is about
+	Run         func(t *testing.T, s *driver.Full) // skips itself if the store lacks the tested interface
 }
 
-// Run runs all cases in parallel, each on a store of its own.
+// Run runs all cases in parallel, each on its own store.
 func Run(t *testing.T, open func(t *testing.T) driver.Store) {
 	run(t, append(Cases(), LostReplyCases()...), open)
 }
@@ -77,7 +75,7 @@ func logRequirement(t *testing.T, requirement string) {
 	})
 }
 
-// Cases returns all cases of driver.Store. VoteCases returns those of a quorum node.
+// Cases returns all cases of driver.Store. VoteCases returns the cases for a quorum node.
 func Cases() []Case {
 	return slices.Concat(nameCases(), silenceCases(), sharedCases(), multiCases(), wantedCases(), fenceCases(), stateCases(), revokeTokenCases())
 }
@@ -119,7 +117,7 @@ const ttl = 400 * time.Millisecond
 // operationTimeout allows for a busy machine.
 const operationTimeout = 30 * time.Second
 
-// operationContext returns a context for one operation without a deadline of its own.
+// operationContext returns a context for an operation without its own deadline.
 func operationContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
@@ -127,21 +125,21 @@ func operationContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// A testClient is a client of a store without a dibs.Client.
+// A testClient is a store's client without a dibs.Client.
 type testClient struct {
 	t              *testing.T
 	s              *driver.Full
 	client         string
 	seq            uint64
 	events         chan driver.Event
-	tickets        map[string]uint64 // the last ticket of each token
+	tickets        map[string]uint64 // each token's last ticket
 	confirmed      map[string]bool   // tokens whose grant was not seen as an event, and may still arrive
 	permitsChecked bool              // the store supports permits
 }
 
 var clientCount atomic.Uint64
 
-// clientID is as long as the random part of a dibs.Client, so that a store recognises tokens.
+// clientID is as long as the random part of a dibs.Client, so a store can recognise tokens.
 const clientID = "storetestAAAAAAA"
 
 // newClient returns a client that receives events.
@@ -170,7 +168,7 @@ func newClient(t *testing.T, s *driver.Full) *testClient {
 	return p
 }
 
-// newSilentClient returns a client that does not watch events.
+// newSilentClient returns a client without a watch.
 func newSilentClient(t *testing.T, s *driver.Full) *testClient {
 	return &testClient{
 		t: t, s: s, client: fmt.Sprintf("host:%d:%s", clientCount.Add(1), clientID),
@@ -178,7 +176,7 @@ func newSilentClient(t *testing.T, s *driver.Full) *testClient {
 	}
 }
 
-// newRequest returns a new request of the client, which queues.
+// newRequest returns a new request from the client, which queues.
 func (p *testClient) newRequest(name string) driver.AcquireRequest {
 	p.seq++
 	return driver.AcquireRequest{
@@ -209,8 +207,8 @@ func (p *testClient) mustAcquire(r driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-// acquireSoon acquires a free name and returns the fence. A store with several nodes may
-// not have released the name on all of them; then the grant arrives as an event.
+// acquireSoon acquires a free name and returns the fence. In a store with several nodes, some nodes
+// may not have released the name yet; then the grant arrives as an event.
 func (p *testClient) acquireSoon(r driver.AcquireRequest) uint64 {
 	p.t.Helper()
 	if a := p.acquire(r); a.Held {
@@ -322,9 +320,9 @@ func (p *testClient) eventWithin(d time.Duration) (driver.Event, bool) {
 	}
 }
 
-// nextEventOf returns the next event about a request, while c waits. When the store has
-// reconnected, it repeats c, as a client does: the grant may have been lost. A store may notify
-// other waiters to retry at any time, for instance silent ones.
+// nextEventOf returns the next event about a request, while c waits. After the store reconnected,
+// it repeats c, as a client should: the grant may have been lost. A store can notify other waiters
+// to retry at any time, for instance silent ones.
 func (p *testClient) nextEventOf(r driver.AcquireRequest) driver.Event {
 	p.t.Helper()
 	for {
@@ -395,15 +393,15 @@ func (p *testClient) wantNoGrant(d time.Duration) {
 	}
 }
 
-// holder returns the token of the holder of a name, or "".
+// holder returns the token of a name's holder, or "".
 func (p *testClient) holder(name string) string {
 	p.t.Helper()
 	token, _ := p.firstHolder(name)
 	return token
 }
 
-// firstHolder returns the first holder of a name, and its remaining time. In a store without states,
-// the reply to another request has both.
+// firstHolder returns a name's first holder, and its remaining time. In a store without states, the
+// reply to another request contains both.
 func (p *testClient) firstHolder(name string) (token string, remaining time.Duration) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
@@ -419,8 +417,8 @@ func (p *testClient) firstHolder(name string) (token string, remaining time.Dura
 	return state.Holders[0].Token, state.Holders[0].Remaining
 }
 
-// wantUnused fails if a name has a holder or a waiter. In a store without states, another request is
-// granted then.
+// wantUnused fails if a name has a holder or a waiter. In a store without states, another request
+// should then be granted.
 func (p *testClient) wantUnused(name string) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
@@ -434,8 +432,8 @@ func (p *testClient) wantUnused(name string) {
 	}
 }
 
-// wantNoWaiter fails if a request waits for a name that is held. In a store without states, another
-// one is the first in the queue then.
+// wantNoWaiter fails if a request waits for a held name. In a store without states, another request
+// should then be the first in the queue.
 func (p *testClient) wantNoWaiter(name string) {
 	p.t.Helper()
 	if !p.s.Has("Inspector") {
@@ -449,8 +447,8 @@ func (p *testClient) wantNoWaiter(name string) {
 	}
 }
 
-// isListed reports whether Inspect returns a waiter. A silent one is listed only if the store
-// knows that its process is alive.
+// isListed reports whether Inspect returns a waiter. A silent waiter is listed only if the store
+// can detect that its process is alive.
 func (p *testClient) isListed(r driver.AcquireRequest) bool {
 	p.t.Helper()
 	return slices.ContainsFunc(p.state(r.Name).Waiters, func(w driver.Waiter) bool { return w.Token == r.Token })
@@ -470,7 +468,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-// oddNames returns names that a store may handle wrongly.
+// oddNames returns names that a store could handle wrongly.
 func oddNames() []string {
 	return []string{
 		" ", "a", "a b", "order:42", "{user:7}:cart", "x{y}z", "{{a}}", "naïve/路/🔒", "a\x00b", "a\r\nb", "*", "?[a-z]\\",

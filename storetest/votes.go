@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// VoteCases returns the cases of driver.Voter. Their store must be one.
+// VoteCases returns the cases for driver.Voter. Their store must implement it.
 func VoteCases() []Case {
 	return []Case{
 		{"vote order", "vote requests are served in the order of their tickets, whenever they arrive", voteOrder},
@@ -25,7 +25,7 @@ func VoteCases() []Case {
 	}
 }
 
-// RunVotes runs VoteCases in parallel, each on a store of its own.
+// RunVotes runs VoteCases in parallel, each on its own store.
 func RunVotes(t *testing.T, open func(t *testing.T) driver.Voter) {
 	run(t, append(VoteCases(), lostVoteReplyCases()...), func(t *testing.T) driver.Store { return open(t) })
 }
@@ -44,7 +44,7 @@ func (p *testClient) newVoteRequest(name string, ticket uint64) driver.AcquireRe
 
 const farFuture = 3_000_000_000_000_000 // in µs: the year 2065
 
-// relinquish sends a request that gives the name to an older one.
+// relinquish sends a request to give the name to an older request.
 func (p *testClient) relinquish(r driver.AcquireRequest) driver.AcquireReply {
 	p.t.Helper()
 	vote := *r.Vote

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The cases of NotifyWanted.
+// The cases for NotifyWanted.
 
 func wantedCases() []Case {
 	return []Case{
@@ -26,7 +26,7 @@ func wantedCases() []Case {
 	}
 }
 
-// registerWanted asks for a notification of the next waiter.
+// registerWanted asks to be notified of the next waiter.
 func (p *testClient) registerWanted(r driver.AcquireRequest) bool {
 	p.t.Helper()
 	needs(p.t, p.s, "WantedNotifier")
@@ -37,7 +37,7 @@ func (p *testClient) registerWanted(r driver.AcquireRequest) bool {
 	return wanted
 }
 
-// wantWanted fails unless the next event is that a request waits.
+// wantWanted fails unless the next event reports a waiting request.
 func (p *testClient) wantWanted(r driver.AcquireRequest) {
 	p.t.Helper()
 	if e := p.nextEvent(); e.Kind != driver.EventWanted || e.Token != r.Token {
@@ -45,7 +45,7 @@ func (p *testClient) wantWanted(r driver.AcquireRequest) {
 	}
 }
 
-// quiet is how long a case waits for an event that must not come.
+// quiet is the time that a case waits for an event which should not come.
 const quiet = 50 * time.Millisecond
 
 func wanted(t *testing.T, s *driver.Full) {

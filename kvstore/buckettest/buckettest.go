@@ -1,5 +1,5 @@
 // Package buckettest is the conformance suite of kvstore.Bucket. It finds mistakes that package
-// storetest cannot find: a store makes its clients of one process take turns, so it hides a bucket
+// storetest cannot find: a store makes its clients in a process take turns, so it hides a bucket
 // that does not compare.
 //
 //	func TestBucket(t *testing.T) {
@@ -20,13 +20,13 @@ type Case struct {
 	Name        string
 	Requirement string
 
-	// Check returns why the bucket does not meet the requirement. a and b are two handles on the
-	// same keys. The keys of Check are its own, and it leaves them behind.
+	// Check returns an error if the bucket does not meet the requirement. a and b are two handles
+	// on the same keys. Check uses its own keys, and leaves them behind.
 	Check func(ctx context.Context, a, b kvstore.Bucket) error
 }
 
-// Run runs Cases in parallel. The two calls of open within one case return two handles on the same
-// keys, as two processes have, with connections of their own. What they use ends with their t.
+// Run runs Cases in parallel. The two calls to open within a case must return two handles on the
+// same keys with separate connections, as in two processes. Their resources end with their t.
 func Run(t *testing.T, open func(t *testing.T) kvstore.Bucket) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) kvstore.Bucket) {
 
 const (
 	caseTimeout = 2 * time.Minute
-	soon        = 10 * time.Second // so long a busy machine needs for what happens at once
+	soon        = 10 * time.Second // a busy machine's time for immediate events
 )
 
 // Cases returns all cases.

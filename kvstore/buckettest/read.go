@@ -41,7 +41,7 @@ func values(ctx context.Context, a, b kvstore.Bucket) error {
 	return has(ctx, a, other, kept)
 }
 
-// keys writes keys that a bucket may confuse or refuse.
+// keys writes keys that a bucket can confuse or refuse.
 func keys(ctx context.Context, a, b kvstore.Bucket) error {
 	prefix := newKey()
 	names := []string{prefix + ".a", prefix + ".A", prefix + ".a.b", prefix + ".=2F", prefix + ".=2f", prefix + "_a", prefix + "-"}
@@ -61,7 +61,7 @@ func keys(ctx context.Context, a, b kvstore.Bucket) error {
 	return nil
 }
 
-// list lists keys that begin with a prefix, beside others.
+// list lists keys with a prefix, beside others.
 func list(ctx context.Context, a, b kvstore.Bucket) error {
 	prefix := newKey()
 	want := []string{prefix + ".a", prefix + ".b.c", prefix + ".d=2F"}
@@ -85,7 +85,7 @@ func list(ctx context.Context, a, b kvstore.Bucket) error {
 func clock(ctx context.Context, a, b kvstore.Bucket) error {
 	const readings, pause, coarse = 10, 7 * time.Millisecond, 10 * time.Millisecond
 	var times []time.Time
-	var began, ended time.Time // after the first call, and before the last one
+	var began, ended time.Time // after the first call, and before the last call
 	for i := range readings {
 		ended = time.Now()
 		now, err := []kvstore.Bucket{a, b}[i%2].Now(ctx)
@@ -105,7 +105,7 @@ func clock(ctx context.Context, a, b kvstore.Bucket) error {
 	if !slices.ContainsFunc(times, func(at time.Time) bool { return at.Nanosecond()%int(coarse) != 0 }) {
 		return fmt.Errorf("each time is a multiple of %v, want milliseconds: %v", coarse, times)
 	}
-	// A quarter of the time is little enough for a clock that is being adjusted.
+	// A quarter of the time is little enough for a clock being adjusted.
 	if passed, least := times[readings-1].Sub(times[0]), ended.Sub(began)/4; passed < least {
 		return fmt.Errorf("the clock advanced by %v in %v", passed, ended.Sub(began))
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// newKey returns a key that nobody uses.
+// newKey returns an unused key.
 func newKey() string { return "buckettest." + rand.Text() }
 
-// get returns the value of a key.
+// get returns a key's value.
 func get(ctx context.Context, b kvstore.Bucket, key string) (kvstore.Value, error) {
 	v, err := b.Get(ctx, key)
 	if err != nil {
@@ -39,7 +39,7 @@ func write(ctx context.Context, b kvstore.Bucket, key string, text []byte, revis
 	return v, nil
 }
 
-// remove deletes a key that has this revision.
+// remove deletes a key with this revision.
 func remove(ctx context.Context, b kvstore.Bucket, key string, revision uint64) error {
 	if err := b.Swap(ctx, key, nil, revision); err != nil {
 		return fmt.Errorf("the Swap that deletes key %q, which has revision %d: %w", key, revision, err)
@@ -68,7 +68,7 @@ func conflicts(ctx context.Context, a, b kvstore.Bucket, key string, text []byte
 	return has(ctx, b, key, before)
 }
 
-// orNil returns an error that can be printed.
+// orNil returns an error for printing.
 func orNil(err error) error {
 	if err == nil {
 		return errNone

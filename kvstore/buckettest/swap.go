@@ -12,10 +12,10 @@ import (
 
 const (
 	rounds   = 20
-	swappers = 8 // that swap at the same time
+	swappers = 8 // swapping at the same time
 )
 
-// oneWins lets many swaps of one revision race, again and again. The first round creates the key.
+// oneWins repeatedly lets many swaps of the same revision race. The first round creates the key.
 func oneWins(ctx context.Context, a, b kvstore.Bucket) error {
 	key := newKey()
 	var last kvstore.Value
@@ -29,7 +29,7 @@ func oneWins(ctx context.Context, a, b kvstore.Bucket) error {
 	return nil
 }
 
-// race swaps one revision of a key several times at once, and returns the value of the winner.
+// race swaps a single revision of a key several times at once, and returns the winner's value.
 func race(ctx context.Context, handles []kvstore.Bucket, key string, revision uint64) (v kvstore.Value, err error) {
 	errs := make([]error, swappers)
 	text := func(i int) []byte { return fmt.Appendf(nil, "from %d on revision %d", i, revision) }
@@ -68,7 +68,7 @@ func race(ctx context.Context, handles []kvstore.Bucket, key string, revision ui
 	return v, nil
 }
 
-// otherRevision swaps revisions that a key had, will have, or that another key has.
+// otherRevision swaps with a key's past and future revisions, and with another key's revision.
 func otherRevision(ctx context.Context, a, b kvstore.Bucket) error {
 	key := newKey()
 	first, err := write(ctx, a, key, []byte("first"), 0)
@@ -84,7 +84,7 @@ func otherRevision(ctx context.Context, a, b kvstore.Bucket) error {
 			return err
 		}
 		if revision == 0 {
-			continue // nobody deletes a key that has no value
+			continue // nobody deletes a key without a value
 		}
 		if err := conflicts(ctx, a, b, key, nil, revision); err != nil {
 			return fmt.Errorf("to delete it: %w", err)
@@ -97,7 +97,8 @@ func otherRevision(ctx context.Context, a, b kvstore.Bucket) error {
 	return remove(ctx, b, key, second.Revision)
 }
 
-// newRevisions deletes a key and creates it again. A late Swap of each earlier revision fails.
+// newRevisions deletes a key and creates it again. A late Swap of each earlier revision should
+// fail.
 func newRevisions(ctx context.Context, a, b kvstore.Bucket) error {
 	key := newKey()
 	var earlier []uint64

@@ -65,7 +65,7 @@ type watched struct {
 func (w watched) called() {
 	select {
 	case w.calls <- struct{}{}:
-	default: // several changes may be one call
+	default: // a single call can report several changes
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package childtest runs parts of a test in child processes, which the test can kill.
+// Package childtest runs parts of a test in child processes that the test can kill.
 package childtest
 
 import (
@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// A Role is what a child process does. It prints lines to out, which the test reads. The
-// process ends when the role returns, or when the process of the test has ended.
+// A Role is a child process's part of a test. It prints lines to out for the test. The process ends
+// when the role returns, or when the test's process ends.
 type Role func(out io.Writer, args []string) error
 
-// lineLimit is how long a test waits for a line or for the end of a child.
+// lineLimit limits a test's wait for a line or for a child's end.
 const lineLimit = time.Minute
 
-// roleVariable has the role of a child process in its environment.
+// roleVariable contains a child process's role in its environment.
 const roleVariable = "DIBS_TEST_ROLE"
 
-// Main runs the role that this process was started for; otherwise the tests. It is called
-// from TestMain, and does not return.
+// Main runs this process's role; without a role, it runs the tests. It is called from TestMain, and
+// does not return.
 func Main(m *testing.M, roles map[string]Role) {
 	name, isChild := os.LookupEnv(roleVariable)
 	if !isChild {
 		os.Exit(m.Run())
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent has ended
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 		os.Exit(1)
 	}()
 	role, ok := roles[name]
@@ -44,13 +44,13 @@ func Main(m *testing.M, roles map[string]Role) {
 	os.Exit(0)
 }
 
-// A Child is a process that runs a role. One goroutine may use it.
+// A Child is a process running a role. Only one goroutine can use it.
 type Child struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	lines chan string
-	ended chan struct{} // closed when the process has ended
-	err   error         // of the process; set before ended is closed
+	ended chan struct{} // closed after the end of the process
+	err   error         // the process's error; set before ended is closed
 }
 
 // Start starts a child process. It is killed when the test ends.
@@ -83,8 +83,8 @@ func (c *Child) read(stdout io.Reader) {
 	close(c.ended)
 }
 
-// Line returns the next line of the child. The test fails if the child ends before, or
-// prints no line for a minute.
+// Line returns the child's next line. The test fails if the child ends before, or prints no line
+// for a minute.
 func (c *Child) Line() string {
 	c.t.Helper()
 	timer := time.NewTimer(lineLimit)
@@ -101,20 +101,19 @@ func (c *Child) Line() string {
 	panic("unreachable")
 }
 
-// Lines receives the lines of the child. It is closed when the child has ended.
+// Lines receives the child's lines. It is closed when the child ends.
 func (c *Child) Lines() <-chan string { return c.lines }
 
-// Kill sends SIGKILL, and waits until the process has ended. Lines that the child printed
-// before can still be read.
+// Kill sends SIGKILL, and waits until the process ends. Lines printed before can still be read.
 func (c *Child) Kill() {
-	_ = c.cmd.Process.Kill() // fails only if it has ended
+	_ = c.cmd.Process.Kill() // fails only after its end
 	<-c.ended
 }
 
 // Process returns the process, for other signals.
 func (c *Child) Process() *os.Process { return c.cmd.Process }
 
-// Wait waits until the process has ended by itself, for a minute at most, and returns how.
+// Wait waits until the process ends by itself, for a minute at most, and returns its error.
 func (c *Child) Wait() error {
 	c.t.Helper()
 	timer := time.NewTimer(lineLimit)

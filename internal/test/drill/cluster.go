@@ -21,9 +21,9 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	const moving = 100
 	c := redistest.StartCluster(t, 3, 1)
 	to := masterOf(t, c, 16383)
-	// Many names without contention, and a few contended ones. The long leases are
-	// acquired well before anything happens: a lease granted when a master dies may be
-	// lost with it, which is not the subject of this test.
+	// Many names without contention, and a few contended names. The long leases are acquired well
+	// before anything happens: a lease granted when a master dies may be lost with it, which this
+	// test does not cover.
 	load := history.Workload{
 		Workers: 16, Interval: 35 * time.Millisecond, Hold: shortWork,
 		Options: []dibs.Option{dibs.TTL(shortTTL), dibs.Timeout(longTimeout)},
@@ -44,7 +44,7 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	var slots []int
 	var orphans []string
 	for slot, name := range bySlot {
-		switch { // each master has a third of the slots
+		switch { // each master serves a third of the slots
 		case slot < 5000:
 			orphans = append(orphans, name)
 		case slot > 6000 && slot < 10000 && len(slots) < moving:
@@ -106,8 +106,8 @@ func (o Opener) ClusterMoves(t *testing.T) {
 	v.wantNoErrors(t)
 }
 
-// migrate moves slots one by one. It retries while the cluster rejects moves, because a
-// dead master has no successor yet.
+// migrate moves slots in sequence. It retries while the cluster rejects moves because a dead master
+// has no successor yet.
 func migrate(c *redistest.Cluster, to *redistest.Server, slots []int) error {
 	end := time.Now().Add(30 * time.Second)
 	for _, slot := range slots {
@@ -124,7 +124,7 @@ func migrate(c *redistest.Cluster, to *redistest.Server, slots []int) error {
 	return nil
 }
 
-// masterOf returns the master of a slot.
+// masterOf returns a slot's master.
 func masterOf(t *testing.T, c *redistest.Cluster, slot int) *redistest.Server {
 	t.Helper()
 	s, err := c.MasterOf(slot)
@@ -134,8 +134,8 @@ func masterOf(t *testing.T, c *redistest.Cluster, slot int) *redistest.Server {
 	return s
 }
 
-// ClusterLoss is SentinelLoss in a cluster, for the locks of each master. The masters die
-// one after another, including those without subscribers.
+// ClusterLoss is SentinelLoss in a cluster, for each master's locks. The masters die in sequence,
+// including those without subscribers.
 func (o Opener) ClusterLoss(t *testing.T) {
 	for _, name := range []string{"order:1", "order:2", "order:7"} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func (o Opener) ClusterLoss(t *testing.T) {
 	}
 }
 
-// replicates reports whether a node is a replica of a master.
+// replicates reports whether a node is a master's replica.
 func replicates(t *testing.T, node, master *redistest.Server) bool {
 	t.Helper()
 	role, _ := node.MustCmd(t, "ROLE").([]any)
@@ -173,11 +173,11 @@ func replicates(t *testing.T, node, master *redistest.Server) bool {
 	return fmt.Sprintf("%v:%v", role[1], role[2]) == master.Addr()
 }
 
-// ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease and all
-// its keys live, with its keys on either side. Leases on it remain valid. A call that
-// needs keys of both sides fails in time, or waits until the move is complete. Afterwards
-// the same leases are held. If a lease is lost, the test is repeated with a longer TTL: on a
-// busy machine, a renewal that is redirected takes long.
+// ClusterSlotOnItsWay leaves a slot between two masters for longer than a lease and all its keys
+// live, with its keys on either side. Its leases should remain valid. A call that needs keys on
+// both sides should fail in time, or wait until the move is complete. Afterwards the same leases
+// should be held. If a lease is lost, the test is repeated with a longer TTL: on a busy machine, a
+// redirected renewal takes long.
 func (o Opener) ClusterSlotOnItsWay(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	const tries = 3
@@ -232,7 +232,7 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 			conn := redistest.Dial(side.Addr())
 			for _, key := range []string{"lock:" + config, "lock:" + permits} {
 				for _, suffix := range []string{"::dibs:holders", "::dibs:meta"} {
-					var replies [2]redisconn.Reply // one side has it
+					var replies [2]redisconn.Reply // one side stores it
 					conn.Do(t.Context(), time.Time{}, []redisconn.Cmd{redisconn.Command("ASKING"), redisconn.Command("PEXPIRE", key+suffix, soon)}, replies[:])
 				}
 			}
@@ -296,8 +296,8 @@ func (o Opener) migratingSlot(t *testing.T, c *redistest.Cluster, ttl time.Durat
 	return !meaningless
 }
 
-// wantHeld checks that a reader and three of four permits are held. It acquires the
-// fourth permit and returns its lease.
+// wantHeld checks that a reader and three of four permits are held. It acquires the fourth permit
+// and returns its lease.
 func wantHeld(t *testing.T, locks *dibs.Client, config, permits string) []*dibs.Lease {
 	t.Helper()
 	fourth, err := locks.Semaphore(permits, 4).TryAcquire(t.Context(), 1, dibs.Timeout(longTimeout))
@@ -314,15 +314,15 @@ func wantHeld(t *testing.T, locks *dibs.Client, config, permits string) []*dibs.
 	return []*dibs.Lease{fourth}
 }
 
-// ClusterDeadMaster kills a master without a replica. Its names cannot be locked any
-// more. The names of the other masters can be locked as fast as before, although other
-// callers keep requesting the dead ones.
+// ClusterDeadMaster kills a master without a replica. Its names can no longer be locked. Names on
+// the other masters should be locked as fast as before, although other callers keep requesting dead
+// names.
 func (o Opener) ClusterDeadMaster(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	var doomed, healthy []string
 	for i := range 600 {
 		name := fmt.Sprintf("order:%d", i)
-		if redistest.Slot("lock:"+name) < 5000 { // each master has a third of the slots
+		if redistest.Slot("lock:"+name) < 5000 { // each master serves a third of the slots
 			doomed = append(doomed, name)
 		} else if redistest.Slot("lock:"+name) > 6000 {
 			healthy = append(healthy, name)

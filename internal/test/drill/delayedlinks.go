@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// DelayedLinks delays the links of four clients that want one lock, one client after the other,
-// by 0.3 to 4 s in each direction. No two leases conflict, and no fence decreases.
+// DelayedLinks delays the links of four clients competing for a lock, in turn, by 0.3 to 4 s in
+// each direction. No two leases should conflict, and no fence should decrease.
 func (o Opener) DelayedLinks(t *testing.T) {
 	const clients = 4
 	server := redistest.Start(t)
@@ -25,7 +25,7 @@ func (o Opener) DelayedLinks(t *testing.T) {
 	delayInTurn(t, stores, links)
 }
 
-// delayInTurn runs a workload while the links of one client after the other are delayed.
+// delayInTurn runs a workload while each client's links are delayed in turn.
 func delayInTurn(t *testing.T, stores []driver.Store, links [][]*redistest.Proxy, options ...dibs.Option) {
 	const turn, shortest, longest = 3 * time.Second, 300 * time.Millisecond, 4 * time.Second
 	turns := 6

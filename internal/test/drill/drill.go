@@ -16,15 +16,15 @@ type Opener struct {
 	Sentinel func(t testing.TB, addrs []string, master string, options ...redisstore.Option) *redisstore.Store
 	Cluster  func(t testing.TB, addrs []string, options ...redisstore.Option) *redisstore.Store
 
-	// Proxied opens a store behind a proxy that knows no commands but those with a key.
+	// Proxied opens a store behind a proxy that accepts only commands with a key.
 	Proxied func(t testing.TB, addr string) *redisstore.Store
 
-	// Warm is Single with a client that has this many idle connections.
+	// Warm is Single for a client with this many idle connections.
 	Warm func(t testing.TB, addr string, idle int) *redisstore.Store
 }
 
-// Shared skips a scenario that depends little on the library of the adapter: goredisstore runs it
-// in make test, and the other adapters with DIBS_LONG=1.
+// Shared skips a scenario that depends little on the adapter's library: goredisstore runs it in
+// make test, and the other adapters with DIBS_LONG=1.
 func Shared(t *testing.T) {
 	t.Helper()
 	if !redistest.Long() {
@@ -32,8 +32,8 @@ func Shared(t *testing.T) {
 	}
 }
 
-// Together runs scenarios at the same time. Each of them mostly waits: for a server that
-// notices a failure, or for a lease.
+// Together runs scenarios at the same time. Each mostly waits: for a server to notice a failure, or
+// for a lease.
 func Together(t *testing.T, scenarios map[string]func(*testing.T)) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,8 @@ func Together(t *testing.T, scenarios map[string]func(*testing.T)) {
 	}
 }
 
-// Store runs the conformance suite on each deployment. The cases share its servers and
-// one client of the library.
+// Store runs the conformance suite on each deployment. The cases share its servers and a single
+// client.
 func (o Opener) Store(t *testing.T) {
 	conformance := func(t *testing.T, open func(options ...redisstore.Option) *redisstore.Store) {
 		storetest.Run(t, func(t *testing.T) driver.Store { return open(redisstore.Prefix(t.Name() + ":")) })

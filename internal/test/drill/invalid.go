@@ -10,8 +10,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// WantInvalid checks that each call of a store that cannot hold locks returns ErrInvalid
-// at once.
+// WantInvalid checks each call to an unusable store: it should return ErrInvalid at once.
 func WantInvalid(t *testing.T, s driver.Store, want string) {
 	t.Helper()
 	start := time.Now()

@@ -11,16 +11,16 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Machine measures the delay that the machine, not the library, adds to a measurement.
-// It samples how late a timer is, and then a request on a new connection through a proxy
-// of its own, in the same process at the same time. Limits hold for an idle machine. On a
-// busy one, the worst sample during the measurement is added to the limit.
+// A Machine measures the delay added to a measurement by the machine, not the library. It samples
+// how late a timer fires, and then a request on a new connection through its own proxy, in the same
+// process at the same time. Limits hold for an idle machine. On a busy machine, the worst sample
+// during the measurement is added to the limit.
 type Machine struct {
 	worst   atomic.Int64
-	pending atomic.Pointer[time.Time] // due time of the current sample
+	pending atomic.Pointer[time.Time] // due time for the current sample
 }
 
-// noServer is an address for a Machine that samples timers only.
+// noServer is an address for a Machine that only samples timers.
 const noServer = "127.0.0.1:1"
 
 // WatchMachine samples until ctx ends. If there is no server at addr, it samples timers
@@ -91,9 +91,8 @@ func (m *Machine) Late() time.Duration {
 	return time.Duration(m.worst.Load())
 }
 
-// Measure checks a measurement against its limit. It repeats the measurement a few times
-// if it is too large: a delay of the library occurs each time, a delay of the machine
-// does not.
+// Measure checks a measurement against its limit. If it is too large, it repeats the measurement a
+// few times: the library's delays recur, the machine's do not.
 func (m *Machine) Measure(t *testing.T, what string, bar time.Duration, figure func() time.Duration) {
 	t.Helper()
 	const tries = 5

@@ -14,7 +14,7 @@ import (
 )
 
 // Proxies runs a scenario behind each proxy that routes by hash tags, in front of two servers.
-// DIBS_PROXY is the address of another one, such as Codis, that runs already.
+// DIBS_PROXY can add the address of a running proxy, such as Codis.
 func Proxies(t *testing.T, run func(t *testing.T, addr string)) {
 	if addr := redistest.RunningProxy(); addr != "" {
 		run(t, addr)
@@ -35,8 +35,8 @@ func Proxies(t *testing.T, run func(t *testing.T, addr string)) {
 	}
 }
 
-// Proxy checks that locks on the servers behind a proxy exclude each other by name only. It
-// runs for ten minutes with DIBS_LONG.
+// Proxy checks whether locks behind a proxy exclude each other only by name. With DIBS_LONG it can
+// run for ten minutes.
 func (o Opener) Proxy(t *testing.T) {
 	Proxies(t, func(t *testing.T, addr string) {
 		const clients, workers, entries = 3, 8, 1500
@@ -69,7 +69,7 @@ func (o Opener) Proxy(t *testing.T) {
 	})
 }
 
-// A proxyWorkload counts the holders of each name.
+// A proxyWorkload counts each name's holders.
 type proxyWorkload struct {
 	entries, doubled atomic.Int64
 
@@ -77,13 +77,13 @@ type proxyWorkload struct {
 	holds map[string]*holds // by name
 }
 
-// holds are what the holders of one name have together.
+// holds is the total held on a name.
 type holds struct {
 	weight int
-	fence  uint64 // the largest one of an exclusive holder
+	fence  uint64 // the largest exclusive holder's fence
 }
 
-// enter holds one lock for a moment, of any kind.
+// enter holds any kind of lock for a moment.
 func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 	const names, permits, writer = 12, 3, 1 << 20
 	at := rand.IntN(names)
@@ -114,7 +114,7 @@ func (w *proxyWorkload) enter(ctx context.Context, locks *dibs.Client) error {
 	})
 }
 
-// checkFence counts an exclusive holder as doubled if its fence is not the largest one.
+// checkFence counts an exclusive holder as doubled if its fence is not the largest.
 func (w *proxyWorkload) checkFence(name string, fence uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

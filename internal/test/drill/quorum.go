@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/quorum"
 )
 
-// quorumServers are the servers of a quorum. Each client has a proxy to each server.
+// quorumServers are a quorum's servers. Each client uses its own proxy to each server.
 type quorumServers struct {
 	t       *testing.T
 	o       Opener
@@ -51,7 +51,7 @@ func (q *quorumServers) newStore() (*quorum.Store, []*redistest.Proxy) {
 	return store, proxies
 }
 
-// client returns a client of all servers when they vote.
+// client returns a client for all servers when they vote.
 func (q *quorumServers) client(options ...dibs.Option) (*dibs.Client, []*redistest.Proxy) {
 	q.t.Helper()
 	store, proxies := q.newStore()
@@ -61,8 +61,8 @@ func (q *quorumServers) client(options ...dibs.Option) (*dibs.Client, []*rediste
 	return c, proxies
 }
 
-// waitReady waits until the servers vote. A new server does not vote before the longest
-// lease has passed.
+// waitReady waits until the servers vote. A new server does not vote before the longest lease has
+// passed.
 func (q *quorumServers) waitReady(c *dibs.Client) {
 	q.t.Helper()
 	Eventually(q.t, "the servers vote", func() bool {
@@ -75,16 +75,16 @@ func (q *quorumServers) waitReady(c *dibs.Client) {
 	})
 }
 
-// QuorumMinority checks that the loss or slowness of two of five servers has no effect,
-// and that a holder is notified when a third one dies.
+// QuorumMinority checks that losing or slowing two of five servers has no effect, and a holder is
+// notified when a third server dies.
 func (o Opener) QuorumMinority(t *testing.T) {
 	q := o.startQuorum(t, 5)
 	c, proxies := q.client()
-	well := *q // the control: a quorum of the three servers that do not fail for now
+	well := *q // the control: a quorum over the three servers still running
 	well.servers = q.servers[2:]
 	control, _ := well.client()
-	// rates returns the median time of a lock and unlock, with all servers and, at the
-	// same time, with the control.
+	// rates returns the median time for a lock and unlock, with all servers and, at the same time,
+	// with the control.
 	rates := func() (here, there time.Duration) {
 		t.Helper()
 		var took, ideal []time.Duration
@@ -103,7 +103,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	}
 	all, ideal := rates()
 	compare("with all five", all, ideal)
-	proxies[4].Delay(max(250*time.Millisecond, 10*ideal)) // so that waiting for it is noticeable
+	proxies[4].Delay(max(250*time.Millisecond, 10*ideal)) // so waiting for it is noticeable
 	slow, ideal := rates()
 	compare("with one that is slow", slow, ideal)
 	proxies[4].Delay(0)
@@ -145,7 +145,7 @@ func (o Opener) QuorumMinority(t *testing.T) {
 	}
 }
 
-// measurePair returns the time of a lock and unlock.
+// measurePair returns the time for a lock and unlock.
 func measurePair(t *testing.T, c *dibs.Client, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -153,8 +153,8 @@ func measurePair(t *testing.T, c *dibs.Client, name string) time.Duration {
 	return time.Since(start)
 }
 
-// QuorumRestart checks that a restarted server, with or without its data, does not vote
-// until every lease that it may got lost has ended.
+// QuorumRestart checks that a restarted server, with or without its data, does not vote until every
+// possibly lost lease ended.
 func (o Opener) QuorumRestart(t *testing.T) {
 	q := o.startQuorum(t, 3)
 	c, _ := q.client()
@@ -185,8 +185,8 @@ func (o Opener) QuorumRestart(t *testing.T) {
 	}
 }
 
-// recoveringError returns the error of a request while servers abstain, or the last
-// result before until. The client reconnects first.
+// recoveringError returns a request's error while servers abstain, or the last result before until.
+// The client reconnects first.
 func (q *quorumServers) recoveringError(c *dibs.Client, until time.Time) (err error) {
 	for time.Now().Before(until) {
 		var l *dibs.Lease
@@ -230,7 +230,7 @@ func (o Opener) QuorumSplit(t *testing.T) {
 		Eventually(t, "a lock is acquired "+when, func() bool { return w.Acquired() > before })
 	}
 	for round := range rounds {
-		ended := time.After(time.Duration(chance.IntN(300)) * time.Millisecond) // of work with the remaining connections
+		ended := time.After(time.Duration(chance.IntN(300)) * time.Millisecond) // work with the remaining connections
 		if at := chance.IntN(len(q.servers)); chance.IntN(8) == 0 {
 			q.servers[at].Kill()
 			<-ended
@@ -240,7 +240,7 @@ func (o Opener) QuorumSplit(t *testing.T) {
 			continue
 		}
 		var cut []*redistest.Proxy
-		for _, of := range proxies { // each client loses a minority of its own
+		for _, of := range proxies { // each client loses its own minority
 			shift := chance.IntN(len(q.servers))
 			cut = append(cut, of[shift], of[(shift+1)%len(of)])
 		}
@@ -248,7 +248,7 @@ func (o Opener) QuorumSplit(t *testing.T) {
 			[]func(){proxy.Freeze, proxy.Drop, func() { proxy.Refuse(true); proxy.Reset() }}[chance.IntN(3)]()
 		}
 		<-ended
-		if round%4 == 0 { // it takes as long as an operation, and as the recovery window of a server
+		if round%4 == 0 { // it takes as long as an operation and a server's recovery window
 			goesOn("while connections are cut")
 		}
 		for _, proxy := range cut {

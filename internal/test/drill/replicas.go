@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Replicas checks WithReplicas: it waits for n replicas and not for all. A lock and
-// unlock takes the given number of round trips, and a try on a held name does not wait.
+// Replicas checks WithReplicas: it should wait for n replicas and not for all. A lock and unlock
+// should take the given number of round trips, and a try on a held name should not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
 	const timeout = 3 * time.Second // with replicas
 	r := redistest.StartReplicated(t, 2)
@@ -78,7 +78,7 @@ func pause(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// measurePairs returns the shortest and the median time of a lock and unlock.
+// measurePairs returns the shortest and the median time for a lock and unlock.
 func measurePairs(t *testing.T, c *dibs.Client, many int) (shortest, median time.Duration) {
 	t.Helper()
 	var took []time.Duration
@@ -97,9 +97,8 @@ func measurePairs(t *testing.T, c *dibs.Client, many int) (shortest, median time
 	return took[0], took[len(took)/2]
 }
 
-// wantTrips counts round trips by their delay. It uses the shortest of several pairs,
-// which a busy machine has disturbed least. The machine's delay matters less with a
-// longer round trip.
+// wantTrips counts round trips by their delay. It uses the shortest of several pairs, which a busy
+// machine has disturbed least. The machine's delay matters less with a longer round trip.
 func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.Client, want float64) {
 	t.Helper()
 	proxy := redistest.NewProxy(t, master)
@@ -120,8 +119,8 @@ func wantTrips(t *testing.T, master string, open func(addr string, n int) *dibs.
 	}
 }
 
-// wantTooFewReplicas checks that a lock fails while too few replicas answer, that the
-// error says so, and that nothing is left behind.
+// wantTooFewReplicas checks that a lock fails while too few replicas answer, with a clear error,
+// and nothing is left behind.
 func wantTooFewReplicas(t *testing.T, c *dibs.Client, got, want int) {
 	t.Helper()
 	_, err := c.Mutex("free").TryLock(t.Context())

@@ -14,9 +14,8 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// Rights checks that a user with the minimal permissions of docs/spec.md passes the
-// conformance suite, and that the suite needs each of these permissions. more are
-// permissions that only the library needs.
+// Rights checks that a user with the minimal permissions in docs/spec.md passes the conformance
+// suite, and the suite needs each permission. more are additional permissions for the library.
 func (o Opener) Rights(t *testing.T, more ...string) {
 	const ours = "+info" // the test uses it to read the command statistics
 	rights := strings.Join(append(more, minimalRights(t), ours), " ")
@@ -40,8 +39,7 @@ func (o Opener) Rights(t *testing.T, more ...string) {
 	}
 }
 
-// ClusterRights checks that a cluster needs one more permission, and those of the
-// library.
+// ClusterRights checks that a cluster needs one more permission, and those for the library.
 func (o Opener) ClusterRights(t *testing.T, more ...string) {
 	c := redistest.StartCluster(t, 3, 0)
 	rights := strings.Fields(strings.Join(append(more, minimalRights(t), "+cluster|info"), " "))
@@ -55,7 +53,7 @@ func (o Opener) ClusterRights(t *testing.T, more ...string) {
 	})
 }
 
-// VoteRights checks the additional permissions that a quorum node needs.
+// VoteRights checks the additional permissions for a quorum node.
 func (o Opener) VoteRights(t *testing.T, more ...string) {
 	const vote = "~dibs:node +info +lastsave"
 	if text := spec(t); !strings.Contains(text, "`"+vote+"`") {
@@ -70,8 +68,7 @@ func (o Opener) VoteRights(t *testing.T, more ...string) {
 	})
 }
 
-// usedCommands returns the commands that a server has executed, including those in
-// scripts.
+// usedCommands returns the commands executed by a server, including those in scripts.
 func usedCommands(t *testing.T, server *redistest.Server) map[string]bool {
 	t.Helper()
 	text, _ := server.MustCmd(t, "INFO", "commandstats").(string)

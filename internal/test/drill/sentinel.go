@@ -22,10 +22,10 @@ func Deaths() int {
 	return 2
 }
 
-// SentinelFailover kills the master under load several times. With WithReplicas, no two
-// leases conflict; without it, conflicts are counted. Fences never decrease. Before Redis 7,
-// sentinels look at the replicas once in 10 s. They may promote one that lacks the last writes,
-// and the other one follows late, so a lock may have no replica.
+// SentinelFailover kills the master under load several times. With WithReplicas, no two leases
+// should conflict; without it, conflicts are counted. Fences should never decrease. Before Redis 7,
+// sentinels look at the replicas once in 10 s. They may promote a replica without the last writes,
+// and the other replica follows late, so a lock may have no replica.
 func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore.Option) {
 	s := redistest.StartSentinels(t, 2, 3)
 	load := history.Workload{
@@ -59,7 +59,7 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 		}
 	}
 	const limit = time.Second // for the next lock after a promotion
-	time.Sleep(limit)         // the load goes on after the last one, too
+	time.Sleep(limit)         // the load also continues after the last failover
 	over := w.Now()
 	v := evaluate(w.Stop(), over)
 	var longest time.Duration
@@ -82,8 +82,8 @@ func (o Opener) SentinelFailover(t *testing.T, rounds int, options ...redisstore
 	}
 }
 
-// unreplicated starts a master with two replicas and three sentinels. A lock is held and
-// waited for, and the replicas got none of its data.
+// unreplicated starts a master with two replicas and three sentinels. A lock is held and awaited,
+// but the replicas received none of its data.
 func (o Opener) unreplicated(t *testing.T) (s *redistest.Sentinels, master *redistest.Server, l *loss) {
 	s = redistest.StartSentinels(t, 2, 3)
 	master, err := s.Master()
@@ -113,8 +113,8 @@ func (o Opener) SentinelLoss(t *testing.T) {
 	l.want(time.Now())
 }
 
-// SentinelWake checks the same for a master that does not die but is paused until another
-// one is promoted. When it resumes, it acts as the master until the sentinels demote it.
+// SentinelWake is the same with a master paused, not dead, until another is promoted. When it
+// resumes, it can act as the master until the sentinels demote it.
 func (o Opener) SentinelWake(t *testing.T) {
 	s, master, l := o.unreplicated(t)
 	if err := master.Pause(); err != nil {
@@ -128,8 +128,8 @@ func (o Opener) SentinelWake(t *testing.T) {
 	l.want(promoted)
 }
 
-// clearReplica removes all data of a replica, as if it had missed all writes. First it waits
-// until the replica has received them: a write that arrives later would not be removed.
+// clearReplica removes a replica's data, as if it had missed all writes. First it waits until the
+// replica has received them: a write arriving later would not be removed.
 func clearReplica(t *testing.T, master, replica *redistest.Server) {
 	t.Helper()
 	if err := redistest.WaitCaughtUp(master, replica); err != nil {
@@ -155,7 +155,7 @@ type grantResult struct {
 	err   error
 }
 
-// newLoss starts a holder and a waiter of a name.
+// newLoss starts a holder and a waiter on a name.
 func newLoss(t *testing.T, machine *Machine, holder, waiter driver.Store, name string) *loss {
 	t.Helper()
 	l := &loss{t: t, machine: machine, notified: make(chan time.Time, 1), second: make(chan grantResult, 1)}
@@ -179,7 +179,7 @@ func newLoss(t *testing.T, machine *Machine, holder, waiter driver.Store, name s
 	return l
 }
 
-// want checks what both clients see, and when.
+// want checks the events seen by both clients, and their times.
 func (l *loss) want(promoted time.Time) {
 	l.t.Helper()
 	const soon, enter = 500 * time.Millisecond, time.Second

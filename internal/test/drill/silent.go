@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// Frozen freezes the network for a while. A renewal that waits longer than that is answered on
-// its connection. A client with many callers opens few connections meanwhile.
+// Frozen freezes the network for a while. A longer renewal should still be answered on its
+// connection. A client with many callers should open few connections meanwhile.
 func (o Opener) Frozen(t *testing.T) {
 	Together(t, map[string]func(*testing.T){"patient renewal": o.patientRenewal, "many callers": o.frozenCallers})
 }
@@ -35,7 +35,7 @@ func (o Opener) patientRenewal(t *testing.T) {
 	if errs[0] != nil || time.Since(begin) < outage {
 		t.Errorf("extended after %v: %v; want the reply after %v", time.Since(begin), errs[0], outage)
 	}
-	if n := proxy.Stats().Accepted - before; n > 1 { // one for a direct attempt that was given up
+	if n := proxy.Stats().Accepted - before; n > 1 { // for an abandoned direct attempt
 		t.Errorf("%d connections opened, want at most one", n)
 	}
 }
@@ -71,8 +71,8 @@ func (o Opener) frozenCallers(t *testing.T) {
 	}
 }
 
-// Silent lets all connections of a client end without a sign, and new ones work. Calls succeed
-// soon, though renewals still wait, and no lease is lost.
+// Silent lets all a client's connections end silently, while new connections work. Calls should
+// soon succeed, although renewals still wait, and no lease should be lost.
 func (o Opener) Silent(t *testing.T) {
 	const ttl, leases, idle, recovery = 6 * time.Second, 20, 4, 3 * time.Second
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// SilentServerIsNoFullPool checks the error for a server that does not reply: it does not name a
-// pool that the requests of dibs have filled. The store uses the proxy, and has a pool of one.
+// SilentServerIsNoFullPool checks the error for a silent server: it should not blame a pool filled
+// by dibs' own requests. The store uses the proxy and a pool with a single connection.
 func SilentServerIsNoFullPool(t *testing.T, store driver.Store, proxy *redistest.Proxy) {
 	t.Helper()
 	if _, err := driver.Complete(store).Inspect(t.Context(), "m"); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Stale closes all connections of a client with many idle ones at once, as a restarting
-// proxy or server does, with and without subscriptions. No lease is lost, and a lock and
-// unlock right afterwards succeeds.
+// Stale closes all connections of a client with many idle connections at once, as a restarting
+// proxy or server does, with and without subscriptions. No lease should be lost, and a lock and
+// unlock right afterwards should succeed.
 func (o Opener) Stale(t *testing.T) {
 	for _, c := range []struct {
 		idle int
@@ -37,7 +37,7 @@ func (o Opener) Stale(t *testing.T) {
 func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 	const tries = 5
 	server := redistest.Start(t)
-	if !listens { // so that the end of a subscription is no hint
+	if !listens { // so the end of a subscription gives no hint
 		server.MustCmd(t, "ACL", "SETUSER", "default", "resetchannels")
 	}
 	machine := WatchMachine(t.Context(), server.Addr())
@@ -53,7 +53,7 @@ func (o Opener) stale(t *testing.T, idle int, ttl time.Duration, listens bool) {
 	}
 }
 
-// reset resets all connections of a client twice, and returns why a lease was lost.
+// reset resets all a client's connections twice, and returns the reason for a lost lease.
 func (o Opener) reset(t *testing.T, server *redistest.Server, idle int, ttl time.Duration) error {
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := dibs.New(o.Warm(t, proxy.Addr(), idle), dibs.TTL(ttl))
@@ -85,8 +85,8 @@ func (o Opener) reset(t *testing.T, server *redistest.Server, idle int, ttl time
 	return errors.Join(errs...)
 }
 
-// Forgotten restarts a server without its data. The holder must be notified about as soon
-// as that of a test client, which has no stale connections.
+// Forgotten restarts a server without its data. The holder should be notified about as soon as a
+// test client's holder without stale connections.
 func (o Opener) Forgotten(t *testing.T) {
 	const slower = 500 * time.Millisecond
 	for _, idle := range []int{10, 30, 60} {
@@ -123,8 +123,8 @@ func (o Opener) Forgotten(t *testing.T) {
 	}
 }
 
-// lostAt locks a name, and returns a channel with the time when the holder was notified
-// of the loss.
+// lostAt locks a name, and returns a channel with the time when the holder was notified about the
+// loss.
 func lostAt(t *testing.T, s driver.Store, name string) <-chan time.Time {
 	t.Helper()
 	client := dibs.New(s, dibs.TTL(time.Minute))

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Generous is a timeout for operations that are not measured, on a busy machine.
+// Generous is a timeout for unmeasured operations on a busy machine.
 const Generous = 30 * time.Second
 
 // Lock locks a name, or ends the test.
@@ -48,7 +48,7 @@ func Unlock(t *testing.T, l *dibs.Lease) {
 	}
 }
 
-// Within returns a context that ends after d.
+// Within returns a context ending after d.
 func Within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -66,7 +66,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Watch returns the events of a store for one client until the test ends.
+// Watch returns a store's events for a client until the test ends.
 func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	t.Helper()
 	events := make(chan driver.Event, 100)
@@ -88,7 +88,7 @@ func Watch(t *testing.T, s driver.Store) <-chan driver.Event {
 	return events
 }
 
-// WantEvent checks the next event, and that it arrives in time.
+// WantEvent checks the next event and its time.
 func WantEvent(t *testing.T, events <-chan driver.Event, kind driver.EventKind, within time.Duration) {
 	t.Helper()
 	select {

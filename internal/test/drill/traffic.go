@@ -17,10 +17,10 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// IdleClients locks and unlocks once with many clients, on one server and on a cluster. From
-// then on the clients hold and await nothing, and send nothing, except what the library sends
-// by itself on idle connections. A client that locks again after that is notified as before.
-// With DIBS_LONG=1, they are 1,000 clients of one server, for a minute.
+// IdleClients locks and unlocks once with many clients, on a server and on a cluster. After that
+// the clients hold and await nothing. They should send nothing, except the library's traffic on
+// idle connections. A client locking again should be notified as before. With DIBS_LONG=1, 1,000
+// clients use one server for a minute.
 func (o Opener) IdleClients(t *testing.T, ofLibrary ...string) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
@@ -62,7 +62,7 @@ func wantIdle(t *testing.T, clients int, quiet time.Duration, open func() *redis
 	wantNotified(t, all[0], all[1])
 }
 
-// wantNotified hands a lock from one client to another.
+// wantNotified hands a lock from a client to another.
 func wantNotified(t *testing.T, from, to *dibs.Client) {
 	t.Helper()
 	held := Lock(t, from, "handed over")
@@ -88,15 +88,15 @@ func wantNotified(t *testing.T, from, to *dibs.Client) {
 	}
 }
 
-// leastTraffic returns the commands that servers execute within a time for others than the
-// test, by name, except those in but. Commands of a script count, too. It is the least of a few
-// times: the first may contain the end of earlier work.
+// leastTraffic returns the number of commands executed by servers for other clients during a
+// period, by name, except those in but. Commands in scripts also count. It is the minimum over a
+// few periods: the first can contain the end of earlier work.
 func leastTraffic(t *testing.T, admins []*redistest.Conn, within time.Duration, but []string) map[string]int {
 	t.Helper()
 	const tries = 3
 	for try := 1; ; try++ {
 		before := commandCounts(t, admins)
-		time.Sleep(within) // the time is what is measured
+		time.Sleep(within) // the duration is being measured
 		sent := commandCounts(t, admins)
 		maps.DeleteFunc(sent, func(name string, n int) bool { return n == before[name] || slices.Contains(but, name) })
 		for name := range sent {
@@ -129,9 +129,9 @@ func commandCounts(t *testing.T, admins []*redistest.Conn) map[string]int {
 	return counts
 }
 
-// Crowded lets a server refuse all new connections of a client, which holds a lock and
-// waits for another one. The client opens few connections per second meanwhile. When the
-// server accepts them again, the waiter gets its lock.
+// Crowded lets a server refuse all new connections from a client, which holds a lock and waits for
+// another. The client should open few connections per second meanwhile. When the server accepts
+// them again, the waiter should get its lock.
 func (o Opener) Crowded(t *testing.T) {
 	for name, refuse := range map[string]func(*testing.T, *redistest.Conn, *redistest.Proxy, bool){
 		"maxclients": func(t *testing.T, admin *redistest.Conn, _ *redistest.Proxy, refuse bool) {
@@ -182,7 +182,7 @@ func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest
 	refuse(t, admin, proxy, true)
 	proxy.Reset()
 	before := proxy.Stats().Accepted
-	time.Sleep(period) // the time is what is measured
+	time.Sleep(period) // the duration is being measured
 	opened := proxy.Stats().Accepted - before
 	t.Logf("FIGURE %d connections in %v", opened, period)
 	if opened > maxPerSecond*int64(period/time.Second) {
@@ -196,9 +196,8 @@ func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest
 	Unlock(t, held)
 }
 
-// PollingWaiters lets 1,000 calls of one client wait for as many names on a server that
-// cannot notify them. They share requests, which are limited in number. All of them get their
-// locks.
+// PollingWaiters lets 1,000 calls on a client wait for as many names on a server without
+// notifications. They should share a limited number of requests, and all get their locks.
 func (o Opener) PollingWaiters(t *testing.T) {
 	const waiters, period = 1000, 3 * time.Second
 	const maxScripts = 3000 // per second, soon after the start
@@ -208,7 +207,7 @@ func (o Opener) PollingWaiters(t *testing.T) {
 	t.Cleanup(admin.Close)
 	holder := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous))
 	t.Cleanup(func() { holder.Close() })
-	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin at once, on a machine that may be busy
+	client := dibs.New(o.Single(t, server.Addr()), dibs.Timeout(Generous)) // all begin together, maybe on a busy machine
 	t.Cleanup(func() { client.Close() })
 
 	held := make([]*dibs.Lease, waiters)
@@ -231,7 +230,7 @@ func (o Opener) PollingWaiters(t *testing.T) {
 	queued.Wait()
 	admins := []*redistest.Conn{admin}
 	before := commandCounts(t, admins)
-	time.Sleep(period) // the time is what is measured
+	time.Sleep(period) // the duration is being measured
 	after := commandCounts(t, admins)
 	perSecond := func(n int) int { return n / int(period/time.Second) }
 	scripts, all := perSecond(after["evalsha"]-before["evalsha"]), 0

@@ -11,10 +11,10 @@ import (
 	"github.com/dibslock/dibs/internal/test/history"
 )
 
-// longTimeout is longer than any failover, so that no call may return an error.
+// longTimeout is longer than any failover, so no call should return an error.
 const longTimeout = 12 * time.Second
 
-// shortTTL is the TTL of leases that end soon if their release was lost with a master.
+// shortTTL is the TTL for leases that end soon if their release was lost with a master.
 const shortTTL = 3 * time.Second
 
 // shortWork is the usual time for which a lock is held.
@@ -22,8 +22,7 @@ func shortWork(r *rand.Rand) time.Duration {
 	return time.Duration(r.Int64N(int64(3 * time.Millisecond)))
 }
 
-// mostlyShortWork is sometimes so long that a failover, and the time until it is
-// detected, happen meanwhile.
+// mostlyShortWork is sometimes long enough to include a failover and its detection.
 func mostlyShortWork(r *rand.Rand) time.Duration {
 	if r.IntN(100) >= 3 {
 		return shortWork(r)
@@ -36,7 +35,7 @@ type outcome struct {
 	entries   []*history.Op // Acquires in the order of their returns
 	conflicts []history.Violation
 	fences    []history.Violation
-	errors    []*history.Op // returned by a call before the end of the workload
+	errors    []*history.Op // returned by a call before the workload ended
 	lost      int
 }
 
@@ -73,8 +72,8 @@ func (v outcome) next(after history.Moment) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextRequested returns the time from a moment to the next acquired lock on one of names
-// that was requested after it.
+// nextRequested returns the time from a moment to the next acquired lock on names, among those
+// requested after it.
 func (v outcome) nextRequested(after history.Moment, names []string) (time.Duration, bool) {
 	for _, op := range v.entries {
 		if after.Before(op.Call) && slices.Contains(names, op.Names[0]) {

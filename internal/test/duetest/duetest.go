@@ -1,6 +1,6 @@
-// Package duetest counts what the schedulers of several processes do with due times. The jobs of
-// one mode are due at the same times. The due times of the modes are spread over the interval, so
-// that all modes run at once.
+// Package duetest counts how the schedulers in several processes handle due times. A mode's jobs
+// are due at the same times. The modes' due times are spread over the interval, so all modes run at
+// once.
 package duetest
 
 import (
@@ -15,14 +15,14 @@ import (
 
 // A Plan says when jobs are due. All processes have the same plan.
 type Plan struct {
-	First    time.Time // of the jobs of the first mode
+	First    time.Time // for the jobs in the first mode
 	Interval time.Duration
 	Modes    int
-	Jobs     int // of each mode
-	Ticks    int // due times of each job
+	Jobs     int // in each mode
+	Ticks    int // due times for each job
 }
 
-// FirstOf returns the first due time of the jobs of a mode.
+// FirstOf returns the first due time for a mode's jobs.
 func (p Plan) FirstOf(mode int) time.Time {
 	return p.First.Add(p.Interval * time.Duration(mode) / time.Duration(p.Modes))
 }
@@ -30,7 +30,7 @@ func (p Plan) FirstOf(mode int) time.Time {
 // End returns a time after all due times.
 func (p Plan) End() time.Time { return p.First.Add(p.Interval * time.Duration(p.Ticks+2)) }
 
-// Next returns the next due time of the jobs of a mode.
+// Next returns the next due time for a mode's jobs.
 func (p Plan) Next(mode int, now time.Time) time.Time {
 	first := p.FirstOf(mode)
 	if now.Before(first) {
@@ -39,11 +39,11 @@ func (p Plan) Next(mode int, now time.Time) time.Time {
 	return first.Add(now.Sub(first).Truncate(p.Interval) + p.Interval)
 }
 
-// Name returns the name of a job, which is that of its lock.
+// Name returns a job's name, which is also its lock's name.
 func (p Plan) Name(mode, job int) string { return fmt.Sprintf("%d/%d", mode, job) }
 
-// tick returns the number of the last due time, and how long ago it was. A timer may be early by a
-// bit, because it does not follow a change of the wall clock.
+// tick returns the number of the last due time, and the time since then. A timer can be slightly
+// early, because it does not follow changes of the wall clock.
 func (p Plan) tick(mode int, now time.Time) (tick int, late time.Duration) {
 	since := now.Sub(p.FirstOf(mode))
 	early := p.Interval / 100
@@ -51,28 +51,28 @@ func (p Plan) tick(mode int, now time.Time) (tick int, late time.Duration) {
 	return int(begun / p.Interval), since - begun
 }
 
-// The events of a job.
+// A job's events.
 const (
 	requested = "requested" // an instance got the lock, or found it held
 	refused   = "refused"   // an instance could not request the lock, because the store did not answer in time
-	failed    = "failed"    // anything that must not happen
+	failed    = "failed"    // anything that should not happen
 	ran       = "ran"       // a run began
-	released  = "released"  // the lock of a run was released; the due time is that of its start
+	released  = "released"  // a run's lock was released; the due time is the run's
 )
 
-// A Recorder prints the events of one process as lines, which Read reads.
+// A Recorder prints a process's events as lines for Read.
 type Recorder struct {
 	Plan Plan
 	Out  io.Writer // each line is written at once
 }
 
-// Run prints that a run of a job begins.
+// Run prints the start of a run.
 func (r Recorder) Run(mode, job int) {
 	now := time.Now()
 	r.print(ran, mode, job, now, now)
 }
 
-// Observe returns an option for the locks of all jobs.
+// Observe returns an option for all jobs' locks.
 func (r Recorder) Observe() dibs.Option {
 	return dibs.Observe(dibs.Hooks{
 		AcquireEnd: func(_ context.Context, e dibs.AcquireEnd) {
@@ -103,8 +103,8 @@ func (r Recorder) printLock(event, name string, start, now time.Time) {
 	r.print(event, mode, job, start, now)
 }
 
-// print prints an event, with the last due time before another time, and how long after that due
-// time the event is.
+// print prints an event, with the last due time before another time, and the time from this due
+// time to the event.
 func (r Recorder) print(event string, mode, job int, start, now time.Time) {
 	tick, late := r.Plan.tick(mode, start)
 	fmt.Fprintln(r.Out, event, mode, job, tick, (late + now.Sub(start)).Nanoseconds())

@@ -43,7 +43,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// An event belongs to the last due time before it, or to the next one if the timer was early.
+// An event should belong to the last due time before it, or to the next if the timer was early.
 func TestTick(t *testing.T) {
 	for since, want := range map[time.Duration]due{
 		3 * time.Second:         {tick: 3},
@@ -57,7 +57,7 @@ func TestTick(t *testing.T) {
 	}
 }
 
-// lines is a writer that keeps what it gets.
+// lines is a writer that stores its lines.
 type lines []string
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -93,7 +93,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// What was late does not count, and neither does the due time after it.
+// A late due time should not count, and neither should the due time after it.
 func TestPunctual(t *testing.T) {
 	const late = "600000000"
 	record := Read(t, plan, []*childtest.Child{childtest.Start(t, "print",
@@ -107,11 +107,11 @@ func TestPunctual(t *testing.T) {
 	if all := record.Of(0); all != (Tally{Once: 3, Never: 6, More: 1}) {
 		t.Errorf("all due times: %+v", all)
 	}
-	// Due times 0, 1 and 4 of the first job, and 0 of the second one.
+	// Due times 0, 1 and 4 for the first job, and 0 for the second.
 	if n := record.Punctual(0, Limits{Requests: 2, Apart: time.Second / 2}); n != (Tally{Once: 3, Never: 1}) {
 		t.Errorf("punctual due times: %+v", n)
 	}
-	// And 1, whose lock was released late because of the work, and 2 to 4, which have no requests.
+	// And 1, whose lock was released late because of the work, and 2 to 4, which had no requests.
 	if n := record.Punctual(0, Limits{Apart: time.Second / 2, Work: time.Second / 2}); n != (Tally{Once: 3, Never: 5}) {
 		t.Errorf("punctual due times with work: %+v", n)
 	}
@@ -130,7 +130,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A store that does not answer leaves a due time with fewer requests.
+// A store that does not answer should leave a due time with fewer requests.
 func TestRefused(t *testing.T) {
 	var out lines
 	store := servicetest.NewFaulty(memstore.New())

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/childtest"
 )
 
-// Run runs a role in some processes that follow a plan on one server, and returns what they have
-// recorded. The role gets the arguments that ReadArguments reads.
+// Run runs a role in some processes that follow a plan on a server, and returns their record. The
+// role can read its arguments with ReadArguments.
 func Run(t testing.TB, role, server string, processes int, plan Plan) *Record {
 	t.Helper()
 	var children []*childtest.Child
@@ -19,8 +19,8 @@ func Run(t testing.TB, role, server string, processes int, plan Plan) *Record {
 	return Read(t, plan, children)
 }
 
-// ReadArguments returns the address of the server, and the first due time and the interval of the
-// plan, from the arguments of a process.
+// ReadArguments returns the server's address, and the plan's first due time and interval, from a
+// process's arguments.
 func ReadArguments(args []string) (server string, first time.Time, interval time.Duration, err error) {
 	nanos, err := strconv.ParseInt(args[1], 10, 64)
 	if err != nil {
@@ -30,8 +30,8 @@ func ReadArguments(args []string) (server string, first time.Time, interval time
 	return args[0], time.Unix(0, nanos), interval, err
 }
 
-// WantEnough ends the test if fewer than half of the due times of a mode are counted, because the
-// others were late.
+// WantEnough ends the test if fewer than half of a mode's due times are counted, because the others
+// were late.
 func (r *Record) WantEnough(t testing.TB, mode int, counted Tally) {
 	t.Helper()
 	all := r.Of(mode)

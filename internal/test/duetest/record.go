@@ -10,18 +10,18 @@ import (
 	"github.com/dibslock/dibs/internal/test/childtest"
 )
 
-// A due is one due time of a job.
+// A due is a due time for a job.
 type due struct{ mode, job, tick int }
 
-// A Record has what happened at each due time.
+// A Record contains the results at each due time.
 type Record struct {
 	plan Plan
 
 	mu       sync.Mutex
 	runs     map[due]int
 	requests map[due]int
-	latest   map[due]time.Duration // of the requests
-	released map[due]time.Duration // of the last run that began there
+	latest   map[due]time.Duration // for the requests
+	released map[due]time.Duration // for the last run started there
 	refused  map[int]int           // requests, by mode
 	failures []string
 }
@@ -34,7 +34,7 @@ func newRecord(plan Plan) *Record {
 	}
 }
 
-// Read reads the lines of the processes until they have ended.
+// Read reads the processes' lines until they end.
 func Read(t testing.TB, plan Plan, children []*childtest.Child) *Record {
 	t.Helper()
 	r := newRecord(plan)
@@ -69,7 +69,7 @@ func (r *Record) add(line string) {
 	case err != nil || event == failed:
 		r.failures = append(r.failures, line)
 	case event == refused:
-		r.refused[at.mode]++ // and one request less at that due time
+		r.refused[at.mode]++ // and a request less at that due time
 	case event == ran:
 		r.runs[at]++
 	case event == released:
@@ -80,7 +80,7 @@ func (r *Record) add(line string) {
 	}
 }
 
-// A Tally counts due times by what happened at them.
+// A Tally counts due times by their number of runs.
 type Tally struct {
 	Once, Never, More int // by the number of runs
 }
@@ -95,20 +95,20 @@ func (n Tally) ByRuns() map[int]int {
 	return runs
 }
 
-// Of returns the tally of a mode. A run counts for the last due time before it.
+// Of returns a mode's tally. A run counts for the last due time before it.
 func (r *Record) Of(mode int) Tally {
 	return r.tally(mode, func(due) bool { return true })
 }
 
 // Limits say which due times were punctual.
 type Limits struct {
-	Requests int           // at a due time, one of each instance; 0 if instances skip jobs without a request
-	Apart    time.Duration // the instances, and a run and its lock from the time that the work takes
-	Work     time.Duration // of a run
+	Requests int           // at a due time, a request from each instance; 0 if instances can skip jobs without a request
+	Apart    time.Duration // between instances, and between a run or its lock and the expected duration
+	Work     time.Duration // for a run
 }
 
-// Punctual returns the tally of the due times within limits. What is late concerns the next due time
-// as well, because the job may still be reserved.
+// Punctual returns the tally for the due times within limits. A late event concerns the next due
+// time as well, because the job may still be reserved.
 func (r *Record) Punctual(mode int, within Limits) Tally {
 	requests := func(at due) bool {
 		return r.latest[at] < within.Apart && (within.Requests == 0 || r.requests[at] == within.Requests)
@@ -137,7 +137,7 @@ func (r *Record) tally(mode int, counts func(due) bool) (n Tally) {
 	return n
 }
 
-// latestOf returns how long after its due time the last request of a mode was, at most.
+// latestOf returns the longest time from a due time to a mode's last request.
 func (r *Record) latestOf(mode int) (latest time.Duration) {
 	for at, late := range r.latest {
 		if at.mode == mode {

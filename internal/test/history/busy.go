@@ -18,8 +18,8 @@ type occupancy struct {
 	until     Moment // it has ended when both the order and the time are later
 }
 
-// busy checks each "busy" result of a try: it is wrong if there was certainly room for
-// the request all the time.
+// busy checks each "busy" result from a try. It is wrong if there was certainly room for the
+// request during the whole call.
 func (c *checker) busy(name string) {
 	var occupancies []occupancy
 	for _, op := range c.takes[name] {
@@ -29,7 +29,7 @@ func (c *checker) busy(name string) {
 	}
 	for _, op := range c.takes[name] {
 		if busy := refusal(op); busy == nil || busy.Name != name || op.Cohort != "" {
-			continue // a try does not overtake the calls of its cohort that wait, which the history does not show
+			continue // a try does not overtake its cohort's waiting calls, which the history does not show
 		}
 		sum, shared := op.Weight, true
 		var others []*Op
@@ -47,8 +47,8 @@ func (c *checker) busy(name string) {
 	}
 }
 
-// refusal returns the BusyError of a call that never queues, if contention was observed
-// and nothing else went wrong.
+// refusal returns the BusyError for a call that cannot queue, if contention was observed and
+// nothing else went wrong.
 func refusal(op *Op) *dibs.BusyError {
 	var busy *dibs.BusyError
 	if !op.Try || !errors.As(op.Err, &busy) || busy.Cause != nil {
@@ -66,7 +66,7 @@ func (c *checker) occupancyOf(op *Op) (s occupancy, ok bool) {
 	// a hand-off, or a renewal in flight.
 	const unanswered, underway = 400 * time.Millisecond, 2 * time.Second
 	s = occupancy{acquire: op, weight: op.Weight, exclusive: op.Exclusive(), until: op.Return}
-	// The request that a cohort sent for a refused call may still be granted, for its other calls.
+	// A cohort's request for a refused call may still be granted, for its other calls.
 	if refusal(op) != nil && op.Return.At-op.Call.At < unanswered && op.Cohort == "" {
 		return s, false
 	}

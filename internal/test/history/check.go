@@ -12,10 +12,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Rule is what all results of a history must be consistent with.
+// A Rule is a rule for all results in a history.
 type Rule string
 
-// The rules that Check applies.
+// Rules checked by Check.
 const (
 	Exclusion Rule = "exclusion" // an exclusive lease excludes all others
 	Limit     Rule = "limit"     // held weights do not exceed the limit
@@ -23,15 +23,15 @@ const (
 	FIFO      Rule = "fifo"      // waiters are not overtaken
 	Busy      Rule = "busy"      // a busy result is correct
 	Known     Rule = "known"     // the store reports each holder on each of its names
-	Lost      Rule = "lost"      // a lease that was not revoked lasts for its TTL
+	Lost      Rule = "lost"      // an unrevoked lease lasts for its TTL
 	Leftover  Rule = "left"      // nothing is left at the end
-	Batch     Rule = "batch"     // a cohort overtakes a waiter for one batch at most
+	Batch     Rule = "batch"     // a cohort overtakes a waiter for at most one batch
 	Reserved  Rule = "reserved"  // a name stays unavailable for MinHold
 	Place     Rule = "place"     // a waiter keeps its place, whatever happens to it or to the store
 	Served    Rule = "served"    // a waiter is served while nobody holds
 )
 
-// A Violation is a contradiction, with the operations that contradict each other.
+// A Violation is a contradiction, with its operations.
 type Violation struct {
 	Rule Rule
 	Name string
@@ -39,7 +39,7 @@ type Violation struct {
 	Ops  []*Op
 }
 
-// String formats the violation with one operation per line.
+// String formats the violation with an operation per line.
 func (v Violation) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s on %q: %s", v.Rule, v.Name, v.Text)
@@ -49,9 +49,9 @@ func (v Violation) String() string {
 	return s.String()
 }
 
-// Check returns the contradictions in a history. It uses only certain facts. A lease is
-// held from the return of its Acquire until the last call of its Err that returned nil,
-// and not after a revoke that may have ended it.
+// Check returns the contradictions in a history. It uses only certain facts. A lease is held from
+// the return of its Acquire until the last successful call to Err, and not after a revoke that may
+// have ended it.
 func Check(h History) []Violation {
 	c := newChecker(h)
 	for _, name := range c.names {
@@ -73,7 +73,7 @@ func Check(h History) []Violation {
 type checker struct {
 	history     History
 	names       []string
-	leases      map[int]*lease      // by the ID of the Acquire
+	leases      map[int]*lease      // by the Acquire's ID
 	takes       map[string][]*Op    // by name: all, granted or not
 	spans       map[string][]span   // by name, in the order of their beginnings
 	revocations map[leaseKey]Moment // first revoke that may have ended a lease
@@ -81,10 +81,10 @@ type checker struct {
 	violations  []Violation
 }
 
-// A leaseKey is one token on one name.
+// A leaseKey is a token on a name.
 type leaseKey struct{ name, token string }
 
-// A lease has the operations on one granted Acquire.
+// A lease contains the operations on a granted Acquire.
 type lease struct {
 	acquire   *Op
 	changes   []*Op
@@ -151,7 +151,7 @@ func (c *checker) report(rule Rule, name, text string, ops ...*Op) {
 	c.violations = append(c.violations, Violation{rule, name, text, ops})
 }
 
-// A span is a time during which a lease certainly held this weight of a name.
+// A span is a time during which a lease certainly held this weight on a name.
 type span struct {
 	lease         *lease
 	weight, limit int
@@ -161,9 +161,8 @@ type span struct {
 
 func (s span) exclusive() bool { return s.weight == s.limit }
 
-// spansOf returns the spans of a lease on the i-th of its names. There are several if it
-// was upgraded or downgraded. During a resize, or if its outcome is unknown, only a
-// reader's weight is certain.
+// spansOf returns a lease's spans on its i-th name. There are several if it was upgraded or
+// downgraded. During a resize, or if its outcome is unknown, only a reader's weight is certain.
 func (c *checker) spansOf(l *lease, i int) (spans []span) {
 	end := c.end(l, l.acquire.Names[i])
 	s := span{lease: l, weight: l.acquire.Weight, limit: l.acquire.Limit, fence: l.acquire.Fences[i], from: l.acquire.Return}
@@ -192,7 +191,7 @@ func (c *checker) spansOf(l *lease, i int) (spans []span) {
 	return spans
 }
 
-// end returns until when a lease certainly held one of its names.
+// end returns until when a lease certainly held a name.
 func (c *checker) end(l *lease, name string) Moment {
 	end := l.heldUntil
 	if l.acquire.MinHold > 0 && l.release != nil && l.release.Err == nil {
@@ -216,8 +215,8 @@ func (c *checker) lastBefore(at time.Duration) Moment {
 	return c.moments[i-1]
 }
 
-// exclusion checks the rules Exclusion and Limit at the beginning of each span, against
-// the spans that overlap it.
+// exclusion checks the rules Exclusion and Limit at the beginning of each span, against overlapping
+// spans.
 func (c *checker) exclusion(name string) {
 	var inside []span
 	for _, s := range c.spans[name] {
@@ -237,7 +236,7 @@ func (c *checker) exclusion(name string) {
 	}
 }
 
-// A fencePoint is a fence at a point of an order.
+// A fencePoint is a fence at a point in an order.
 type fencePoint struct {
 	at        int
 	fence     uint64
@@ -246,9 +245,8 @@ type fencePoint struct {
 	op        *Op
 }
 
-// forEachOvertaken calls f for each later point whose fence is not larger than that of an
-// earlier point before it. Unless all is set, it compares only pairs with an exclusive
-// lease.
+// forEachOvertaken calls f for each point whose fence is not larger than an earlier point's fence.
+// Unless all is set, it compares only pairs with an exclusive lease.
 func forEachOvertaken(earlier, later []fencePoint, all bool, f func(before, after fencePoint)) {
 	order := func(a, b fencePoint) int { return cmp.Compare(a.at, b.at) }
 	earlier, later = slices.Clone(earlier), slices.Clone(later)
@@ -276,8 +274,8 @@ func forEachOvertaken(earlier, later []fencePoint, all bool, f func(before, afte
 	}
 }
 
-// fences checks that fences are unique and grow: between calls that do not overlap, and
-// from lease to lease where only one can be held at a time.
+// fences checks that fences are unique and grow: between calls without overlap, and from lease to
+// lease where only one can be held at a time.
 func (c *checker) fences(name string) {
 	var returns, calls []fencePoint
 	first := make(map[uint64]*Op)
@@ -323,21 +321,20 @@ func (c *checker) fences(name string) {
 	})
 }
 
-// mayBeRevokedAtReturn reports whether a call of a cohort may have got a lease that was
-// already revoked. Like every holder, the cohort learns of that later. Until then it passes
-// the lease on, with a fence from before the revoke.
+// mayBeRevokedAtReturn reports whether a call on a cohort may have got an already revoked lease.
+// Like every holder, the cohort learns about this later. Until then it passes the lease on, with a
+// fence from before the revoke.
 func (c *checker) mayBeRevokedAtReturn(op *Op) bool {
 	revokedAt, ok := c.revocations[leaseKey{op.Names[0], op.Token}]
 	return op.Cohort != "" && ok && revokedAt.Before(op.Return)
 }
 
-// fifo checks that a smaller ticket is served first, and that a call that began after a
-// waiter had queued is not served before it. Waiters that the store may have passed over are
-// no contradiction. The fences show the order of service if one of the two leases is
-// exclusive. Two shared leases may have been acquired again after their grant, with newer
-// fences.
+// fifo checks that a smaller ticket is served first, and a call is not served before a waiter that
+// queued before the call began. Waiters possibly passed over by the store are no contradiction. The
+// fences show the order of service if either lease is exclusive. Two shared leases can have been
+// acquired again after their grant, with newer fences.
 func (c *checker) fifo(name string) {
-	var tickets, keptTickets, keptQueued, calls []fencePoint // kept: the waiters that keep their place
+	var tickets, keptTickets, keptQueued, calls []fencePoint // kept: waiters with a kept place
 	for _, op := range c.takes[name] {
 		if op.Err != nil {
 			continue
@@ -366,9 +363,8 @@ func (c *checker) fifo(name string) {
 	})
 }
 
-// batch checks that not more calls of a cohort overtake a waiter of another client than there are
-// passes. If the call that queued for the cohort has given up, a later one takes its place, and
-// overtakes, too.
+// batch checks that a cohort's calls overtake another client's waiter at most once per pass. If the
+// call that queued for the cohort gave up, a later call takes its place, and also overtakes.
 func (c *checker) batch(name string) {
 	var cohorts, waiters []*Op
 	for _, op := range c.takes[name] {
@@ -401,14 +397,13 @@ func (c *checker) batch(name string) {
 	}
 }
 
-// isQueuedBy reports whether another call of its cohort has queued for the lease of this one,
-// and was served.
+// isQueuedBy reports whether another call on its cohort queued for this call's lease, and was
+// served.
 func (o *Op) isQueuedBy(other *Op) bool {
 	return other.Cohort == o.Cohort && other.Token == o.Token && other.Label == o.QueuedBy
 }
 
-// revoked reports whether the lease of an Acquire may have been revoked on any of its
-// names.
+// revoked reports whether an Acquire's lease may have been revoked on any of its names.
 func (c *checker) revoked(op *Op) bool {
 	return slices.ContainsFunc(op.Names, func(name string) bool {
 		_, revoked := c.revocations[leaseKey{name, op.Token}]
@@ -416,7 +411,7 @@ func (c *checker) revoked(op *Op) bool {
 	})
 }
 
-// known checks that the store reports a holder as a holder.
+// known checks that the store reports each holder.
 func (c *checker) known(op *Op) {
 	if op.Verb != Inspect || op.Err != nil || slices.Contains(op.Tokens, op.Token) {
 		return

@@ -26,7 +26,7 @@ func (s *script) add(op history.Op, call, ret int) *history.Op {
 	return &op
 }
 
-// acquire adds an Acquire of "n", or of names, with a weight and a limit.
+// acquire adds an Acquire on "n", or on names, with a weight and a limit.
 func (s *script) acquire(call, ret, weight, limit int, fence uint64, names ...string) *history.Op {
 	if len(names) == 0 {
 		names = []string{"n"}
@@ -79,8 +79,8 @@ func (s *script) revoke(lease *history.Op, call, ret int, name string, revoked b
 	s.add(history.Op{Verb: history.Revoke, Names: []string{name}, Token: lease.Token, Revoked: revoked}, call, ret)
 }
 
-// revokedPass adds a call that gets a fence from before the grant of another lease. Its own
-// lease is revoked at a moment.
+// revokedPass adds a call with a fence from before another lease's grant. Its own lease is revoked
+// at a given moment.
 func (s *script) revokedPass(cohort string, revoked int) {
 	s.use(5, 6, 8, 7)
 	late := s.lock(10, 11, 6)
@@ -88,7 +88,7 @@ func (s *script) revokedPass(cohort string, revoked int) {
 	s.revoke(late, revoked, revoked+1, "n", true)
 }
 
-// refused adds a try that returns busy.
+// refused adds a try with the result busy.
 func (s *script) refused(call, ret, weight, limit int) *history.Op {
 	op := s.add(history.Op{Verb: history.Acquire, Names: []string{"n"}, Weight: weight, Limit: limit, Try: true, TTL: 10 * time.Second}, call, ret)
 	op.Err = &dibs.BusyError{Name: "n"}
@@ -284,7 +284,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A violation names the operations that contradict each other.
+// A violation should name the contradicting operations.
 func TestViolationIsExplained(t *testing.T) {
 	var s script
 	a, b := s.use(1, 2, 20, 1), s.use(3, 4, 10, 2)

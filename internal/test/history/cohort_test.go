@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Clients with cohorts are consistent with each other, and with other primitives on the same
+// Clients with cohorts should be consistent with each other, and with other primitives on the same
 // names.
 func TestCohorts(t *testing.T) {
 	inBubble(t, seeds(4, 40), func(t *testing.T, seed uint64) {
@@ -26,7 +26,7 @@ func TestCohortsDelayedMessages(t *testing.T) {
 	})
 }
 
-// The same with leases that linger: a name that nobody uses may be busy.
+// The same with lingering leases: an unused name can be busy.
 func TestCohortsLinger(t *testing.T) {
 	inBubble(t, seeds(4, 40), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, 100*time.Microsecond<<(seed%6), faults{losses: int(seed % 2 * 5)})
@@ -60,7 +60,7 @@ func TestCohortsDeliveredLate(t *testing.T) {
 	})
 }
 
-// A Redis server and clients with cohorts are consistent in real time.
+// A Redis server and clients with cohorts should be consistent in real time.
 func TestCohortsOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// cohortBugs are bugs in the code of cohorts: old is replaced by new.
+// cohortBugs are bugs in the cohort code: old is replaced by new.
 var cohortBugs = []struct{ name, file, old, new string }{
 	{"two holders", "cohort.go", "	case c.holder != nil:\n", "	case c.holder != nil && next == nil:\n"},
 	{"a fence twice", "fenceblock.go", "	b.last++\n	return b.last", "	if b.last++; b.last%7 == 0 {\n		return b.last - 1\n	}\n	return b.last"},
@@ -36,7 +36,7 @@ var cohortBugs = []struct{ name, file, old, new string }{
 	{"no release after MaxHold", "lease.go", "		l.call.c.endedItself(l.call)\n", ""},
 }
 
-// The tests of cohorts find each planted bug. Each takes a run of these tests, so this is a
+// The cohort tests should find each planted bug. Each bug takes a run of these tests, so this is a
 // long test.
 func TestPlantedCohortBugsAreFound(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
@@ -63,7 +63,7 @@ func TestPlantedCohortBugsAreFound(t *testing.T) {
 	}
 }
 
-// testCohorts runs the tests of cohorts in a package, with an overlay.
+// testCohorts runs the cohort tests in a package, with an overlay.
 func testCohorts(t *testing.T, root, overlay, pkg string) (output []byte, err error) {
 	test := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-timeout", "60s", "-run", "TestCohort", pkg)
 	test.Dir = root
@@ -71,7 +71,7 @@ func testCohorts(t *testing.T, root, overlay, pkg string) (output []byte, err er
 	return test.CombinedOutput()
 }
 
-// plantBug returns the name of an overlay for go test in which a file has a bug.
+// plantBug returns the name of a go test overlay in which a file contains a bug.
 func plantBug(t *testing.T, file, old, bug string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -9,19 +9,18 @@ import (
 	"github.com/dibslock/dibs/cohort"
 )
 
-// A group is the cohort of a client for one name. It records the lease in the store, which its calls
-// do not see.
+// A group is a client's cohort for a name. It records the store lease, which its calls do not see.
 type group struct {
-	id     string // of the client
+	id     string // the client's id
 	client *dibs.Client
 	cohort *cohort.Cohort
 
 	mu       sync.Mutex
-	token    string // of the last store lease
-	queuedBy string // the label of the call that queued for it
+	token    string // for the last store lease
+	queuedBy string // label of the call that queued for it
 }
 
-// labelKey is the key of the label of a call in its context.
+// labelKey is the context key for a call's label.
 type labelKey struct{}
 
 func newGroup(c *dibs.Client, name string, batch int, linger time.Duration) *group {
@@ -39,14 +38,14 @@ func newGroup(c *dibs.Client, name string, batch int, linger time.Duration) *gro
 	return g
 }
 
-// storeLease returns the token of the last store lease, and the label of the call that queued for it.
+// storeLease returns the last store lease's token, and the label of the call that queued for it.
 func (g *group) storeLease() (token, queuedBy string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.token, g.queuedBy
 }
 
-// acquireInCohort requests a lease of the cohort, works with it, and unlocks it.
+// acquireInCohort requests a lease from the cohort, works with it, and unlocks it.
 func (w *worker) acquireInCohort(s step, op *Op) {
 	g := w.ref.group(s.names[0], &w.plan)
 	op.Cohort = g.id

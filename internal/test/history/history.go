@@ -1,14 +1,14 @@
-// Package history checks a store and its clients as a black box. Many clients run random
-// operations on a few names (Plan, Record). Each call is recorded with its result (Op),
-// and Check finds results that contradict each other. Run does all of it:
+// Package history checks a store and its clients as a black box. Many clients run random operations
+// on a few names (Plan, Record). Each call is recorded with its result (Op), and Check finds
+// contradictory results. Run does all of it:
 //
 //	func TestHistory(t *testing.T) {
 //		history.Run(t, mystore.New(…), history.Plan{Seed: 1, Ops: 10_000})
 //	}
 //
-// The seed determines the operations of each worker and how long it works. The scheduler
-// determines how the workers interleave. Check uses only facts that are certain, so a
-// slow machine never makes a correct store fail.
+// The seed determines the operations of each worker and how long it works. The scheduler determines
+// how the workers interleave. Check uses only certain facts, so a slow machine cannot make a
+// correct store fail.
 package history
 
 import (
@@ -20,26 +20,25 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Verb is the kind of an operation.
+// A Verb is an operation's kind.
 type Verb string
 
-// The operations of a history.
+// Operations in a history.
 const (
 	Acquire Verb = "acquire" // request a lease
-	Probe   Verb = "probe"   // call Err of a lease: nil means that it held at the call
-	Resize  Verb = "resize"  // upgrade or downgrade a lease to Weight of Limit
-	Inspect Verb = "inspect" // inspect a name of a lease
+	Probe   Verb = "probe"   // call a lease's Err: nil means that the lease held at the call
+	Resize  Verb = "resize"  // upgrade or downgrade a lease to Weight out of Limit
+	Inspect Verb = "inspect" // inspect a lease's name
 	Release Verb = "release" // unlock a lease
-	Revoke  Verb = "revoke"  // revoke the lease of Token
+	Revoke  Verb = "revoke"  // revoke the lease with Token
 	Close   Verb = "close"   // close a client with all its leases
 	Final   Verb = "final"   // holders and waiters at the end
 )
 
 // A Moment is a point in a history.
 type Moment struct {
-	// Order counts all moments of a history. It is exact even if time does not advance,
-	// and it is the real order: an operation that ended at a smaller Order than another
-	// one began, ended before it.
+	// Order counts all moments in a history. It is exact even if time does not advance, and it is
+	// the real order: if an operation ended at a smaller Order than another began, it ended before.
 	Order int
 	At    time.Duration // since the beginning, on the monotonic clock
 }
@@ -47,38 +46,38 @@ type Moment struct {
 // Before reports whether m is before o.
 func (m Moment) Before(o Moment) bool { return m.Order < o.Order }
 
-// An Op is one call with its result.
+// An Op is a call with its result.
 type Op struct {
 	ID     int // index in the history, from 1
 	Verb   Verb
-	Of     int    // ID of the Acquire that a Probe, Resize, Inspect or Release belongs to
-	Label  string // worker and step; also part of the token
+	Of     int    // the Acquire's ID, for a Probe, Resize, Inspect or Release
+	Label  string // worker and step; also in the token
 	Names  []string
-	Token  string // of the lease; of Revoke: the revoked lease
+	Token  string // the lease's token; for Revoke: the revoked lease's token
 	Call   Moment
 	Return Moment
 	Err    error
 
-	// Of Acquire and Resize:
+	// For Acquire and Resize:
 	Weight, Limit int
 	Try           bool // the call never queues
 	TTL, MinHold  time.Duration
-	Fences        []uint64 // one for each of Names
+	Fences        []uint64 // a fence for each name
 	Ticket        uint64   // position in the queue; 0 if none was reported
 	Queued        Moment   // when the ticket was reported
-	Cohort        string   // of the call, or empty
-	QueuedBy      string   // with Cohort: the Label of the call that queued for its lease in the store
-	MostPasses    int      // passes of its cohort while others wait; 0: not known
+	Cohort        string   // the call's cohort, or empty
+	QueuedBy      string   // with Cohort: the Label of the call that queued for its store lease
+	MostPasses    int      // passes in its cohort while others wait; 0: unknown
 	PassedOver    bool     // younger waiters may have been served before it: see Waiters
 
-	Revoked bool     // of Revoke: the result
-	Tokens  []string // of Inspect: holders; of Final: holders and waiters
+	Revoked bool     // for Revoke: the result
+	Tokens  []string // for Inspect: holders; for Final: holders and waiters
 }
 
 // Exclusive reports whether the operation requests an exclusive lease.
 func (o *Op) Exclusive() bool { return o.Weight == o.Limit }
 
-// String formats the operation on one line.
+// String formats the operation on a single line.
 func (o *Op) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "#%d %s %s %s [%d…%d, %v…%v]", o.ID, o.Label, o.Verb, strings.Join(o.Names, "+"),
@@ -127,7 +126,7 @@ type Recorder struct {
 	ops   History
 }
 
-// NewRecorder returns a recorder of a history that begins now.
+// NewRecorder returns a recorder for a history beginning now.
 func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
 
 // Now returns the current moment.
@@ -137,14 +136,14 @@ func (r *Recorder) Now() Moment {
 	return r.now()
 }
 
-// now is Now without locking. The caller holds r.mu, so that time grows with the order.
+// now is Now without locking. The caller must hold r.mu, so time grows with the order.
 func (r *Recorder) now() Moment {
 	r.order++
 	return Moment{r.order, time.Since(r.begin)}
 }
 
-// Call records an operation that begins now. The caller sets the result before the
-// history is read.
+// Call records an operation beginning now. The caller should set the result before the history is
+// read.
 func (r *Recorder) Call(op Op) *Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +152,7 @@ func (r *Recorder) Call(op Op) *Op {
 	return &op
 }
 
-// Return records that an operation ends now.
+// Return records an operation's end.
 func (r *Recorder) Return(op *Op, err error) {
 	op.Return, op.Err = r.Now(), err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// seeds returns the number of seeds to try: few, or many in the long tests.
+// seeds returns the number of seeds to try: few, or many in long tests.
 func seeds(few, many uint64) uint64 {
 	if os.Getenv("DIBS_LONG") == "1" {
 		return many
@@ -32,7 +32,7 @@ func inBubble(t *testing.T, seeds uint64, run func(t *testing.T, seed uint64)) {
 	}
 }
 
-// The memory store and its clients are consistent.
+// The memory store and its clients should be consistent.
 func TestMemory(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		wantPrompt(t, record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000, ReuseTokens: true}))
@@ -47,8 +47,8 @@ func TestDelayedMessages(t *testing.T) {
 	})
 }
 
-// wantPrompt checks that no waiter had to find its lease by a heartbeat because the store
-// missed a hand-off. Only virtual time is exact enough for that.
+// wantPrompt checks that no waiter had to find its lease by a heartbeat because the store missed a
+// hand-off. Only virtual time is exact enough for this.
 func wantPrompt(t *testing.T, longest time.Duration) {
 	t.Helper()
 	if longest >= driver.WaiterTTL/2 {
@@ -56,8 +56,7 @@ func wantPrompt(t *testing.T, longest time.Duration) {
 	}
 }
 
-// The same when messages are lost. What a closed Client could not clean up may then last
-// until it expires.
+// The same with lost messages. The remains of a closed Client can then last until they expire.
 func TestLostMessages(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		store := delayed(memstore.New(), seed, time.Millisecond, faults{losses: 5})
@@ -70,13 +69,13 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// The same when connections are reset, and their requests arrive after later ones were
-// answered, some of them too late to have an effect. Nothing may be left behind.
+// The same with reset connections: requests can arrive after later requests were answered, some too
+// late to take effect. Nothing should be left behind.
 func TestDeliveredLate(t *testing.T) {
 	testResets(t, faults{resets: 40, refusals: 10, latest: 700 * time.Millisecond})
 }
 
-// The same when the requests arrive at once, and the tries that follow are refused.
+// The same if the requests arrive at once and the following tries are refused.
 func TestRefusedAfterAReset(t *testing.T) {
 	testResets(t, faults{resets: 40, refusals: 10})
 }
@@ -105,8 +104,8 @@ func testResets(t *testing.T, f faults) {
 	})
 }
 
-// record runs the plan, and checks that enough happened for a meaningful test. It returns
-// the longest wait.
+// record runs the plan, and checks that enough happened for a meaningful test. It returns the
+// longest wait.
 func record(t *testing.T, store driver.Store, plan history.Plan) (longest time.Duration) {
 	t.Helper()
 	begin := time.Now()

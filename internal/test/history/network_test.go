@@ -16,23 +16,22 @@ import (
 type network struct {
 	*driver.Full
 	faults faults
-	late   sync.WaitGroup // requests that arrive late
+	late   sync.WaitGroup // late requests
 
 	mu     sync.Mutex
 	random *rand.Rand
-	most   time.Duration   // longest delay of a message
+	most   time.Duration   // longest delay for a message
 	refuse map[string]bool // tokens whose next acquire is refused
 }
 
-// faults configures how many of 1000 requests fail, and how.
+// faults configures how many requests in 1000 fail, and how.
 type faults struct {
 	losses int // a request, its reply or an event is lost
 	// The caller gets an error at once, as after a connection reset. The request arrives
 	// within latest, when later requests may have been answered.
 	resets int
 	latest time.Duration
-	// Acquires that are refused without effect. After a reset, every second acquire is
-	// refused.
+	// Acquires to refuse without effect. After a reset, every second acquire is refused.
 	refusals int
 }
 
@@ -42,7 +41,7 @@ func delayed(s driver.Store, seed uint64, most time.Duration, f faults) *network
 	}
 }
 
-// of1000 reports whether the next event is one of many in a thousand.
+// of1000 reports whether the next event belongs to a given number in a thousand.
 func (n *network) of1000(many int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +121,7 @@ func roundTrip[T any](ctx context.Context, n *network, op string, until time.Tim
 	}
 }
 
-// soon returns the deadline of calls without one.
+// soon returns the deadline for calls without a deadline.
 func soon() time.Time { return time.Now().Add(300 * time.Millisecond) }
 
 func (n *network) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {

@@ -14,13 +14,13 @@ type Plan struct {
 	Ops         int    // number of steps; the default is 10,000
 	Clients     int    // the default is 6
 	Workers     int    // goroutines, distributed over the clients; the default is 36
-	Prefix      string // of all names
-	ReuseTokens bool   // workers reuse tokens, and clients extend leases of others
+	Prefix      string // for all names
+	ReuseTokens bool   // workers reuse tokens, and clients extend other clients' leases
 	KeepClients bool   // clients are closed at the end only, after all late messages have arrived
-	PassesOver  bool   // the store serves others before a waiter that cannot be notified: see Waiters
+	PassesOver  bool   // the store can serve others before an unreachable waiter: see Waiters
 
-	Cohorts bool          // clients have cohorts, with batches of 1 to 4
-	Linger  time.Duration // of every second client, with Cohorts
+	Cohorts bool          // clients have cohorts, with batches from 1 to 4
+	Linger  time.Duration // for every second client, with Cohorts
 	Instant bool          // messages take no time, so the number of passes is exact
 }
 
@@ -36,23 +36,22 @@ func (p Plan) withDefaults() Plan {
 	return p
 }
 
-// Durations of a plan: long enough for operations to overlap, short enough for many
-// operations.
+// Durations in a plan: long enough for operations to overlap, short enough for many operations.
 const (
-	longTTL     = 10 * time.Second // of leases that must not expire: there is ample time for renewal
+	longTTL     = 10 * time.Second // for leases meant not to expire: there is ample time for renewal
 	shortest    = 20 * time.Millisecond
-	longest     = 40 * time.Millisecond // of leases that may expire
+	longest     = 40 * time.Millisecond // for leases that can expire
 	mostWork    = 2 * time.Millisecond
 	mostMinHold = 10 * time.Millisecond
 	overtime    = 4 * time.Millisecond // maximum by which work exceeds its lease
-	maxWait     = 4 * time.Millisecond // of requests that give up
+	maxWait     = 4 * time.Millisecond // for impatient requests
 	lateArrival = 2 * time.Second      // all messages to the store have arrived by then
 )
 
-// There are three groups of names. Mixed names have exclusive leases and readers, which
-// may end early. Semaphores have names of their own, because their limits do not match
-// those of other leases. On stable names no request gives up and no lease expires or is
-// revoked, so it is certain when a name was free.
+// There are three groups of names. Mixed names have exclusive leases and readers, which can end
+// early. Semaphores have their own names, because their limits do not match those of other leases.
+// On stable names no request gives up and no lease expires or is revoked, so it is certain when a
+// name was free.
 const (
 	mixedNames  = 4
 	semaphores  = 2
@@ -63,10 +62,10 @@ func (p Plan) mixedName(i int) string     { return fmt.Sprintf("%smixed-%d", p.P
 func (p Plan) semaphoreName(i int) string { return fmt.Sprintf("%ssem-%d", p.Prefix, i) }
 func (p Plan) stableName(i int) string    { return fmt.Sprintf("%sstable-%d", p.Prefix, i) }
 
-// permits returns the number of permits of the i-th semaphore.
+// permits returns the i-th semaphore's number of permits.
 func permits(i int) int { return 3 + 2*i }
 
-// names returns all names of the plan.
+// names returns all names in the plan.
 func (p Plan) names() (all []string) {
 	for i := range mixedNames {
 		all = append(all, p.mixedName(i))
@@ -80,7 +79,7 @@ func (p Plan) names() (all []string) {
 	return all
 }
 
-// A primitive is the kind of lock that a step uses.
+// A primitive is the kind of lock used in a step.
 type primitive int
 
 const (
@@ -96,15 +95,14 @@ type waitMode int
 
 const (
 	waitForever waitMode = iota // no limit
-	try                         // one try
+	try                         // a single try
 	attempts                    // a few tries, without queueing
 	wait                        // a limited time
 	cancelled                   // until the context is cancelled
 	deadline                    // until the context's deadline
 )
 
-// A step is one operation of a worker. It is drawn before it begins, so that it depends
-// on the seed only.
+// A step is a worker's operation. It is drawn before it begins, so it depends only on the seed.
 type step struct {
 	revokes, closes bool // instead of acquiring a lease
 
@@ -113,18 +111,18 @@ type step struct {
 	weight      int
 	limit       int
 	waitMode    waitMode
-	giveUpAfter time.Duration // limit of the wait
+	giveUpAfter time.Duration // limit for the wait
 	expires     bool          // the lease is short and not renewed
 	ttl         time.Duration
 	minHold     time.Duration
 	work        time.Duration
-	reusesToken bool   // uses a token that its worker has used before
+	reusesToken bool   // uses one of its worker's earlier tokens
 	attaches    bool   // another client extends the lease, too
 	inspects    bool   // inspects the store while it holds
 	resizes     bool   // upgrades or downgrades while it holds
 	during      func() // runs while it holds
 	token       string // replaces the generated token
-	pick        int    // random index, of the holder to revoke for example
+	pick        int    // random index, for example for the holder to revoke
 }
 
 // draw returns a random step. A worker whose client is closable may close it, and does
@@ -164,7 +162,7 @@ func (p Plan) drawStable(r *rand.Rand, s *step) {
 	s.names = []string{p.stableName(r.IntN(stableNames))}
 	s.primitive = primitive(r.IntN(int(writer) + 1))
 	s.weight, s.limit = weightOf(s.primitive)
-	s.work = min(s.work, mostWork/4) // so that the name is free from time to time
+	s.work = min(s.work, mostWork/4) // so the name is free from time to time
 	if chance(r, 75) {
 		s.waitMode = try
 	}
@@ -200,7 +198,7 @@ func (p Plan) drawMixed(r *rand.Rand, s *step) {
 	}
 }
 
-// weightOf returns the weight and limit of a primitive.
+// weightOf returns a primitive's weight and limit.
 func weightOf(p primitive) (weight, limit int) {
 	switch p {
 	case reader:

@@ -14,9 +14,9 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// plantedBugs are bugs that a store might have, added to the memory store. The checker must
-// find each of them with each seed, by one of its rules. Otherwise a check without
-// findings would prove nothing.
+// plantedBugs are possible bugs of a store, added to the memory store. The checker should find each
+// of them with each seed, by one of its rules. Otherwise a check without findings would prove
+// nothing.
 //   - two holders: sometimes a held name is granted
 //   - reader beside writer: the same, for readers only
 //   - one permit more: a semaphore has one permit too many
@@ -90,7 +90,7 @@ type bug struct {
 
 	mu     sync.Mutex
 	calls  int
-	queued map[string]driver.AcquireRequest // last acquire of each name and token that queues
+	queued map[string]driver.AcquireRequest // last queued acquire for each name and token
 }
 
 // every returns true in every n-th call.
@@ -101,7 +101,7 @@ func (b *bug) every(n int) bool {
 	return b.calls%n == 0
 }
 
-// fence returns a fence that is larger than all earlier ones.
+// fence returns a fence larger than all earlier fences.
 func (b *bug) fence(r driver.AcquireRequest) uint64 {
 	r.Name, r.With, r.Queue = "elsewhere", nil, false
 	r.Weight, r.Limit = 1, driver.Unlimited
@@ -110,7 +110,7 @@ func (b *bug) fence(r driver.AcquireRequest) uint64 {
 	return a.Fence
 }
 
-// last returns the last queued acquire of a token for a name.
+// last returns a token's last queued acquire for a name.
 func (b *bug) last(name, token string) driver.AcquireRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,8 +250,8 @@ func (s lifo) Release(ctx context.Context, r driver.ReleaseRequest) (bool, error
 
 type movedBack struct{ *bug }
 
-// Acquire lets a new waiter overtake the first one: it moves that one to the end of the
-// queue while the new one is queued.
+// Acquire lets a new waiter overtake the first waiter: it moves the first to the end of the queue
+// while the new waiter is queued.
 func (s movedBack) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	if !r.Queue || len(r.With) > 0 {
 		return s.Store.Acquire(ctx, r)

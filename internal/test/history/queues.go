@@ -13,22 +13,22 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A QueuePlan configures a run of RunQueues. It is random, one request after another, and
-// without a dibs.Client, so that the test decides when time passes.
+// A QueuePlan configures a run of RunQueues. The run is random and sequential, without a
+// dibs.Client, so the test decides when time passes.
 type QueuePlan struct {
 	Seed   uint64
 	Steps  int    // the default is 150
-	Prefix string // of all names
+	Prefix string // for all names
 
-	// What happens beside joins, releases, tries and heartbeats. Any of it ends with
-	// waiters that return, or whose processes have ended.
+	// Events beside joins, releases, tries and heartbeats. At the end of each, the waiters return,
+	// or their processes ended.
 	Silences bool // a waiter sends nothing for longer than its queue entry lives
 	Stalls   bool // the store receives nothing for longer than queue entries live
-	Forsaken bool // all waiters die, and the name is held until the keys of the queue are about to expire
+	Forsaken bool // all waiters die, and the name is held until the queue's keys are about to expire
 	Clock    bool // the store's clock is set forward or back
 
-	// Forgets means that any request on a name may remove a waiter that looks dead, which then
-	// loses its place. Otherwise it keeps its place until another one is served.
+	// Forgets means that any request on a name can remove a seemingly dead waiter, which then loses
+	// its place. Otherwise it keeps its place until another waiter is served.
 	Forgets bool
 }
 
@@ -42,18 +42,18 @@ const (
 	queueNames = 3
 	forever    = time.Duration(1<<63 - 1)
 	heartbeat  = driver.WaiterTTL / 2
-	longHold   = 10 * time.Minute // TTL of leases: none ends in a run
-	// A store need not record a heartbeat that follows the join or another one soon, and a real
-	// server's time goes on while the test works.
+	longHold   = 10 * time.Minute // TTL for leases: none ends in a run
+	// A store need not record a heartbeat soon after the join or another heartbeat. A real server's
+	// time continues while the test works.
 	almostDead = driver.WaiterTTL*3/4 - 250*time.Millisecond
-	// For how long no waiter may be served although nobody holds a name: until entries and
-	// hand-offs of dead waiters have ended.
+	// How long no waiter may be served although nobody holds a name: until dead waiters' entries
+	// and hand-offs have ended.
 	longestIdle = 3 * driver.WaiterTTL
 	auxTTL      = time.Minute // for which a store may keep a queue without a heartbeat
 )
 
-// RunQueues lets waiters queue for a few names at a store, and returns what contradicts the
-// rules Place and Served. The error is that of a request.
+// RunQueues lets waiters queue for a few names at a store, and returns contradictions to the rules
+// Place and Served. The error comes from a request.
 func RunQueues(ctx context.Context, store driver.Store, passing Time, plan QueuePlan) ([]Violation, error) {
 	q := &queues{
 		ctx: ctx, store: driver.Complete(store), time: passing, plan: plan, random: rand.New(rand.NewPCG(plan.Seed, 2)),
@@ -74,15 +74,15 @@ func RunQueues(ctx context.Context, store driver.Store, passing Time, plan Queue
 	return q.violations, q.err
 }
 
-// queues is one run.
+// queues is a single run.
 type queues struct {
 	ctx        context.Context
 	store      *driver.Full
 	time       Time
 	plan       QueuePlan
 	random     *rand.Rand
-	now        time.Duration // that has passed
-	count      int           // of waiters
+	now        time.Duration // elapsed
+	count      int           // number of waiters
 	waiting    []*queueWaiter
 	holders    map[string]*queueWaiter // by name
 	log        []string
@@ -90,10 +90,10 @@ type queues struct {
 	err        error
 }
 
-// A queueWaiter is a request of one process.
+// A queueWaiter is a process's request.
 type queueWaiter struct {
 	request     driver.AcquireRequest
-	first, last int           // its place in the order of the queue is between the two
+	first, last int           // its place in the queue's order is between the two
 	asked       time.Duration // the time of its last request
 	silentUntil time.Duration
 	stale       bool // the clock was set since its last request: it may look dead
@@ -109,11 +109,11 @@ func (w *queueWaiter) wants(name string) bool { return slices.Contains(w.request
 // looksAlive reports whether the store must treat the waiter as alive.
 func (w *queueWaiter) looksAlive(now time.Duration) bool { return !w.stale && now-w.asked < almostDead }
 
-// queueClient is the client of all waiters.
+// queueClient is the client for all waiters.
 const queueClient = "host:1:historyAAAAAAAAA"
 
-// watch receives the events, so that the waiters can be reached. The run asks the store
-// instead of reading them.
+// watch receives the events, so the waiters are reachable. The run asks the store instead of
+// reading them.
 func (q *queues) watch() (stop func(), err error) {
 	var failed error
 	ctx, cancel := context.WithCancel(q.ctx)
@@ -148,7 +148,7 @@ func (q *queues) report(rule Rule, name, text string) {
 	q.violations = append(q.violations, Violation{Rule: rule, Name: name, Text: text + "\n\t" + strings.Join(last, "\n\t")})
 }
 
-// act does one random thing.
+// act does a random action.
 func (q *queues) act() {
 	q.announce()
 	dice := q.random.IntN(100)
@@ -174,8 +174,8 @@ func (q *queues) act() {
 	}
 }
 
-// announce announces requests for all names, at a store that has announcements. They must not
-// make a waiter dead.
+// announce announces requests for all names, at a store with announcements. They must not make a
+// waiter dead.
 func (q *queues) announce() {
 	if !q.store.Has("Announcer") || chance(q.random, 50) {
 		return
@@ -187,7 +187,7 @@ func (q *queues) announce() {
 	q.store.Announce(q.ctx, names)
 }
 
-// name returns a name. All have one hash tag, so that a cluster can acquire them together.
+// name returns a name. All share a hash tag, so a cluster can acquire them together.
 func (q *queues) name(i int) string { return fmt.Sprintf("%s{q}%d", q.plan.Prefix, i) }
 
 func (q *queues) newWaiter() *queueWaiter {
@@ -249,7 +249,7 @@ func (q *queues) send(w *queueWaiter) {
 	if reply.Held {
 		q.granted(w)
 	}
-	q.observe() // the waiter may have looked dead to its own request, which served another one
+	q.observe() // the waiter may have looked dead to its own request, which served another
 	w.asked, w.stale = q.now, false
 	if w.overtaken {
 		q.count++
@@ -257,7 +257,7 @@ func (q *queues) send(w *queueWaiter) {
 	}
 }
 
-// granted records that a waiter has got its names, and checks that it has overtaken nobody.
+// granted records a waiter's grant, and checks that it overtook nobody.
 func (q *queues) granted(w *queueWaiter) {
 	known := true
 	for _, name := range w.request.Names() {
@@ -281,7 +281,7 @@ func (q *queues) granted(w *queueWaiter) {
 	}
 }
 
-// forget expects that a request removes waiters that look dead.
+// forget expects a request to remove seemingly dead waiters.
 func (q *queues) forget(by *queueWaiter) {
 	if !q.plan.Forgets {
 		return
@@ -302,8 +302,8 @@ func (q *queues) commonName(a, b *queueWaiter) (string, bool) {
 	return "", false
 }
 
-// observe asks the store who holds. A waiter of one name that a release has served confirms
-// that at once, unless it is silent: then its hand-off expires.
+// observe asks the store for the holders. A single-name waiter served by a release confirms at
+// once, unless it is silent: then its hand-off expires.
 func (q *queues) observe() {
 	for i := range queueNames {
 		name := q.name(i)
@@ -340,7 +340,7 @@ func (q *queues) releaseOne() {
 	q.release(held[q.random.IntN(len(held))])
 }
 
-// heldLeases returns the holders that are not silent, in the order of their requests.
+// heldLeases returns the holders except silent ones, in request order.
 func (q *queues) heldLeases() (held []*queueWaiter) {
 	for _, h := range q.holders {
 		if h.silentUntil <= q.now && !slices.Contains(held, h) {
@@ -367,7 +367,7 @@ func (q *queues) release(h *queueWaiter) {
 	q.retry()
 }
 
-// retry repeats the requests of several names, as their clients do when they are notified.
+// retry repeats the requests for several names, as their clients do when notified.
 func (q *queues) retry() {
 	for _, w := range slices.Clone(q.waiting) {
 		if len(w.request.With) > 0 && w.silentUntil <= q.now && slices.Contains(q.waiting, w) {
@@ -376,7 +376,7 @@ func (q *queues) retry() {
 	}
 }
 
-// pass lets time pass. All waiters that are not silent send their heartbeats.
+// pass lets time pass. All waiters except silent ones send their heartbeats.
 func (q *queues) pass(d time.Duration) {
 	for end := q.now + d; q.err == nil; {
 		next := end
@@ -404,7 +404,7 @@ func (q *queues) passSilently(d time.Duration) {
 	q.observe()
 }
 
-// heartbeats sends what is due, in any order.
+// heartbeats sends due heartbeats, in any order.
 func (q *queues) heartbeats() {
 	all := slices.Clone(q.waiting)
 	q.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -415,7 +415,7 @@ func (q *queues) heartbeats() {
 	}
 }
 
-// silence lets a waiter send nothing for a while. For ever means that its process has ended.
+// silence lets a waiter send nothing for a while. For ever means that its process ended.
 func (q *queues) silence(d time.Duration) {
 	if len(q.waiting) == 0 {
 		return
@@ -439,8 +439,7 @@ func (q *queues) stall() {
 	q.heartbeats()
 }
 
-// forsake lets all waiters die. Others come when the store is about to remove the keys of
-// their queue.
+// forsake lets all waiters die. Others come when the store is about to remove their queue's keys.
 func (q *queues) forsake() {
 	if len(q.holders) == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// queuePlans are what may happen to waiters: one by one, and all together.
+// queuePlans are events for waiters: each separately, and all together.
 func queuePlans(seed uint64) map[string]history.QueuePlan {
 	return map[string]history.QueuePlan{
 		"nothing":     {Seed: seed},
@@ -23,13 +23,13 @@ func queuePlans(seed uint64) map[string]history.QueuePlan {
 	}
 }
 
-// bubbleTime is the time of a testing/synctest bubble. Its clock cannot be set.
+// bubbleTime is the time in a testing/synctest bubble. Its clock cannot be set.
 type bubbleTime struct{}
 
 func (bubbleTime) Pass(d time.Duration) { time.Sleep(d) }
 func (bubbleTime) Step(time.Duration)   {}
 
-// Waiters keep their places and are served, though some are silent and the store stalls.
+// Waiters should keep their places and be served, though some are silent and the store stalls.
 func TestQueuesInMemory(t *testing.T) {
 	inBubble(t, seeds(5, 400), func(t *testing.T, seed uint64) {
 		for what, plan := range queuePlans(seed) {
@@ -49,7 +49,7 @@ func runQueues(t *testing.T, what string, store driver.Store, passing history.Ti
 	}
 }
 
-// serverTime is the time of a Redis server.
+// serverTime is a Redis server's time.
 type serverTime struct {
 	t    *testing.T
 	conn *redistest.ClockConn
@@ -61,7 +61,7 @@ func (s serverTime) Step(d time.Duration) { s.conn.Step(d) }
 // The same on a Redis server, whose clock is set.
 func TestQueuesOnRedis(t *testing.T) { queuesOn(t, redistest.Start(t), seeds(1, 20), queuePlans) }
 
-// The same on a node of a cluster.
+// The same on a cluster node.
 func TestQueuesOnRedisCluster(t *testing.T) {
 	plans := queuePlans
 	if seeds(0, 1) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A Redis server and its clients are consistent in real time.
+// A Redis server and its clients should be consistent in real time.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -19,7 +19,7 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// The same for a cluster node, where names of different slots are acquired one by one.
+// The same for a cluster node, where names in different slots are acquired in sequence.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)

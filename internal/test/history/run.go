@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Run executes the plan with clients of the store, and fails the test for each
-// contradiction. It returns the history.
+// Run executes the plan with clients on the store, and fails the test for each contradiction. It
+// returns the history.
 func Run(t testing.TB, store driver.Store, plan Plan) History {
 	t.Helper()
 	h, err := Record(t.Context(), store, plan)
@@ -37,8 +37,8 @@ func report(t testing.TB, plan Plan, violations []Violation) {
 	}
 }
 
-// Record executes the plan with clients of the store, and returns the history. It returns
-// an error if a client could not be closed. No other process may use the plan's names.
+// Record executes the plan with clients on the store, and returns the history. It returns an error
+// if a client could not be closed. No other process may use the plan's names.
 func Record(ctx context.Context, store driver.Store, plan Plan) (History, error) {
 	plan = plan.withDefaults()
 	var waiters *Waiters
@@ -90,10 +90,10 @@ type clientRef struct {
 	mu         sync.Mutex
 	client     *dibs.Client
 	generation int               // number of replaced clients
-	groups     map[string]*group // of the client, by name
+	groups     map[string]*group // the client's cohorts, by name
 }
 
-// group returns the cohort of the client for a name.
+// group returns the client's cohort for a name.
 func (s *clientRef) group(name string, plan *Plan) *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *clientRef) current() (*dibs.Client, int) {
 	return s.client, s.generation
 }
 
-// replace sets a new client, and returns the old one.
+// replace sets a new client, and returns the old client.
 func (s *clientRef) replace(c *dibs.Client) *dibs.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,11 +129,11 @@ func (r *runner) open() *dibs.Client {
 	return dibs.New(r.store, dibs.TTL(longTTL))
 }
 
-// batchOf returns the batch of the cohorts of a client.
+// batchOf returns the batch for a client's cohorts.
 func batchOf(index int) int { return 1 + index%4 }
 
-// contend lets many clients queue for a held name and give up, so that each run ends with
-// operations that could leave something behind.
+// contend lets many clients queue for a held name and give up, so each run ends with operations
+// that could leave remains behind.
 func (r *runner) contend(name string) {
 	holder := worker{runner: r, ref: r.clients[0]}
 	holder.acquire(step{names: []string{name}, weight: 1, limit: 1, ttl: longTTL, during: func() {
@@ -158,9 +158,8 @@ func (r *runner) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// recordFinal records the state of each name after all clients have stopped. It waits
-// until leases with a short TTL or a MinHold have ended; anything left behind by mistake
-// lives for seconds.
+// recordFinal records each name's state after all clients have stopped. It waits until leases with
+// a short TTL or a MinHold have ended; anything left behind by mistake lives for seconds.
 func (r *runner) recordFinal() {
 	const every = 10 * time.Millisecond
 	for end := time.Now().Add(10 * (longest + mostMinHold)); ; time.Sleep(every) {
@@ -192,7 +191,7 @@ func (r *runner) finalState(name string) Op {
 	return op
 }
 
-// A worker executes steps one after another.
+// A worker executes steps in sequence.
 type worker struct {
 	*runner
 	id  int
@@ -215,14 +214,14 @@ func (w *worker) run(steps int) {
 	}
 }
 
-// close replaces the client, and closes the old one while other workers are using it.
+// close replaces the client, and closes the old client while other workers are using it.
 func (w *worker) close(label string) {
 	old := w.ref.replace(w.open())
 	op := w.rec.Call(Op{Verb: Close, Label: label})
 	w.rec.Return(op, old.Close())
 }
 
-// revoke revokes the lease of a random holder.
+// revoke revokes a random holder's lease.
 func (w *worker) revoke(s step, label string) {
 	c, name := w.ref.get(), s.names[0]
 	state, err := c.Inspect(w.ctx, name)
@@ -242,7 +241,7 @@ func (w *worker) revoke(s step, label string) {
 // acquire requests a lease, works with it, and releases it.
 func (w *worker) acquire(s step, label string) {
 	c, before := w.ref.current()
-	if s.reusesToken { // a token belongs to one client, because its requests may arrive late
+	if s.reusesToken { // a token belongs to one client, because its requests can arrive late
 		s.token = fmt.Sprintf("reused:%d:w%d", before, w.id)
 	}
 	op := w.rec.Call(Op{
@@ -263,7 +262,7 @@ func (w *worker) acquire(s step, label string) {
 	a.work()
 }
 
-// usesCohort reports whether a client with cohorts serves the step by one.
+// usesCohort reports whether a client with cohorts uses a cohort for the step.
 func (s step) usesCohort() bool {
 	return s.primitive == mutex && s.token == "" && s.minHold == 0 && !s.expires && s.waitMode != attempts
 }
@@ -275,14 +274,14 @@ func fences(lease *dibs.Lease, names []string) (all []uint64) {
 	return all
 }
 
-// lock requests the lease of a step in its wait mode.
+// lock requests a step's lease in its wait mode.
 func (w *worker) lock(s step, lock lockFunc, options []dibs.Option) (*dibs.Lease, error) {
 	ctx, options, cancel := w.limits(s, options)
 	defer cancel()
 	return lock(ctx, options...)
 }
 
-// limits returns the context and the options of a step in its wait mode.
+// limits returns a step's context and options for its wait mode.
 func (w *worker) limits(s step, options []dibs.Option) (context.Context, []dibs.Option, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	switch s.waitMode {
@@ -310,17 +309,17 @@ func (w *worker) options(s step, op *Op) []dibs.Option {
 		options = append(options, dibs.Token(s.token))
 	}
 	if len(w.store.Groups(s.names)) > 1 {
-		return options // the ticket belongs to one group of the names only
+		return options // the ticket belongs to a single group of the names
 	}
 	return append(options, dibs.Observe(dibs.Hooks{Queued: func(_ context.Context, e dibs.Queued) {
 		op.Ticket, op.Queued = e.Ticket, w.rec.Now()
 	}}))
 }
 
-// A lockFunc is a method that acquires a lease.
+// A lockFunc is a method for acquiring a lease.
 type lockFunc func(context.Context, ...dibs.Option) (*dibs.Lease, error)
 
-// lockOf returns the method for the primitive of a step.
+// lockOf returns the method for a step's primitive.
 func lockOf(c *dibs.Client, s step) lockFunc {
 	patiently, once := locksOf(c, s)
 	if s.waitMode == try {
@@ -354,13 +353,13 @@ func locksOf(c *dibs.Client, s step) (patiently, once lockFunc) {
 	return some(permits.Acquire), some(permits.TryAcquire)
 }
 
-// A heldLease is a lease of a Client or of a cohort.
+// A heldLease is a lease from a Client or a cohort.
 type heldLease interface {
 	Err() error
 	Unlock() error
 }
 
-// An activity is the work of a worker with one lease.
+// An activity is a worker's work with a lease.
 type activity struct {
 	*worker
 	client  *dibs.Client
@@ -394,7 +393,7 @@ func (a *activity) begin(verb Verb) *Op {
 	return a.rec.Call(Op{Verb: verb, Of: a.acquire.ID, Label: a.acquire.Label, Names: a.acquire.Names, Token: a.acquire.Token})
 }
 
-// check calls Err of the lease.
+// check calls the lease's Err.
 func (a *activity) check() {
 	op := a.begin(Probe)
 	a.rec.Return(op, a.lease.Err())

@@ -17,11 +17,11 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Episodes are short random lives of one lease, at the seams of the verbs: what is called
-// together, or while replies are lost. Each has a store of its own, and judges what it has
-// done by what the store shows to others.
+// Episodes are short random lives of a lease, at the seams between verbs: calls made together, or
+// while replies are lost. Each has its own store, and judges its actions by the store's visible
+// state.
 
-// An episode returns what contradicts a rule.
+// An episode returns contradictions to a rule.
 type episode func(*world) error
 
 var episodes = map[string]episode{
@@ -32,7 +32,7 @@ var episodes = map[string]episode{
 	"concurrent changes of weight": resizeAtOnce,
 }
 
-// episodesOfSeed is how often an episode is repeated with one seed.
+// episodesOfSeed is how often an episode is repeated with a seed.
 const episodesOfSeed = 10
 
 func TestEpisodes(t *testing.T) {
@@ -55,7 +55,7 @@ func runEpisode(t *testing.T, store driver.Store, run episode, seed uint64) erro
 	return run(w)
 }
 
-// A world is what an episode works with: one store, and clients whose networks differ.
+// A world is an episode's environment: a store, and clients with different networks.
 type world struct {
 	t       *testing.T
 	store   driver.Store
@@ -64,7 +64,7 @@ type world struct {
 	clients []*process
 }
 
-// A process is a client behind a network of its own, which can be cut.
+// A process is a client behind its own network, which can be cut.
 type process struct {
 	*dibs.Client
 	network *network
@@ -82,7 +82,7 @@ func (w *world) process(f faults, options ...dibs.Option) *process {
 
 func (w *world) end() {
 	for _, p := range w.clients {
-		_ = p.Close() // a process that is cut off cannot release
+		_ = p.Close() // a disconnected process cannot release
 	}
 	for _, p := range w.clients {
 		p.network.late.Wait()
@@ -111,7 +111,7 @@ type cutLink struct {
 	cut atomic.Bool
 }
 
-// pass waits for the end of a request's time if the link is cut, and returns an error then.
+// pass waits for the end of a request's time if the link is cut, and then returns an error.
 func (c *cutLink) pass(ctx context.Context, op string, until time.Time) error {
 	if !c.cut.Load() {
 		return nil
@@ -187,8 +187,8 @@ func extendThenOutage(w *world) error {
 	return w.wantFree("n", soonAfter)
 }
 
-// detachAmongTries hands a lease over whose acquire may have had tries without an answer,
-// which arrive late. When the second owner has unlocked it, nothing is left.
+// detachAmongTries hands a lease over after an acquire with possible unanswered tries, which can
+// arrive late. After the second owner unlocked it, nothing should be left.
 func detachAmongTries(w *world) error {
 	const latest = 900 * time.Millisecond
 	first := w.process(faults{resets: 400, latest: latest})
@@ -220,13 +220,13 @@ func detachAmongTries(w *world) error {
 	return w.wantFree("n", 10*time.Second)
 }
 
-// hookEnds calls a hook that panics or ends its goroutine. The call holds nothing then, and
-// the client works.
+// hookEnds calls a hook that panics or ends its goroutine. The call should then hold nothing, and
+// the client should work.
 func hookEnds(w *world) error {
 	other := w.process(faults{})
 	options, what := w.endingHook()
 	p := w.process(faults{}, options)
-	if w.random.IntN(2) == 0 { // so that the call queues
+	if w.random.IntN(2) == 0 { // so the call queues
 		lease, err := other.Mutex("n").Lock(w.t.Context())
 		if err != nil {
 			return err
@@ -249,8 +249,8 @@ func hookEnds(w *world) error {
 	return lease.Unlock()
 }
 
-// endingHook returns a hook that does not return. Those that a goroutine of the client calls
-// end that goroutine, as a failed test does; a panic there ends the process.
+// endingHook returns a hook without a return. In a client's goroutine, such a hook ends the
+// goroutine, as a failed test does; a panic there would end the process.
 func (w *world) endingHook() (dibs.Option, string) {
 	end, how := runtime.Goexit, "Goexit"
 	if w.random.IntN(2) == 0 {
@@ -268,7 +268,7 @@ func (w *world) endingHook() (dibs.Option, string) {
 	}
 }
 
-// apart calls f in a goroutine of its own, which may end or panic.
+// apart calls f in its own goroutine, which may end or panic.
 func apart(f func()) {
 	var group sync.WaitGroup
 	group.Add(1)
@@ -295,8 +295,8 @@ func (w *world) lockOnce(ctx context.Context, c *dibs.Client, primitive int) {
 	}
 }
 
-// extendHandOff extends a lease that was handed off and has a MinHold. Its process dies a few
-// seconds later. The name stays unavailable until MinHold has passed.
+// extendHandOff extends a lease from a hand-off with a MinHold. Its process dies a few seconds
+// later. The name should stay unavailable until MinHold has passed.
 func extendHandOff(w *world) error {
 	const latestRenewal = 2 * time.Second // see MinHold
 	first, second, third := w.process(faults{}), w.process(faults{}), w.process(faults{})

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Each judge of an episode finds a planted bug within 20 seeds:
+// Each judge of an episode should find a planted bug within 20 seeds:
 //   - a release is lost: a release of a name that was extended to more than a minute does
 //     nothing
 //   - a late acquire: a request has an effect after its token was released
@@ -116,8 +116,8 @@ func (s noUpgrade) Resize(ctx context.Context, r driver.AcquireRequest) (driver.
 	return s.Full.Resize(ctx, r)
 }
 
-// The rules of queues find planted bugs within 20 seeds: a waiter that is moved to the end
-// of its queue, and a dead waiter that never loses its place.
+// The queue rules should find planted bugs within 20 seeds: a waiter moved to the end of its queue,
+// and a dead waiter that never loses its place.
 func TestPlantedBugsOfQueuesAreFound(t *testing.T) {
 	for what, plant := range map[history.Rule]func(*bug) driver.Store{
 		history.Place:  func(b *bug) driver.Store { return movedBack{b} },
@@ -144,7 +144,7 @@ func TestPlantedBugsOfQueuesAreFound(t *testing.T) {
 	}
 }
 
-// neverDead sends the heartbeats of the first waiter of several names that it sees.
+// neverDead sends the heartbeats for the first multi-name waiter that it sees.
 type neverDead struct {
 	*bug
 	first driver.AcquireRequest

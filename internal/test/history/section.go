@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// A Section is a critical section. It checks that holders keep each other out, and that their
-// fences grow. The zero value is ready for use. It is safe for concurrent use.
+// A Section is a critical section. It checks that holders exclude each other, and that their fences
+// grow. The zero value is ready for use. It is safe for concurrent use.
 type Section struct {
 	inside atomic.Int32
 	last   atomic.Uint64
 }
 
-// Visit enters the section with the fence of a lease, and leaves it.
+// Visit enters the section with a lease's fence, and leaves it.
 func (s *Section) Visit(t testing.TB, fence uint64) {
 	t.Helper()
 	if s.inside.Add(1) != 1 {

@@ -8,9 +8,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Waiters is a store that records which waiters it may serve after younger ones. Those are the
-// exceptions of docs/guarantees.md: the waiter is late, has no subscription, or was silent.
-// Stalls of the machine cause them. It is safe for concurrent use.
+// Waiters is a store that records which waiters it may serve after younger waiters. These are the
+// exceptions in docs/guarantees.md: the waiter is late, has no subscription, or was silent. The
+// machine's stalls cause them. It is safe for concurrent use.
 type Waiters struct {
 	*driver.Full
 
@@ -19,7 +19,7 @@ type Waiters struct {
 	waiters map[string]*waiterFacts // by token
 }
 
-// A subscription is what is known of the events of a client.
+// A subscription describes a client's events.
 type subscription struct {
 	connected bool
 	broke     bool // at least once
@@ -31,13 +31,13 @@ type waiterFacts struct {
 	exception bool
 }
 
-// NewWaiters returns the store with a record of its waiters. All clients have to use it.
+// NewWaiters returns the store with a record of its waiters. All clients must use it.
 func NewWaiters(s driver.Store) *Waiters {
 	return &Waiters{Full: driver.Complete(s), clients: make(map[string]*subscription), waiters: make(map[string]*waiterFacts)}
 }
 
-// MayPassOver reports whether the store may have served younger waiters before the one with
-// this token.
+// MayPassOver reports whether the store may have served younger waiters before the waiter with this
+// token.
 func (w *Waiters) MayPassOver(token string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,8 @@ func (w *Waiters) requested(r driver.AcquireRequest) {
 	}
 }
 
-// answered records that a request was answered. The waiter was silent at most since the request
-// before it was sent.
+// answered records an answer to a request. The waiter was silent at most since the previous request
+// was sent.
 func (w *Waiters) answered(r driver.AcquireRequest, sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *Waiters) answered(r driver.AcquireRequest, sent time.Time) {
 	f.sent = sent
 }
 
-// subscription returns the subscription of a client. The caller holds the lock.
+// subscription returns a client's subscription. The caller must hold the lock.
 func (w *Waiters) subscription(client string) *subscription {
 	s := w.clients[client]
 	if s == nil {
@@ -97,7 +97,7 @@ func (w *Waiters) Watch(ctx context.Context, client string, busy func() bool, on
 	return w.Store.Watch(ctx, client, busy, w.recorded(client, on))
 }
 
-// recorded returns a function that records the state of the subscription, and calls on.
+// recorded returns a function that records the subscription's state, and calls on.
 func (w *Waiters) recorded(client string, on func(driver.Event)) func(driver.Event) {
 	return func(e driver.Event) {
 		if e.Kind == driver.EventConnected || e.Kind == driver.EventDisconnected {

@@ -11,12 +11,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Workload is work that runs while servers fail. Each worker locks one of some names,
-// holds it for a while and releases it, until Stop.
+// A Workload is work that runs while servers fail. Each worker locks a name, holds it for a while
+// and releases it, until Stop.
 type Workload struct {
 	Names    []string
 	Workers  int                               // for each store
-	Interval time.Duration                     // of one worker: from one lock to the next, if there is time
+	Interval time.Duration                     // for each worker: from a lock to the next, if there is time
 	Hold     func(*rand.Rand) time.Duration    // how long a lease is held
 	Name     func(*rand.Rand, []string) string // chooses a name; the default is uniform
 	Options  []dibs.Option
@@ -34,7 +34,7 @@ type ActiveWorkload struct {
 	acquired atomic.Int64
 }
 
-// Start starts the workload, with one client on each store.
+// Start starts the workload, with a client on each store.
 func (s Workload) Start(stores ...driver.Store) *ActiveWorkload {
 	if s.Name == nil {
 		s.Name = func(r *rand.Rand, names []string) string { return names[r.IntN(len(names))] }
@@ -52,14 +52,13 @@ func (s Workload) Start(stores ...driver.Store) *ActiveWorkload {
 	return w
 }
 
-// Now returns the current moment of the history.
+// Now returns the current moment in the history.
 func (w *ActiveWorkload) Now() Moment { return w.rec.Now() }
 
 // Acquired returns how often workers have acquired a name so far.
 func (w *ActiveWorkload) Acquired() int64 { return w.acquired.Load() }
 
-// Stop ends the workload and returns its history. Acquires that were waiting are in it
-// with an error.
+// Stop ends the workload and returns its history. Waiting Acquires are in it with an error.
 func (w *ActiveWorkload) Stop() History {
 	w.cancel()
 	w.workers.Wait()

@@ -1,9 +1,9 @@
-// Package linear checks that a store is linearizable: the replies of concurrent calls
-// must be possible for sequential calls, each executed at one instant between its call
-// and its return. The requests do not queue, and their TTL is too long to expire, so time
-// plays no role. This is the core of a store, and small enough for a model.
+// Package linear checks that a store is linearizable: the replies of concurrent calls must be
+// possible for sequential calls. Each call is executed at a single instant between its start and
+// its return. The requests do not queue, and their TTL is too long to expire, so time plays no
+// role. This is a store's core, and small enough for a model.
 //
-// It is a module of its own because of its dependency porcupine, which does the search.
+// It is a separate module because it depends on porcupine for the search.
 package linear
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A verb is the kind of a request.
+// A verb is a request's kind.
 type verb int
 
 const (
@@ -32,8 +32,8 @@ const (
 	resize
 )
 
-// A request is sent to a store, and a reply is its result. Of a release it only says
-// whether the token held.
+// A request is sent to a store, and a reply is its result. For a release it only says whether the
+// token held the lock.
 type (
 	request struct {
 		verb    verb
@@ -46,7 +46,7 @@ type (
 	}
 )
 
-// A state is the model's state of a name.
+// A state is a name's state in the model.
 type state struct {
 	holders []holder // sorted by token
 	fence   uint64   // largest so far
@@ -59,7 +59,7 @@ type holder struct {
 	fence     uint64
 }
 
-// model is the specification of a name: a weighted semaphore.
+// model is a name's specification: a weighted semaphore.
 var model = porcupine.Model{
 	Partition: byName,
 	Init:      func() any { return state{} },
@@ -170,9 +170,9 @@ func describe(q request, r reply) string {
 	return fmt.Sprintf("resize %s %d/%d: %+v", c.Token, c.Weight, c.Limit, r)
 }
 
-// Record sends random requests to a store from many goroutines at once, and returns the
-// history. The seed determines the requests of each goroutine. The names begin with
-// prefix, and no other process may use them. An error fails the test.
+// Record sends random requests to a store from many goroutines at once, and returns the history.
+// The seed determines each goroutine's requests. The names begin with prefix, and no other process
+// may use them. An error fails the test.
 func Record(t testing.TB, store driver.Store, prefix string, seed uint64, requests int) []porcupine.Operation {
 	t.Helper()
 	const workers = 8
@@ -203,8 +203,7 @@ func Record(t testing.TB, store driver.Store, prefix string, seed uint64, reques
 	return slices.Concat(parts[:]...)
 }
 
-// randomRequest returns a random request. It uses few tokens and names, so that requests
-// conflict.
+// randomRequest returns a random request. It uses few tokens and names, so requests conflict.
 func randomRequest(r *rand.Rand, prefix string) request {
 	const names, tokens = 3, 6
 	q := request{verb: verb(r.IntN(3))}
@@ -220,8 +219,7 @@ func randomRequest(r *rand.Rand, prefix string) request {
 	return q
 }
 
-// randomWeight returns the weight and limit of a mutex, a reader, a writer or some
-// permits.
+// randomWeight returns the weight and limit for a mutex, a reader, a writer or some permits.
 func randomWeight(r *rand.Rand) (weight, limit int) {
 	const permits = 4
 	switch r.IntN(6) {

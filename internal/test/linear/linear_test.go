@@ -93,7 +93,7 @@ func TestMariaDB(t *testing.T) {
 	run(t, store)
 }
 
-// skipWithout skips a test on a machine that has no such server, unless it must have one.
+// skipWithout skips a test on a machine without such a server, unless the server is required.
 func skipWithout(t *testing.T, err, none error, required string) {
 	t.Helper()
 	if errors.Is(err, none) && os.Getenv(required) == "" {
@@ -104,12 +104,12 @@ func skipWithout(t *testing.T, err, none error, required string) {
 	}
 }
 
-// plantedBugs are bugs that the check must find:
+// plantedBugs are bugs that the check should find:
 //   - two holders: sometimes a held name is granted
-//   - one too many: a shared request fits although it exceeds the limit by one
+//   - one too many: a shared request fits although it exceeds the limit by 1
 //   - no release: sometimes a release reports success without effect
-//   - impossible upgrade: a Resize that does not fit is granted
-//   - old fence: sometimes a fence is older than the last one
+//   - impossible upgrade: a Resize is granted although it does not fit
+//   - old fence: sometimes a fence is older than the last fence
 var plantedBugs = []struct {
 	name  string
 	plant func(*bug) driver.Store

@@ -2,11 +2,10 @@ package loadsim
 
 import "time"
 
-// Holdable returns how many of the plan's leases a perfect schedule can hold from a time on. It
-// knows the future, sends only renewals, none twice, and those in the order of the deadlines.
-// Each lease must be renewed once within its TTL without the safety margin. So in each such
-// window the processor must have the time for all of them. If it has, it is enough to renew
-// them in turn.
+// Holdable returns how many of the plan's leases a perfect schedule can hold from a given time on.
+// It knows the future, and sends each renewal once, in the order of the deadlines, and nothing
+// more. Each lease must be renewed once within its TTL without the safety margin. So in each such
+// window the processor needs time for all. Then renewing them in turn is enough.
 func Holdable(p Plan, from time.Duration) int {
 	p = p.withDefaults()
 	const every = 10 * time.Millisecond

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Curve is one run in a graph.
+// A Curve is a run in a graph.
 type Curve struct {
 	Name, Color string
 	Points      []Point
 }
 
-// A Point is the state at one time of a run.
+// A Point is the state at a given time in a run.
 type Point struct {
 	At   time.Duration
-	Busy float64 // which part of the processor was used since the last point
+	Busy float64 // share of the processor used since the last point
 	Held int     // leases
 }
 
-// ReadCSV returns the points of what WriteCSV has written.
+// ReadCSV returns the points written by WriteCSV.
 func ReadCSV(r io.Reader) (points []Point, err error) {
 	lines := bufio.NewScanner(r)
 	if !lines.Scan() || lines.Text() != columns {
@@ -53,15 +53,14 @@ func ReadCSV(r io.Reader) (points []Point, err error) {
 	return points, lines.Err()
 }
 
-// The geometry of a graph, in pixels: two panels, one below the other.
+// A graph's geometry, in pixels: two panels, stacked.
 const (
 	width, panelHeight, gap  = 720, 150, 46
 	left, right, top, bottom = 62, 16, 72, 40
 	height                   = top + 2*panelHeight + gap + bottom
 )
 
-// Graph draws the processor use and the leases over time, as SVG. The time of each event is
-// shaded.
+// Graph draws the processor use and the leases over time, as SVG. Each event's time is shaded.
 func Graph(title string, curves []Curve, events []Event) string {
 	var b strings.Builder
 	whole, leases := time.Second, 1
@@ -86,10 +85,10 @@ func Graph(title string, curves []Curve, events []Event) string {
 	return b.String()
 }
 
-// A panel is one of the diagrams of a graph.
+// A panel is a diagram in a graph.
 type panel struct {
 	to    *strings.Builder
-	y     int // of its upper edge
+	y     int // upper edge
 	whole time.Duration
 	label string
 	most  float64 // the value at the upper edge

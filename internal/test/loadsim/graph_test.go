@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// outVariable is a directory for the graph of a stop of 3 s. It receives after.csv, and if
-// it has before.csv, an earlier after.csv, the graph shows both.
+// outVariable is a directory for the graph of a 3 s stop. It receives after.csv. If it contains
+// before.csv, an earlier after.csv, the graph shows both.
 const outVariable = "DIBS_LOAD_OUT"
 
 var stopped = Plan{

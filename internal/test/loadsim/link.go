@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	maxExtend = 100 // leases in one request, as in the Redis stores
-	maxConns  = 4   // connections of a client with requests that it awaits, as in the Redis stores
+	maxExtend = 100 // leases in a request, as in the Redis stores
+	maxConns  = 4   // a client's connections with awaited requests, as in the Redis stores
 
-	requestBytes = 250 // of a request
-	leaseBytes   = 100 // of each lease in an extension
+	requestBytes = 250 // for a request
+	leaseBytes   = 100 // for each lease in an extension
 )
 
 var (
@@ -22,16 +22,15 @@ var (
 	errRefused = errors.New("connection refused")
 )
 
-// A link is the store of one client: its connections to the server. It is safe for
-// concurrent use.
+// A link is a client's store: its connections to the server. It is safe for concurrent use.
 type link struct {
-	*driver.Full // what is not used by a lock: without cost
+	*driver.Full // for verbs not used by a lock: free
 	server       *server
 	client       int
 
 	// Guarded by the server:
-	free       time.Duration // when the link has transmitted what was sent
-	epoch      chan struct{} // of the connections
+	free       time.Duration // when the link is done with all data
+	epoch      chan struct{} // the connections' epoch
 	idle, busy int           // connections
 }
 
@@ -45,10 +44,10 @@ type pending[T any] struct {
 	result  chan T
 	err     error         // it could not be sent
 	owns    bool          // a connection
-	latency time.Duration // of the reply
+	latency time.Duration // the reply's latency
 }
 
-// post sends requests of one call. They share a connection.
+// post sends a call's requests. They share a connection.
 func post[T any](l *link, kind kind, sizes []int, works []time.Duration, execute func(i int) T) []pending[T] {
 	s := l.server
 	all := make([]pending[T], len(sizes))
@@ -79,7 +78,8 @@ func post[T any](l *link, kind kind, sizes []int, works []time.Duration, execute
 	return all
 }
 
-// connect returns a connection for a call: an idle one, a new one, or one that others use.
+// connect returns a connection for a call: an idle connection, a new connection, or a shared
+// connection.
 func (l *link) connect(kind kind) (owns bool, cost time.Duration, broken chan struct{}, down bool) {
 	s := l.server
 	s.mu.Lock()
@@ -105,8 +105,8 @@ func (l *link) connect(kind kind) (owns bool, cost time.Duration, broken chan st
 	return owns, cost, s.broken, false
 }
 
-// disconnect ends the use of a connection by a call. A connection whose reply did not come
-// in time is closed. The server notices that when it gets there.
+// disconnect ends a call's use of a connection. If no reply came in time, the connection is closed,
+// which the server notices later.
 func (l *link) disconnect(r *request, answered bool) {
 	s := l.server
 	s.mu.Lock()
@@ -186,7 +186,7 @@ func (p *pending[T]) await(ctx context.Context, until time.Time) (value T, err e
 	return value, err
 }
 
-// leave records that nobody waits for a request any longer. It is executed all the same.
+// leave records that nobody waits for a request any longer. The server still executes it.
 func (s *server) leave(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +205,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// call sends one request and waits for the reply.
+// call sends a request and waits for the reply.
 func call[T any](ctx context.Context, l *link, kind kind, op, name string, until time.Time, work time.Duration, execute func() (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -247,10 +247,10 @@ func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) (bool, erro
 	})
 }
 
-// Extend implements driver.Store. As the Redis stores do, it sends requests of a hundred leases.
+// Extend implements driver.Store. Like the Redis stores, it sends requests with a hundred leases.
 func (l *link) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
-	groups := slices.Collect(slices.Chunk(slices.Clone(requests), maxExtend)) // the caller may change them when it has left
+	groups := slices.Collect(slices.Chunk(slices.Clone(requests), maxExtend)) // the caller can change them after it left
 	sizes, works := make([]int, len(groups)), make([]time.Duration, len(groups))
 	for i, group := range groups {
 		sizes[i], works[i] = len(group), l.server.plan.Costs.Call+l.server.plan.Costs.Renewed*time.Duration(len(group))

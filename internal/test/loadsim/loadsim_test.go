@@ -14,9 +14,9 @@ const (
 	ms     = time.Millisecond
 )
 
-// model is a plan for 20 clients that represents 5,000 leases each by fewer, on a server that
-// is slower to the same degree. With DIBS_LONG it is the original. A lost lease is not unlocked,
-// so that renewals are the only load.
+// model is a plan for 20 clients that represents 5,000 leases each by fewer, on a proportionally
+// slower server. With DIBS_LONG it is the original. A lost lease is not unlocked, so renewals are
+// the only load.
 func model(leases int, p Plan) Plan {
 	if os.Getenv("DIBS_LONG") == "1" {
 		leases = 5000
@@ -25,7 +25,7 @@ func model(leases int, p Plan) Plan {
 	return p
 }
 
-// measure runs a plan and logs what happened.
+// measure runs a plan and logs events.
 func measure(t *testing.T, p Plan) Report {
 	t.Helper()
 	r := Run(t, p)
@@ -40,8 +40,8 @@ func wantNoLoss(t *testing.T, r Report) {
 	}
 }
 
-// wantCheapRecovery checks that from an event on, for a while, the server has to do at most
-// twice what it does in a quiet time as long.
+// wantCheapRecovery checks that after an event, the server does at most twice the work as in an
+// equally long quiet period.
 func wantCheapRecovery(t *testing.T, r Report, at, d time.Duration) {
 	t.Helper()
 	quiet, recovery := r.Between(at-d, at), r.Between(at, at+d)
@@ -80,7 +80,7 @@ func TestCutLinks(t *testing.T) {
 	wantCheapRecovery(t, r, 39*second, 30*second)
 }
 
-// The first renewals of leases that were acquired together are due together.
+// The first renewals for leases acquired together are due together.
 func TestLimitedServer(t *testing.T) {
 	t.Parallel()
 	p := model(250, Plan{TTL: 15 * second, Events: []Event{Throttle(3*second, 0.3)}})
@@ -103,7 +103,7 @@ func TestVeryLimitedServerStops(t *testing.T) {
 	wantCheapRecovery(t, r, 30*second, 15*second)
 }
 
-// need is the share of the processor that the renewals of a plan need on average.
+// need is the average processor share needed by a plan's renewals.
 func need(p Plan) float64 {
 	return 3 * float64(p.leases()) * float64(p.Costs.renewal()) / float64(p.TTL)
 }
@@ -115,9 +115,9 @@ func TestServerJustFastEnough(t *testing.T) {
 	wantNoLoss(t, measure(t, p))
 }
 
-// Less of the processor than the renewals need at their usual pace costs little or nothing while it
-// is enough to renew each lease once in its TTL. With still less, a part of what is possible at best
-// is held: 1 is what the server could just hold.
+// Less processor time than the renewals usually need should cost little or nothing while it is
+// enough to renew each lease once in its TTL. With still less, a share of the best possible number
+// should be held: 1 is the server's maximum.
 func TestServerTooSlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ part, least float64 }{{1.5, 0.9}, {0.8, 0.15}} {
@@ -137,15 +137,15 @@ func TestServerTooSlowForLostLeases(t *testing.T) {
 
 const slowAt = 20 * second
 
-// tooSlow is a plan for a server that becomes so slow that a part of the leases can be held.
+// tooSlow is a plan with a server slowing down until only some leases can be held.
 func tooSlow(part float64) Plan {
 	p := model(500, Plan{TTL: 15 * second, Acquire: 5 * second, Duration: 80 * second})
 	p.Events = []Event{Throttle(slowAt, part*need(p)/3/0.98)}
 	return p
 }
 
-// wantMostOfTheBest checks that at the end at least a part of those leases are held that can be
-// held at best.
+// wantMostOfTheBest checks that at the end, at least a share of the best possible number of leases
+// is held.
 func wantMostOfTheBest(t *testing.T, p Plan, part float64) {
 	t.Helper()
 	r := measure(t, p)
@@ -177,8 +177,8 @@ func TestMoreOutages(t *testing.T) {
 	}
 }
 
-// A round trip that is longer than Timeout, but much shorter than the TTL, loses no lease. It is
-// that long in a process that has no processor time left, too.
+// A round trip longer than Timeout, but much shorter than the TTL, should lose no lease. A process
+// without processor time also sees such round trips.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for name, delay := range map[string]time.Duration{"0.6 s": 600 * ms, "1.5 s": second + second/2, "3 s": 3 * second} {
@@ -199,11 +199,10 @@ func TestNarrowLinks(t *testing.T) {
 	wantNoLoss(t, measure(t, p))
 }
 
-// sizes are the leases of clients of several sizes.
+// sizes are lease counts for clients with different sizes.
 func sizes(most int) []int { return append(append(Equal(10, 1), Equal(10, 100)...), most) }
 
-// wantTold checks how long it took until the clients of each size knew that their leases were
-// gone.
+// wantTold checks how long the clients with each size took to learn that their leases were gone.
 func wantTold(t *testing.T, p Plan, r Report) {
 	t.Helper()
 	bySize := make(map[int][]time.Duration)
@@ -255,7 +254,7 @@ func TestRepeatedDataLossIsDetected(t *testing.T) {
 	wantTold(t, p, measure(t, p))
 }
 
-// Many clients do not overload a server that is back, and not with connections before.
+// Many clients should not overload a server after an outage, nor flood it with connections before.
 func TestRestartWithManyClients(t *testing.T) {
 	t.Parallel()
 	clients := 300

@@ -1,10 +1,10 @@
-// Package loadsim measures what many clients do to one server that is too slow for them, or
-// was for a while. The clients are real ones. The store is a simulated server: one processor
-// executes requests one after another, each for as long as a Redis server would need, also
-// those whose callers no longer wait. Time is virtual (testing/synctest).
+// Package loadsim measures how many clients affect a single server if it is too slow for them, even
+// for a while. The clients are real. The store is a simulated server: a processor executes requests
+// in sequence, with a Redis server's durations, even if the caller no longer waits. Time is virtual
+// (testing/synctest).
 //
-// A seed decides the latencies and when each client begins. The order of what happens at one
-// instant is that of the Go scheduler, so two runs with a seed differ a little.
+// A seed decides the latencies and when each client begins. At the same instant, the Go scheduler
+// decides the order, so two runs with the same seed can differ a little.
 package loadsim
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A Plan is what a run does.
+// A Plan describes a run.
 type Plan struct {
 	Seed    uint64
 	Leases  []int         // how many each client holds
-	Waiters int           // calls of each client that wait for a lease of another client
+	Waiters int           // each client's calls that wait for another client's lease
 	TTL     time.Duration // default 30 s
-	Timeout time.Duration // of an operation; default 1 s
-	Options []dibs.Option // further defaults of the clients
+	Timeout time.Duration // for an operation; default 1 s
+	Options []dibs.Option // further defaults for the clients
 
-	// Acquire is the time in which a client acquires its leases, evenly. Zero: as fast as it
-	// can, one after another.
+	// Acquire is the time in which a client acquires its leases, evenly. Zero: as fast as it can,
+	// in sequence.
 	Acquire  time.Duration
 	Duration time.Duration // default 1 minute
-	Step     time.Duration // of the report; default 100 ms
-	// Again makes a client acquire a name again when it was lost. Otherwise a lost lease
-	// leaves its share of the server to the others.
+	Step     time.Duration // between report points; default 100 ms
+	// Again makes a client acquire a name again after its loss. Otherwise a lost lease leaves its
+	// share of the server to the others.
 	Again bool
-	// KeepLost leaves out the Unlock of a lost lease, which sends requests, too.
+	// KeepLost omits the Unlock after a loss, which also sends requests.
 	KeepLost bool
 
 	Costs     Costs         // default: DefaultCosts
-	Latency   time.Duration // of a request with its reply, without waiting; default 200 µs
-	Bandwidth int           // of the link of each client, in bytes/s; zero: no limit
+	Latency   time.Duration // request and reply, without waiting; default 200 µs
+	Bandwidth int           // each client's link, in bytes/s; zero: no limit
 	Events    []Event
 }
 
-// Equal returns the leases of n clients with m leases each.
+// Equal returns the leases for n clients with m leases each.
 func Equal(n, m int) []int { return slices.Repeat([]int{m}, n) }
 
 func (p Plan) withDefaults() Plan {
@@ -75,13 +75,13 @@ func (p Plan) leases() (n int) {
 
 // Costs are how long the server's processor needs.
 type Costs struct {
-	Call    time.Duration // of each request
-	Renewed time.Duration // of each lease in an extension
-	Connect time.Duration // of a new connection, or a subscription
-	Probe   time.Duration // of a check of a subscription
+	Call    time.Duration // for each request
+	Renewed time.Duration // for each lease in an extension
+	Connect time.Duration // for a new connection, or a subscription
+	Probe   time.Duration // for a subscription check
 }
 
-// DefaultCosts are those of Redis 7.0 on one core of a server.
+// DefaultCosts are the costs of Redis 7.0 on a server core.
 func DefaultCosts() Costs {
 	return Costs{
 		Call: 15 * time.Microsecond, Renewed: 2700 * time.Nanosecond,
@@ -89,28 +89,28 @@ func DefaultCosts() Costs {
 	}
 }
 
-// Model returns the costs for a model with one lease for n leases. What belongs to a client,
-// and not to its leases, costs the same.
+// Model returns the costs for a model with a lease for every n leases. Costs per client, not per
+// lease, stay the same.
 func (c Costs) Model(n int) Costs {
 	times := func(d time.Duration) time.Duration { return time.Duration(n * int(d)) }
 	return Costs{Call: times(c.Call), Renewed: times(c.Renewed), Connect: c.Connect, Probe: c.Probe}
 }
 
-// renewal is the cost of one renewed lease in a full request.
+// renewal is the cost per renewed lease in a full request.
 func (c Costs) renewal() time.Duration { return c.Renewed + c.Call/maxExtend }
 
-// An Event is something that happens to the server or to links.
+// An Event affects the server or links.
 type Event struct {
 	At   time.Duration // since the run began
 	For  time.Duration
 	kind eventKind
-	// of a throttle: which part of the processor the server has from then on
+	// for a throttle: the server's processor share from then on
 	share float64
-	// of a restart
+	// for a restart
 	losesData bool
-	// of a cut: which clients; nil: all
+	// for a cut: the clients; nil: all
 	clients []int
-	delay   time.Duration // of each request in this time
+	delay   time.Duration // for each request during this time
 }
 
 type eventKind int
@@ -129,7 +129,7 @@ func Stop(at, d time.Duration) Event { return Event{kind: stop, At: at, For: d} 
 // Restart ends all connections. The server refuses new ones while it is down.
 func Restart(at, down time.Duration) Event { return Event{kind: restart, At: at, For: down} }
 
-// LoseData is a Restart after which the server has no data.
+// LoseData is a Restart with loss of all data.
 func LoseData(at, down time.Duration) Event {
 	return Event{kind: restart, At: at, For: down, losesData: true}
 }
@@ -140,7 +140,7 @@ func Cut(at, d time.Duration, clients ...int) Event {
 	return Event{kind: cut, At: at, For: d, clients: clients}
 }
 
-// Throttle gives the server a share of the processor from then on.
+// Throttle limits the server to a share of the processor from then on.
 func Throttle(at time.Duration, share float64) Event {
 	return Event{kind: throttle, At: at, share: share}
 }
@@ -155,7 +155,7 @@ func (e Event) covers(at time.Duration) bool {
 	return e.At <= at && at < e.end()
 }
 
-// cutUntil returns when a message of a client can pass that is sent at a time.
+// cutUntil returns the time when a client's message can pass if it is sent at a given time.
 func cutUntil(events []Event, client int, at time.Duration) time.Duration {
 	for _, e := range events {
 		if e.kind == cut && e.covers(at) && (e.clients == nil || slices.Contains(e.clients, client)) {
@@ -165,7 +165,7 @@ func cutUntil(events []Event, client int, at time.Duration) time.Duration {
 	return at
 }
 
-// delayAt returns the delay of a request that is sent at a time.
+// delayAt returns the delay of a request sent at a given time.
 func delayAt(events []Event, at time.Duration) (d time.Duration) {
 	for _, e := range events {
 		if e.kind == slowdown && e.covers(at) {

@@ -8,17 +8,17 @@ import (
 
 const (
 	never = time.Duration(math.MaxInt64)
-	// period is that of the Linux scheduler for limits of a group: a process that has used
-	// its share of a period waits for the next one.
+	// period is the Linux scheduler's period for group limits: after a process used its share of a
+	// period, it waits for the next.
 	period = 100 * time.Millisecond
 )
 
-// A processor knows how much of the processor the server has at each time of a plan.
+// A processor determines the server's share of the processor at each time in a plan.
 type processor struct {
-	changes []change // sorted; the first one is at zero
+	changes []change // sorted; the first is at zero
 
 	current int64         // the period in which used was used
-	used    time.Duration // of the current period
+	used    time.Duration // in the current period
 }
 
 type change struct {
@@ -67,7 +67,7 @@ func (p *processor) at(at time.Duration) (share float64, until time.Duration) {
 	return p.changes[i].share, until
 }
 
-// run returns when work ends that begins at a time. The times of successive calls do not
+// run returns the end of work that begins at a given time. The times in successive calls must not
 // decrease.
 func (p *processor) run(at, work time.Duration) time.Duration {
 	for {

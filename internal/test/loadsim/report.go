@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// A Step is the state at one time of a run. Its numbers of requests and their work are
-// since the run began.
+// A Step is the state at a time in a run. It counts requests and their work since the run began.
 type Step struct {
 	At        time.Duration
-	Acquires  int // requests that were executed
+	Acquires  int // executed requests
 	Releases  int
 	Extends   int
 	Others    int           // cancels, subscriptions and their checks
 	Renewed   int           // leases in the extensions
-	Late      int           // of these, those whose callers no longer waited
-	Work      time.Duration // of the processor
+	Late      int           // of these, requests whose callers no longer waited
+	Work      time.Duration // the processor's work
 	LateWork  time.Duration // for callers that no longer waited
-	Connects  int           // connections that were opened
-	Refused   int           // acquires, releases and extensions that a server refused which was down
-	Backlog   time.Duration // the work that waits
+	Connects  int           // opened connections
+	Refused   int           // acquires, releases and extensions refused because the server was down
+	Backlog   time.Duration // the waiting work
 	Conns     int           // open connections, as the server counts them
 	Held      int           // leases that their holders consider held
-	Lost      int           // leases that ended before the end of the run
+	Lost      int           // leases ended before the end of the run
 	Peak      Peak          // in this step
 	Abandoned int           // requests whose callers no longer waited
 }
 
-// A Peak is the most at one instant of a step.
+// A Peak is the maximum at any instant in a step.
 type Peak struct {
-	Requests int // that wait at the server
+	Requests int // waiting at the server
 	Conns    int
 }
 
-// count counts a request that was executed.
+// count counts an executed request.
 func (s *Step) count(r *request) {
 	switch r.kind {
 	case acquires:
@@ -60,15 +59,15 @@ func (s *Step) count(r *request) {
 // Requests returns how many were executed.
 func (s Step) Requests() int { return s.Acquires + s.Releases + s.Extends + s.Others }
 
-// A Report is the result of a run.
+// A Report is a run's result.
 type Report struct {
 	Leases   int
 	Acquired int
 	Steps    []Step
 	Lost     map[string]int // by reason
-	Granted  int            // waiters that were served
-	// Told has a duration for each loss of data and each client. It is from when the server is
-	// back until the last of the client's leases ended. Zero: the client held none.
+	Granted  int            // served waiters
+	// Told contains a duration for each data loss and each client, from the server's return to the
+	// end of the client's last lease. Zero: the client held no lease.
 	Told [][]time.Duration
 }
 
@@ -92,8 +91,7 @@ func (r Report) at(at time.Duration) Step {
 	return r.Steps[i-1]
 }
 
-// Between returns what was done between two times, with the state and the peaks until the
-// second one.
+// Between returns the work between two times, with the state and the peaks until the second.
 func (r Report) Between(from, to time.Duration) Step {
 	a, b := r.at(from), r.at(to)
 	b.Acquires -= a.Acquires
@@ -135,7 +133,7 @@ func (r Report) String() string {
 // columns is the header of the CSV.
 const columns = "ms,acquires,releases,extends,others,renewed,late,work_us,late_work_us,backlog_us,connections,held,lost"
 
-// WriteCSV writes a row for each step: what was done in it, and the state at its end.
+// WriteCSV writes a row for each step: the work done in it, and the state at its end.
 func (r Report) WriteCSV(w io.Writer) error {
 	lines := []string{columns}
 	last := time.Duration(-1)

@@ -20,23 +20,23 @@ func Run(t *testing.T, p Plan) (report Report) {
 	return report
 }
 
-// A run is one execution of a plan.
+// A run is a single execution of a plan.
 type run struct {
 	ctx    context.Context
 	end    context.CancelFunc
 	plan   Plan
 	server *server
 	fleet  []*dibs.Client
-	jobs   sync.WaitGroup // of the leases and waiters
+	jobs   sync.WaitGroup // for the leases and waiters
 
 	mu     sync.Mutex
 	report Report
-	held   map[*dibs.Lease]int // the client of each lease that its holder considers held
+	held   map[*dibs.Lease]int // the client for each lease its holder considers held
 	losses []*dataLoss
 	over   bool
 }
 
-// A dataLoss is one that leases have to be told of.
+// A dataLoss is a loss that all lease holders must detect.
 type dataLoss struct {
 	back   time.Time // when the server is back
 	untold map[*dibs.Lease]int
@@ -107,7 +107,7 @@ func (r *run) finish(t *testing.T) {
 	closing.Wait()
 }
 
-// acquireAll acquires the leases of a client.
+// acquireAll acquires a client's leases.
 func (r *run) acquireAll(client, leases int) {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(client)))
 	begin := r.server.start.Add(rand64(random, 100*time.Millisecond))
@@ -121,7 +121,7 @@ func (r *run) acquireAll(client, leases int) {
 
 func name(client, i int) string { return fmt.Sprintf("c%d-%d", client, i) }
 
-// acquire acquires one lease, and returns false if the run is over.
+// acquire acquires a lease, and returns false if the run is over.
 func (r *run) acquire(client int, name string) bool {
 	for r.ctx.Err() == nil {
 		l, err := r.fleet[client].Mutex(name).Lock(r.ctx)
@@ -153,7 +153,7 @@ func (r *run) hold(client int, l *dibs.Lease) {
 	})
 }
 
-// lost records the end of a lease. It returns false if the run is over.
+// lost records a lease's end. It returns false if the run is over.
 func (r *run) lost(client int, l *dibs.Lease) bool {
 	why := "released"
 	var lost *dibs.LostError
@@ -176,7 +176,7 @@ func (r *run) lost(client int, l *dibs.Lease) bool {
 	return true
 }
 
-// await waits for the leases of another client, as long as the run lasts.
+// await waits for another client's leases, as long as the run lasts.
 func (r *run) await(client, i int) {
 	other := (client + 1) % len(r.plan.Leases)
 	if !sleep(r.ctx, r.plan.Acquire+time.Second) {

@@ -8,20 +8,20 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A server executes the requests of all clients, one after another, in the order of their
-// arrival. It is safe for concurrent use.
+// A server executes all clients' requests in sequence, in the order of their arrival. It is safe
+// for concurrent use.
 type server struct {
 	plan      Plan
 	start     time.Time
 	data      *memstore.Store
-	work      chan struct{} // has an element if the queue is not empty
-	processor *processor    // of the goroutine that executes
+	work      chan struct{} // contains an element if the queue is not empty
+	processor *processor    // the executing goroutine's processor
 
 	mu      sync.Mutex
 	random  *rand.Rand
 	queue   []*request
-	backlog time.Duration // the work of the queue, and of the request that is being executed
-	broken  chan struct{} // closed when the connections break; then there is another one
+	backlog time.Duration // the work for the queue and the current request
+	broken  chan struct{} // closed when the connections break, and then replaced
 	conns   int           // open connections
 	down    bool
 	ended   bool // nothing costs anything any more
@@ -29,13 +29,13 @@ type server struct {
 	peak    Peak // since the last step
 }
 
-// A request is one that has arrived, or will.
+// A request arrived at the server, or will arrive.
 type request struct {
 	kind    kind
 	leases  int // in an extension
 	work    time.Duration
 	execute func()
-	broken  chan struct{} // of the connection
+	broken  chan struct{} // the connection's broken channel
 	link    *link
 	left    bool // guarded by the server: the caller no longer waits
 	done    bool // guarded by the server: it was executed
@@ -61,7 +61,7 @@ func newServer(p Plan) *server {
 
 func (s *server) now() time.Duration { return time.Since(s.start) }
 
-// arrive adds a request to the queue. One of a broken connection never arrives.
+// arrive adds a request to the queue. A request on a broken connection never arrives.
 func (s *server) arrive(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *server) finished(r *request) time.Duration {
 	return s.processor.run(now, r.work) - now
 }
 
-// complete has the request take effect, unless the connections broke meanwhile.
+// complete makes the request take effect, unless the connections broke meanwhile.
 func (s *server) complete(r *request) {
 	s.mu.Lock()
 	if s.broken != r.broken {
@@ -137,7 +137,7 @@ func (s *server) complete(r *request) {
 	r.execute()
 }
 
-// restart ends all connections and what waits on them.
+// restart ends all connections and the requests waiting on them.
 func (s *server) restart(e Event) {
 	s.mu.Lock()
 	s.down = true
@@ -171,7 +171,7 @@ func (s *server) sample() Step {
 	return one
 }
 
-// latency returns the latency of one request with its reply.
+// latency returns the latency of a request with its reply.
 func (s *server) latency() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

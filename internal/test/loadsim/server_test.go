@@ -64,7 +64,7 @@ func heldInTurn(p Plan, n int) bool {
 	return true
 }
 
-// open returns a link to a server that runs until the test ends.
+// open returns a link to a server, which runs until the test ends.
 func open(t *testing.T, p Plan) *link {
 	s := newServer(p.withDefaults())
 	end := make(chan struct{})

@@ -9,15 +9,15 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// The subscription of a client is repeated as the Redis stores do it: see redisstore,
-// resubscribe.go and masterwatch.go.
+// A client's subscription is repeated as in the Redis stores: see redisstore, resubscribe.go and
+// masterwatch.go.
 
 const (
 	openTimeout    = 5 * time.Second
 	probeEvery     = time.Second
 	probeOften     = 100 * time.Millisecond // in the second after the subscription was made again
 	unresponsive   = 2 * time.Second        // without a reply to a probe the connection is broken
-	pauseThreshold = 500 * time.Millisecond // after a reply that took longer, the subscription is made again,
+	pauseThreshold = 500 * time.Millisecond // after a slower reply, the subscription is made again,
 	confirmAfter   = 2 * time.Second        // and once more
 	pauseInterval  = 10 * time.Second
 
@@ -32,7 +32,7 @@ var (
 	errPaused       = errors.New("the server did not reply for a while")
 )
 
-// A subscription is that of one client.
+// A subscription belongs to a single client.
 type subscription struct {
 	link   *link
 	client string
@@ -76,7 +76,7 @@ func (l *link) Watch(ctx context.Context, client string, busy func() bool, on fu
 	}
 }
 
-// run subscribes, and returns when the subscription has to be made again, and why.
+// run subscribes, and returns when the subscription must be made again, with the reason.
 func (s *subscription) run(ctx context.Context) (subscribed bool, err error) {
 	server := s.link.server
 	all := post(s.link, others, []int{0}, []time.Duration{server.plan.Costs.Connect}, func(int) error { return nil })
@@ -96,7 +96,7 @@ func (s *subscription) run(ctx context.Context) (subscribed bool, err error) {
 	return true, err
 }
 
-// receive delivers an event of the store. It is called while a request is executed.
+// receive delivers an event from the store. It is called while a request is executed.
 func (s *subscription) receive(e driver.Event) {
 	if e.Kind == driver.EventConnected {
 		s.on(e)
@@ -107,7 +107,7 @@ func (s *subscription) receive(e driver.Event) {
 	time.AfterFunc(cutUntil(server.plan.Events, s.link.client, now)-now+server.latency(), func() { s.on(e) })
 }
 
-// probe checks the subscription until it has to be made again.
+// probe checks the subscription until it must be made again.
 func (s *subscription) probe(ctx context.Context, broken <-chan struct{}) error {
 	for n := 0; ; n++ {
 		wait := probeEvery

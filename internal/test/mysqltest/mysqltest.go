@@ -19,10 +19,10 @@ import (
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
 
-// ErrNoServer means that this machine has no MariaDB server.
+// ErrNoServer means that no MariaDB server is installed.
 var ErrNoServer = errors.New("no MariaDB server is installed")
 
-// A Server is a MariaDB server with a data directory of its own. It is safe for concurrent use.
+// A Server is a MariaDB server with its own data directory. It is safe for concurrent use.
 type Server struct {
 	*spawn.Server
 	args []string
@@ -51,7 +51,7 @@ func Start(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// find returns the path of a program: in a folder of DIBS_MARIADB if that is set.
+// find returns the path of a program: in a folder below DIBS_MARIADB if this variable is set.
 func find(name, folder string) (string, error) {
 	if base := os.Getenv("DIBS_MARIADB"); base != "" {
 		return filepath.Join(base, folder, name), nil
@@ -63,7 +63,7 @@ func find(name, folder string) (string, error) {
 	return path, nil
 }
 
-// baseDir returns the argument that names DIBS_MARIADB, if that is set.
+// baseDir returns an argument with the value of DIBS_MARIADB, if set.
 func baseDir() []string {
 	if base := os.Getenv("DIBS_MARIADB"); base != "" {
 		return []string{"--basedir=" + base}
@@ -71,10 +71,10 @@ func baseDir() []string {
 	return nil
 }
 
-// DSN returns the data source name of a database.
+// DSN returns a database's data source name.
 func (s *Server) DSN(database string) string { return DSN(s.Addr(), database) }
 
-// DSN returns a data source name for a server behind an address, such as that of a proxy.
+// DSN returns a data source name for a server behind an address, such as a proxy's.
 func DSN(addr, database string) string {
 	return "root@tcp(" + addr + ")/" + database + "?interpolateParams=true"
 }
@@ -88,14 +88,14 @@ func (s *Server) Restart() error {
 	args := append([]string{
 		"--no-defaults", "--datadir=" + s.Path("data"), "--port=" + strconv.Itoa(s.Port), "--bind-address=127.0.0.1",
 		"--socket=" + s.Path("socket"), "--pid-file=" + s.Path("pid"), "--skip-name-resolve", "--tmpdir=" + s.Dir,
-		// The system keeps what a killed server has written.
+		// The system keeps a killed server's writes.
 		"--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--max-connections=1000",
 	}, slices.Concat(baseDir(), s.args)...)
 	if !strings.Contains(strings.Join(s.args, " "), "ssl") {
-		args = append(args, "--skip-ssl") // since 11.4 a server has a certificate of its own making
+		args = append(args, "--skip-ssl") // since 11.4 a server creates its own certificate
 	}
 	return s.Server.Start(bin, args, func(conn net.Conn) error {
-		_, err := io.ReadFull(conn, make([]byte, 1)) // a server that accepts connections sends its version at once
+		_, err := io.ReadFull(conn, make([]byte, 1)) // an accepting server sends its version at once
 		return err
 	})
 }
@@ -106,14 +106,14 @@ func (s *Server) Execute(statements string) error {
 	return err
 }
 
-// Feed gives a text to the client mariadb, which executes its statements in a database. options
-// are those of the client.
+// Feed passes a text to the mariadb client, which executes its statements in a database. options
+// are for the client.
 func (s *Server) Feed(database, text string, options ...string) error {
 	_, err := s.client(text, append(options, "--database="+database)...)
 	return err
 }
 
-// query executes statements likewise, and returns their results without the names of the columns.
+// query also executes statements, and returns their results without column names.
 func (s *Server) query(statements string) (string, error) {
 	return s.client("", "--batch", "--skip-column-names", "--execute="+statements)
 }
@@ -135,8 +135,8 @@ func (s *Server) client(input string, options ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Replica starts a server that replicates this one, which must have started with --log-bin and a
-// --server-id. The replica must not have the same --server-id.
+// Replica starts a server replicating this server, which must have been started with --log-bin and
+// a --server-id. The replica needs a different --server-id.
 func (s *Server) Replica(args ...string) (*Server, error) {
 	r, err := Start(args...)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Server) Replica(args ...string) (*Server, error) {
 	return r, nil
 }
 
-// Wait waits until a replica has executed all changes of another server.
+// Wait waits until a replica executed all changes from another server.
 func (s *Server) Wait(primary *Server) error {
 	position, err := primary.query("SELECT @@gtid_binlog_pos")
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Server) Wait(primary *Server) error {
 	return s.wait(position)
 }
 
-const longestWait = 30 * time.Second // for the changes of another server
+const longestWait = 30 * time.Second // for the changes from another server
 
 func (s *Server) wait(position string) error {
 	reached, err := s.query(fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s', %g)", position, longestWait.Seconds()))
@@ -169,7 +169,7 @@ func (s *Server) wait(position string) error {
 	return err
 }
 
-// Promote makes a replica a server of its own, after it has executed all that it has received.
+// Promote makes a replica an independent server, after it executed all received changes.
 func (s *Server) Promote() error {
 	status, err := s.query("STOP SLAVE IO_THREAD; SHOW SLAVE STATUS\\G")
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// patience is for what the browser must show soon, on a busy machine.
+// patience limits the wait for a change on the page, on a busy machine.
 const patience = time.Minute
 
 // chromium returns the path of Chromium. Without it the test is skipped; with
@@ -41,7 +41,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// A browser is started by the first test that needs it, and ended by TestMain.
+// A browser is started by the first test using it, and ended by TestMain.
 var browser struct {
 	sync.Mutex
 	ctx  context.Context
@@ -76,8 +76,7 @@ func startBrowser(t *testing.T) context.Context {
 	return ctx
 }
 
-// A page is a tab of the browser that shows a dashboard. Each test fails if a script of its
-// page fails.
+// A page is a browser tab showing a dashboard. A test fails if a script on its page fails.
 type page struct {
 	*testing.T
 	ctx      context.Context
@@ -85,7 +84,7 @@ type page struct {
 	failures failures
 }
 
-// failures are those of the scripts of a page.
+// failures are errors from the page's scripts.
 type failures struct {
 	mu    sync.Mutex
 	found []*runtime.ExceptionDetails
@@ -112,7 +111,7 @@ type look struct {
 	noScript      bool
 }
 
-// open opens a tab with cookies of its own, and navigates to a path of a server.
+// open opens a tab with its own cookies, and navigates to a path on a server.
 func open(t *testing.T, server *httptest.Server, path string, l look) *page {
 	t.Helper()
 	ctx, stop := chromedp.NewContext(startBrowser(t), chromedp.WithNewBrowserContext())
@@ -163,7 +162,7 @@ func (p *page) visit(path string) {
 	p.do(chromedp.Navigate(p.url + path))
 }
 
-// eval returns the value of an expression. It also works if the page has no scripts.
+// eval returns an expression's value. It also works on a page without scripts.
 func eval[T any](p *page, expression string) T {
 	p.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
@@ -187,14 +186,14 @@ func (p *page) eventually(what, expression string) {
 			text, _ := p.text()
 			p.Fatalf("%s: not within %v: %v\n%s", what, patience, err, text)
 		}
-		select { // the page may be between two documents, and has no event for that
+		select { // the page may be between two documents, without an event for it
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// text returns what a person reads on the page.
+// text returns the page's visible text.
 func (p *page) text() (text string, err error) {
 	return chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body ? document.body.innerText : ''"))
 }
@@ -205,21 +204,21 @@ func (p *page) live() {
 	p.eventually("live", `document.getElementById("status")?.dataset.state === "live"`)
 }
 
-// click clicks the first element that matches a selector, as soon as there is one. It does
-// so in one step: an update may replace an element between finding and clicking it.
+// click clicks the first element matching a selector, as soon as it exists. It does so in a single
+// step: an update can replace an element between finding and clicking it.
 func (p *page) click(selector string) {
 	p.Helper()
 	p.eventually("an element "+selector, fmt.Sprintf(`(() => { const e = document.querySelector(%q); if (e) e.click(); return e })()`, selector))
 }
 
-// enter replaces the text of an input by typing.
+// enter replaces an input's text by typing.
 func (p *page) enter(selector, text string) {
 	p.Helper()
 	p.eventually("an input "+selector, fmt.Sprintf(`(() => { const e = document.querySelector(%q); if (e) { e.focus(); e.select() } return e })()`, selector))
 	p.press(text)
 }
 
-// press presses keys, one after another.
+// press presses keys, in sequence.
 func (p *page) press(keys ...string) {
 	p.Helper()
 	for _, key := range keys {
@@ -227,20 +226,20 @@ func (p *page) press(keys ...string) {
 	}
 }
 
-// names returns the names of the list.
+// names returns the names in the list.
 func (p *page) names() []string {
 	p.Helper()
 	return eval[[]string](p, `[...document.querySelectorAll("table.list tr[data-row] td:first-child bdi")].map(e => e.textContent)`)
 }
 
-// A served is a dashboard of a store.
+// A served is a store's dashboard.
 type served struct {
 	*httptest.Server
 	store *counting
 	locks *dibs.Client
 }
 
-// counting is a store that counts how often it is read.
+// counting is a store that counts its reads.
 type counting struct {
 	*driver.Full
 	mu    sync.Mutex
@@ -285,7 +284,7 @@ func serve(t *testing.T, c dashboard.Config) *served {
 	}
 	server := httptest.NewServer(dashboard.New(store, c))
 	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections) // ends the streams of pages that are still open
+	t.Cleanup(server.CloseClientConnections) // ends the open pages' streams
 	return &served{server, store, locks}
 }
 
@@ -299,9 +298,8 @@ func (s *served) hold(t *testing.T, name string, options ...dibs.Option) *dibs.L
 	return lease
 }
 
-// wait adds a waiter for a name, and returns when it is in the queue. It ends with the test,
-// also if it holds the name by then. Each waiter is a client of its own, if no client is
-// given.
+// wait adds a waiter for a name, and returns when it is in the queue. It ends with the test, even
+// if it holds the name at that time. Each waiter is a separate client, if no client is given.
 func (s *served) wait(t *testing.T, client *dibs.Client, name string, options ...dibs.Option) {
 	t.Helper()
 	if client == nil {

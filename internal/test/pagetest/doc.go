@@ -1,3 +1,3 @@
-// Package pagetest tests the dashboard in a real browser, Chromium. It is a module of its own
-// because the driver of the browser is a dependency.
+// Package pagetest tests the dashboard in a real browser, Chromium. It is a separate module because
+// it depends on a browser driver.
 package pagetest

@@ -18,8 +18,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// example fills a store as that of a shop: a nightly job that others wait for, permits, and
-// two processes that wait for each other.
+// example fills a store as in a shop: with a nightly job and its waiters, permits, and two
+// processes that wait for each other.
 func (s *served) example(t *testing.T) {
 	t.Helper()
 	const first, second = "web-7:211", "web-9:88"
@@ -51,7 +51,7 @@ func (s *served) example(t *testing.T) {
 	}
 }
 
-// as returns the token of a lease of another process, as dibs makes it.
+// as returns the token for another process's lease, as dibs creates it.
 func as(process, kind, label string) dibs.Option {
 	client := fmt.Sprintf("%x", sha256.Sum256([]byte(process)))[:16]
 	token := fmt.Sprintf("%s:%s:%s-%s", process, client, kind, strings.ToLower(rand.Text()))
@@ -61,7 +61,7 @@ func as(process, kind, label string) dibs.Option {
 	return dibs.Token(token)
 }
 
-// findings are those of an example of a server.
+// findings are an example server's findings.
 func findings(context.Context) (checkup.Findings, error) {
 	return checkup.Findings{{
 		Severity: checkup.Warning, Subject: "persistence", What: "appendfsync is everysec",
@@ -70,8 +70,7 @@ func findings(context.Context) (checkup.Findings, error) {
 	}}, nil
 }
 
-// TestScreenshots writes pictures of the pages to the directory DIBS_SCREENSHOTS, for the
-// documents.
+// TestScreenshots writes screenshots to the directory DIBS_SCREENSHOTS, for the documents.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("DIBS_SCREENSHOTS")
 	if directory == "" {
@@ -110,7 +109,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// The store does not answer: the last states stay, with the reason.
+// While the store does not answer, the page should keep the last states, with the reason.
 func TestStoreIsAway(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "a")

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/dashboard"
 )
 
-// A page shows what happens without being loaded again.
+// A page should show changes without a reload.
 func TestLiveUpdate(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "order:1")
@@ -33,12 +33,12 @@ func TestLiveUpdate(t *testing.T) {
 		t.Error("the page was loaded again")
 	}
 
-	// The page of a name shows the events that were seen.
+	// A name's page shows the observed events.
 	p.visit("/name?n=" + url.QueryEscape("order:2"))
 	p.eventually("the hand-off", `document.querySelector("table.events").innerText.includes("handed off")`)
 }
 
-// The focus and what was typed outlive an update.
+// The focus and the typed text should survive an update.
 func TestUpdateKeepsFocus(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -75,7 +75,7 @@ func TestPause(t *testing.T) {
 	p.eventually("paused", `document.getElementById("status").dataset.state === "paused"`)
 	s.hold(t, "b")
 	after := s.store.polls()
-	second := open(t, s.Server, "/", look{}) // shows that the store is polled
+	second := open(t, s.Server, "/", look{}) // its load shows that the store is polled
 	second.eventually("the second page shows b", `document.body.innerText.includes("2 ")`)
 	if names := p.names(); !slices.Equal(names, []string{"a"}) {
 		t.Errorf("a paused page shows %q after %d polls", names, s.store.polls()-after)
@@ -118,7 +118,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A server that was away is found again.
+// A page should find its server again after an outage.
 func TestServerIsBack(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "a")
@@ -129,7 +129,7 @@ func TestServerIsBack(t *testing.T) {
 	p.eventually("live again", `document.getElementById("status").dataset.state === "live" && document.querySelectorAll("tr[data-row]").length === 2`)
 }
 
-// Twenty tabs cost the store what one costs.
+// Twenty tabs should cost the store the same as a single tab.
 func TestTwentyTabs(t *testing.T) {
 	const every = 500 * time.Millisecond
 	s := serve(t, dashboard.Config{Every: every})
@@ -156,7 +156,7 @@ func TestTwentyTabs(t *testing.T) {
 	}
 }
 
-// Thousands of locks are shown at once.
+// Thousands of locks should be shown at once.
 func TestManyNames(t *testing.T) {
 	s := serve(t, dashboard.Config{Every: time.Second})
 	for _, name := range numbered("order:", 10_000) {
@@ -183,7 +183,7 @@ func TestManyNames(t *testing.T) {
 	p.eventually("the second page", `location.search.includes("page=2") && document.querySelectorAll("tr[data-row]").length === 200`)
 }
 
-// postFrom is a page of another site that sends a form to the dashboard.
+// postFrom is a page on another site, which sends a form to the dashboard.
 func postFrom(target string, fields map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `<!doctype html><form method="post" action="%s">`, target)

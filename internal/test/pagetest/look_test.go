@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/dashboard"
 )
 
-// hostile are names that somebody may have chosen to harm an operator.
+// hostile are names that somebody can choose to harm an operator.
 var hostile = []string{
 	`<script>window.harmed = true</script>`,
 	`"><img src=x onerror="window.harmed = true">`,
@@ -27,7 +27,7 @@ var hostile = []string{
 	"..", "/", "?", " ",
 }
 
-// views are the pages of a dashboard.
+// views are a dashboard's pages.
 func views(names ...string) []string {
 	all := []string{"/", "/processes", "/waits", "/log", "/doctor"}
 	for _, name := range names {
@@ -36,7 +36,7 @@ func views(names ...string) []string {
 	return all
 }
 
-// A name is text on each page, and leads to its own page.
+// A name should be text on each page, and link to its own page.
 func TestHostileNames(t *testing.T) {
 	s := serve(t, dashboard.Config{Allow: always})
 	for _, name := range hostile {
@@ -79,7 +79,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// wantNoSideScroll checks that the page fits into the width of the window.
+// wantNoSideScroll checks that the page fits into the window's width.
 func wantNoSideScroll(p *page, view string) {
 	p.Helper()
 	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
@@ -87,7 +87,7 @@ func wantNoSideScroll(p *page, view string) {
 	}
 }
 
-// Without scripts each page is complete, and the filter works.
+// Without scripts each page should be complete, and the filter should work.
 func TestWithoutScripts(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "cart:1")
@@ -114,7 +114,7 @@ func TestWithoutScripts(t *testing.T) {
 	p.eventually("what the refresh link shows", `document.querySelectorAll("tr[data-row]").length === 3`)
 }
 
-// The colours of texts differ enough from what is behind them, in light and dark mode.
+// The text colours should differ enough from their background, in light and dark mode.
 func TestContrast(t *testing.T) {
 	s := serve(t, dashboard.Config{Allow: always})
 	s.example(t)

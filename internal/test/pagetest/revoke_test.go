@@ -15,7 +15,8 @@ import (
 	"github.com/dibslock/dibs/dashboard"
 )
 
-// An operator revokes a lease, and the holder learns why. A wrong name revokes nothing.
+// When an operator revokes a lease, the holder should receive the reason. A wrong name should
+// revoke nothing.
 func TestRevoke(t *testing.T) {
 	for what, l := range map[string]look{"with scripts": {}, "without scripts": {noScript: true}} {
 		t.Run(what, func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// A dashboard that is read-only has no form, and refuses one that somebody else made.
+// A read-only dashboard should have no form, and should refuse a forged form.
 func TestReadOnly(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	lease := s.hold(t, "order:42")
@@ -71,19 +72,19 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A page of another site cannot revoke, whatever it knows.
+// A page on another site should not be able to revoke, whatever it knows.
 func TestOtherSiteCannotRevoke(t *testing.T) {
 	s := serve(t, dashboard.Config{Allow: always})
 	lease := s.hold(t, "order:42")
 	p := open(t, s.Server, "/name?n=order:42", look{})
-	p.click("a.action") // the cookie of the dashboard is set
+	p.click("a.action") // the dashboard's cookie is set
 	p.eventually("the form", `document.querySelector("#revoke")`)
 	action := eval[string](p, `document.querySelector("#revoke form").action`)
 	csrf := eval[string](p, `document.querySelector("#revoke [name=csrf]").value`)
 
 	evil := httptest.NewServer(postFrom(action, map[string]string{"csrf": csrf, "typed": "order:42", "reason": "evil"}))
 	defer evil.Close()
-	// Another port of the same host is another origin, and the same site: the cookie is sent.
+	// Another port on the same host is another origin, and the same site: the cookie is sent.
 	p.do(chromedp.Navigate(evil.URL))
 	p.click("button")
 	p.eventually("the refusal", `document.readyState === "complete" && location.pathname === `+quoted(pathOf(t, action)))

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
 
-// ErrNoBouncer means that this machine has no PgBouncer.
+// ErrNoBouncer means that no PgBouncer is installed.
 var ErrNoBouncer = errors.New("no PgBouncer is installed")
 
 // A Bouncer is a PgBouncer in transaction mode in front of a server. It is safe for concurrent use.
@@ -32,7 +32,7 @@ logfile =
 pidfile =
 `
 
-// StartBouncer starts a PgBouncer that has some connections to a server. The caller closes it; on Linux
+// StartBouncer starts a PgBouncer with some connections to a server. The caller closes it; on Linux
 // it also ends with this process.
 func StartBouncer(s *Server, connections int) (*Bouncer, error) {
 	bin, found := spawn.Find("pgbouncer")

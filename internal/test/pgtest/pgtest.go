@@ -17,13 +17,12 @@ import (
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
 
-// ErrNoServer means that this machine has no PostgreSQL server.
+// ErrNoServer means that no PostgreSQL server is installed.
 var ErrNoServer = errors.New("no PostgreSQL server is installed")
 
 const superuser = "postgres"
 
-// A Server is a PostgreSQL server with a data directory of its own. It is safe for concurrent
-// use.
+// A Server is a PostgreSQL server with its own data directory. It is safe for concurrent use.
 type Server struct {
 	*spawn.Server
 	bin  string
@@ -40,10 +39,10 @@ func Start(args ...string) (*Server, error) {
 	return start(bin, args, "initdb", "-U", superuser, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
-// ErrNoStandby means that the package of the server lacks the program that copies it.
+// ErrNoStandby means that the server's package lacks the program to copy a server.
 var ErrNoStandby = errors.New("pg_basebackup is not installed")
 
-// Standby starts a server that receives the changes of s. The caller closes it.
+// Standby starts a server to receive the changes of s. The caller closes it.
 func (s *Server) Standby(args ...string) (*Server, error) {
 	if _, err := os.Stat(filepath.Join(s.bin, "pg_basebackup")); err != nil {
 		return nil, ErrNoStandby
@@ -76,8 +75,8 @@ func (s *Server) Close() error {
 
 func (s *Server) data() string { return s.Path("data") }
 
-// binaries returns the directory of the server that DIBS_POSTGRES names, or else of the newest one.
-// Debian does not have it in PATH.
+// binaries returns the server's directory: from DIBS_POSTGRES, or for the newest server. On Debian
+// it is not in PATH.
 func binaries() (string, error) {
 	if dir := os.Getenv("DIBS_POSTGRES"); dir != "" {
 		return dir, nil
@@ -92,14 +91,14 @@ func binaries() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// credential returns the user that the server runs as, because it refuses root; or nil for the
-// user of this process.
+// credential returns the user to run the server as, because it refuses root; or nil for this
+// process's user.
 func credential() *spawn.Account { return spawn.User(superuser, "nobody") }
 
-// URL returns the connection string of the server.
+// URL returns the server's connection string.
 func (s *Server) URL() string { return URL(s.Addr()) }
 
-// URL returns a connection string for a server behind an address, such as that of a proxy.
+// URL returns a connection string for a server behind an address, such as a proxy's.
 func URL(addr string) string {
 	return "postgres://" + superuser + "@" + addr + "/postgres?sslmode=disable"
 }
@@ -120,7 +119,7 @@ func (s *Server) Restart() error {
 	}
 }
 
-// greet begins a session. A server that accepts clients answers with a request to authenticate.
+// greet begins a session. An accepting server answers with a request to authenticate.
 func greet(conn net.Conn) error {
 	const version = 3 << 16
 	text := "user\x00" + superuser + "\x00database\x00postgres\x00\x00"
@@ -136,7 +135,7 @@ func greet(conn net.Conn) error {
 	if kind[0] != 'R' {
 		return fmt.Errorf("the server answers with %q", kind)
 	}
-	_, err := conn.Write([]byte{'X', 0, 0, 0, 4}) // so that the server logs no lost connection
+	_, err := conn.Write([]byte{'X', 0, 0, 0, 4}) // so the server logs no lost connection
 	return err
 }
 

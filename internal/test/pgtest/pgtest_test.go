@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A server loses no commit when it is killed.
+// A killed server should lose no commit.
 func TestServer(t *testing.T) {
 	s, err := Start()
 	if errors.Is(err, ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {

@@ -11,10 +11,10 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A ClockConn is a Conn to a server whose time a test sets. Scripts see a clock that stands still,
-// so a test on a slow machine has the same times. Step sets the clock alone, as an administrator
-// does. Pass also shortens the TTL of each key, so that time passes without waiting. Other users of
-// the server, and TTLs, have its real time.
+// A ClockConn is a Conn to a server whose time a test sets. Scripts see a stopped clock, so a slow
+// machine does not change a test's times. Step sets the clock alone, as an administrator does. Pass
+// also shortens each key's TTL, so time passes without waiting. Other users of the server, and
+// TTLs, see its real time.
 type ClockConn struct {
 	*Conn
 
@@ -36,7 +36,7 @@ func (c *ClockConn) Step(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// passScript shortens the TTL of all keys. A TTL of 0 would delete the key, and so would this.
+// passScript shortens all keys' TTLs. A TTL that reaches 0 deletes its key, as in real time.
 const passScript = `for _, key in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', key)
   if left >= 0 then redis.call('PEXPIRE', key, left - ARGV[1]) end
@@ -51,7 +51,7 @@ func (c *ClockConn) Pass(t testing.TB, d time.Duration) {
 	c.Step(d)
 }
 
-// readsClock is how the scripts of dibs read the clock.
+// readsClock matches the expression in dibs' scripts that reads the clock.
 var readsClock = regexp.MustCompile(`\b(redis\.)?call\('TIME'\)`)
 
 // clockFunction replaces TIME.

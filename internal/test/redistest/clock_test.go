@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Scripts see a stepped clock, and keys expire when time passes.
+// Scripts should see a stepped clock, and keys should expire when time passes.
 func TestClockConn(t *testing.T) {
 	t.Parallel()
 	server := Start(t)

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// StartClusterServer is StartServer for a cluster of one node, which has every slot. It
-// is for tests of the rules about keys and slots on one process.
+// StartClusterServer is StartServer for a single-node cluster, which serves every slot. Tests can
+// check the rules about keys and slots with a single process.
 func StartClusterServer(dir string, args ...string) (*Server, error) {
 	return start(&Server{dir: dir, args: args, cluster: true, afterStart: clusterReady})
 }
@@ -29,7 +29,7 @@ func clusterReady(ctx context.Context, c *Conn) error {
 	return nil
 }
 
-// addSlots returns a command that assigns slots. ADDSLOTSRANGE would need Redis 7.
+// addSlots returns a command to assign slots. ADDSLOTSRANGE would need Redis 7.
 func addSlots(first, last int) []string {
 	command := []string{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot <= last; slot++ {

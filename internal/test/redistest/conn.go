@@ -13,16 +13,16 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// ioTimeout bounds the I/O of a call whose ctx has no deadline.
+// ioTimeout bounds a call's I/O if its ctx has no deadline.
 const ioTimeout = 5 * time.Second
 
 var errClosed = fmt.Errorf("redistest: %w", redisconn.ErrClosed)
 
-// A Conn is a RESP2 client of one server. It opens as many connections as there are
+// A Conn is a RESP2 client for a single server. It opens as many connections as there are
 // concurrent calls. Tests of the stores use it in place of a client library.
 //
-// It does no more than its interface requires: no retry, no automatic reconnect, no
-// health check. So a store sees every fault that a test injects.
+// It does no more than its interface requires: no retry, no automatic reconnect, no health check.
+// So a store sees every injected fault.
 type Conn struct {
 	// Password, if not empty, is sent on each new connection. Set it before the first
 	// call.
@@ -32,7 +32,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	closed bool
-	idle   []*wire // the last one was used last
+	idle   []*wire // the last was used last
 	open   map[*wire]struct{}
 }
 
@@ -54,9 +54,9 @@ func (c *Conn) Close() {
 	c.idle = nil
 }
 
-// Do implements redisconn.Conn. It sends the commands in one write and reads all
-// replies. It ends at ctx's deadline, or after a second if there is none. A connection
-// with a missing or invalid reply is not used again.
+// Do implements redisconn.Conn. It sends the commands in one write and reads all replies. It ends
+// at ctx's deadline, or after a second without a deadline. A connection with a missing or invalid
+// reply is not used again.
 func (c *Conn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
@@ -73,7 +73,7 @@ func (c *Conn) do(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn
 	}
 }
 
-// Call is Do for one command.
+// Call is Do for a single command.
 func (c *Conn) Call(ctx context.Context, args ...string) (any, error) {
 	var reply [1]redisconn.Reply
 	c.do(ctx, []redisconn.Cmd{redisconn.Command(args...)}, reply[:])
@@ -182,8 +182,8 @@ func (c *Conn) drop(w *wire) {
 	delete(c.open, w)
 }
 
-// put returns a healthy connection to the pool. After a failure it also drops the idle
-// connections: the server has probably gone, and each of them would cost another call.
+// put returns a healthy connection to the pool. After a failure it also drops the idle connections:
+// the server is probably down, and each idle connection would cost another call.
 func (c *Conn) put(w *wire, err error) {
 	if err != nil || w.unusable {
 		c.drop(w)
@@ -211,8 +211,8 @@ func (c *Conn) dropIdle() {
 	}
 }
 
-// Replicate implements redisconn.Conn. It reads both replies before it reports the
-// first, so a test of an interrupted WAIT needs a client library.
+// Replicate implements redisconn.Conn. It reads both replies before it reports the first, so tests
+// that interrupt WAIT need a client library.
 func (c *Conn) Replicate(ctx context.Context, call redisconn.Cmd, wait redisconn.Wait, answered func(redisconn.Reply) bool) redisconn.Reply {
 	var replies [2]redisconn.Reply
 	c.do(ctx, []redisconn.Cmd{call, wait.Cmd()}, replies[:])

@@ -66,7 +66,7 @@ func TestDoReusesItsConnection(t *testing.T) {
 		want(t, c, "PONG", "PING")
 	}
 	clients := s.MustCmd(t, "INFO", "clients").(string)
-	if got := field(clients, "connected_clients"); got != "2" { // including this one
+	if got := field(clients, "connected_clients"); got != "2" { // including this connection
 		t.Errorf("got %s connections, want 2", got)
 	}
 }
@@ -88,7 +88,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	callers.Wait()
 }
 
-// block runs a command that blocks, and returns when the server has it.
+// block runs a blocking command, and returns when the server received it.
 func block(ctx context.Context, t *testing.T, s *Server, c *Conn) <-chan error {
 	t.Helper()
 	failed := make(chan error, 1)

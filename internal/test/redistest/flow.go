@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// A flow is one direction of a link. One goroutine reads what arrives and sets the time
-// at which it is due; another delivers it then. So chunks that are delayed at the same
-// time overlap.
+// A flow is one direction on a link. A goroutine reads chunks and sets the time when each is due;
+// another delivers them at that time. So chunks delayed at the same time overlap.
 type flow struct {
 	link     *link
 	src, dst *net.TCPConn
@@ -19,7 +18,7 @@ type flow struct {
 	freeAt   time.Time // when all bytes so far will have passed, if throttled
 }
 
-// A chunk is the result of one Read.
+// A chunk is the result of a Read.
 type chunk struct {
 	data []byte
 	last bool // src sends no more
@@ -27,7 +26,7 @@ type chunk struct {
 	trap *trap // fires on delivery
 }
 
-// A traffic counts what one direction of a proxy has seen.
+// A traffic counts the bytes and chunks in one direction of a proxy.
 type traffic struct {
 	mu     sync.Mutex
 	freeAt time.Time // when all bytes so far will have passed, if the link is narrow
@@ -57,7 +56,7 @@ func (f *flow) collect() {
 	}
 }
 
-// passTime returns when n bytes that arrive now will have passed.
+// passTime returns the time when n bytes arriving now will have passed.
 func (f *flow) passTime(n int) time.Time {
 	now := time.Now()
 	own := passAfter(&f.freeAt, now, n, f.link.proxy.rate.Load())
@@ -70,8 +69,8 @@ func (f *flow) passTime(n int) time.Time {
 	return own
 }
 
-// passAfter returns when n bytes that arrive now will have passed a link, which is free at a
-// time, and updates that. A rate of 0 means no limit.
+// passAfter returns the time when n bytes arriving now will have passed a link, which is free at
+// freeAt. It updates freeAt. A rate of 0 means no limit.
 func passAfter(freeAt *time.Time, now time.Time, n int, rate int64) time.Time {
 	if rate == 0 {
 		return now
@@ -83,8 +82,8 @@ func passAfter(freeAt *time.Time, now time.Time, n int, rate int64) time.Time {
 	return *freeAt
 }
 
-// receive queues a chunk with the trap that it triggers, unless the chunk is lost. It
-// counts the chunk after the trap is found and before any reply is possible.
+// receive queues a chunk with the trap triggered by it, unless the chunk is lost. It counts the
+// chunk after the trap is found and before any reply is possible.
 func (f *flow) receive(c chunk) {
 	_, _, lost := f.link.state()
 	if !c.last {

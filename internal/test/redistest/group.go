@@ -12,7 +12,7 @@ import (
 
 const (
 	agreeTimeout = 30 * time.Second       // for several servers to agree
-	replyTimeout = 500 * time.Millisecond // for one server to reply
+	replyTimeout = 500 * time.Millisecond // for a server's reply
 )
 
 // startAll starts servers in parallel and stops them with the test.
@@ -39,7 +39,7 @@ func startAll(t testing.TB, servers ...*Server) {
 	}
 }
 
-// logOnFailure prints the log of a server if the test has failed.
+// logOnFailure prints a server's log if the test failed.
 func logOnFailure(t testing.TB, s *Server) {
 	t.Helper()
 	if log := s.Log(); t.Failed() && log != "" {
@@ -56,8 +56,8 @@ func forEach(servers []*Server, f func(i int, s *Server)) {
 	calls.Wait()
 }
 
-// replicationArgs returns the arguments of a master or replica. Synchronization starts at
-// once, and a server that is stopped does not wait for a replica, which may be paused.
+// replicationArgs returns arguments for a master or replica. Synchronization starts at once, and a
+// stopping server does not wait for replicas, because they may be paused.
 func replicationArgs(args []string) []string {
 	all := []string{
 		"--repl-diskless-sync", "yes",
@@ -77,8 +77,8 @@ func waitUntil(what string, holds func(context.Context) error) error {
 	return waitUntilFor(agreeTimeout, what, holds)
 }
 
-// waitUntilFor returns the last failed condition, not the error of a request interrupted
-// by the end of the wait.
+// waitUntilFor returns the last failed condition, not the error of a request interrupted when the
+// wait ends.
 func waitUntilFor(d time.Duration, what string, holds func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -114,7 +114,7 @@ func (s *Server) query(ctx context.Context, args ...string) (any, error) {
 	return value, nil
 }
 
-// queryText is query for a reply that is a string.
+// queryText is query for a string reply.
 func (s *Server) queryText(ctx context.Context, args ...string) (string, error) {
 	value, err := s.query(ctx, args...)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) queryText(ctx context.Context, args ...string) (string, error) 
 	return text, nil
 }
 
-// running reports whether the latest process has not ended; it may be paused.
+// running reports whether the latest process is running; it may be paused.
 func (s *Server) running() bool {
 	select {
 	case <-s.proc.Load().Exited:
@@ -137,7 +137,7 @@ func (s *Server) running() bool {
 	}
 }
 
-// runningServers returns the servers that run.
+// runningServers returns the running servers.
 func runningServers(servers []*Server) (running []*Server) {
 	for _, s := range servers {
 		if s.running() {
@@ -147,7 +147,7 @@ func runningServers(servers []*Server) (running []*Server) {
 	return running
 }
 
-// without returns the servers except one.
+// without returns the servers except the given server.
 func without(gone *Server, servers []*Server) []*Server {
 	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return s == gone })
 }
@@ -162,7 +162,7 @@ func find(servers []*Server, addr string) (*Server, error) {
 	return nil, fmt.Errorf("no server of this group has address %s", addr)
 }
 
-// addrs returns the addresses of servers.
+// addrs returns the servers' addresses.
 func addrs(servers []*Server) []string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// longTimeout is a limit for operations that usually take milliseconds, on a busy
-// machine.
+// longTimeout limits operations on a busy machine; usually they take milliseconds.
 const longTimeout = 10 * time.Second
 
 // eventually polls until a condition holds.
@@ -39,8 +38,7 @@ func wantClosed(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// callContext bounds one call: long enough for a normal reply, or short if no reply is
-// expected.
+// callContext bounds a call: long enough for a normal reply, or short if no reply is expected.
 func callContext(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -48,7 +46,7 @@ func callContext(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// shortWait is how long a test waits for a reply that must not arrive.
+// shortWait is how long a test waits for a reply when none should arrive.
 const shortWait = 50 * time.Millisecond
 
 func dial(t *testing.T, addr string) *Conn {
@@ -73,7 +71,7 @@ func wantTimeout(t *testing.T, err error) {
 	}
 }
 
-// wantBroken wants an error of the connection that is not a timeout.
+// wantBroken requires a connection error other than a timeout.
 func wantBroken(t *testing.T, err error) {
 	t.Helper()
 	var broken *net.OpError
@@ -86,7 +84,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// A proxySetup is a server with a connection through a proxy and a direct one.
+// A proxySetup is a server with two connections: through a proxy and direct.
 type proxySetup struct {
 	server *Server
 	proxy  *Proxy

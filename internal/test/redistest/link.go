@@ -19,7 +19,7 @@ type link struct {
 
 	mu     sync.Mutex
 	server *net.TCPConn // nil until connected
-	held   []byte       // a request that waits for its release
+	held   []byte       // a request waiting for its release
 }
 
 // run forwards until both sides have closed, or the link is reset.
@@ -84,8 +84,8 @@ func (l *link) waitFlowing() bool {
 	}
 }
 
-// state returns the proxy's mode. A link that is used during a Drop becomes silent under
-// the same lock; otherwise it could miss the Thaw that resets it.
+// state returns the proxy's mode. A link used during a Drop becomes silent under the same lock;
+// otherwise it could miss the Thaw meant to reset it.
 func (l *link) state() (m mode, changed <-chan struct{}, silent bool) {
 	p := l.proxy
 	p.mu.Lock()
@@ -144,7 +144,7 @@ func (l *link) release() {
 	}
 }
 
-// abort closes a connection with an RST instead of a FIN.
+// abort closes a connection with an RST rather than a FIN.
 func abort(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	conn.Close()

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A Migration is the move of a slot. While it is open, From serves the keys that it still
-// has and replies ASK for all others, and To serves a command after ASKING.
+// A Migration moves a slot. While it is open, From serves its remaining keys and replies ASK for
+// all others, and To serves a command after ASKING.
 type Migration struct {
 	Slot     int
 	From, To *Server
@@ -38,7 +38,7 @@ func (c *Cluster) OpenSlot(slot int, to *Server) (*Migration, error) {
 	return m, nil
 }
 
-// Move moves keys of the slot with their TTLs. It ignores keys that do not exist.
+// Move moves some keys in the slot with their TTLs. It ignores missing keys.
 func (m *Migration) Move(keys ...string) error {
 	if len(keys) == 0 {
 		return nil
@@ -51,10 +51,9 @@ func (m *Migration) Move(keys ...string) error {
 	return m.cmd(m.From, args...)
 }
 
-// Finish moves the remaining keys and assigns the slot to To: first on To, so that the
-// slot always has a master, then on From and the other masters. Replicas learn of it from
-// their masters; see WaitSettled. After an error the slot is still open, and Finish may
-// be called again.
+// Finish moves the remaining keys and assigns the slot to To: first on To, so the slot always has a
+// master, then on From and the other masters. Replicas learn about it from their masters; see
+// WaitSettled. After an error the slot is still open, and Finish can be called again.
 func (m *Migration) Finish() error {
 	for {
 		keys, err := m.remaining()
@@ -70,7 +69,7 @@ func (m *Migration) Finish() error {
 	}
 }
 
-// remaining returns some of the keys that From still has.
+// remaining returns some keys remaining on From.
 func (m *Migration) remaining() ([]string, error) {
 	value, err := m.From.Cmd("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.Slot), "100")
 	if err != nil {
@@ -97,7 +96,7 @@ func (m *Migration) assign() error {
 	return nil
 }
 
-// masters returns the running nodes that are masters.
+// masters returns the running masters.
 func (c *Cluster) masters() (masters []*Server, err error) {
 	for _, s := range runningServers(c.nodes) {
 		v, err := s.view(context.Background())
@@ -126,8 +125,8 @@ func (m *Migration) explain(s *Server, err error) error {
 	return fmt.Errorf("redistest: slot %d from %s to %s: %s: %w", m.Slot, m.From.Addr(), m.To.Addr(), s.Addr(), err)
 }
 
-// Migrate moves slots with all their keys to another master, one after the other, while
-// the cluster serves. It stops at the first error and leaves that slot open.
+// Migrate moves slots with all their keys to another master, one after the other, while the cluster
+// serves. It stops at the first error and leaves the current slot open.
 func (c *Cluster) Migrate(to *Server, slots ...int) error {
 	for _, slot := range slots {
 		m, err := c.OpenSlot(slot, to)

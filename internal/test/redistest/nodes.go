@@ -10,26 +10,25 @@ import (
 	"time"
 )
 
-// Cluster is a cluster of several nodes. Roles change, so query the current master.
-// Methods may be called while nodes fail, but by one goroutine at a time.
+// Cluster is a cluster with several nodes. Roles change, so query the current master. Methods can
+// be called while nodes fail, but only by one goroutine at a time.
 type Cluster struct {
 	nodes []*Server
 	ids   map[*Server]string
-	// Each shard has the nodes with the same slots: the first was the first master. Nodes
-	// never change shards.
+	// A shard contains the nodes serving the same slots; the first node is the initial master.
+	// Nodes never change shards.
 	shards [][]*Server
 }
 
-// StartCluster starts a cluster and stops it with the test. When it returns, the cluster
-// serves all slots, evenly divided. All nodes get the same args; see [StartServer], and
-// [Start] for what happens without an installed server. A password in --requirepass is
-// also used for replication.
+// StartCluster starts a cluster and stops it with the test. When it returns, the cluster serves all
+// slots, evenly divided. All nodes get the same args; see [StartServer], and [Start] for the case
+// without an installed server. A password in --requirepass is also used for replication.
 //
-// A master counts as dead when a majority of masters has had no reply from it for a
-// second. So a failover needs three masters. A test that pauses nodes for longer, or a
-// slow machine, needs a longer --cluster-node-timeout. By default the whole cluster stops
-// serving while a slot has no running master; --cluster-require-full-coverage no changes
-// that. Replicas stay in their shard, even if another shard has none left.
+// A master counts as dead when a majority of masters received no reply from it for a second. So a
+// failover needs three masters. A test that pauses nodes for longer, or a slow machine, needs a
+// longer --cluster-node-timeout. By default the whole cluster stops serving while a slot has no
+// running master; --cluster-require-full-coverage no changes this. Replicas stay in their shard,
+// even if another shard lost all its replicas.
 func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string), shards: make([][]*Server, masters)}
@@ -50,8 +49,8 @@ func (c *Cluster) add(s *Server) {
 	c.shards[shard] = append(c.shards[shard], s)
 }
 
-// clusterArgs returns the arguments of a node. A replica is a candidate however long it
-// has had no contact with its master.
+// clusterArgs returns the arguments for a node. A replica is a candidate even after a long time
+// without contact to its master.
 func clusterArgs(args []string) []string {
 	return append([]string{
 		"--cluster-node-timeout", "1000",
@@ -61,7 +60,7 @@ func clusterArgs(args []string) []string {
 	}, replicationArgs(args)...)
 }
 
-// form makes a cluster of nodes that do not know each other.
+// form makes a cluster from nodes that are still unconnected.
 func (c *Cluster) form() error {
 	for _, step := range []func() error{c.assignSlots, c.meetAll, c.awaitMet, c.replicateAll, c.WaitSettled} {
 		if err := step(); err != nil {
@@ -87,8 +86,8 @@ func (c *Cluster) assignSlots() error {
 	return nil
 }
 
-// identify reads the ID of a node, and assigns a config epoch to it. A node accepts an epoch
-// only while it is alone; without one the nodes would have to resolve conflicts.
+// identify reads a node's ID, and assigns a config epoch to it. A node accepts an epoch only while
+// it is alone; without an epoch, the nodes would have to resolve conflicts.
 func (c *Cluster) identify(s *Server, epoch int) error {
 	id, err := s.Cmd("CLUSTER", "MYID")
 	if err != nil {
@@ -131,7 +130,7 @@ func (c *Cluster) awaitMet() error {
 	})
 }
 
-// knowsAll checks the IDs: a node that is still being met has a temporary one.
+// knowsAll checks the IDs: a node still in the handshake has a temporary ID.
 func (c *Cluster) knowsAll(ctx context.Context, s *Server) error {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -156,8 +155,8 @@ func (c *Cluster) replicateAll() error {
 	return nil
 }
 
-// AddMaster adds a master without slots, as when a cluster grows. It has the args of the
-// other nodes, and is stopped with the test.
+// AddMaster adds a master without slots, as when a cluster grows. It gets the other nodes' args,
+// and is stopped with the test.
 func (c *Cluster) AddMaster(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{dir: t.TempDir(), args: c.nodes[0].args, cluster: true}
@@ -168,7 +167,7 @@ func (c *Cluster) AddMaster(t testing.TB) *Server {
 	return s
 }
 
-// join makes a running node a member of the cluster, in a shard of its own.
+// join makes a running node a cluster member, in its own shard.
 func (c *Cluster) join(s *Server) error {
 	if err := c.identify(s, len(c.nodes)+1); err != nil {
 		return err
@@ -183,16 +182,16 @@ func (c *Cluster) join(s *Server) error {
 	return c.WaitSettled()
 }
 
-// Nodes returns all nodes. The first masters come first, in the order of their slots.
+// Nodes returns all nodes. The first masters come first, in slot order.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// Addrs returns the addresses of all nodes.
+// Addrs returns all nodes' addresses.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
-// MasterOf returns the node that serves a slot now. It queries each running node about
-// itself. If two nodes say that they own the slot, the one with the newer epoch is right,
-// as for the nodes themselves. This happens after a failover during a pause of the old
-// master. MasterOf returns an error if no node owns the slot.
+// MasterOf returns the node that serves a slot now. It queries each running node about itself. If
+// two nodes report that they own the slot, the newer epoch wins, as between the nodes themselves.
+// This happens after a failover while the old master was paused. MasterOf returns an error if no
+// node owns the slot.
 func (c *Cluster) MasterOf(slot int) (*Server, error) {
 	return c.currentMaster(context.Background(), slot)
 }
@@ -217,8 +216,8 @@ func (c *Cluster) currentMaster(ctx context.Context, slot int) (*Server, error) 
 	return master, nil
 }
 
-// KillMaster kills the master of a slot, as a crash would, and returns it. One of its
-// replicas is promoted soon: see WaitFailover.
+// KillMaster kills a slot's master, as a crash would, and returns it. A replica is promoted soon:
+// see WaitFailover.
 func (c *Cluster) KillMaster(slot int) (*Server, error) {
 	master, err := c.MasterOf(slot)
 	if err != nil {
@@ -228,9 +227,9 @@ func (c *Cluster) KillMaster(slot int) (*Server, error) {
 	return master, nil
 }
 
-// WaitFailover waits until a replica of a dead or paused master has its slots, and all
-// other running nodes know this and serve again. It returns the new master and the
-// waiting time. It fails after 30 s, for example for a master without slots.
+// WaitFailover waits until a replica took over a dead or paused master's slots, and all other
+// running nodes know about it and serve again. It returns the new master and the waiting time. It
+// fails after 30 s, for example for a master without slots.
 func (c *Cluster) WaitFailover(dead *Server) (*Server, time.Duration, error) {
 	if _, err := c.shardOf(dead); err != nil {
 		return nil, 0, err
@@ -246,7 +245,7 @@ func (c *Cluster) WaitFailover(dead *Server) (*Server, time.Duration, error) {
 	return successor, time.Since(begin), err
 }
 
-// successor returns the current master of a dead node's shard.
+// successor returns the current master in a dead node's shard.
 func (c *Cluster) successor(ctx context.Context, dead *Server) (*Server, error) {
 	peers, err := c.shardOf(dead)
 	if err != nil {
@@ -307,14 +306,14 @@ func (c *Cluster) Rejoin(s *Server) error {
 	return c.WaitSettled()
 }
 
-// WaitSettled waits until all running nodes (including paused ones) agree about roles and
-// failures, all slots are served, and the replicas replicate. It fails after 30 s and
-// says what is missing.
+// WaitSettled waits until all running nodes (including paused ones) agree about roles and failures,
+// all slots are served, and the replicas replicate. It fails after 30 s and reports the missing
+// condition.
 func (c *Cluster) WaitSettled() error { return waitUntil("the cluster is settled", c.checkSettled) }
 
 func (c *Cluster) checkSettled(ctx context.Context) error { return c.checkSettledWithout(ctx, nil) }
 
-// checkSettledWithout treats one node as dead, whether it is or not.
+// checkSettledWithout treats a node as dead, whether it is or not.
 func (c *Cluster) checkSettledWithout(ctx context.Context, dead *Server) error {
 	nodes := without(dead, runningServers(c.nodes))
 	replicas := make(map[*Server][]*Server)
@@ -349,8 +348,8 @@ func (c *Cluster) checkSettledWithout(ctx context.Context, dead *Server) error {
 	return nil
 }
 
-// checkView checks that a node sees no problem with the running nodes, knows that the
-// others are dead, and serves.
+// checkView checks that a node sees no problem with the running nodes, considers the others dead,
+// and serves.
 func (c *Cluster) checkView(ctx context.Context, s *Server, v view, living []*Server) error {
 	if len(v) != len(c.nodes) {
 		return fmt.Errorf("%s knows %d nodes, want %d", s.Addr(), len(v), len(c.nodes))

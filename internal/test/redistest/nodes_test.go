@@ -81,7 +81,7 @@ func TestClusterReplacesAPausedMaster(t *testing.T) {
 	}
 }
 
-// killAndRecover kills the master of a key, and returns when the cluster is settled.
+// killAndRecover kills a key's master, and returns when the cluster has settled.
 func killAndRecover(t *testing.T, c *Cluster) {
 	t.Helper()
 	begin := time.Now()
@@ -171,7 +171,7 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3, 1)
 	to := masterOf(t, c, slots-1)
-	for i := range 250 { // more than in one batch
+	for i := range 250 { // more than a single batch
 		masterOf(t, c, Slot("{k}")).MustCmd(t, "SET", "{k}"+strconv.Itoa(i), "v")
 	}
 	begin := time.Now()
@@ -213,7 +213,7 @@ func TestServersOutsideTheCluster(t *testing.T) {
 	}
 }
 
-// Another process may also take the port of a node's bus.
+// Another process could also take a node's bus port; the node should then use another.
 func TestBusPortTaken(t *testing.T) {
 	t.Parallel()
 	first := Start(t)

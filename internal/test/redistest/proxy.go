@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// A Proxy forwards TCP connections to a target and injects faults. Every fault can be
-// switched at any time, from any goroutine, and also affects open connections.
+// A Proxy forwards TCP connections to a target and injects faults. Every fault can be switched on
+// and off at any time, from any goroutine, and also affects open connections.
 //
-// It does not parse the protocol. The bytes of one Read from the client count as one
-// request, which is true for clients that write a pipeline at once. The next bytes from
-// the server count as its reply, which is true for clients with one request at a time per
-// connection.
+// It does not parse the protocol. The bytes from a single Read on the client's side count as a
+// request, which is true for clients that write a pipeline at once. The next bytes from the server
+// count as its reply, which is true for clients with a single request in flight per connection.
 //
 // It buffers delayed or frozen bytes in memory without limit.
 type Proxy struct {
@@ -24,8 +23,8 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	delay    atomic.Int64
-	rate     atomic.Int64 // bytes per second of each connection, or 0
-	shared   atomic.Int64 // bytes per second of all connections together, or 0
+	rate     atomic.Int64 // bytes per second on each connection, or 0
+	shared   atomic.Int64 // bytes per second on all connections together, or 0
 	accepted atomic.Int64
 	up, down traffic
 
@@ -38,7 +37,7 @@ type Proxy struct {
 	links   map[*link]struct{}
 }
 
-// A mode is what the proxy does with bytes.
+// A mode is the proxy's way to handle bytes.
 type mode int
 
 const (
@@ -77,8 +76,8 @@ func StartProxy(target string) (*Proxy, error) {
 // Addr returns the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close resets all connections, drops held requests, and returns when all goroutines of
-// the proxy have ended.
+// Close resets all connections, drops held requests, and returns when all proxy goroutines have
+// ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -90,10 +89,10 @@ func (p *Proxy) Close() {
 	p.running.Wait()
 }
 
-// Stats counts the traffic of a proxy.
+// Stats counts a proxy's traffic.
 type Stats struct {
 	Accepted int64 // connections, including refused ones
-	Requests int64 // chunks sent by clients: their round trips, if they pipeline in one write
+	Requests int64 // chunks sent by clients: their round trips, if they write a pipeline at once
 	Up       int64 // bytes forwarded to the server
 	Down     int64 // bytes forwarded to clients
 }
@@ -141,13 +140,12 @@ func (p *Proxy) Refuse(refuse bool) {
 // pass.
 func (p *Proxy) Freeze() { p.setMode(frozen) }
 
-// Drop simulates a lossy network: bytes sent meanwhile never arrive. Thaw resets the
-// connections that lost something, even a close, and those opened meanwhile. An idle
-// connection survives.
+// Drop simulates a lossy network: bytes sent meanwhile never arrive. Thaw resets the connections
+// that lost bytes, even a close, and those opened meanwhile. An idle connection survives.
 func (p *Proxy) Drop() { p.setMode(dropping) }
 
-// Silence makes the current connections half-open: what is sent on them never arrives, in
-// either direction, and nobody learns of it. New connections work. Thaw resets the silent ones.
+// Silence makes the current connections half-open: bytes sent on them never arrive, in either
+// direction, and neither side notices. New connections work. Thaw resets the silent ones.
 func (p *Proxy) Silence() {
 	for _, l := range p.current(every) {
 		l.silence()
@@ -162,8 +160,8 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Forget ends a Drop as a real network does: the connections that lost something, and those opened
-// meanwhile, stay silent until a Thaw. Nobody learns of it.
+// Forget ends a Drop as a real network does: connections that lost bytes, and those opened
+// meanwhile, stay silent until a Thaw. Neither side notices.
 func (p *Proxy) Forget() { p.setMode(flowing) }
 
 // Heal ends every fault: it calls Thaw and Refuse(false), and disarms the traps for next

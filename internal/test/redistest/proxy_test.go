@@ -144,7 +144,7 @@ func medianPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[50] }
 
 func fastestPing(t testing.TB, c *Conn) time.Duration { return pings(t, c)[0] }
 
-// pings returns the sorted times of 101 round trips.
+// pings returns 101 sorted round-trip times.
 func pings(t testing.TB, c *Conn) []time.Duration {
 	t.Helper()
 	trips := make([]time.Duration, 101)
@@ -159,7 +159,7 @@ func pings(t testing.TB, c *Conn) []time.Duration {
 	return trips
 }
 
-// sendChunk returns when the proxy has read s, so that s is a chunk of its own.
+// sendChunk returns when the proxy read s, so s is a separate chunk.
 func (r proxySetup) sendChunk(t *testing.T, tap *wireTap, s string) {
 	t.Helper()
 	before := r.proxy.Stats().Requests
@@ -167,7 +167,7 @@ func (r proxySetup) sendChunk(t *testing.T, tap *wireTap, s string) {
 	eventually(t, "the proxy has it", func() bool { return r.proxy.Stats().Requests == before+1 })
 }
 
-// Chunks that are delayed at the same time arrive at the same time, in order.
+// Chunks delayed at the same time should arrive at the same time, in order.
 func TestDelayedChunksOverlap(t *testing.T) {
 	r := newProxySetup(t)
 	tap := r.raw(t)
@@ -181,7 +181,7 @@ func TestDelayedChunksOverlap(t *testing.T) {
 		tap.wantLine(t, "$1\r\n"+string(rune('a'+i))+"\r\n")
 	}
 	took := time.Since(begin)
-	if took < 2*d || took > 20*d { // one after another they would take 40
+	if took < 2*d || took > 20*d { // in sequence they would take 40
 		t.Errorf("20 requests took %v, want some %v", took, 2*d)
 	}
 }
@@ -196,8 +196,8 @@ func TestAShorterDelayKeepsTheOrder(t *testing.T) {
 	tap.wantLine(t, "$1\r\na\r\n$1\r\nb\r\n")
 }
 
-// Random faults on many connections leave a working proxy, and no reply goes to the wrong
-// request.
+// Random faults on many connections should leave a working proxy, and no reply should go to the
+// wrong request.
 func TestFaultsAtRandom(t *testing.T) {
 	r := newProxySetup(t)
 	done := make(chan struct{})
@@ -230,7 +230,7 @@ func TestFaultsAtRandom(t *testing.T) {
 			func() { r.proxy.Delay(0) },
 			r.proxy.Heal,
 		} {
-			want(t, r.direct, "PONG", "PING") // the time of a round trip
+			want(t, r.direct, "PONG", "PING") // a round trip's time
 			fault()
 		}
 	}
@@ -239,8 +239,8 @@ func TestFaultsAtRandom(t *testing.T) {
 	want(t, dial(t, r.proxy.Addr()), "PONG", "PING")
 }
 
-// BenchmarkPing measures the cost of the proxy and the precision of its delay: the result
-// to compare is the difference from twice the delay.
+// BenchmarkPing measures the proxy's overhead and the precision of its delay: compare the result
+// with twice the delay.
 func BenchmarkPing(b *testing.B) {
 	server := Start(b)
 	b.Run("direct", func(b *testing.B) { ping(b, server.Addr()) })

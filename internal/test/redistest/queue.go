@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A queue has the chunks of one flow that are in transit. It is unbounded, so that a
-// frozen proxy goes on reading and does not block its clients.
+// A queue contains a flow's chunks in transit. It is unbounded, so a frozen proxy continues to read
+// and does not block its clients.
 type queue struct {
-	ready chan struct{} // has an element if there may be chunks
+	ready chan struct{} // contains an element if there may be chunks
 
 	mu     sync.Mutex
 	chunks []chunk

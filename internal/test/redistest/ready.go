@@ -11,16 +11,16 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// awaitReady polls until p serves commands. There is no event to wait for: a server with
-// log level warning does not log that it is ready.
+// awaitReady polls until p serves commands. There is no event to wait for: a server with log level
+// warning does not log its readiness.
 func (s *Server) awaitReady(p *spawn.Process) error {
 	c := s.dial()
 	defer c.Close()
 	return p.Await(startTimeout, func(ctx context.Context) error { return s.ready(ctx, c, p) })
 }
 
-// ready checks the process ID, too: another server may have taken the port and reply
-// while this one is failing.
+// ready also checks the process ID: another server may have taken the port and reply while this
+// server is failing.
 func (s *Server) ready(ctx context.Context, c *Conn, p *spawn.Process) error {
 	info, err := text(ctx, c, "INFO", "server")
 	if needsPassword(err) {
@@ -33,7 +33,7 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *spawn.Process) error {
 		return fmt.Errorf("process %s answers instead", pid)
 	}
 	if _, err := text(ctx, c, "PING"); err != nil {
-		return err // -LOADING, for one
+		return err // -LOADING, for example
 	}
 	if s.afterStart != nil {
 		return s.afterStart(ctx, c)
@@ -41,8 +41,7 @@ func (s *Server) ready(ctx context.Context, c *Conn, p *spawn.Process) error {
 	return nil
 }
 
-// needsPassword reports a server that is up and requires a password that this package
-// does not have.
+// needsPassword reports whether a running server requires a password unknown to this package.
 func needsPassword(err error) bool {
 	var refusal redisconn.ServerError
 	return errors.As(err, &refusal) &&
@@ -56,7 +55,7 @@ func text(ctx context.Context, c *Conn, args ...string) (string, error) {
 	return s, err
 }
 
-// field returns the value of "name:value" in the lines of an INFO reply.
+// field returns the value of "name:value" in an INFO reply.
 func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -67,8 +66,8 @@ func field(info, name string) string {
 	return ""
 }
 
-// Cmd runs one command on a new connection and returns its reply: nil, int64, string or
-// []any. An error reply is a redisconn.ServerError.
+// Cmd runs a command on a new connection and returns its reply: nil, int64, string or []any. An
+// error reply is a redisconn.ServerError.
 func (s *Server) Cmd(args ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -77,9 +76,8 @@ func (s *Server) Cmd(args ...string) (any, error) {
 	return c.Call(ctx, args...)
 }
 
-// Commands returns how many commands the server has processed, including those in
-// scripts. The call itself counts in the next one, as does its AUTH if there is a
-// password.
+// Commands returns how many commands the server has processed, including those in scripts. The call
+// itself counts in the next one, as does its AUTH if a password is set.
 func (s *Server) Commands() (int64, error) {
 	info, err := s.Cmd("INFO", "stats")
 	if err != nil {

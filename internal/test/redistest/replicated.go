@@ -15,10 +15,9 @@ type Replicated struct {
 	Replicas []*Server
 }
 
-// StartReplicated starts a master and replicas, and stops them with the test. When it
-// returns, the replicas replicate. All get the same args; see [StartServer], and [Start]
-// for what happens without an installed server. A password in --requirepass is also used
-// for replication.
+// StartReplicated starts a master and replicas, and stops them with the test. When it returns, the
+// replicas replicate. All get the same args; see [StartServer], and [Start] for the case without an
+// installed server. A password in --requirepass is also used for replication.
 //
 // A restarted replica replicates again. A restarted master is empty, and so are its
 // replicas soon after.
@@ -36,15 +35,15 @@ func StartReplicated(t testing.TB, replicas int, args ...string) *Replicated {
 	return r
 }
 
-// WaitOnline waits until all running replicas replicate from the master. It fails after
-// 30 s and names those that do not.
+// WaitOnline waits until all running replicas replicate from the master. It fails after 30 s and
+// names the others.
 func (r *Replicated) WaitOnline() error {
 	return waitUntil("the replicas are online", func(ctx context.Context) error {
 		return online(ctx, r.Master, runningServers(r.Replicas))
 	})
 }
 
-// WaitCaughtUp waits until a replica has all that its master has written so far. It fails
+// WaitCaughtUp waits until a replica received all writes made by its master until now. It fails
 // after 30 s.
 func WaitCaughtUp(master, replica *Server) error {
 	written, err := offset(context.Background(), master, "master_repl_offset")
@@ -64,7 +63,7 @@ func hasRead(ctx context.Context, replica *Server, written int64) error {
 	return err
 }
 
-// offset returns a position in the stream of a master's writes.
+// offset returns a position in a master's write stream.
 func offset(ctx context.Context, s *Server, name string) (int64, error) {
 	info, err := s.queryText(ctx, "INFO", "replication")
 	if err != nil {
@@ -73,8 +72,8 @@ func offset(ctx context.Context, s *Server, name string) (int64, error) {
 	return strconv.ParseInt(field(info, name), 10, 64)
 }
 
-// online checks both ends: only the master knows whether a replica has caught up, and the
-// master detects a lost replica late.
+// online checks both ends: only the master knows whether a replica caught up, and the master
+// detects a lost replica late.
 func online(ctx context.Context, master *Server, replicas []*Server) error {
 	info, err := master.queryText(ctx, "INFO", "replication")
 	if err != nil {

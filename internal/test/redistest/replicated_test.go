@@ -27,7 +27,7 @@ func TestAReplicaComesBack(t *testing.T) {
 	r := StartReplicated(t, 1)
 	r.Master.MustCmd(t, "SET", "k", "v")
 	r.Replicas[0].Kill()
-	if err := r.WaitOnline(); err != nil { // of the running replicas
+	if err := r.WaitOnline(); err != nil { // for the running replicas
 		t.Error(err)
 	}
 	if err := r.Replicas[0].Restart(); err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Limits of a reply. Without them, twelve bytes could make the parser allocate all
-// memory.
+// Limits on a reply. Without them, twelve bytes could make the parser use up the memory.
 const (
 	maxBulk  = 64 << 20
 	maxItems = 1 << 20
@@ -22,7 +21,7 @@ const (
 
 var errProtocol = errors.New("redistest: malformed reply")
 
-// appendCommand encodes a command as an array of bulk strings.
+// appendCommand encodes a command as a bulk-string array.
 func appendCommand(b []byte, cmd []string) ([]byte, error) {
 	if len(cmd) == 0 {
 		return nil, errors.New("redistest: empty command") // Redis would not reply
@@ -66,8 +65,7 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 	return nil, fmt.Errorf("%w: type %q", errProtocol, kind)
 }
 
-// readLine returns a line of at least one byte without its end. It is valid until the
-// next read.
+// readLine returns a nonempty line without its end. It is valid until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -83,7 +81,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return line, nil
 }
 
-// unexpectedEOF distinguishes an end within a reply from one between replies.
+// unexpectedEOF distinguishes an end within a reply from an end between replies.
 func unexpectedEOF(err error, read int) error {
 	if errors.Is(err, io.EOF) && read > 0 {
 		return io.ErrUnexpectedEOF
@@ -132,7 +130,7 @@ func readArray(r *bufio.Reader, length string, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("%w: nested too deep", errProtocol)
 	}
-	items := []any{} // grows with what arrives, not with the announced length
+	items := []any{} // grows with the received elements, not with the announced length
 	for range n {
 		item, err := readValue(r, depth-1)
 		if err != nil {

@@ -63,7 +63,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 	}
 }
 
-// An end between two replies is a closed connection; an end within a reply is an error.
+// An end between two replies should mean a closed connection, and an end within a reply an error.
 func TestRepliesCutShort(t *testing.T) {
 	whole := "*2\r\n$3\r\nabc\r\n:1\r\n"
 	for n := range whole {
@@ -87,7 +87,7 @@ func TestCommandsAreEncoded(t *testing.T) {
 	}
 }
 
-// FuzzReply checks that a decoded reply is the same after encoding and decoding it again.
+// FuzzReply checks that encoding and decoding a reply again does not change it.
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"+OK\r\n", "-ERR no\r\n", ":-7\r\n", "$3\r\nabc\r\n", "$-1\r\n", "*-1\r\n",

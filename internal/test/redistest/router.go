@@ -15,23 +15,22 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Routing is how a Router chooses the server of a command.
+// Routing is a Router's rule for choosing a command's server.
 type Routing int
 
 const (
 	// ByKey routes by the whole first key, as twemproxy and Envoy do without a setting.
 	ByKey Routing = iota
-	// ByTag routes by the hash tag of the first key, as Codis does. Further keys do not
-	// matter.
+	// ByTag routes by the first key's hash tag, as Codis does. Further keys do not matter.
 	ByTag
-	// BySlot routes by the slot of a cluster, and rejects keys of different slots, as one
-	// address in front of a cluster does. Commands without a key reach the first server.
+	// BySlot routes by cluster slot, and rejects keys in different slots, as a single address in
+	// front of a cluster does. Commands without a key reach the first server.
 	BySlot
 )
 
-// A Router is a proxy in front of several servers. It sends each command to one of them.
-// Except BySlot, it refuses commands without a key, as such proxies do. It always refuses
-// subscriptions. A Proxy, in contrast, has one server, and injects faults.
+// A Router is a proxy in front of several servers. It sends each command to one server. Except
+// BySlot, it refuses commands without a key, as such proxies do. It always refuses subscriptions. A
+// Proxy, in contrast, has a single server, and can inject faults.
 type Router struct {
 	routing  Routing
 	servers  []*Server
@@ -57,7 +56,7 @@ func NewRouter(t testing.TB, routing Routing, servers ...*Server) *Router {
 	return r
 }
 
-// Mixed returns how many scripts had keys of different hash tags.
+// Mixed returns how many scripts had keys with different hash tags.
 func (r *Router) Mixed() int64 { return r.mixed.Load() }
 
 // Addr returns the host:port for clients.
@@ -103,7 +102,7 @@ func (r *Router) drop(conn net.Conn) {
 	conn.Close()
 }
 
-// serve answers the commands of one client in order, with one connection to each server.
+// serve answers a client's commands in order, with one connection to each server.
 func (r *Router) serve(client net.Conn) {
 	if !r.register(client) {
 		return
@@ -133,7 +132,7 @@ func (r *Router) serve(client net.Conn) {
 	}
 }
 
-// words returns the words of a command.
+// words returns a command's words.
 func words(value any) (cmd []string) {
 	list, _ := value.([]any)
 	for _, item := range list {
@@ -143,7 +142,7 @@ func words(value any) (cmd []string) {
 	return cmd
 }
 
-// forward sends a command to its server and returns the reply, or that of the router.
+// forward sends a command to its server and returns the reply, or the router's own.
 func (r *Router) forward(behind []*wire, cmd []string) (any, error) {
 	at, refusal := r.choose(cmd)
 	if refusal != "" {
@@ -166,10 +165,10 @@ func (r *Router) forward(behind []*wire, cmd []string) (any, error) {
 	return readReply(behind[at].r)
 }
 
-// withoutKey are the commands that no key routes.
+// withoutKey lists commands without a key to route them.
 var withoutKey = []string{"ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "HELLO", "INFO", "KEYS", "PING", "PUBLISH", "PUBSUB", "SCAN", "SCRIPT", "SELECT", "TIME", "WAIT"}
 
-// choose returns the server of a command, or why the command is refused.
+// choose returns a command's server, or the reason for refusing the command.
 func (r *Router) choose(cmd []string) (at int, refusal string) {
 	if len(cmd) == 0 {
 		return 0, "ERR empty command"

@@ -17,24 +17,24 @@ import (
 // masterName is the sentinels' name of the master, whichever server it is.
 const masterName = "mymaster"
 
-// Sentinels is a master and its replicas, with sentinels that promote a replica when the
-// master fails. The master changes, so query it. Methods may be called while servers
-// fail, but by one goroutine at a time.
+// Sentinels is a master and its replicas, with sentinels to promote a replica when the master
+// fails. The master changes, so query it. Methods can be called while servers fail, but only by one
+// goroutine at a time.
 type Sentinels struct {
 	MasterName string
-	Servers    []*Server // the first one was the first master
+	Servers    []*Server // the first is the initial master
 	Sentinels  []*Server
 }
 
-// StartSentinels starts a master, replicas and sentinels, and stops them with the test.
-// When it returns, they all know each other. The args are for the master and the
-// replicas; see [StartServer], and [Start] for what happens without an installed server.
-// A password in --requirepass is also used for replication and known to the sentinels,
-// which have none themselves. Before Redis 7 sentinels are slow: see shortenPeriods.
+// StartSentinels starts a master, replicas and sentinels, and stops them with the test. When it
+// returns, they all know each other. The args are for the master and the replicas; see
+// [StartServer], and [Start] for the case without an installed server. A password in --requirepass
+// is also used for replication and known to the sentinels, which have no password themselves.
+// Before Redis 7 sentinels are slow: see shortenPeriods.
 //
-// A master counts as down when a majority of all sentinels has had no reply for half a
-// second. A test that pauses servers for longer without a failover must configure each
-// sentinel: SENTINEL SET mymaster down-after-milliseconds 60000.
+// A master counts as down when a majority of sentinels received no reply for half a second. A test
+// that pauses servers for longer without a failover must configure each sentinel: SENTINEL SET
+// mymaster down-after-milliseconds 60000.
 func StartSentinels(t testing.TB, replicas, sentinels int, args ...string) *Sentinels {
 	t.Helper()
 	r := StartReplicated(t, replicas, args...)
@@ -49,8 +49,8 @@ func StartSentinels(t testing.TB, replicas, sentinels int, args ...string) *Sent
 	return s
 }
 
-// newSentinel writes the configuration file of a sentinel, which is also its state. At
-// first it names only the master; the sentinel finds the other servers through it.
+// newSentinel writes a sentinel's configuration file, which is also its state. At first it names
+// only the master; the sentinel finds the other servers through it.
 //
 // The failover timeout is short, because after a vote without a winner the next try comes
 // two timeouts later.
@@ -80,15 +80,15 @@ func newSentinel(t testing.TB, master *Server, quorum int) *Server {
 	return s
 }
 
-// shortenPeriods shortens periods that no configuration file can set and that a sentinel
-// loses when it ends: those of PING, INFO, publishing its state and querying the others.
-// They are 1, 10, 2 and 1 s. Before Redis 7 they stay so.
+// shortenPeriods shortens periods that no configuration file can set and a sentinel forgets when it
+// ends: for PING, INFO, publishing its state and querying the others. They are 1, 10, 2 and 1 s.
+// Before Redis 7 they cannot be changed.
 //
-// A sentinel reconnects once in a PING period. So this period must be well below the time
-// after which a master is down, because a promotion ends connections. If a replica
-// reports itself as a master for four publish periods, a sentinel demotes it. So these
-// must last longer than a planned promotion, which the leading sentinel may detect a
-// second late, because it reads INFO once a second during a failover.
+// A sentinel reconnects once in a PING period. So this period must be well below the time after
+// which a master is down, because a promotion ends connections. If a replica reports itself as a
+// master for four publish periods, a sentinel demotes it. So four such periods must last longer
+// than a planned promotion, which the leading sentinel may detect a second late, because it reads
+// INFO once a second during a failover.
 func shortenPeriods(ctx context.Context, c *Conn) error {
 	_, err := c.Call(ctx, "SENTINEL", "DEBUG",
 		"PING-PERIOD", "200",
@@ -98,12 +98,11 @@ func shortenPeriods(ctx context.Context, c *Conn) error {
 	return err
 }
 
-// Addrs returns the addresses of the sentinels.
+// Addrs returns the sentinels' addresses.
 func (s *Sentinels) Addrs() []string { return addrs(s.Sentinels) }
 
-// Master returns the server that a majority of all sentinels name as the master. It may
-// be dead, because sentinels detect that late. The error has the sentinels' answers if
-// there is no majority.
+// Master returns the master named by a majority of all sentinels. It may be dead, because sentinels
+// detect a crash late. The error contains the sentinels' answers if no majority agrees.
 func (s *Sentinels) Master() (*Server, error) { return s.majorityMaster(context.Background()) }
 
 func (s *Sentinels) majorityMaster(ctx context.Context) (*Server, error) {
@@ -124,7 +123,7 @@ func (s *Sentinels) majorityMaster(ctx context.Context) (*Server, error) {
 	return nil, errors.Join(errs...)
 }
 
-// masterOf returns the master according to one sentinel.
+// masterOf returns the master according to a single sentinel.
 func (s *Sentinels) masterOf(ctx context.Context, sentinel *Server) (*Server, error) {
 	value, err := sentinel.query(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.MasterName)
 	if err != nil {
@@ -148,10 +147,9 @@ func (s *Sentinels) KillMaster() (*Server, error) {
 	return master, nil
 }
 
-// WaitPromoted waits until a majority of the sentinels names another master than old,
-// which is dead or paused, and the named server agrees. It returns the new master. The
-// remaining replicas and a few sentinels may learn of it later: see WaitComplete. It
-// fails after 30 s.
+// WaitPromoted waits until most sentinels name another master than old, which is dead or paused,
+// and the named server agrees. It returns the new master. The remaining replicas and a few
+// sentinels may learn about it later: see WaitComplete. It fails after 30 s.
 func (s *Sentinels) WaitPromoted(old *Server) (*Server, error) {
 	var promoted *Server
 	err := waitUntil("another master is promoted", func(ctx context.Context) error {
@@ -171,9 +169,9 @@ func (s *Sentinels) WaitPromoted(old *Server) (*Server, error) {
 	return promoted, nil
 }
 
-// Failover promotes a replica of a running master, as for maintenance, and waits until
-// the old master is a replica and all is complete. It returns the new master. Until its
-// demotion the old master accepts writes, which are lost.
+// Failover promotes a running master's replica, as for maintenance, and waits until the old master
+// is a replica and all is complete. It returns the new master. Until its demotion the old master
+// accepts writes, which are lost.
 func (s *Sentinels) Failover() (*Server, error) {
 	if err := s.WaitComplete(); err != nil {
 		return nil, err // a failover is refused during another one
@@ -192,8 +190,8 @@ func (s *Sentinels) Failover() (*Server, error) {
 	return promoted, s.WaitComplete()
 }
 
-// startFailover makes one sentinel start a failover. It retries if the sentinel has no
-// recent INFO of a replica, as on a busy machine.
+// startFailover makes a sentinel start a failover. It retries if the sentinel lacks recent INFO
+// from a replica, as on a busy machine.
 func (s *Sentinels) startFailover() error {
 	sentinels := runningServers(s.Sentinels)
 	if len(sentinels) == 0 {
@@ -216,10 +214,9 @@ func (s *Sentinels) startFailover() error {
 
 // Rejoin restarts a killed server and waits until all is complete.
 //
-// The server starts as a replica of the current master. With its initial arguments, as
-// after [Server.Restart], it could come back as an empty master that accepts writes until
-// the sentinels demote it. A server that is still the master for the sentinels does come
-// back that way.
+// The server starts as the current master's replica. With its initial arguments, as after
+// [Server.Restart], it could come back as an empty master that accepts writes until the sentinels
+// demote it. A server still considered the master by the sentinels does come back empty.
 func (s *Sentinels) Rejoin(server *Server) error {
 	if !slices.Contains(s.Servers, server) {
 		return errUnknownServer
@@ -237,11 +234,10 @@ func (s *Sentinels) Rejoin(server *Server) error {
 	return s.WaitComplete()
 }
 
-// WaitComplete waits until all running servers and sentinels (including paused ones) are
-// complete. Complete means that the sentinels name the same master, list its replicas and
-// each other, and see no problem, and that the replicas replicate from that master. Then
-// the next failover is as fast as the first one. WaitComplete fails after 30 s and says
-// what is missing.
+// WaitComplete waits until all running servers and sentinels (including paused ones) are complete.
+// Complete means that the sentinels name the same master, list its replicas and each other, and see
+// no problem, and that the replicas replicate from this master. Then the next failover is as fast
+// as the first. WaitComplete fails after 30 s and reports the missing condition.
 func (s *Sentinels) WaitComplete() error {
 	return waitUntil("servers and sentinels are complete", s.checkComplete)
 }
@@ -262,7 +258,7 @@ func (s *Sentinels) checkComplete(ctx context.Context) error {
 	return nil
 }
 
-// checkSentinel checks that one sentinel has the correct state.
+// checkSentinel checks that a sentinel's state is correct.
 func (s *Sentinels) checkSentinel(ctx context.Context, sentinel, master *Server) error {
 	named, err := s.masterOf(ctx, sentinel)
 	if err != nil {
@@ -287,8 +283,8 @@ func (s *Sentinels) checkSentinel(ctx context.Context, sentinel, master *Server)
 	return s.checkList(ctx, sentinel, "SENTINELS", "sentinel", s.Sentinels, sentinel)
 }
 
-// checkList checks that a sentinel's list has every server but one, and that the running
-// ones are healthy. The state of a replica comes from its own last INFO.
+// checkList checks that a sentinel's list contains every server but one, and the running servers
+// are healthy. A replica's state comes from its own last INFO.
 func (s *Sentinels) checkList(ctx context.Context, sentinel *Server, list, health string, servers []*Server, but *Server) error {
 	value, err := sentinel.query(ctx, "SENTINEL", list, s.MasterName)
 	if err != nil {
@@ -307,7 +303,8 @@ func (s *Sentinels) checkList(ctx context.Context, sentinel *Server, list, healt
 		return fmt.Errorf("%s lists %d servers, want %d", list, len(flags), len(servers)-1)
 	}
 	for _, server := range servers {
-		// Valkey keeps this flag after a failover: what a sentinel last said of the old master.
+		// Valkey keeps this flag after a failover: it is the sentinel's last state for the old
+		// master.
 		have := strings.TrimSuffix(flags[server.Addr()], ",master_down")
 		if server != but && server.running() && have != health {
 			return fmt.Errorf("%s lists %s as %q", strings.ToLower(list), server.Addr(), have)
@@ -316,7 +313,7 @@ func (s *Sentinels) checkList(ctx context.Context, sentinel *Server, list, healt
 	return nil
 }
 
-// pairs reads a reply of alternating names and values.
+// pairs reads a reply with alternating names and values.
 func pairs(value any) map[string]string {
 	items, _ := value.([]any)
 	m := make(map[string]string)

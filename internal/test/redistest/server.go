@@ -19,13 +19,13 @@ import (
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
 
-// ErrNoServer means that this machine has no redis-server or valkey-server.
+// ErrNoServer means no redis-server or valkey-server is installed.
 var ErrNoServer = errors.New("no redis-server in PATH")
 
 const (
 	startTimeout = 10 * time.Second // for a server to reply after its start
 	stopTimeout  = 3 * time.Second  // for a server to end after SIGTERM
-	portTries    = 5                // number of free ports to try
+	portTries    = 5                // free ports to try
 )
 
 // A Server is a redis-server process on a loopback port. It is safe for concurrent use: a
@@ -36,16 +36,16 @@ type Server struct {
 	dir        string
 	args       []string
 	cluster    bool
-	sentinel   string                             // configuration file of a sentinel
-	tlsFiles   *tlsFiles                          // of a server with TLS
+	sentinel   string                             // a sentinel's configuration file
+	tlsFiles   *tlsFiles                          // for a server with TLS
 	afterStart func(context.Context, *Conn) error // called until it succeeds before the server is ready
 
 	runMu  sync.Mutex // held while the process is started or ended
 	port   int
-	bus    int     // of a cluster node
-	tls    int     // of a server with TLS
+	bus    int     // for a cluster node
+	tls    int     // for a server with TLS
 	master *Server // if set, the next process starts as its replica
-	runs   int     // number of processes started: each has its own log
+	runs   int     // processes started: each writes its own log
 	proc   atomic.Pointer[spawn.Process]
 }
 
@@ -87,10 +87,10 @@ func start(s *Server) (*Server, error) {
 	return s, nil
 }
 
-// serverVariable has the program that is started, instead of the one that is installed.
+// serverVariable names the program to start instead of the installed server.
 const serverVariable = "DIBS_REDIS_SERVER"
 
-// findServer returns the path of the program that is started.
+// findServer returns the path to the server program.
 func findServer() (string, error) {
 	if bin := os.Getenv(serverVariable); bin != "" {
 		return exec.LookPath(bin)
@@ -101,8 +101,8 @@ func findServer() (string, error) {
 	return "", ErrNoServer
 }
 
-// choosePorts chooses all ports that the server may need. They do not change, because the
-// other nodes of a cluster remember the bus port.
+// choosePorts chooses all ports the server can need. They do not change, because a cluster's other
+// nodes remember the bus port.
 func (s *Server) choosePorts() error {
 	for _, port := range []*int{&s.port, &s.bus, &s.tls} {
 		var err error
@@ -123,7 +123,7 @@ func (s *Server) choosePorts() error {
 	return nil
 }
 
-// fixedBus is the distance of the bus port before Redis 7.
+// fixedBus is the bus port's distance before Redis 7.
 const fixedBus = 10000
 
 // Addr returns the server's host:port. It never changes.
@@ -134,17 +134,17 @@ func (s *Server) Addr() string {
 // URL returns the server's redis:// URL.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Pid returns the process ID of the latest process.
+// Pid returns the latest process's ID.
 func (s *Server) Pid() int { return s.proc.Load().Pid() }
 
-// Kill ends the process, as a crash would, and returns when it has ended.
+// Kill ends the process, as a crash would, and returns after its end.
 func (s *Server) Kill() {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
 	s.proc.Load().Kill()
 }
 
-// Stop sends SIGTERM, kills the process after 3 s, and returns when it has ended.
+// Stop sends SIGTERM, kills the process after 3 s, and returns after its end.
 func (s *Server) Stop() {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
@@ -160,8 +160,7 @@ func (s *Server) Restart() error {
 	return s.relaunch()
 }
 
-// restartUnder restarts the server as a replica of another one. A later Restart does the
-// same.
+// restartUnder restarts the server as another server's replica. A later Restart does the same.
 func (s *Server) restartUnder(master *Server) error {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()
@@ -235,7 +234,7 @@ func (s *Server) arguments() []string {
 	return args
 }
 
-// without7 leaves out the options with a value that Redis has since 7.
+// without7 leaves out the options whose values need Redis 7.
 func without7(args []string) []string {
 	if i := slices.Index(args, "--shutdown-timeout"); i >= 0 {
 		return slices.Delete(args, i, i+2)
@@ -250,7 +249,7 @@ func (s *Server) log() string {
 // stderr is the file for complaints about arguments, which come before the log.
 func (s *Server) stderr() string { return s.log() + ".stderr" }
 
-// Log returns the warnings that the latest process has logged.
+// Log returns the warnings logged by the latest process.
 func (s *Server) Log() string {
 	s.runMu.Lock()
 	defer s.runMu.Unlock()

@@ -170,7 +170,8 @@ func TestStartServerKeepsItsFilesInDir(t *testing.T) {
 	}
 }
 
-// Another process may take the port between its choice and its use.
+// Another process could take the port between its choice and its use; the server should then choose
+// another.
 func TestPortTaken(t *testing.T) {
 	first := Start(t)
 	second := &Server{bin: first.bin, dir: t.TempDir(), port: first.port}
@@ -222,7 +223,7 @@ func TestClusterNodeRestarts(t *testing.T) {
 	s.MustCmd(t, "SET", "k", "v")
 }
 
-// A recordingTB is a testing.TB that records how the test ended.
+// A recordingTB is a testing.TB recording how the test ended.
 type recordingTB struct {
 	testing.TB
 	skipped, failed bool

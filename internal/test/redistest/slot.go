@@ -4,9 +4,8 @@ import "strings"
 
 const slots = 16384
 
-// Slot returns the cluster slot of a key: the CRC-16 (XMODEM) of its hash tag. The hash
-// tag is the text between the first "{" and the next "}", or the whole key if that is
-// empty or missing.
+// Slot returns a key's cluster slot: the CRC-16 (XMODEM) of its hash tag. The hash tag is the text
+// between the first "{" and the next "}", or the whole key if this text is empty or missing.
 func Slot(key string) int {
 	key = hashTag(key)
 	var crc uint16

@@ -6,17 +6,16 @@ import (
 	"testing"
 )
 
-// Start starts a server for one test and stops it with the test. See [StartServer] for
-// args.
+// Start starts a server for a test and stops it with the test. See [StartServer] for args.
 //
-// Without an installed server the test is skipped with a message. With
-// DIBS_REQUIRE_REDIS=1 it fails, so that a CI machine cannot pass without testing.
+// Without an installed server the test is skipped with a message. With DIBS_REQUIRE_REDIS=1 it
+// fails, so a CI machine cannot pass without testing.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startOne(t, &Server{dir: t.TempDir(), args: args})
 }
 
-// StartClusterNode is Start for a cluster of one node. See [StartClusterServer].
+// StartClusterNode is Start for a single-node cluster. See [StartClusterServer].
 func StartClusterNode(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startOne(t, &Server{dir: t.TempDir(), args: args, cluster: true, afterStart: clusterReady})
@@ -40,7 +39,7 @@ func skipOrFail(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// MustCmd is Cmd for a command that must succeed.
+// MustCmd is Cmd for a command expected to succeed.
 func (s *Server) MustCmd(t testing.TB, args ...string) any {
 	t.Helper()
 	value, err := s.Cmd(args...)
@@ -53,7 +52,7 @@ func (s *Server) MustCmd(t testing.TB, args ...string) any {
 // Long reports whether the long tests are enabled (DIBS_LONG=1).
 func Long() bool { return os.Getenv("DIBS_LONG") == "1" }
 
-// SkipBefore7 skips a test of what servers have since Redis 7, such as sharded channels.
+// SkipBefore7 skips a test if it needs features of Redis 7, such as sharded channels.
 func SkipBefore7(t testing.TB, s *Server) {
 	t.Helper()
 	if s.Before7() {

@@ -15,10 +15,10 @@ const pingAfter = time.Second
 
 var errNoReply = errors.New("redistest: no reply on the subscription")
 
-// Subscribe implements redisconn.Conn. It subscribes on a connection of its own until
-// ctx ends or the connection fails, and returns the reason. It fails after two seconds of
-// silence, although it sends a PING after the first. While busy returns false, it sends none,
-// and may be silent.
+// Subscribe implements redisconn.Conn. It subscribes on its own connection until ctx ends or the
+// connection fails, and returns the reason. It fails after two seconds without data, although it
+// sends a PING after the first. While busy returns false, it sends no PING, and the connection can
+// be silent.
 func (c *Conn) Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error {
 	w, err := c.connect(ctx)
 	if err != nil {
@@ -52,8 +52,8 @@ func (w *wire) listen(channel string, busy func() bool, on func(message string))
 	}
 }
 
-// waitForMessage waits for the first byte only: a read that times out within a message would
-// lose the first part.
+// waitForMessage waits for the first byte only: a read timeout within a message would lose the part
+// read.
 func (w *wire) waitForMessage(busy func() bool) error {
 	for waiting := true; waiting; waiting = !busy() {
 		if arrived, err := w.waitForReply(pingAfter); arrived || err != nil {
@@ -77,8 +77,8 @@ func (w *wire) ping() error {
 
 type message struct{ kind, payload string }
 
-// readMessage reads a message of a subscribed connection: subscribe, channel, count;
-// message, channel, payload; or pong, "".
+// readMessage reads a message from a subscribed connection: subscribe, channel, count; message,
+// channel, payload; or pong, "".
 func (w *wire) readMessage() (message, error) {
 	_ = w.conn.SetDeadline(time.Now().Add(2 * pingAfter))
 	value, err := readReply(w.r)

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// listen subscribes and returns when that is confirmed.
+// listen subscribes and returns after the confirmation.
 func listen(ctx context.Context, t *testing.T, c *Conn) (messages <-chan string, failed <-chan error) {
 	t.Helper()
 	received, ended := make(chan string, 10), make(chan error, 1)
@@ -58,7 +58,7 @@ func TestSubscribeStaysOnAQuietChannel(t *testing.T) {
 	messages, failed := listen(t.Context(), t, dial(t, s.Addr()))
 	eventually(t, "it pings twice", func() bool {
 		stats := s.MustCmd(t, "INFO", "commandstats").(string)
-		return strings.HasPrefix(field(stats, "cmdstat_ping"), "calls=3,") // one is from the start
+		return strings.HasPrefix(field(stats, "cmdstat_ping"), "calls=3,") // Start sent one PING
 	})
 	s.MustCmd(t, "PUBLISH", "news", "late")
 	if got := receiveMessage(t, messages); got != "late" {

@@ -8,13 +8,12 @@ import (
 	"unsafe"
 )
 
-// A preciseTimer waits for a point in time, more precisely than a time.Timer. On an idle
-// machine, Go sleeps in epoll_wait, which counts whole milliseconds. So 0.3 ms become 1.1,
-// 1.5 become 2.2, and each chunk of a stream that is delayed by 1 ms waits for the next
-// multiple. A timerfd ends the same epoll_wait within about 0.04 ms of the due time, and
-// needs no thread.
+// A preciseTimer waits for a point in time, more precisely than a time.Timer. On an idle machine,
+// Go sleeps in epoll_wait, which counts whole milliseconds. So 0.3 ms become 1.1, 1.5 become 2.2,
+// and each chunk in a stream delayed by 1 ms waits for the next multiple. A timerfd ends the same
+// epoll_wait about 0.04 ms after the due time, and needs no thread.
 //
-// The zero value is ready for use, by one goroutine with one ctx.
+// The zero value is ready for use, by one goroutine with a single ctx.
 type preciseTimer struct {
 	file    *os.File // nil until first needed
 	unwatch func() bool
@@ -60,8 +59,7 @@ func (a *preciseTimer) open(ctx context.Context) error {
 	return nil
 }
 
-// set uses SyscallConn, so that the descriptor cannot be closed and reused for another
-// file meanwhile.
+// set uses SyscallConn, so the descriptor cannot be closed and reused for another file meanwhile.
 func (a *preciseTimer) set(d time.Duration) error {
 	conn, err := a.file.SyscallConn()
 	if err != nil {

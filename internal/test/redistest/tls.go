@@ -19,14 +19,13 @@ import (
 	"time"
 )
 
-// errNoTLS means that the server does not know the tls- options.
+// errNoTLS means the server does not know the tls- options.
 var errNoTLS = errors.New("redis-server is built without TLS")
 
-// StartTLS is [Start] for a server with an additional TLS port: TLSAddr. This package
-// itself uses the plain port, because it has no TLS client. Tests of TLS use TLSAddr and
-// the returned configuration, which trusts only the authority that signed the server's
-// certificate. Both are created for this test. The server requires no client certificate
-// unless args say so.
+// StartTLS is [Start] for a server with an additional TLS port: TLSAddr. This package itself uses
+// the plain port, because it has no TLS client. TLS tests use TLSAddr and the returned
+// configuration, which trusts only the authority behind the server's certificate. Both are created
+// for this test. The server requires no client certificate unless args say so.
 //
 // If the server has no TLS support, the test is skipped, as without a server.
 func StartTLS(t testing.TB, args ...string) (*Server, *tls.Config) {
@@ -40,23 +39,22 @@ func StartTLS(t testing.TB, args ...string) (*Server, *tls.Config) {
 	return s, &tls.Config{RootCAs: files.trusted, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
-// TLSAddr returns the host:port of the TLS port of a server of StartTLS. It never
-// changes.
+// TLSAddr returns the TLS port's host:port, for a server from StartTLS. It never changes.
 func (s *Server) TLSAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tls))
 }
 
-// CAFile returns the PEM file of the authority that signed the certificate of a server of
-// StartTLS. CertFile and KeyFile are a certificate signed by it.
+// CAFile returns the PEM file with the authority's certificate, for a server from StartTLS.
+// CertFile and KeyFile are a certificate signed by it.
 func (s *Server) CAFile() string { return s.tlsFiles.ca }
 
 // CertFile returns a certificate file; see CAFile.
 func (s *Server) CertFile() string { return s.tlsFiles.cert }
 
-// KeyFile returns the key file of CertFile; see CAFile.
+// KeyFile returns the key file for CertFile; see CAFile.
 func (s *Server) KeyFile() string { return s.tlsFiles.key }
 
-// tlsFiles are the files that a server needs for TLS.
+// tlsFiles are a server's files for TLS.
 type tlsFiles struct {
 	trusted       *x509.CertPool
 	ca, cert, key string // files
@@ -122,8 +120,8 @@ type identity struct {
 	key  *ecdsa.PrivateKey
 }
 
-// certify creates a certificate that is valid for a day, signed by issuer, or by itself
-// if issuer is nil. It is valid from an hour ago, because clocks differ.
+// certify creates a certificate for a day, signed by issuer, or by itself if issuer is nil. It is
+// valid from an hour ago, because clocks differ.
 func certify(template *x509.Certificate, issuer *identity) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

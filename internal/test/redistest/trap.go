@@ -7,22 +7,21 @@ import (
 	"sync"
 )
 
-// A trap acts on one request. It is armed in the proxy and matched when a matching
-// request arrives. It fires when that request or its reply would be delivered, after any
-// delay.
+// A trap acts on a single request. It is armed in the proxy and matched when a matching request
+// arrives. It fires when this request or its reply would be delivered, after any delay.
 type trap struct {
 	match  []byte // in lower case
 	action func(t *trap, l *link, c chunk) (forward bool)
-	fired  chan struct{} // closed when the trap has fired
+	fired  chan struct{} // closed when the trap fires
 
 	mu       sync.Mutex
-	released bool  // of a trap that holds
-	holder   *link // the link that holds the request
+	released bool  // for a holding trap
+	holder   *link // the link holding the request
 }
 
-// CutNextReply forwards the next request that contains match, and resets its connection
-// when the reply arrives: the server has executed it, but the client cannot know. Case is
-// ignored. The channel is closed when this has happened.
+// CutNextReply forwards the next request containing match, and resets its connection when the reply
+// arrives: the server has executed it, but the client cannot know. Case is ignored. The channel is
+// closed after the reset.
 func (p *Proxy) CutNextReply(match string) (cut <-chan struct{}) {
 	return p.arm(match, onReply(func(t *trap, l *link, _ chunk) bool {
 		l.reset()
@@ -37,16 +36,16 @@ func (p *Proxy) MuteNextReply(match string) (muted <-chan struct{}) {
 	return p.arm(match, onReply(lose)).fired
 }
 
-// LoseNextRequest drops the next request that contains match. Its connection is silent
-// from then on, as in MuteNextReply.
+// LoseNextRequest drops the next request containing match. Its connection is silent from then on,
+// as in MuteNextReply.
 func (p *Proxy) LoseNextRequest(match string) (lost <-chan struct{}) {
 	return p.arm(match, lose).fired
 }
 
-// HoldNextRequest holds the next request that contains match, and silences its
-// connection, until release. Then the request is delivered, long after its sender has
-// given up: even if the client's side has been closed or reset, and even during a Freeze.
-// release returns when the bytes are written. If no request is held, it disarms the trap.
+// HoldNextRequest holds the next request containing match, and silences its connection, until
+// release. Then the request is delivered, long after its sender has given up: even if the client's
+// side has been closed or reset, and even during a Freeze. release returns when the bytes are
+// written. If no request is held, it disarms the trap.
 func (p *Proxy) HoldNextRequest(match string) (held <-chan struct{}, release func()) {
 	t := p.arm(match, hold)
 	return t.fired, func() {
@@ -114,7 +113,7 @@ func (p *Proxy) disarm(t *trap) {
 	p.traps = slices.DeleteFunc(p.traps, func(other *trap) bool { return other == t })
 }
 
-// matchRequest removes and returns the oldest trap that matches.
+// matchRequest removes and returns the oldest matching trap.
 func (p *Proxy) matchRequest(data []byte) *trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()

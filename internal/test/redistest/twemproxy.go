@@ -17,8 +17,8 @@ import (
 
 var errNoTwemproxy = errors.New("no nutcracker in PATH")
 
-// RunningProxy returns the address of a proxy that runs already, such as Codis, which the tests
-// of proxies use then in place of others. It is empty unless DIBS_PROXY is set.
+// RunningProxy returns the address of a running proxy, such as Codis, which proxy tests then use in
+// place of others. It is empty unless DIBS_PROXY is set.
 func RunningProxy() string { return os.Getenv("DIBS_PROXY") }
 
 // StartTwemproxy starts twemproxy, whose program is nutcracker, in front of some servers,
@@ -54,7 +54,7 @@ func findTwemproxy() (string, error) {
 	return "", errNoTwemproxy
 }
 
-// launchTwemproxy starts it on free ports, one of them for its statistics.
+// launchTwemproxy starts it on two free ports: for clients and for statistics.
 func launchTwemproxy(bin, dir, hashTag string, servers []*Server) (p *spawn.Process, addr string, err error) {
 	port, err := spawn.FreePort()
 	if err != nil {

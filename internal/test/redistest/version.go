@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// versions has the major version of each server program that was started.
+// versions contains each started server program's major version.
 var versions sync.Map // by path
 
 var versionText = regexp.MustCompile(`\bv=(\d+)\.`)
 
-// majorVersion returns the major version of a server program.
+// majorVersion returns a server program's major version.
 func majorVersion(bin string) (int, error) {
 	if known, ok := versions.Load(bin); ok {
 		return known.(int), nil

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// A member is one node's state of a node: a line of CLUSTER NODES.
+// A member is a node's state as seen by another node: a line of CLUSTER NODES.
 type member struct {
 	id, addr string
 	flags    []string // without "myself"
-	master   string   // ID of a replica's master, or "-"
+	master   string   // the ID of a replica's master, or "-"
 	epoch    int64
 	link     string   // "connected" or "disconnected"
 	slots    []string // "0-5460" or "7", without moving slots
@@ -38,10 +38,10 @@ func (m member) serves(slot int) bool {
 	})
 }
 
-// A view is one node's state of all nodes.
+// A view is the state of all nodes as seen by a node.
 type view []member
 
-// view queries a node for its view of the cluster.
+// view queries a node for its view.
 func (s *Server) view(ctx context.Context) (view, error) {
 	text, err := s.queryText(ctx, "CLUSTER", "NODES")
 	if err != nil {
@@ -104,7 +104,7 @@ func (v view) at(addr string) (member, error) {
 	return member{}, fmt.Errorf("%s does not know %s", v.myself().addr, addr)
 }
 
-// summary is the part of a view on which all nodes agree eventually.
+// summary is the part of a view that all nodes eventually agree on.
 func (v view) summary() string {
 	var lines []string
 	for _, m := range v {

@@ -12,18 +12,17 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A wire is one connection, used by one caller at a time.
+// A wire is a connection, used by one caller at a time.
 type wire struct {
 	conn     net.Conn
 	r        *bufio.Reader
 	unusable bool // its deadline can no longer be set
 }
 
-// longAgo is a deadline that ends all I/O at once.
+// longAgo is a deadline to end all I/O at once.
 var longAgo = time.Unix(1, 0)
 
-// exchange writes a request and reads len(replies) replies. It returns how many it has
-// read.
+// exchange writes a request and reads len(replies) replies. It returns how many it read.
 func (w *wire) exchange(ctx context.Context, request []byte, replies []redisconn.Reply) (int, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -53,7 +52,7 @@ func toReply(value any) redisconn.Reply {
 	return redisconn.Reply{Value: value}
 }
 
-// withCause adds the context's error to err if ctx has ended.
+// withCause adds the context's error to err after ctx's end.
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

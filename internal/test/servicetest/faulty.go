@@ -17,7 +17,7 @@ type Faulty struct {
 	errs map[string]error // by operation
 }
 
-// NewFaulty returns a store whose operations are those of another one.
+// NewFaulty returns a store with another store's operations.
 func NewFaulty(store driver.Store) *Faulty {
 	return &Faulty{Full: driver.Complete(store), errs: make(map[string]error)}
 }

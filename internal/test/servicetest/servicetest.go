@@ -1,4 +1,4 @@
-// Package servicetest has what the tests of packages in contrib share.
+// Package servicetest contains the shared parts of the tests in contrib.
 package servicetest
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Generous is for what must happen soon, on a busy machine.
+// Generous limits a wait for an event, on a busy machine.
 const Generous = 20 * time.Second
 
-// WantFree checks that nobody holds a name and nobody waits for it.
+// WantFree checks that a name has no holder and no waiter.
 func WantFree(t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)
@@ -46,7 +46,7 @@ func Eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// Receive returns the next value of a channel.
+// Receive returns a channel's next value.
 func Receive[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -17,8 +17,8 @@ import (
 // patience is how long a server may take to start or to end.
 const patience = 30 * time.Second
 
-// A Server is a program with a directory and a port of its own, which a test can end and start again.
-// It is safe for concurrent use.
+// A Server is a program with its own directory and port, which a test can end and start again. It
+// is safe for concurrent use.
 type Server struct {
 	Dir  string
 	Port int
@@ -31,8 +31,8 @@ type Server struct {
 	run *Process
 }
 
-// NewServer returns a server that does not run yet. name is that of its directory and in errors. as is
-// its user, and death the signal with which it ends with this process. The caller closes it.
+// NewServer returns a server that does not run yet. name is used for its directory and in errors.
+// as is its user, and death the signal to end it with this process. The caller closes it.
 func NewServer(name string, as *Account, death syscall.Signal) (*Server, error) {
 	port, err := FreePort()
 	if err != nil {
@@ -52,13 +52,13 @@ func NewServer(name string, as *Account, death syscall.Signal) (*Server, error) 
 	return s, nil
 }
 
-// Addr returns the address of the server.
+// Addr returns the server's address.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
 
-// Path returns the path of a file of the server.
+// Path returns the path to a server's file.
 func (s *Server) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// Prepare runs a program as the user of the server, in its directory.
+// Prepare runs a program as the server's user, in its directory.
 func (s *Server) Prepare(bin string, args ...string) error {
 	c := exec.Command(bin, args...)
 	c.Dir = s.Dir
@@ -70,8 +70,8 @@ func (s *Server) Prepare(bin string, args ...string) error {
 	return nil
 }
 
-// Start starts the program, and waits until greet returns nil on a new connection. The error has what
-// the program has logged.
+// Start starts the program, and waits until greet returns nil on a new connection. The error
+// contains the program's log.
 func (s *Server) Start(bin string, args []string, greet func(net.Conn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

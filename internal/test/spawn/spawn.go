@@ -1,4 +1,4 @@
-// Package spawn starts the servers of tests. On Linux they end with the process that started them.
+// Package spawn starts servers for tests. On Linux they end with the process that started them.
 package spawn
 
 import (
@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// A Process is one run of a server. It is safe for concurrent use.
+// A Process is a single run of a server. It is safe for concurrent use.
 type Process struct {
-	Exited chan struct{} // closed when it has ended
+	Exited chan struct{} // closed when it ends
 
 	cmd *exec.Cmd
 }
 
-// Start starts a program with its output in a file: a pipe would need a reader that outlives it.
-// as is its user; nil is that of this process. death is the signal with which it ends
-// if this process is killed.
+// Start starts a program with its output in a file: a pipe would need a reader that outlives it. as
+// is the user to run as; nil means the current user. death is the signal to end it if this process
+// is killed.
 //
-// The kernel sends that signal when the thread that started the program ends, and Go may
-// end any thread. So one goroutine keeps its thread while the program runs.
+// The kernel sends this signal when the starting thread ends, and Go can end any thread. So a
+// goroutine keeps its thread while the program runs.
 func Start(bin string, args []string, output string, as *Account, death syscall.Signal) (*Process, error) {
 	file, err := os.Create(output)
 	if err != nil {
@@ -52,7 +52,7 @@ func Start(bin string, args []string, output string, as *Account, death syscall.
 	return p, <-started
 }
 
-// Await polls until ready returns nil, for a time at most, or until the process has ended.
+// Await polls until ready returns nil, for a limited time, or until the process ends.
 func (p *Process) Await(limit time.Duration, ready func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -76,13 +76,13 @@ func (p *Process) Await(limit time.Duration, ready func(ctx context.Context) err
 // Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal. It fails if the process has ended.
+// Signal sends a signal. It fails after the process's end.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// End sends a signal and waits for the end. After the limit it kills the process. A process that is
-// paused receives the signal, too.
+// End sends a signal and waits for the end. After the limit it kills the process. A paused process
+// also receives the signal.
 func (p *Process) End(s syscall.Signal, limit time.Duration) {
-	_ = p.Signal(s) // fails only if it has ended
+	_ = p.Signal(s) // fails only after its end
 	_ = p.Resume()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -95,15 +95,15 @@ func (p *Process) End(s syscall.Signal, limit time.Duration) {
 
 // Kill ends the process without a shutdown.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only if it has ended
+	_ = p.cmd.Process.Kill() // fails only after its end
 	<-p.Exited
 }
 
-// An Account is a user of the system.
+// An Account is a system user.
 type Account struct{ uid, gid int }
 
-// User returns the first user that exists, for a server that refuses to run as root. It
-// returns nil if this process is not root.
+// User returns the first existing user, for a server that refuses to run as root. It returns nil if
+// this process is not root.
 func User(names ...string) *Account {
 	if os.Getuid() != 0 {
 		return nil
@@ -118,7 +118,7 @@ func User(names ...string) *Account {
 	return nil
 }
 
-// Find returns the path of the first program that exists: in PATH, or else in the usual directories of
+// Find returns the path to the first existing program: in PATH, or in the usual directories for
 // daemons, which are often not in a user's PATH.
 func Find(names ...string) (path string, found bool) {
 	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin"} {
@@ -131,8 +131,8 @@ func Find(names ...string) (path string, found bool) {
 	return "", false
 }
 
-// FreePort returns a port of the loopback address on which nobody listens. Another process may take it
-// before a server does.
+// FreePort returns a free port on the loopback address. Another process can take it before a server
+// does.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

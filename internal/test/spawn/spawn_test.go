@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
 
-// A server that ends at once is an error with its log, and its files are removed.
+// A server's immediate end should be an error with its log, and its files should be removed.
 func TestServerThatFails(t *testing.T) {
 	t.Parallel()
 	sh, found := spawn.Find("sh")
@@ -35,7 +35,7 @@ func TestServerThatFails(t *testing.T) {
 	}
 }
 
-// Start waits until the server greets, and a server that has ended can start again.
+// Start should wait until the server greets, and an ended server can start again.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	python, found := spawn.Find("python3")

@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// EndsWaitsWhenClosed checks that a waiter whose connections are closed for good ends soon, with the
-// reason. direct and s are one store, and closeConns closes the connections of s.
+// EndsWaitsWhenClosed checks that a waiter ends soon, with the reason, after its connections are
+// closed for good. direct and s are the same store, and closeConns closes the connections of s.
 func EndsWaitsWhenClosed(t *testing.T, direct, s driver.Store, closeConns func(), reason string) {
 	t.Helper()
 	held, err := dibs.New(direct).Mutex("n").Lock(t.Context())

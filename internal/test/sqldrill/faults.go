@@ -55,13 +55,13 @@ func Network(p *redistest.Proxy) func(stop context.Context) int {
 	}
 }
 
-// Deadlocks executes a transaction that locks the names of a drill in the reverse order, again and
-// again. count returns how many deadlocks the server has found.
+// Deadlocks repeatedly executes a transaction to lock a drill's names in the reverse order. count
+// returns how many deadlocks the server found.
 func Deadlocks(inReverse func() error, count func() int) func(stop context.Context) int {
 	return func(stop context.Context) int {
 		before := count()
 		for stop.Err() == nil {
-			_ = inReverse() // it may be the one that is rolled back
+			_ = inReverse() // the server may roll back this transaction
 		}
 		return count() - before
 	}

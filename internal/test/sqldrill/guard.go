@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// WantNoneStale lets guards race the end of their leases. race returns what came of one: it is "stale"
-// if somebody else was granted the name while the guarded transaction was open.
+// WantNoneStale lets guards race the end of their leases. race returns a guard's result: "stale" if
+// another holder was granted the name while the guarded transaction was open.
 func WantNoneStale(t *testing.T, guards int, race func(i int) (outcome string)) {
 	t.Helper()
 	outcomes := make(map[string]int)
@@ -22,8 +22,8 @@ func WantNoneStale(t *testing.T, guards int, race func(i int) (outcome string)) 
 	t.Logf("what came of %d guards: %v", guards, outcomes)
 }
 
-// GuardsChangedLeases calls guard with a lease that was resized, and in a nested call with that of the
-// caller.
+// GuardsChangedLeases calls guard with a resized lease, and in a nested call with the caller's
+// lease.
 func GuardsChangedLeases(t *testing.T, locks *dibs.Client, guard func(ctx context.Context) error) {
 	t.Helper()
 	l, err := locks.RWMutex("n").Lock(t.Context())

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// TTL is that of a lease that is lost in a test.
+	// TTL is for leases that a test loses.
 	TTL = 500 * time.Millisecond
-	// GuardedTTL is that of a lease which has to be held until a guard begins, also on a busy machine.
+	// GuardedTTL is for leases that must be held until a guard begins, even on a busy machine.
 	GuardedTTL = 10 * TTL
 )
 
@@ -39,7 +39,7 @@ type Guarded struct {
 	Begin func(ctx context.Context, level sql.IsolationLevel) (Transaction, error)
 }
 
-// begin begins a transaction that the test rolls back if it does not commit it.
+// begin begins a transaction and rolls it back with the test unless it is committed.
 func (g Guarded) begin(t *testing.T, level sql.IsolationLevel) Transaction {
 	t.Helper()
 	tx, err := g.Begin(t.Context(), level)
@@ -50,7 +50,7 @@ func (g Guarded) begin(t *testing.T, level sql.IsolationLevel) Transaction {
 	return tx
 }
 
-// guard begins a transaction that the leases of ctx guard.
+// guard begins a transaction guarded by ctx's leases.
 func (g Guarded) guard(ctx context.Context, t *testing.T) Transaction {
 	t.Helper()
 	tx := g.begin(t, sql.LevelDefault)
@@ -60,7 +60,7 @@ func (g Guarded) guard(ctx context.Context, t *testing.T) Transaction {
 	return tx
 }
 
-// isFree checks that another call can hold the name n, within a time.
+// isFree checks that another call can hold the name n within the given time.
 func (g Guarded) isFree(t *testing.T, within time.Duration) {
 	t.Helper()
 	next, err := g.Locks.Mutex("n").Lock(t.Context(), dibs.Wait(within))
@@ -75,7 +75,7 @@ func (g Guarded) isFree(t *testing.T, within time.Duration) {
 // queued is a request for the name n.
 var queued = driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 
-// RunGuards tests that transactions can be tied to leases. open returns a new store.
+// RunGuards tests whether transactions can be tied to leases. open returns a new store.
 func RunGuards(t *testing.T, open func(t *testing.T, options ...dibs.Option) Guarded) {
 	for kind, lock := range Locking {
 		each := func(name string, run func(*testing.T, Guarded, func(...dibs.Option) *dibs.Lease)) {
@@ -113,13 +113,13 @@ func RunGuards(t *testing.T, open func(t *testing.T, options ...dibs.Option) Gua
 	})
 }
 
-// keepsOthersOut: a guarded transaction keeps everybody else out until it ends, also after its lease
-// has expired.
+// keepsOthersOut: a guarded transaction excludes all others until it ends, even after its lease
+// expired.
 func keepsOthersOut(t *testing.T, g Guarded, lock func(...dibs.Option) *dibs.Lease) {
 	l := lock(dibs.TTL(GuardedTTL), dibs.NoRenew())
 	ctx := l.Context()
 	tx := g.guard(ctx, t)
-	<-ctx.Done() // the holder has lost its lease, as after a long stop
+	<-ctx.Done() // the holder lost its lease, as after a long stop
 	begin := time.Now()
 	if l, err := g.Locks.Mutex("n").Lock(t.Context(), dibs.Wait(TTL)); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("%v, %v while a transaction is guarded, want ErrBusy", l, err)
@@ -134,8 +134,8 @@ func keepsOthersOut(t *testing.T, g Guarded, lock func(...dibs.Option) *dibs.Lea
 	_ = l.Unlock() // it was lost
 }
 
-// outlivesRelease: a lease that is released while a transaction is guarded ends with the transaction,
-// and the waiter gets it soon.
+// outlivesRelease: a lease released during a guarded transaction ends with the transaction, and the
+// waiter soon gets the lock.
 func outlivesRelease(t *testing.T, g Guarded, lock func(...dibs.Option) *dibs.Lease) {
 	l := lock()
 	tx := g.guard(l.Context(), t)
@@ -176,14 +176,14 @@ func delaysNoRenewal(t *testing.T, g Guarded, lock func(...dibs.Option) *dibs.Le
 	}
 }
 
-// refusesLostLease: a lease that was lost guards nothing, whatever the isolation level. The transaction
-// that has learnt of the loss keeps nobody else out.
+// refusesLostLease: a lost lease guards nothing, whatever the isolation level. After it detects the
+// loss, the transaction excludes nobody.
 func refusesLostLease(t *testing.T, g Guarded, level sql.IsolationLevel) {
 	l, err := g.Locks.Mutex("n").Lock(t.Context(), dibs.TTL(4*TTL), dibs.NoRenew())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := context.WithoutCancel(l.Context()) // of a process that does not know of its loss
+	stopped := context.WithoutCancel(l.Context()) // for a process unaware of its loss
 	tx := g.begin(t, level)
 	next, err := g.Locks.Mutex("n").Lock(t.Context(), dibs.Wait(10*time.Second))
 	if err != nil {
@@ -193,7 +193,7 @@ func refusesLostLease(t *testing.T, g Guarded, level sql.IsolationLevel) {
 		t.Errorf("%v after the loss, want ErrLost", err)
 	}
 	if level == sql.LevelSerializable {
-		_ = tx.Rollback(t.Context()) // on MariaDB each read of this level has locks
+		_ = tx.Rollback(t.Context()) // on MariaDB each read in this level takes locks
 	}
 	if err := next.Unlock(); err != nil {
 		t.Error(err)
@@ -208,8 +208,8 @@ func refusesLostLease(t *testing.T, g Guarded, level sql.IsolationLevel) {
 	_ = l.Unlock() // it was lost
 }
 
-// refusesCohort: the calls of a cohort share a lease in the store, so a transaction cannot be tied to
-// one of them, also inside an outer lock. The call keeps its lease.
+// refusesCohort: a cohort's calls share a lease in the store, so a transaction cannot be tied to a
+// single call, even inside an outer lock. The call keeps its lease.
 func refusesCohort(t *testing.T, g Guarded) {
 	hot := cohort.New(g.Locks.Mutex("n"), 8, 100*time.Millisecond)
 	inCohort := func(ctx context.Context) error {

@@ -23,7 +23,7 @@ type Bank struct {
 	Texts
 }
 
-// A Transaction is one of a Bank. A placeholder stands for each argument of a statement.
+// A Transaction is a transaction in a Bank. Its statements contain a placeholder for each argument.
 type Transaction interface {
 	Read(ctx context.Context, text, account string) (value int64, err error)
 	Execute(ctx context.Context, text string, args ...any) error
@@ -39,10 +39,10 @@ type Way struct {
 	Level     sql.IsolationLevel
 	Savepoint bool // a savepoint after the guard is rolled back
 	ReleaseIn bool // the lease ends with the transaction
-	Native    bool // the transaction is not one of database/sql
+	Native    bool // the transaction does not use database/sql
 }
 
-// The Ways, those of PostgreSQL alone at the end.
+// The Ways; those for PostgreSQL alone are at the end.
 var Ways = []Way{
 	{Name: "read committed", Level: sql.LevelReadCommitted},
 	{Name: "repeatable read", Level: sql.LevelRepeatableRead},
@@ -65,7 +65,7 @@ func WayOf(name string) Way {
 	panic("there is no way " + name)
 }
 
-// An SQLTransaction is one of database/sql.
+// An SQLTransaction is a transaction of database/sql.
 type SQLTransaction struct {
 	*sql.Tx
 	Guarding, Releasing func(context.Context, *sql.Tx) error
@@ -95,14 +95,14 @@ func (t SQLTransaction) Commit(context.Context) error { return t.Tx.Commit() }
 // Rollback implements Transaction.
 func (t SQLTransaction) Rollback(context.Context) error { return t.Tx.Rollback() }
 
-// Texts are statements with the placeholders of a database.
+// Texts are statements with a database's placeholders.
 type Texts struct {
 	Create  []string // creates the tables
 	Add     string   // adds an account with the value 0
-	Read    string   // returns the value of an account
-	Write   string   // sets the value, of an account
+	Read    string   // returns an account's value
+	Write   string   // sets an account's value
 	Log     string   // adds an account, the value before, and a fence
-	Changes string   // returns what Log has added for an account, in the order of the commits
+	Changes string   // returns Log's additions for an account, in commit order
 }
 
 // An account is held for leaseTTL, and a stop lasts for longer.
@@ -111,9 +111,9 @@ const (
 	stopFor  = 250 * time.Millisecond
 )
 
-// Hold changes an account under its lock, again and again. At a random moment of each transaction it
-// writes a line and waits for one, so that another process can stop it there. It returns when
-// there are no more lines.
+// Hold repeatedly changes an account under its lock. At a random moment in each transaction it
+// writes a line and waits for a line, so another process can stop it there. It returns after the
+// last line.
 func (b *Bank) Hold(account string, lines io.Reader, out io.Writer) error {
 	locks := dibs.New(b.Store, dibs.TTL(leaseTTL), dibs.Wait(time.Minute), dibs.Timeout(5*time.Second))
 	h := &holder{Bank: b, account: account, lines: bufio.NewScanner(lines), out: out}
@@ -141,8 +141,7 @@ type holder struct {
 	ended   bool
 }
 
-// change adds one to the account. It does not notice that its context ends, as a process that is
-// stopped does not.
+// change adds 1 to the account. Like a stopped process, it does not notice the end of its context.
 func (h *holder) change(ctx context.Context) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	stopAt := rand.IntN(4)
@@ -197,7 +196,7 @@ func (h *holder) guard(ctx context.Context, tx Transaction) (err error) {
 	))
 }
 
-// unavailable marks an error of the database, which may be away.
+// unavailable marks a database error, because the database may be down.
 func unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -211,7 +210,7 @@ func (h *holder) report(err error) {
 	}
 }
 
-// stop lets the other process stop this one.
+// stop lets the other process stop this process.
 func (h *holder) stop() {
 	h.say("stop")
 	if !h.lines.Scan() {

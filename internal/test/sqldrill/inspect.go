@@ -9,14 +9,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Numbers of the names and waiters of BenchmarkInspectAll.
+// Numbers for BenchmarkInspectAll.
 const (
 	heldNames = 10_000
 	waiters   = 1000
 )
 
-// BenchmarkInspectAll measures one call for 10,000 held names, a tenth of them by readers, and
-// 1,000 waiters, whose heartbeats are not measured.
+// BenchmarkInspectAll measures a call for 10,000 held names, a tenth of them by readers, and 1,000
+// waiters. It does not measure heartbeats.
 func BenchmarkInspectAll(b *testing.B, s driver.Store) {
 	names := make([]string, heldNames)
 	var requests []driver.AcquireRequest

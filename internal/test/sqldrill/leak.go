@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// NothingRuns closes a client whose network has failed, and checks that no goroutine is left. open
-// returns a store and what closes its connections. The test must not be parallel.
+// NothingRuns closes a client after its network failed, and checks for leaked goroutines. open
+// returns a store and a function to close its connections. The test must not be parallel.
 func NothingRuns(t *testing.T, proxy *redistest.Proxy, open func() (s driver.Store, closeStore func())) {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -29,10 +29,10 @@ func NothingRuns(t *testing.T, proxy *redistest.Proxy, open func() (s driver.Sto
 	if err := locks.Close(); err != nil {
 		t.Errorf("close after the loss: %v", err)
 	}
-	proxy.Reset() // a pool waits until the server has answered
+	proxy.Reset() // a pool waits until the server answers
 	proxy.Heal()
 	closeStore()
-	// A store keeps a connection that has just been opened, for 30 s.
+	// A store keeps a new connection for 30 s.
 	const longest = 45 * time.Second
 	for end := time.Now().Add(longest); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) { // between polls
 		if time.Now().After(end) {

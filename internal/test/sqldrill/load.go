@@ -17,7 +17,7 @@ import (
 // the end nothing must be left.
 type Drill struct {
 	Names  []string                           // locked together
-	Open   func() driver.Store                // returns the store of another client
+	Open   func() driver.Store                // returns another client's store
 	Direct driver.Store                       // a store whose requests arrive
 	Faults func(stop context.Context) (n int) // injects faults until stop ends, heals them, and counts them
 	Time   time.Duration
@@ -83,7 +83,7 @@ type load struct {
 	inside atomic.Int32
 	held   atomic.Int64
 	failed atomic.Int64
-	fence  atomic.Uint64 // the last one
+	fence  atomic.Uint64 // the last fence
 }
 
 func (l *load) start(group *sync.WaitGroup, open func() driver.Store) (clients []*dibs.Client) {
@@ -120,7 +120,7 @@ func (l *load) work(m locker) {
 			if err := dibs.Yield(ctx); err != nil {
 				return err
 			}
-			if dibs.Fence(ctx) > fence { // another request has waited
+			if dibs.Fence(ctx) > fence { // another request waited
 				l.checkAlone(ctx)
 			}
 			return nil
@@ -135,7 +135,7 @@ func (l *load) work(m locker) {
 	}
 }
 
-// checkAlone checks that there is no other holder, and returns the fence.
+// checkAlone checks for other holders, and returns the fence.
 func (l *load) checkAlone(ctx context.Context) (fence uint64) {
 	if l.inside.Add(1) != 1 {
 		l.t.Error("two concurrent holders")
@@ -149,8 +149,8 @@ func (l *load) checkAlone(ctx context.Context) (fence uint64) {
 	return fence
 }
 
-// WantForgotten checks that a lease is lost, because the new server does not have it, and that another
-// one is not.
+// WantForgotten checks that a lease is lost, because the new server does not store it, and another
+// lease is not.
 func WantForgotten(t *testing.T, forgotten, kept *dibs.Lease) {
 	t.Helper()
 	<-forgotten.Context().Done()

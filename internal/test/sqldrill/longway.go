@@ -9,7 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// LocksOnALongWay checks that locks work where a round trip takes almost as long as an operation may.
+// LocksOnALongWay checks that locks work when a round trip takes almost the whole time allowed for
+// an operation.
 func LocksOnALongWay(t *testing.T, s driver.Store) {
 	t.Helper()
 	const lasts, least = 15 * time.Second, 4

@@ -15,8 +15,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// StartsTLS starts a server that begins TLS with a certificate that nobody trusts. Before, it sends
-// a greeting, reads the request of the client for TLS, and sends an answer.
+// StartsTLS starts a server that begins TLS with a certificate that nobody trusts. First it sends a
+// greeting, reads the client's request for TLS, and sends a reply.
 func StartsTLS(t *testing.T, greeting []byte, request int, answer string) (addr string) {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
@@ -42,8 +42,8 @@ func StartsTLS(t *testing.T, greeting []byte, request int, answer string) (addr 
 	return listener.Addr().String()
 }
 
-// RefusesAtOnce checks that a mistake in the configuration ends a call at its first attempt, with
-// what to do.
+// RefusesAtOnce checks that a configuration mistake ends a call at its first attempt, with advice
+// in the error.
 func RefusesAtOnce(t *testing.T, mistake string, s driver.Store, want string) {
 	t.Helper()
 	locks := dibs.New(s, dibs.Timeout(time.Minute))
@@ -57,11 +57,11 @@ func RefusesAtOnce(t *testing.T, mistake string, s driver.Store, want string) {
 	}
 }
 
-// NamesNoPoolWhileItHangs checks that the errors for a server that does not reply say nothing of
-// the pool of connections, although requests wait for one.
+// NamesNoPoolWhileItHangs checks that errors for a hanging server do not mention the connection
+// pool, although requests wait for a connection.
 func NamesNoPoolWhileItHangs(t *testing.T, s driver.Store) {
 	t.Helper()
-	const calls = 3 // one has the connection, and the others wait for it
+	const calls = 3 // the first uses the connection, and the others wait for it
 	errs := make(chan error, calls)
 	for range calls {
 		go func() {

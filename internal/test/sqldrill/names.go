@@ -15,7 +15,7 @@ import (
 // generous is how long a step may take on a busy machine.
 const generous = time.Minute
 
-// HostileNames returns n different names of all kinds, in UTF-8.
+// HostileNames returns n different names in UTF-8, of all kinds.
 func HostileNames(n int) []string {
 	names := []string{"Größe", "Grösse", "名前", "🔒", `a\b`, `a\\b`, `\c3`, "Ã¶", "ö", "o\u0308", "\x00", "a\x00", "a", "A", "a ", "%", "_", "'", `"`, "$$", "\n", "\u202e", "\ufeff"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -31,7 +31,8 @@ func HostileNames(n int) []string {
 	return names
 }
 
-// TellsNamesApart acquires n hostile names by one of two stores each, which the other one finds held.
+// TellsNamesApart acquires n hostile names, each by one of two stores. The other store should find
+// them held.
 func TellsNamesApart(t *testing.T, n int, one, other driver.Store) {
 	t.Helper()
 	const token = "a:é:名"
@@ -73,7 +74,7 @@ func TellsNamesApart(t *testing.T, n int, one, other driver.Store) {
 	}
 }
 
-// CarriesTexts hands a lock over, and revokes it, with texts that are not ASCII.
+// CarriesTexts hands a lock over, and revokes it, with non-ASCII texts.
 func CarriesTexts(t *testing.T, one, other driver.Store) {
 	t.Helper()
 	a, b := dibs.New(one), dibs.New(other)

@@ -11,12 +11,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// StallTimeout is the timeout of the clients where the store stalls: less than the stall, so that
-// requests fail meanwhile.
+// StallTimeout is the clients' timeout when the store stalls: shorter than the stall, so requests
+// fail meanwhile.
 const StallTimeout = 3 * time.Second
 
-// KeepsPlaces has waiters queue for a name, each with a store of its own, and a fault while the
-// name is held. They must be served in their order. The timeout is that of each request.
+// KeepsPlaces lets waiters queue for a name, each with its own store, and causes a fault while the
+// name is held. Waiters should be served in order. The timeout is for each request.
 func KeepsPlaces(t *testing.T, name string, timeout time.Duration, open func() driver.Store, fault func()) {
 	t.Helper()
 	const waiters = 8

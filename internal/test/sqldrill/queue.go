@@ -10,13 +10,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Queue is the wait queue of a name in a database, which a test looks at beside the store.
+// A Queue is a name's wait queue in a database, which a test inspects without the store.
 type Queue struct {
 	Store   driver.Store
 	DB      *sql.DB
-	Tables  string // what comes before the names of the tables
+	Tables  string // the prefix of the table names
 	Now     string // an expression for the time, in µs
-	Blocked string // a query for the number of requests of the store that wait for a transaction
+	Blocked string // counts the store's requests waiting for a transaction
 }
 
 func (q Queue) table(name string) string { return q.Tables + name }
@@ -61,19 +61,19 @@ func (q Queue) begin(t *testing.T, texts ...string) *sql.Tx {
 	return tx
 }
 
-// awaitBlocked waits until a request of the store waits for a transaction.
+// awaitBlocked waits until a request by the store waits for a transaction.
 func (q Queue) awaitBlocked(t *testing.T) {
 	t.Helper()
 	limit, cancel := context.WithTimeout(t.Context(), generous)
 	defer cancel()
-	for blocked := 0; blocked == 0; pause(limit, 150*time.Millisecond) { // MariaDB shows its state of some time ago to those who ask more often
+	for blocked := 0; blocked == 0; pause(limit, 150*time.Millisecond) { // MariaDB returns an old state to more frequent queries
 		if err := q.DB.QueryRowContext(limit, q.Blocked).Scan(&blocked); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// HeartbeatsLockNothing checks the heartbeats of waiters while another transaction has locked the name.
+// HeartbeatsLockNothing checks waiters' heartbeats while another transaction locks the name.
 func (q Queue) HeartbeatsLockNothing(t *testing.T) {
 	t.Helper()
 	first := q.acquire(t, "first", 0)
@@ -117,8 +117,8 @@ func (q Queue) HeartbeatDoesNotRevive(t *testing.T) {
 	}
 }
 
-// HeartbeatKeepsAnEntry sends the heartbeat of a waiter that seems to be dead while a release is about to
-// remove its queue entry. The waiter must be served.
+// HeartbeatKeepsAnEntry sends a heartbeat for a seemingly dead waiter while a release is about to
+// remove its queue entry. The waiter should be served.
 func (q Queue) HeartbeatKeepsAnEntry(t *testing.T) {
 	t.Helper()
 	q.acquire(t, "first", 0)
@@ -139,8 +139,8 @@ func (q Queue) HandoffBeginsWithItsEntry(t *testing.T) {
 	q.handOff(t, tx)
 }
 
-// handOff releases "n" while a transaction has locked the only queue entry. The waiter must have a whole
-// lease.
+// handOff releases "n" while a transaction locks the only queue entry. The waiter should get a
+// complete lease.
 func (q Queue) handOff(t *testing.T, tx *sql.Tx) {
 	t.Helper()
 	done := make(chan struct{})

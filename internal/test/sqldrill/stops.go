@@ -18,22 +18,22 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// Stops stop holders in the middle of their transactions, in each of the ways that a process stops.
+// Stops stop holders in the middle of their transactions, in each way that a process can stop.
 type Stops struct {
 	Number int           // with a guard
 	For    time.Duration // with a guard, instead of Number; zero means Number
 	Server string
 	Admin  *sql.DB
 	Texts  Texts
-	Kill   func() error // ends a connection of a holder in the server, if there is one
+	Kill   func() error // ends a holder's connection in the server, if any
 
-	// Start returns the command of a process that calls Bank.Hold, with connections to an address.
+	// Start returns the command for a process that calls Bank.Hold, with connections to an address.
 	Start func(addr, account string, way Way, guarded bool) *exec.Cmd
 }
 
-// Run checks a way. With a guard, no stale transaction may be committed. Without one, some are: so
-// the stops are long enough. That is checked with read committed only: with the other levels a
-// database itself refuses nearly all stale changes.
+// Run checks a way. With a guard, no stale transaction should be committed. Without a guard, some
+// should be, to show that the stops are long enough. This is checked only with read committed: in
+// the other levels a database itself refuses nearly all stale changes.
 func (s Stops) Run(t *testing.T, way Way) {
 	t.Run("guarded", func(t *testing.T) {
 		var end time.Time
@@ -58,8 +58,8 @@ func (s Stops) Run(t *testing.T, way Way) {
 	})
 }
 
-// staleOf returns an error for each stale change that was committed in a number of stops, or until an
-// end that is not zero.
+// staleOf returns an error for each stale change committed during a number of stops, or until end
+// unless it is zero.
 func (s Stops) staleOf(t *testing.T, way Way, kind string, number int, end time.Time) (all []error) {
 	t.Helper()
 	var accounts []string
@@ -83,7 +83,7 @@ func mustExec(t *testing.T, db *sql.DB, text string, args ...any) {
 	}
 }
 
-// A change is a committed change of an account.
+// A change is a committed change to an account.
 type change struct{ before, fence int64 }
 
 func changesOf(t *testing.T, db *sql.DB, text, account string) (changes []change) {
@@ -106,8 +106,8 @@ func changesOf(t *testing.T, db *sql.DB, text, account string) (changes []change
 	return changes
 }
 
-// stale returns an error for each change that did not follow the one before it: its holder had read an
-// older value, or had a smaller fence.
+// stale returns an error for each change that did not follow the previous change: its holder read
+// an older value, or had a smaller fence.
 func stale(changes []change) (errs []error) {
 	last := change{before: -1}
 	for i, c := range changes {
@@ -122,7 +122,7 @@ func stale(changes []change) (errs []error) {
 	return errs
 }
 
-// A stopDrill is the stops of many processes, and what happened. It is safe for concurrent use.
+// A stopDrill stops many processes, and records the results. It is safe for concurrent use.
 type stopDrill struct {
 	t      *testing.T
 	number int64
@@ -157,7 +157,7 @@ func (d *stopDrill) runAll(server string, accounts []string, start func(addr, ac
 		for range 2 {
 			proxy := redistest.NewProxy(d.t, server)
 			group.Go(func() {
-				for d.run(start(proxy.Addr(), account), proxy) { // the next process replaces one that was killed
+				for d.run(start(proxy.Addr(), account), proxy) { // the next process replaces the killed process
 				}
 			})
 		}
@@ -165,7 +165,7 @@ func (d *stopDrill) runAll(server string, accounts []string, start func(addr, ac
 	group.Wait()
 }
 
-// run starts a process and stops it at each of its lines. It reports whether it has killed it.
+// run starts a process and stops it at each line. It reports whether it killed the process.
 func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) (killed bool) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -203,9 +203,9 @@ func (d *stopDrill) run(cmd *exec.Cmd, proxy *redistest.Proxy) (killed bool) {
 	return killed
 }
 
-// stop stops a process, and reports whether it has killed it.
+// stop stops a process, and reports whether it killed the process.
 func (d *stopDrill) stop(p *os.Process, proxy *redistest.Proxy, in io.Writer) (killed bool) {
-	reply := func(text string) { _, _ = io.WriteString(in, text+"\n") } // a process that has ended is reported by Wait
+	reply := func(text string) { _, _ = io.WriteString(in, text+"\n") } // Wait reports an ended process
 	switch rand.IntN(12) {
 	default:
 		d.signals.Add(1)

@@ -9,22 +9,21 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Unused is how a test reaches behind a store that removes what nobody uses.
+// Unused gives a test access to a store's removal of unused names.
 type Unused struct {
 	// Age adds a dead waiter for the name "dead waiter", and raises all fences by FenceStep.
 	Age func()
-	// Remove removes some of what nobody uses, and reports whether it reached the end of the names.
+	// Remove removes some unused names, and reports whether it reached the last name.
 	Remove func() (end bool)
 	// Check checks which rows are left. 100 names are held.
 	Check func()
 }
 
-// FenceStep is by how much Age raises fences: as if the clock of the server were set back by an
+// FenceStep is the amount by which Age raises fences: as if the server's clock were set back by an
 // hour afterwards.
 const FenceStep = 3_600_000_000
 
-// RemovesUnused checks that names that nobody uses are removed, that what is held stays, and that
-// fences continue to grow.
+// RemovesUnused checks that unused names are removed, held names stay, and fences continue to grow.
 func RemovesUnused(t *testing.T, s driver.Store, u Unused) {
 	t.Helper()
 	locks := dibs.New(s, dibs.Timeout(10*time.Second))

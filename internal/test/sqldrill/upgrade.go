@@ -13,19 +13,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An Upgrade is the migration of a schema that is in use.
+// An Upgrade is the migration of a schema in use.
 type Upgrade struct {
-	Old, Later driver.Store                                  // of two versions, with one schema of the old one
+	Old, Later driver.Store                                  // two versions, sharing a schema made by the old version
 	Migrate    func(context.Context) error                   // to the later version
-	Guard      func(ctx context.Context, until func()) error // guards the leases of ctx by a transaction, which ends after until has returned
-	// ReleaseIn releases a lease with a transaction, and calls released before that. It may be nil.
+	Guard      func(ctx context.Context, until func()) error // guards ctx's leases by a transaction, which ends after until returns
+	// ReleaseIn releases a lease with a transaction, and calls released beforehand. It may be nil.
 	ReleaseIn releaseIn
 }
 
 type releaseIn = func(s driver.Store, l *dibs.Lease, released func()) error
 
-// Run checks that clients of both versions work at any time, and exclude each other. A transaction that
-// guards a lease delays the migration, but not the clients.
+// Run checks that clients in both versions work at any time, and exclude each other. A transaction
+// guarding a lease can delay the migration, but not the clients.
 func (u Upgrade) Run(t *testing.T) {
 	w := &working{t: t, stop: make(chan struct{})}
 	end := sync.OnceFunc(func() {
@@ -70,7 +70,7 @@ func (u Upgrade) guard(t *testing.T, until func()) error {
 	return errors.Join(err, locks.Close())
 }
 
-// working is clients that lock names in turn, each alone.
+// working is clients that lock names exclusively, in turn.
 type working struct {
 	t       *testing.T
 	stop    chan struct{}
@@ -126,7 +126,7 @@ func (w *working) turn(s driver.Store, locks *dibs.Client, i int, releaseIn rele
 	return l.Unlock()
 }
 
-// waitFor waits until the clients have had a number of turns.
+// waitFor waits until the clients had a number of turns.
 func (w *working) waitFor(turns int64) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); w.turns.Load() < turns; time.Sleep(time.Millisecond) {

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// NotifiesAtOnce has holders ask for a notification while a waiter joins the queue. Whichever is
-// first, each holder must learn of the waiter. Transactions may be rolled back meanwhile.
+// NotifiesAtOnce lets holders ask for a notification while a waiter joins the queue. Whichever is
+// first, each holder should be notified of the waiter. Transactions can be rolled back meanwhile.
 func NotifiesAtOnce(t *testing.T, s driver.Store, rounds int) {
 	t.Helper()
 	holder, other := dibs.New(s, dibs.TTL(time.Hour), dibs.Timeout(10*time.Second)), dibs.New(s, dibs.Timeout(10*time.Second))
@@ -55,9 +55,9 @@ func NotifiesAtOnce(t *testing.T, s driver.Store, rounds int) {
 	}
 }
 
-// ForgetsWhoAsked ends leases whose holders have asked for a notification of waiters, in each way.
-// A later lease on the name must not be notified, although it has the same token. peer is the same
-// store in another process.
+// ForgetsWhoAsked ends leases whose holders asked to be notified of waiters, in each way. A later
+// lease on the name should not be notified, although its token is the same. peer is the same store
+// in another process.
 func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 	t.Helper()
 	w := watch(t, s)
@@ -90,14 +90,14 @@ func ForgetsWhoAsked(t *testing.T, s, peer driver.Store) {
 			fence = w.acquire(r)
 			w.queue(r.Name, "waiter", 1)
 			w.leave(r.Name, "waiter")
-			w.revoke(r, fence) // its event is the next one
+			w.revoke(r, fence) // its event is the next
 		}
 	}
 }
 
-// NotifiesOnce checks that a holder is notified of the first waiter only, and not after a reply that
-// a request waits. The event of a revocation comes after all others, so the test waits for none that
-// must not come.
+// NotifiesOnce checks that a holder is notified only of the first waiter, and not after a reply
+// that reports a waiter. A revocation's event comes after all others, so the test need not wait for
+// unexpected events.
 func NotifiesOnce(t *testing.T, s driver.Store) {
 	t.Helper()
 	w := watch(t, s)
@@ -121,7 +121,7 @@ func NotifiesOnce(t *testing.T, s driver.Store) {
 		if limit > 1 {
 			w.register(peer, false)
 		}
-		w.queue(r.Name, "third", 1) // the holder has not asked again
+		w.queue(r.Name, "third", 1) // the holder did not ask again
 		w.register(r, true)
 		w.queue(r.Name, "fourth", 2)
 		w.revoke(r, fence)
@@ -143,7 +143,7 @@ func watch(t *testing.T, s driver.Store) *watched {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	w := &watched{t: t, s: driver.Complete(s), ctx: ctx, client: fmt.Sprint("watched-", rand.Uint64()), events: make(chan driver.Event, 100)}
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.Watch(ctx, w.client, nil, func(e driver.Event) { w.events <- e }) }) // the error is that of ctx
+	running.Go(func() { _ = s.Watch(ctx, w.client, nil, func(e driver.Event) { w.events <- e }) }) // the error is ctx's
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -189,7 +189,7 @@ func (w *watched) release(s driver.Store, r driver.ReleaseRequest, request drive
 	}
 }
 
-// revoke ends a lease, and fails unless that is the next event.
+// revoke ends a lease, and fails unless the next event reports it.
 func (w *watched) revoke(r driver.AcquireRequest, fence uint64) {
 	w.t.Helper()
 	if revoked, err := w.s.Revoke(w.ctx, driver.RevokeRequest{Name: r.Name, Fence: fence, Reason: "test"}); err != nil || !revoked {
@@ -200,7 +200,7 @@ func (w *watched) revoke(r driver.AcquireRequest, fence uint64) {
 	}
 }
 
-// register asks for a notification, and fails unless the reply is the one that is wanted.
+// register asks for a notification, and fails unless the reply is the expected one.
 func (w *watched) register(r driver.AcquireRequest, want bool) {
 	w.t.Helper()
 	have, err := w.s.NotifyWanted(w.ctx, driver.WantedRequest{Name: r.Name, Token: r.Token, Client: r.Client})
@@ -209,7 +209,7 @@ func (w *watched) register(r driver.AcquireRequest, want bool) {
 	}
 }
 
-// queue has an exclusive request join the wait queue.
+// queue adds an exclusive request to the wait queue.
 func (w *watched) queue(name, token string, position int) {
 	w.t.Helper()
 	reply, err := w.s.Acquire(w.ctx, waiter(name, token))
@@ -218,7 +218,7 @@ func (w *watched) queue(name, token string, position int) {
 	}
 }
 
-// leave has a request leave the wait queue.
+// leave removes a request from the wait queue.
 func (w *watched) leave(name, token string) {
 	w.t.Helper()
 	w.check(w.s.Cancel(w.ctx, waiter(name, token)))
@@ -235,8 +235,8 @@ func (w *watched) holding(name string) int {
 	return state.Holding
 }
 
-// CostsNothingUnasked checks that a waiter behind a holder that did not ask costs no further
-// statement. The function or procedure that notifies is missing, so each use of it is an error.
+// CostsNothingUnasked checks that a waiter costs no further statement if the holder did not ask.
+// The function or procedure for notifications is missing, so each use of it is an error.
 func CostsNothingUnasked(t *testing.T, s driver.Store) {
 	t.Helper()
 	for name, limit := range map[string]int{"exclusive": 1, "shared": driver.Unlimited} {
