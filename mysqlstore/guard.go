@@ -72,7 +72,7 @@ var refusals = map[string]string{
 	"old":   "the snapshot of the transaction is older than the lease: begin the transaction after the lock, with Guard as the first statement",
 }
 
-// notGuarded returns the error for a transaction not tied to a lease on a name.
+// notGuarded returns the error for a transaction that cannot be tied to a lease on a name.
 func notGuarded(name string, err error) error {
 	switch numberOf(err) {
 	case readOnly:

@@ -47,7 +47,8 @@ func TestFullPoolIsNamed(t *testing.T) {
 const greeting = "\x0a8.0.36\x00" + "\x01\x00\x00\x00" + "12345678\x00" + "\x00\x8a\x2d\x02\x00\x08\x00\x15" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "123456789012\x00mysql_native_password\x00"
 
-// startsTLS starts a server that sends a packet, and then begins TLS with an untrusted certificate.
+// startsTLS starts a server that sends a packet, and then begins TLS with a certificate that nobody
+// trusts.
 func startsTLS(t *testing.T, packet string) (addr string) {
 	t.Helper()
 	const request = 4 + 32

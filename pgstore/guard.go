@@ -66,7 +66,7 @@ func (s *Store) holds(ctx context.Context, query queryRow, g sqlstore.Guarded) (
 	return held, nil
 }
 
-// notGuarded returns the error for a transaction not tied to a lease on a name.
+// notGuarded returns the error for a transaction that cannot be tied to a lease on a name.
 func notGuarded(op, name string, err error) error {
 	reason := ""
 	switch {

@@ -14,7 +14,7 @@ import (
 
 // A Store opens its own connections: a program's transaction never delays a renewal, and a hanging
 // request never takes a place in the program's pool. The pool determines how to connect, how many
-// connections there can be, and when to close them: when it is closed.
+// connections there can be, and when they close: with the pool.
 
 // A conn is a store's connection.
 type conn struct {

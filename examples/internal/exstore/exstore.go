@@ -61,7 +61,8 @@ func (p *Store) Close() error {
 }
 
 // Dial returns a client for a URL, after the server has answered, and a name for output.
-// Credentials can also come from the environment. Errors are a single line and contain no credentials.
+// Credentials can also come from the environment. Errors are a single line and contain no
+// credentials.
 func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name string, err error) {
 	logging.Disable() // failures are returned as errors
 	u, err := redisurl.Parse(rawURL)

@@ -90,8 +90,8 @@ func receive[T any](ctx context.Context, from <-chan T, n int) ([]T, error) {
 	return values, nil
 }
 
-// All callers miss the value. A single caller should compute it while the others wait, and all should receive
-// it.
+// All callers miss the value. A single caller should compute it while the others wait, and all
+// should receive it.
 func TestOneComputes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
