@@ -39,9 +39,9 @@ type Cohort struct {
 	m      *dibs.Mutex
 	batch  int
 	linger time.Duration
-	base   dibs.CallSettings // without a call's options
-	err    error             // the problem with New's arguments
-	ended  error             // the error from an unlocked lease
+	base   dibs.CallSettings // without options of a call
+	err    error             // what is wrong with the arguments of New
+	ended  error             // the error of a lease that was unlocked
 
 	mu        sync.Mutex
 	callers   callerList   // waiting, in order
@@ -132,7 +132,7 @@ func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, opt
 		switch {
 		case err == nil:
 			err = unlocked
-		case unlocked != nil && !errors.Is(err, unlocked): // fn may return its context's cause
+		case unlocked != nil && !errors.Is(err, unlocked): // fn may return the cause of its context
 			err = errors.Join(err, unlocked)
 		}
 	}()
@@ -228,7 +228,7 @@ func (c *Cohort) advance(now time.Time) (release *tenure) {
 		return c.endTenure()
 	case next == nil:
 		c.lingerFrom(now)
-	case t.left == 0: // until the store reports whether another process waits
+	case t.left == 0: // until the store has said whether another process waits
 	case t.fences.left() > 0:
 		c.grant(next, t)
 	default:

@@ -31,7 +31,7 @@ func storeToken(t *testing.T, s driver.Store) driver.Holder {
 func TestCohortLoss(t *testing.T) {
 	for reason, lose := range map[dibs.Reason]func(t *testing.T, n *network, h driver.Holder){
 		dibs.ReasonRevoked: func(t *testing.T, n *network, h driver.Holder) {
-			revoked, err := open(t, n.Store).Revoke(t.Context(), "n", h.Fence, "stuck") // the fence shown by Inspect
+			revoked, err := open(t, n.Store).Revoke(t.Context(), "n", h.Fence, "stuck") // the fence that Inspect shows
 			if err != nil || !revoked {
 				t.Error(revoked, err)
 			}

@@ -112,7 +112,7 @@ const fenceOfSQL = `SELECT fence FROM (
   UNION ALL SELECT fence, reserved FROM dibs_holders WHERE name = UNHEX(?) AND token = UNHEX(?)
 ) AS h ORDER BY reserved LIMIT 1`
 
-// statements contains texts sent only by this store.
+// statements are the texts that only this store sends.
 type statements struct{ acquire, release, extend, guard, hasGuard, messages, deleteMessages string }
 
 func statementsOf(prefix string, version int) (statements, sqlstore.Statements) {

@@ -40,12 +40,12 @@ type Option struct{ apply func(*config) }
 // A config contains the options' settings.
 type config struct{ prefix string }
 
-// Prefix sets the prefix for the names of tables and procedures; the default is "dibs_". See
+// Prefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
 // CheckPrefix for the limits.
 func Prefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
-// New returns a store on the database. The caller still owns the database: the store never closes
-// it. The tables must exist: see Migrate. With interpolateParams=true in the data source name, an
+// New returns a store on the database, which stays the caller's: the store never closes it. The
+// tables must exist: see Migrate. With interpolateParams=true in the data source name, an
 // operation is one round trip; otherwise it is two. New panics if the database is nil.
 func New(db *sql.DB, options ...Option) *Store {
 	if db == nil {

@@ -20,8 +20,7 @@ func (s *Store) MigrateToNext(ctx context.Context) error {
 			return up(s.schema, version)
 		}
 		tables := "DROP TRIGGER release_at_commit ON dibs.releases;\nINSERT INTO dibs.versions (version) VALUES (2);\n"
-		// The order in which transactions use the tables. In another order, both sides would wait
-		// for each other.
+		// The order in which transactions use them. With another one, both sides would wait for each other.
 		for _, table := range []string{"levels", "releases", "names", "holders", "waiters", "removed", "versions"} {
 			tables += fmt.Sprintf("ALTER TABLE dibs.%s ADD COLUMN note text NOT NULL DEFAULT 'none';\n", table)
 		}

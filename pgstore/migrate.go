@@ -30,7 +30,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrateTo(ctx, Version, func(version int) string { return up(s.schema, version) })
 }
 
-// migrateTo takes the schema to a version. up returns the statements to create a version.
+// migrateTo takes the schema to a version. up returns the statements that create one.
 func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) string) error {
 	ctx, cancel := context.WithTimeout(ctx, longestMigration)
 	defer cancel()
@@ -79,7 +79,7 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, to int, up func(versio
 	return err
 }
 
-// before returns the statements to run before a migration's.
+// before returns the statements that come before those of a migration.
 func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (text string, err error) {
 	if version > 0 {
 		return fmt.Sprintf("SET LOCAL lock_timeout = %d;\n", lockTimeout.Milliseconds()), nil

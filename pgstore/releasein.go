@@ -60,11 +60,11 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 // errGiven means that a transaction has released the lease.
 var errGiven = errors.New("a transaction has released the lease")
 
-// givenLeases contains this process's leases that may end, or ended, with a transaction. It is safe
-// for concurrent use.
+// A givenLeases is the leases of this process that may end or have ended with a transaction. It is
+// safe for concurrent use.
 type givenLeases struct {
 	mu      sync.Mutex
-	numbers map[[2]string]int64 // the last transaction's, by name and token
+	numbers map[[2]string]int64 // of the last transaction, by name and token
 }
 
 func (g *givenLeases) add(name, token string, number int64) {
@@ -76,7 +76,7 @@ func (g *givenLeases) add(name, token string, number int64) {
 	g.numbers[[2]string{name, token}] = number
 }
 
-// find returns the transaction's number.
+// find returns the number of the transaction.
 func (g *givenLeases) find(name, token string) (number int64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +90,7 @@ func (g *givenLeases) remove(name, token string) {
 	delete(g.numbers, [2]string{name, token})
 }
 
-// A number not yet reached comes from another server, before a failover.
+// A number that the server has not reached is that of another server, before a failover.
 const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
 
 // isGiven reports whether a transaction has released a lease. If it may have, isGiven asks the

@@ -30,13 +30,13 @@ func file(name string) string {
 	return string(text)
 }
 
-// SQL returns the statements that take a schema from one version to another, for a migration tool.
-// Version 0 is a database without dibs. If to is less than from, the statements undo the versions
-// in between: to 0 removes all tables with their leases, but not the schema. The error matches
-// driver.ErrInvalid, and means that there is no such version.
+// SQL returns the statements that take a schema from one version to another, for a tool that manages
+// migrations. Version 0 is a database without dibs. If to is less than from, the statements undo
+// those of the versions in between: to 0 removes all tables with their leases, but not the schema.
+// The error matches driver.ErrInvalid, and means that there is no such version.
 //
-// A statement that changes a table waits for the transactions using it, and others wait behind it:
-// set lock_timeout, and repeat the migration if it fails for this reason. Migrate does so.
+// A statement that changes a table waits for the transactions that use it, and others wait behind
+// it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
 func SQL(schema string, from, to int) (string, error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return []string{up(schema, version)} },
@@ -49,19 +49,19 @@ func SQL(schema string, from, to int) (string, error) {
 
 const createSchemaSQL = "CREATE SCHEMA IF NOT EXISTS dibs;\n\n"
 
-// up returns the statements to create a version in an existing schema.
+// up returns the statements that create a version in an existing schema.
 func up(schema string, version int) string {
 	text := file(fmt.Sprintf("v%d/tables", version)) + "\n" + file(fmt.Sprintf("v%d/functions", version))
 	return in(schema, version, text+fmt.Sprintf("\nINSERT INTO dibs.versions (version) VALUES (%d);\n", version))
 }
 
-// down returns the statements to remove a version.
+// down returns the statements that remove a version.
 func down(schema string, version int) string {
 	text := in(schema, version, fmt.Sprintf("DELETE FROM dibs.versions WHERE version = %d;\n", version))
 	createFunction := regexp.MustCompile(`CREATE FUNCTION (dibs\.\w+\()`)
 	for _, m := range createFunction.FindAllStringSubmatch(file(fmt.Sprintf("v%d/functions", version)), -1) {
 		name := strings.TrimSuffix(in(schema, version, m[1]), "(")
-		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers calling it
+		text += "DROP FUNCTION IF EXISTS " + name + " CASCADE;\n" // with the triggers that call it
 	}
 	return text + in(schema, version, file(fmt.Sprintf("v%d/down", version)))
 }

@@ -103,7 +103,7 @@ func TestSettingsOfTheSession(t *testing.T) {
 				t.Skip(err)
 			}
 			store := pgstore.New(pool, pgstore.Schema(direct.Target().Schema))
-			if strings.Contains(settings, "_timeout=") { // it limits the program's transactions as well
+			if strings.Contains(settings, "_timeout=") { // it limits transactions of the program as well
 				pool = newPool(t, sharedServer(t).URL())
 			}
 			useVerbs(t, pool, store)

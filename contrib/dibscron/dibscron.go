@@ -68,7 +68,7 @@ func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Con
 	})
 }
 
-// logSkipped logs the run's holder, which Once does not return.
+// logSkipped logs the holder of the run, which Once does not return.
 func (l *Locker) logSkipped(name string, err error) {
 	if errors.Is(err, dibs.ErrBusy) {
 		l.logger.Info("job skipped", "name", name, "reason", err)

@@ -17,13 +17,13 @@ import (
 // campaigns in the background until Close. It is safe for concurrent use.
 type Elector struct {
 	name  string
-	holds func(ctx context.Context, name string) error // the client's
+	holds func(ctx context.Context, name string) error // of the client
 	stop  context.CancelCauseFunc
-	done  chan struct{} // closed when the campaign ends
+	done  chan struct{} // closed when the campaign has ended
 	err   error         // why it ended by itself; set before done is closed
 
 	mu     sync.Mutex
-	term   context.Context // the current term's; nil without a term
+	term   context.Context // of the current term; nil without one
 	reason error           // why there is no term
 	tasks  sync.WaitGroup  // the term's; counted up while mu is held and there is a term
 }
@@ -57,7 +57,7 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 	return e
 }
 
-// lead serves a term: until it ends, and then until the term's tasks have returned.
+// lead serves one term: until it ends, and then until the tasks of the term have returned.
 func (e *Elector) lead(term context.Context) error {
 	e.mu.Lock()
 	e.term = term

@@ -27,28 +27,28 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker. A lock's name is the job's name. The name stays unavailable
-// for minHold after a run starts, even if the run takes 1 ms. Late instances find it
-// reserved, and do not run the job again.
+// NewLocker returns a Locker. The name of a lock is the name of the job. The name stays
+// unavailable for minHold after a run has started, even if the run takes 1 ms. Instances
+// that are late find it reserved, and do not run the job again.
 //
-// The interval is the time between two due times. The spread is how far apart the instances
-// request the lock for the same due time. It adds up the differences between their clocks,
-// late timers, slow requests, and the time that a run waits in a queue with
+// The interval is the time between two due times of a job. The spread is how far apart the
+// instances request the lock of one due time. It adds up the differences between their
+// clocks, late timers, slow requests, and the time that a run waits in a queue of
 // [gocron.LimitModeWait]. A request takes at most one operation timeout.
 // Each due run happens exactly once if minHold is longer than the spread, and shorter than
 // the interval minus the spread. Half the interval tolerates the largest spread.
 //
-// The same minHold suits all a scheduler's jobs if it suits the job with the shortest interval.
+// One minHold suits all jobs of a scheduler if it suits the one with the shortest interval.
 // It is at most 24 h.
 //
-// The instances' due times must be the same. With [gocron.DurationJob] they begin when an
+// The due times of the instances must be the same. Those of [gocron.DurationJob] begin when an
 // instance starts: use [gocron.CronJob], or give [gocron.WithStartAt] a multiple of the
 // interval.
 // Otherwise two runs still start at least minHold apart.
 //
 // After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
-// a TTL of at most minHold, the next due run takes place. A run longer than the interval
-// keeps its lock. Due times during the run are skipped. The options are those of
+// a TTL of at most minHold, the next due run takes place. A run that is longer than the
+// interval keeps its lock. Due times that it covers are skipped. The options are those of
 // [dibs.Client.Mutex].
 func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option) *Locker {
 	return &Locker{
@@ -59,12 +59,12 @@ func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option
 	}
 }
 
-// Lock acquires a run's lock, or returns an error at once, with which gocron skips the run. The
-// error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if the store does
-// not answer in time. gocron shows it to gocron.AfterLockError only.
+// Lock acquires the lock of one run, or returns an error at once, with which gocron skips the
+// run. The error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if
+// the store does not answer in time. gocron shows it to gocron.AfterLockError only.
 //
-// Lock returns dibs.ErrInvalid for a minHold that is not positive. It also does so for a name in
-// the form that the compiler gives to function literals, method values and generic functions. Other
+// Lock returns dibs.ErrInvalid for a minHold that is not positive. It does so too for a name of the
+// form that the compiler gives to function literals, method values and generic functions. Other
 // jobs, or another build, can have the same name for a different function. gocron.WithName names a
 // job.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
@@ -118,8 +118,8 @@ func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 	})
 }
 
-// removeOldest returns the lock for a run that begins, or nil. There are several only if a lock was
-// lost before its task began: then each task has its own lock.
+// removeOldest returns the lock for a run that begins, or nil. There are several only if one
+// was lost before its task began: then each task has a lock of its own.
 func (l *Locker) removeOldest(job context.Context) *runLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,9 +20,9 @@ const (
 	mostAhead         = 30               // a long queue belongs to a lock that is held for a short time
 )
 
-// FromError returns the status for an error from Do, for methods that call Do themselves. The
-// interceptors also use it. The package comment lists the codes. The result wraps err; its text is
-// the status's. For nil it is nil.
+// FromError returns the status for an error of Do, for methods that call Do themselves. The
+// interceptors also use it. The package comment lists the codes. The result wraps err; its
+// text is that of the status. For nil it is nil.
 func FromError(err error) error {
 	var busy *dibs.BusyError
 	var unavailable *dibs.UnavailableError
@@ -31,7 +31,7 @@ func FromError(err error) error {
 		return nil
 	case errors.Is(err, dibs.ErrLost): // first: the method may have run in part without the lock
 		return newError(codes.Internal, "outcome unknown: the lock was lost during the call", 0, err)
-	case errors.As(err, &unavailable) && unavailable.Unknown: // from Unlock
+	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock
 		return newError(codes.Internal, "the call was served, but its lock was not released", 0, err)
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed): // before the context, whose error may be the cause
 		return newError(codes.Unavailable, "locks are unavailable", unavailableRetry, err)
@@ -47,7 +47,7 @@ func FromError(err error) error {
 	return internal(err)
 }
 
-// badRequest returns the status for a call without a valid lock.
+// badRequest returns the status of a call that has no valid lock.
 func badRequest(err error) error {
 	var own interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &own) {

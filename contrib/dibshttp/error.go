@@ -59,9 +59,9 @@ const (
 	mostAhead         = 30               // a long queue belongs to a lock that is held for a short time
 )
 
-// FromError returns the response for an error from Do, for handlers that call Do themselves. Lock
-// also uses it. The package comment lists the responses. An Error in err is the response, unless
-// the lease was lost. For nil it is nil.
+// FromError returns the response for an error of Do, for handlers that call Do themselves.
+// Lock also uses it. The package comment lists the responses. An Error in err is the
+// response, unless the lease was lost. For nil it is nil.
 func FromError(err error) *Error {
 	var (
 		own         *Error
@@ -77,7 +77,7 @@ func FromError(err error) *Error {
 		return own
 	case errors.As(err, &busy):
 		return &Error{http.StatusConflict, retryAfter(busy), "locked by another request", err}
-	case errors.As(err, &unavailable) && unavailable.Unknown: // from Unlock
+	case errors.As(err, &unavailable) && unavailable.Unknown: // of Unlock
 		return &Error{http.StatusInternalServerError, 0, "the request was served, but its lock was not released", err}
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

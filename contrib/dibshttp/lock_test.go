@@ -468,7 +468,7 @@ func TestYield(t *testing.T) {
 		h := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			before := dibs.Fence(r.Context())
 			for range 3 {
-				time.Sleep(time.Second) // in the bubble
+				time.Sleep(time.Second) // of the bubble
 				if err := dibs.Yield(r.Context()); err != nil {
 					t.Error(err)
 				}

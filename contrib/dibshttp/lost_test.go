@@ -385,7 +385,7 @@ func TestHeadersOfTheAbandonedResponse(t *testing.T) {
 	}
 }
 
-// A handler's error should not hide the loss, which forbids a retry.
+// An error of the handler does not hide the loss, which forbids a retry.
 func TestLossIsFirst(t *testing.T) {
 	own := &dibshttp.Error{Status: http.StatusConflict, Message: "paid already"}
 	if e := dibshttp.FromError(errors.Join(own, dibs.ErrLost)); e.Status != http.StatusInternalServerError {

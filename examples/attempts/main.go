@@ -100,7 +100,7 @@ func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, err
 	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.Token(id))
 }
 
-// finish completes the work and releases the lock by its token.
+// finish does the rest of the work and releases the lock by its token.
 func finish(ctx context.Context, store driver.Store, token string, ready func()) error {
 	locks := dibs.New(store) // independent of the client that acquired the lock
 	defer locks.Close()
@@ -116,9 +116,9 @@ func finish(ctx context.Context, store driver.Store, token string, ready func())
 	return lease.Unlock()
 }
 
-// startFinisher starts the finisher in another process, which runs this program. If other processes
-// cannot reach the store, a goroutine with another client is used instead. It returns when the
-// finisher is attached. finished waits for its end.
+// startFinisher starts the finisher in another process, which runs this program. If other
+// processes cannot reach the store, a goroutine with another client is used instead. It
+// returns when the finisher has attached. finished waits for its end.
 func startFinisher(ctx context.Context, store *exstore.Store, url, token string) (finished func() error, err error) {
 	if store.Shared() {
 		return startFinisherProcess(ctx, url, token)

@@ -11,13 +11,14 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Check checks the store's database for problems that affect locks: settings that lose leases in a
-// crash or a failover, a replica, missing tables and rights, the clock. It also runs a smoke test:
-// on a random name it acquires a lock, queues a second request for it, and hands it off.
+// Check checks the database of a store for problems that affect locks: settings that lose
+// leases in a crash or a failover, a replica, missing tables and rights, the clock. It also
+// runs a smoke test: on a random name it acquires a lock, queues a second request for it,
+// and hands it off.
 //
-// It changes no setting, and no lock held by others. A check that could not run is also a finding.
-// The error means that the server could not be reached at all. Check returns soon after ctx ends,
-// and within 30 s. docs/doctor.md lists the findings.
+// It changes no setting and no lock of others. A check that could not be made is a finding
+// too. The error means that the server could not be reached at all. Check returns soon after
+// ctx ends, and within 30 s. docs/doctor.md lists the findings.
 func Check(ctx context.Context, s *mysqlstore.Store) (checkup.Findings, error) {
 	return checkup.ExamineDatabase(ctx, s, func(error) bool { return false }, func(d checkup.Database) {
 		e := &examination{Database: d, target: s.Target()}

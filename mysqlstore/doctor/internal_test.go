@@ -23,7 +23,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// The texts for all tables and procedures should be found, whatever the prefix.
+// The texts of all tables and procedures are found, whatever the prefix.
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, prefix := range []string{"dibs_", "my `$1 locks` "} {
 		tables, procedures := wanted(prefix)

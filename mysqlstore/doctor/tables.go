@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// wanted returns the tables' names, and the procedures' bodies by name.
+// wanted returns the names of the tables, and the bodies of the procedures by name.
 func wanted(prefix string) (tables []string, procedures map[string]string) {
 	tableText := regexp.MustCompile("CREATE TABLE `((?:[^`]|``)*)`")
 	procedureText := regexp.MustCompile("(?s)CREATE PROCEDURE `((?:[^`]|``)*)`\\(.*?\n(BEGIN.*)$")

@@ -1,20 +1,20 @@
-// Package mysqlurl opens a mysqlstore.Store from a URL, for programs with such a URL
-// in their configuration.
+// Package mysqlurl opens a mysqlstore.Store from one text, for programs that get the URL of the
+// locks from a configuration.
 //
 //	mysql://user:password@host:3306/database?tls=true&dibs_prefix=locks_
 //
-// mariadb:// is the same. The parameters come from github.com/go-sql-driver/mysql, such as tls and
-// timeout. Three parameters are for dibs:
+// mariadb:// is the same. The parameters are those of github.com/go-sql-driver/mysql, such as tls
+// and timeout. Three parameters are for dibs:
 //
-//	dibs_prefix=TEXT  the tables' prefix: mysqlstore.Prefix
-//	ca=FILE           certificates, in PEM, to verify the server's certificate; it turns TLS on
+//	dibs_prefix=TEXT  the prefix of the tables: mysqlstore.Prefix
+//	ca=FILE           certificates, in PEM, that sign that of the server; it turns TLS on
 //	socket=PATH       a Unix socket, instead of a host
 //
-// With ca or tls=true, the server's certificate must be for the URL's host. So neither
+// With ca or tls=true, the certificate of the server must be for the host of the URL. So neither
 // is allowed with socket. ca is not allowed with a parameter that permits a connection without
 // this check, such as tls=preferred.
 //
-// No error or text from this package contains a user or a password.
+// No error and no text of this package contains a user or a password.
 package mysqlurl
 
 import (
@@ -215,10 +215,10 @@ func (u *URL) With(c Credentials) *URL {
 // mysql.NewConnector. Nothing is logged, because each error is also returned.
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
-// Options returns the store's options.
+// Options returns the options of the store.
 func (u *URL) Options() []mysqlstore.Option { return []mysqlstore.Option{mysqlstore.Prefix(u.prefix)} }
 
-// Prefix returns the tables' prefix.
+// Prefix returns the prefix of the tables.
 func (u *URL) Prefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.

@@ -77,7 +77,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// The texts for all tables and functions should be found, whatever the schema's name.
+// The texts of all tables and functions are found, whatever the name of the schema.
 func TestTextsOfTheSchema(t *testing.T) {
 	for _, schema := range []string{"dibs", `my "locks"`, "a$$b"} {
 		tables, functions := sqlstore.TablesOf(schemaSQL(schema)), functionsOf(schema)

@@ -17,7 +17,7 @@ var tablesSQL string
 
 const noLocks = "nothing can be locked"
 
-// schemaSQL returns the statements to create the schema.
+// schemaSQL returns the statements that create the schema.
 func schemaSQL(schema string) string {
 	text, err := pgstore.SQL(schema, 0, pgstore.Version)
 	if err != nil {
@@ -26,7 +26,7 @@ func schemaSQL(schema string) string {
 	return text
 }
 
-// functionsOf returns the store's functions, by name.
+// functionsOf returns the functions of the store, by name.
 func functionsOf(schema string) map[string]string {
 	functionText := regexp.MustCompile(`(?s)CREATE FUNCTION (?:"(?:[^"]|"")*"|\w+)\.(\w+)\(.*?\sAS (?:\$dibs\d\$(.*?)\$dibs\d\$|\$\$(.*?)\$\$|'(.*?)';)`)
 	bodies := make(map[string]string)

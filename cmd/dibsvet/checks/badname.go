@@ -155,8 +155,8 @@ func (f *finder) checkList(call *ast.CallExpr, kind string, set func(r *request,
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
-// checkCall checks a call on a primitive: the number of permits, and the call's options in
-// combination with the primitive's and the client's.
+// checkCall checks a call on a primitive. It checks the number of permits, and the options of
+// the call in combination with those of the primitive and the client.
 func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	r := newRequest()
 	if d.receiver != "" {
@@ -232,7 +232,7 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	return valid
 }
 
-// makeOption makes a call's option, if its arguments are constants.
+// makeOption makes the option that a call makes, if its arguments are constants.
 func (f *finder) makeOption(o option) (dibs.Option, bool) {
 	durations := map[string]func(time.Duration) dibs.Option{
 		"TTL": dibs.TTL, "Wait": dibs.Wait, "Timeout": dibs.Timeout, "MaxHold": dibs.MaxHold, "MinHold": dibs.MinHold,

@@ -31,7 +31,7 @@ func atClient(r *request, given []dibs.Option)    { r.client = given }
 func atPrimitive(r *request, given []dibs.Option) { r.lock = given }
 func atCall(r *request, given []dibs.Option)      { r.call = given }
 
-// ofOption returns a request with a single option.
+// ofOption returns a request with one option.
 func ofOption(o dibs.Option) request {
 	r := newRequest()
 	r.call = []dibs.Option{o}

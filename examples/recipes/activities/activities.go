@@ -14,14 +14,14 @@ import (
 // ttl is how long the lock survives without an activity that extends it.
 const ttl = 5 * time.Minute
 
-// Held is a lock held by a workflow. The workflow's history contains it.
+// Held is a lock that a workflow holds. The history of the workflow contains it.
 type Held struct {
 	Name  string
 	Token string // whoever has it can act as the owner
 	Fence uint64
 }
 
-// Activities contains the workflow's activities. Each can run on any worker.
+// Activities has the activities of the workflow. Each of them may run on any worker.
 type Activities struct {
 	Locks *dibs.Client
 	Pay   func(ctx context.Context, order string, fence uint64) error
@@ -40,7 +40,7 @@ func (a *Activities) Acquire(ctx context.Context, name string) (Held, error) {
 	return held, lease.Detach() // from now on this worker neither renews nor releases it
 }
 
-// Charge is a step in the work.
+// Charge is a step of the work.
 func (a *Activities) Charge(ctx context.Context, held Held, order string) error {
 	return a.under(ctx, held, func(ctx context.Context) error {
 		return a.Pay(ctx, order, held.Fence)
@@ -65,8 +65,8 @@ func (a *Activities) Release(_ context.Context, held Held) error {
 	return err
 }
 
-// under runs a step under the lock. The step's context ends if the lock is lost. Meanwhile this
-// worker renews the lock.
+// under runs a step under the lock. The context of the step ends if the lock is lost.
+// Meanwhile this worker renews the lock.
 func (a *Activities) under(ctx context.Context, held Held, step func(ctx context.Context) error) error {
 	lease, err := a.Locks.Attach(held.Name, held.Token)
 	if err != nil {

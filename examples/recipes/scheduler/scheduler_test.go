@@ -158,8 +158,8 @@ func await(t *testing.T, event <-chan struct{}) {
 	}
 }
 
-// Of two replicas one enqueues, until it resigns or stops. Then the other should, and the first can
-// follow in a later term.
+// Of two replicas one enqueues, until it resigns or stops. Then the other one does, and the
+// first one may follow in a later term.
 func TestOneReplicaEnqueues(t *testing.T) {
 	t.Parallel()
 	r := newRecord(t)

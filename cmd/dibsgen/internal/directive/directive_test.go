@@ -155,7 +155,7 @@ func TestParseReturnsAllErrors(t *testing.T) {
 	}
 }
 
-// This package should render every word that ParseOptions accepts: it would ignore the others.
+// A word that ParseOptions accepts and this package does not render would be ignored.
 func TestEveryWordOfParseOptionsIsRendered(t *testing.T) {
 	_, err := dibs.ParseOptions("nothing")
 	_, list, ok := strings.Cut(fmt.Sprint(err), "want ")

@@ -12,11 +12,11 @@ import (
 // An Option is a directive's option: a word for dibs.ParseOptions.
 type Option struct {
 	word string // as ParseOptions accepts it
-	name string // the function in package dibs
-	args []any  // its arguments: time.Duration, int or string
+	name string // of the function in package dibs
+	args []any  // of that function: time.Duration, int or string
 }
 
-// functions contains package dibs' functions by their keys in dibs.ParseOptions.
+// functions are the functions of package dibs by the keys of dibs.ParseOptions.
 var functions = map[string]string{
 	"ttl": "TTL", "wait": "Wait", "timeout": "Timeout", "minhold": "MinHold", "maxhold": "MaxHold",
 	"attempts": "Attempts", "label": "Label", "norenew": "NoRenew", "reentrant": "Reentrant",
@@ -28,7 +28,7 @@ func isOption(word string) bool {
 	return functions[key] != ""
 }
 
-// parseOptions parses all words, by the rules in dibs.ParseOptions.
+// parseOptions parses all words, by the rules of dibs.ParseOptions.
 func parseOptions(kind Kind, interval time.Duration, rest words) (options []Option, wrong Errors) {
 	var all []string
 	for word, at := range rest.each {
@@ -56,7 +56,7 @@ func parseOptions(kind Kind, interval time.Duration, rest words) (options []Opti
 	return options, wrong
 }
 
-// checkInterval rejects a MaxHold below the interval, which is the job's MinHold.
+// checkInterval rejects a MaxHold below the interval, which is the MinHold of the job.
 func checkInterval(interval time.Duration, options []Option, offset int) *Error {
 	i := slices.IndexFunc(options, func(o Option) bool { return o.name == "MaxHold" })
 	if i < 0 {
@@ -68,12 +68,12 @@ func checkInterval(interval time.Duration, options []Option, offset int) *Error 
 	return nil
 }
 
-// reason returns a ParseOptions error without ErrInvalid's text.
+// reason returns an error of ParseOptions without the text of ErrInvalid.
 func reason(err error) string {
 	return strings.TrimPrefix(err.Error(), dibs.ErrInvalid.Error()+": ")
 }
 
-// newOption returns a valid word's option.
+// newOption returns the option of a valid word.
 func newOption(word, key, value string) Option {
 	o := Option{word: word, name: functions[key]}
 	switch key {

@@ -95,7 +95,7 @@ func nameFields(d *decorator) structNames {
 	return names
 }
 
-// usesOptions reports whether the methods use the constructor's options unchanged.
+// usesOptions reports whether the methods use the options of the constructor as they are.
 func (d *decorator) usesOptions() bool {
 	for _, m := range d.methods {
 		if m.locked() && (!m.multi() || len(m.found.Options) == 0) {
@@ -105,8 +105,7 @@ func (d *decorator) usesOptions() bool {
 	return false
 }
 
-// multi reports whether the method holds a multi-lock. A multi-lock takes options in its calls
-// only.
+// multi reports whether the method holds a multi-lock. That takes options in its calls only.
 func (m *method) multi() bool {
 	return m.kind() == directive.Lock && (m.found.Spread || len(m.found.Names) > 1)
 }
@@ -218,7 +217,7 @@ func (e *emitter) do(m *method, fn string) string {
 	return fmt.Sprintf("%s.Do(%s, %s%s)", e.lock(m), m.params[0], fn, e.callOptions(m))
 }
 
-// withNamedResults writes a method with values, or with a job that may not run. The function under
+// withNamedResults writes a method with values, or of a job that may not run. The function under
 // the lock sets them.
 func (e *emitter) withNamedResults(m *method, head, call string) {
 	taken := m.names()
@@ -312,8 +311,8 @@ func (e *emitter) expression(m *method, expr directive.Expression) string {
 	return b.String()
 }
 
-// callOptions returns a call's last argument: the directive's options, which are nearer than the
-// lock's. A multi-lock has one level for both.
+// callOptions returns the last argument of a call: the options of the directive, which are
+// nearer than those of the lock. A multi-lock has one level for both.
 func (e *emitter) callOptions(m *method) string {
 	field, ok := e.names.own[m]
 	switch {

@@ -137,7 +137,7 @@ func TestErrorsAreReturned(t *testing.T) {
 	})
 }
 
-// A job already run by another process should return zero values and no error.
+// A job that another process has run returns zero values and no error.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		var runs atomic.Int32
@@ -278,8 +278,8 @@ func TestOptionsAreCopied(t *testing.T) {
 	})
 }
 
-// A multi-lock takes options in its calls only. So the options for the constructor and the
-// directive should have one level, where Wait and Attempts conflict.
+// A multi-lock takes options in its calls only. So those of the constructor and of the
+// directive have one level, where Wait and Attempts conflict.
 func TestMultiLockHasOneLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		s := LockShop(locks, fake{}, dibs.Attempts(3, time.Second))
