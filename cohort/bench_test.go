@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkCohort measures a lock and unlock of one name that one goroutine, or 32, want, without
+// BenchmarkCohort measures a lock and unlock on a name wanted by one goroutine, or 32, without
 // other processes.
 func BenchmarkCohort(b *testing.B) {
 	for name, goroutines := range map[string]int{"1": 1, "32": 32} {

@@ -8,9 +8,9 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A caller is a call of Lock, and then its lease: one struct, to save an allocation. The lock of the
-// cohort guards the fields from turn on, and the tenure and the fence of the lease until the call has
-// received it.
+// A caller is a call to Lock, and then its lease: a single struct, to save an allocation. The
+// cohort's lock guards the fields from turn on, and the lease's tenure and fence until the call
+// receives it.
 type caller struct {
 	c       *Cohort
 	ctx     context.Context
@@ -23,7 +23,7 @@ type caller struct {
 
 	turn           chan struct{} // signals a change; nil until the call waits
 	err            error         // why there will be no lease
-	received       bool          // the call has its lease
+	received       bool          // the call received its lease
 	contended      bool          // it knows that others hold the lock, so an outage does not end the waiting
 	listed         bool
 	ticket         uint64 // its place in the list
@@ -36,7 +36,7 @@ func newCaller(ctx context.Context, c *Cohort, set dibs.CallSettings) *caller {
 	return q
 }
 
-// acquire waits until the call has a lease, or until the waiting is over.
+// acquire waits until the call receives a lease, or until the waiting is over.
 func (q *caller) acquire() (*Lease, error) {
 	c := q.c
 	c.mu.Lock()
@@ -58,7 +58,7 @@ func (q *caller) acquire() (*Lease, error) {
 	return &q.lease, nil
 }
 
-// await waits until the call has a lease, or until the waiting is over.
+// await waits until the call receives a lease, or until the waiting is over.
 func (q *caller) await() error {
 	var limit *time.Timer // nil while nothing limits the waiting: most calls allocate none
 	defer func() {
@@ -91,11 +91,11 @@ func (q *caller) await() error {
 	}
 }
 
-// unlimited is how long a call may wait that only its context limits.
+// unlimited is how long a call can wait when only its context limits it.
 const unlimited = time.Duration(math.MaxInt64)
 
-// check reports whether the call has a lease, or returns an error if it must not wait longer. Else it
-// returns when it must check again. A lease that has arrived counts, even if the waiting is over.
+// check reports whether the call can use a lease, or returns an error if it must not wait longer.
+// Otherwise it returns when to check again. An arrived lease counts, even if the waiting is over.
 func (q *caller) check() (has bool, left time.Duration, err error) {
 	c := q.c
 	c.mu.Lock()
@@ -145,11 +145,11 @@ func (q *caller) left(waited time.Duration) time.Duration {
 	}
 }
 
-// mustKnowSoon reports whether the call may end before its request has joined the wait queue.
+// mustKnowSoon reports whether the call can end before its request joins the wait queue.
 func (q *caller) mustKnowSoon() bool { return !q.contended && 0 <= q.wait && q.wait < q.timeout }
 
-// receive reports whether the call has its lease. If the store lease has ended in between, the call
-// waits again, before all others. The caller holds the lock.
+// receive reports whether the call received its lease. If the store lease ended meanwhile, the call
+// waits again, before all others. The caller must hold the lock.
 func (q *caller) receive() bool {
 	c := q.c
 	if c.holder != q {
@@ -181,7 +181,7 @@ func (q *caller) signal() {
 	}
 }
 
-// removeCaller removes a call that has given up. Without callers, nobody wants the store lease.
+// removeCaller removes a call that gave up. Without callers, nobody wants the store lease.
 func (c *Cohort) removeCaller(q *caller) {
 	c.callers.remove(q)
 	if c.callers.first == nil && c.acquiring != nil {
@@ -189,7 +189,7 @@ func (c *Cohort) removeCaller(q *caller) {
 	}
 }
 
-// busy returns the error of a call that may not wait longer.
+// busy returns the error for a call that must not wait longer.
 func (c *Cohort) busy(q *caller, cause error) *dibs.BusyError {
 	e := &dibs.BusyError{Name: c.base.Name, Cause: cause}
 	if q.listed {
@@ -206,7 +206,7 @@ func (c *Cohort) busy(q *caller, cause error) *dibs.BusyError {
 	return e
 }
 
-// unavailable returns the error of a call that has no answer of the store.
+// unavailable returns the error for a call without a reply from the store.
 func (c *Cohort) unavailable(cause error) error {
 	switch {
 	case cause != nil:
@@ -217,7 +217,7 @@ func (c *Cohort) unavailable(cause error) error {
 	return &dibs.UnavailableError{Op: "acquire", Name: c.base.Name, Cause: errNoAnswer}
 }
 
-// A callerList is a list of callers, in the order in which they are served. To remove one takes
+// A callerList is a list of callers, in the order in which they are served. Removing a caller takes
 // constant time. The zero value is empty.
 type callerList struct {
 	first, last *caller
@@ -235,7 +235,8 @@ func (l *callerList) add(q *caller) {
 	l.last = q
 }
 
-// addFirst adds a caller again that was granted the lock: its ticket is smaller than all others.
+// addFirst adds a caller again after it was granted the lock: its ticket is smaller than all
+// others.
 func (l *callerList) addFirst(q *caller) {
 	q.listed, q.contended, q.previous, q.next = true, true, nil, l.first
 	if l.first == nil {

@@ -47,12 +47,12 @@ type Cohort struct {
 	ended error             // the error of a lease that was unlocked
 
 	mu        sync.Mutex
-	callers   callerList   // that wait, in order
+	callers   callerList   // waiting, in order
 	tenure    *tenure      // with the store lease; nil if there is none
 	holder    *caller      // it was granted the lock; nil if nobody was
-	acquiring *acquisition // of the next store lease; nil if there is none
-	releasing int          // store leases that are being released
-	failure   error        // of the last acquisition; nil if it succeeded
+	acquiring *acquisition // acquires the next store lease; nil if there is none
+	releasing int          // store leases being released
+	failure   error        // from the last acquisition; nil if it succeeded
 	pause     time.Duration
 	idle      idleTimer
 }
@@ -199,7 +199,7 @@ func (c *Cohort) newCaller(ctx context.Context, options []dibs.Option) (*caller,
 	return newCaller(ctx, c, set), nil
 }
 
-// check rejects options that concern one lease in the store.
+// check rejects options that concern a single lease in the store.
 func (c *Cohort) check(set dibs.CallSettings) error {
 	switch {
 	case set.Token != "":
@@ -212,7 +212,7 @@ func (c *Cohort) check(set dibs.CallSettings) error {
 	return ownLease(set)
 }
 
-// ownLease rejects the options with which a call needs a lease of its own.
+// ownLease rejects the options with which a call needs its own lease.
 func ownLease(set dibs.CallSettings) error {
 	switch {
 	case set.MinHold > 0:
@@ -274,8 +274,8 @@ func (c *Cohort) advance(now time.Time) (release *tenure) {
 	return nil
 }
 
-// mustRelease reports whether a store lease that nobody holds must be released, and not be passed to
-// the next caller, which may be nil.
+// mustRelease reports whether a store lease that nobody holds must be released, and not be passed
+// to the next caller, which can be nil.
 func (c *Cohort) mustRelease(t *tenure, now time.Time, next *caller) bool {
 	switch {
 	case next == nil && (t.others == somebody || c.idleHold == 0 || isClosed(c.base.Closing)):
@@ -291,7 +291,7 @@ func (c *Cohort) mustRelease(t *tenure, now time.Time, next *caller) bool {
 	return t.left == 0 && next != nil && t.others != unanswered
 }
 
-// grant makes a caller the holder. The first local lease of a store lease is no pass.
+// grant makes a caller the holder. A store lease's first local lease does not count as a pass.
 func (c *Cohort) grant(next *caller, t *tenure) {
 	c.callers.remove(next)
 	if t.served > 0 {
@@ -310,8 +310,8 @@ func (c *Cohort) grant(next *caller, t *tenure) {
 	}
 }
 
-// endTenure ends the use of the store lease. The caller must release it. The next one is acquired
-// after that: before it, the release would wait for the answer to the acquire.
+// endTenure ends the store lease's use. The caller must release it. The next store lease is
+// acquired afterwards: otherwise the release would wait for the reply to the acquire.
 func (c *Cohort) endTenure() (release *tenure) {
 	release = c.tenure
 	release.forget()
@@ -334,7 +334,7 @@ func (c *Cohort) release(t *tenure) <-chan error {
 	return result
 }
 
-// releaseLater releases a store lease, if there is one. The lease itself repeats a failed release,
+// releaseLater releases a store lease, if there is any. The lease itself repeats a failed release,
 // and no caller is left to receive the error.
 func (c *Cohort) releaseLater(t *tenure) {
 	if t != nil {
@@ -365,15 +365,14 @@ func (c *Cohort) endIdleHold() {
 }
 
 // unlock ends a local lease, and passes the lock on. If it releases the store lease, it returns the
-// error of that, or ErrUnavailable after the Timeout of the call. lost is the error of a lease that
-// was lost.
+// release's error, or ErrUnavailable after the call's Timeout. lost is a lost lease's error.
 func (c *Cohort) unlock(q *caller, lost error) error {
 	c.mu.Lock()
 	if c.holder == q {
 		c.holder = nil
 	}
 	var release *tenure
-	if lost != nil && c.tenure == q.lease.tenure { // MaxHold has ended the lease at this moment
+	if lost != nil && c.tenure == q.lease.tenure { // MaxHold ended the lease at this moment
 		release = c.endTenure()
 	} else {
 		release = c.advance(time.Now())
@@ -401,7 +400,7 @@ func (c *Cohort) unlock(q *caller, lost error) error {
 
 var errNoAnswer = errors.New("the store did not answer within the Timeout of the call")
 
-// endedItself releases the store lease of a local lease that has ended by itself, after MaxHold. A lost
+// endedItself releases the store lease after a local lease ended by itself, after MaxHold. A lost
 // lease is never passed on.
 func (c *Cohort) endedItself(q *caller) {
 	t := q.lease.tenure
@@ -415,20 +414,20 @@ func (c *Cohort) endedItself(q *caller) {
 	})
 }
 
-// storeEnded ends the use of a store lease that was lost. A caller that was granted the lock and
-// has not received it waits again, before all others.
+// storeEnded ends a lost store lease's use. If a caller was granted the lock but did not receive
+// it, it waits again, before all others.
 func (c *Cohort) storeEnded(t *tenure) {
 	inUse := false
 	c.change(func() {
 		c.leave(t)
 		inUse = t.inUse
 	})
-	if !inUse { // otherwise the Unlock of the local lease does it
+	if !inUse { // otherwise the local lease's Unlock does it
 		_ = t.store.Unlock()
 	}
 }
 
-// leave ends the use of a store lease that was lost.
+// leave ends a lost store lease's use.
 func (c *Cohort) leave(t *tenure) {
 	if c.tenure == t {
 		c.tenure = nil
@@ -446,8 +445,8 @@ func (c *Cohort) leave(t *tenure) {
 	c.callers.addFirst(q)
 }
 
-// recordContention records that the callers know that others hold the lock. Those that do not know
-// are the last ones of the list. It ends the calls whose Wait is over, and wakes no other one.
+// recordContention records that the callers know about other holders. The callers without this
+// knowledge are last in the list. It ends the calls whose Wait is over, and wakes no others.
 func (c *Cohort) recordContention() {
 	now := time.Now()
 	for q := c.callers.last; q != nil && !q.contended; {
@@ -462,7 +461,7 @@ func (c *Cohort) recordContention() {
 	}
 }
 
-// isContended reports whether it is known that others hold the lock.
+// isContended reports whether others are known to hold the lock.
 func (c *Cohort) isContended() bool {
 	return c.holder != nil || c.acquiring != nil && c.acquiring.queued
 }

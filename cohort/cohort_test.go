@@ -50,7 +50,7 @@ func TestCohortBatch(t *testing.T) {
 	}
 }
 
-// Without waiters of other processes, one lease serves all calls, for at most a second.
+// Without waiters from other processes, a lease should serve all calls, for at most a second.
 func TestCohortWithoutOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -73,8 +73,8 @@ func TestCohortWithoutOthers(t *testing.T) {
 	})
 }
 
-// Calls that work for no time do not use up their batch before the store has said that no other
-// process waits.
+// Calls without work should not use up their batch before the store replies that no other process
+// waits.
 func TestCohortAwaitsTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const trip = 5 * time.Millisecond
@@ -103,8 +103,8 @@ func TestCohortAwaitsTheAnswer(t *testing.T) {
 	})
 }
 
-// A cohort whose callers never stop releases the lock once a second, or after its linger, although it
-// does not know that anybody waits. So a waiter whose notification was lost is served.
+// A cohort whose callers never stop should release the lock once a second, or after its linger,
+// although it does not know of any waiter. So a waiter whose notification was lost is served.
 func TestCohortTenure(t *testing.T) {
 	for linger, longest := range map[time.Duration]time.Duration{0: time.Second, 3 * time.Second: 3 * time.Second} {
 		t.Run(fmt.Sprint(linger), func(t *testing.T) {
@@ -136,14 +136,14 @@ func TestCohortTenure(t *testing.T) {
 	}
 }
 
-// Each call waits for at most the documented number of turns of each client.
+// Each call should wait for at most the documented number of turns of each client.
 func TestCohortBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const (
 			clients, calls, batch = 3, 10, 4
 			work                  = time.Millisecond
 			turn                  = (batch + 1) * work          // a hand-off takes no time
-			turns                 = (calls+batch)/(batch+1) + 1 // a call may come in the middle of one
+			turns                 = (calls+batch)/(batch+1) + 1 // a call can come in the middle of a turn
 		)
 		s := memstore.New()
 		w := workplace{t: t}
@@ -169,12 +169,13 @@ func TestCohortBound(t *testing.T) {
 	})
 }
 
-// A deaf store says that nobody waits.
+// A deaf store reports that nobody waits.
 type deaf struct{ *network }
 
 func (deaf) NotifyWanted(context.Context, driver.WantedRequest) (bool, error) { return false, nil }
 
-// An unlock between calls of one process sends nothing to the store but requests for fences.
+// An unlock between calls in the same process should send nothing to the store but requests for
+// fences.
 func TestCohortPassSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -195,7 +196,7 @@ func TestCohortPassSendsNothing(t *testing.T) {
 	})
 }
 
-// No lease has a fence that the store has not issued before, and fences grow.
+// The store should have issued each lease's fence before, and fences should grow.
 func TestCohortFences(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -216,8 +217,8 @@ func TestCohortFences(t *testing.T) {
 	})
 }
 
-// A call that finds few fences reserves as many as it needs: fences follow the clock of the store,
-// however many names have cohorts.
+// A call that finds few fences should reserve as many as it needs: fences follow the store's clock,
+// however many names use cohorts.
 func TestCohortFencesFollowTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -256,15 +257,15 @@ func TestCohortLinger(t *testing.T) {
 		wantErr(t, err, dibs.ErrBusy)
 
 		begin := time.Now()
-		l := lockMutex(t, b) // it is released at once for a call that waits
+		l := lockMutex(t, b) // it is released at once for a waiting call
 		wantTook(t, begin, 0, 0)
 		wantErr(t, l.Unlock())
 		wantFree(t, s)
 	})
 }
 
-// A call that tries once returns at once if others hold the lock, and does not overtake the calls of
-// its cohort that wait.
+// A call that tries once should return at once if others hold the lock, and should not overtake its
+// cohort's waiting calls.
 func TestCohortTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -306,7 +307,7 @@ func TestCohortTry(t *testing.T) {
 	})
 }
 
-// A call that gives up leaves nothing behind, wherever it waits.
+// A call that gives up should leave nothing behind, wherever it waits.
 func TestCohortGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -350,7 +351,7 @@ func TestCohortGiveUp(t *testing.T) {
 	})
 }
 
-// Options that concern one lease in the store are rejected, and say where they make sense.
+// Options that concern a single lease in the store should be rejected, with advice.
 func TestCohortOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -389,8 +390,8 @@ func TestCohortOptions(t *testing.T) {
 	})
 }
 
-// A default of the client concerns all its locks. Those that can use it have it, and no other lock
-// fails because some names have a Cohort.
+// A client's default concerns all its locks. Those that can use it should, and no other lock should
+// fail because some names use a Cohort.
 func TestCohortBreaksNoOtherLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New(), dibs.TTL(200*time.Millisecond), dibs.Wait(time.Second), dibs.MaxHold(time.Hour), dibs.Label("web"))
@@ -408,7 +409,7 @@ func TestCohortBreaksNoOtherLock(t *testing.T) {
 	})
 }
 
-// The context of a local lease carries its fence, and no lease.
+// A local lease's context should carry its fence, and no lease.
 func TestCohortContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -452,7 +453,7 @@ func TestCohortContext(t *testing.T) {
 	})
 }
 
-// Methods of a nil or zero Lease return an error or zero values.
+// A nil or zero Lease's methods should return an error or zero values.
 func TestZeroLease(t *testing.T) {
 	for _, l := range []*cohort.Lease{nil, {}} {
 		wantErr(t, l.Err(), dibs.ErrInvalid)
@@ -464,7 +465,7 @@ func TestZeroLease(t *testing.T) {
 	}
 }
 
-// A function that panics or ends its goroutine leaves no lock behind.
+// A function that panics or ends its goroutine should leave no lock behind.
 func TestCohortDoThatDoesNotReturn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

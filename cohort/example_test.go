@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Calls of one process share a lease in the store. Each has a fence of its own.
+// A process's calls share a lease in the store. Each has its own fence.
 func Example() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

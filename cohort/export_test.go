@@ -1,7 +1,7 @@
 package cohort
 
-// StopReport stops the report of the end of the store lease, as if the goroutine that makes it had
-// not yet run. report makes it.
+// StopReport stops the report about the store lease's end, as if the reporting goroutine had not
+// yet run. report makes it.
 func (c *Cohort) StopReport() (report func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -10,7 +10,7 @@ func (c *Cohort) StopReport() (report func()) {
 	return func() { c.storeEnded(t) }
 }
 
-// StopTimer stops the timer of MaxHold, as if its goroutine had not yet run.
+// StopTimer stops MaxHold's timer, as if its goroutine had not yet run.
 func (l *Lease) StopTimer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// storeToken returns the token of the store lease.
+// storeToken returns the store lease's token.
 func storeToken(t *testing.T, s driver.Store) driver.Holder {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), "n")
@@ -27,7 +27,7 @@ func storeToken(t *testing.T, s driver.Store) driver.Holder {
 	return state.Holders[0]
 }
 
-// A loss of the store lease ends the lease of the holder, and those who wait get another one.
+// Losing the store lease should end the holder's lease, and the waiters should get another.
 func TestCohortLoss(t *testing.T) {
 	for reason, lose := range map[dibs.Reason]func(t *testing.T, n *network, h driver.Holder){
 		dibs.ReasonRevoked: func(t *testing.T, n *network, h driver.Holder) {
@@ -61,7 +61,7 @@ func TestCohortLoss(t *testing.T) {
 				}()
 				synctest.Wait()
 				wantErr(t, before.Unlock())
-				<-locked // its fence is not that of the store lease
+				<-locked // its fence differs from the store lease's
 				w := workplace{t: t}
 				w.queueUp("next", w.local(a), time.Millisecond)
 				w.queueUp("last", w.local(a), time.Millisecond)
@@ -87,7 +87,7 @@ func TestCohortLoss(t *testing.T) {
 	}
 }
 
-// A store lease that was lost in the moment in which it is passed on is not received.
+// A store lease lost at the moment when it is passed on should not be received.
 func TestCohortLossWhilePassed(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestCohortLossWhilePassed(t *testing.T) {
 			if err != nil || !revoked {
 				t.Fatal(revoked, err)
 			}
-			_ = first.Unlock() // before or after its client has seen that
+			_ = first.Unlock() // before or after its client notices it
 			l := <-next
 			wantErr(t, l.Err())
 			wantErr(t, l.Unlock())
@@ -110,8 +110,8 @@ func TestCohortLossWhilePassed(t *testing.T) {
 	}
 }
 
-// A process that dies in the middle of a block of fences blocks the name for one TTL, and the next
-// holder has a larger fence than all its leases.
+// A process that dies in the middle of a block of fences should block the name for one TTL. The
+// next holder's fence should be larger than in all its leases.
 func TestCohortCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -136,7 +136,8 @@ func TestCohortCrash(t *testing.T) {
 	})
 }
 
-// MaxHold ends one lease. Its store lease is released: it is not passed on, and does not linger.
+// MaxHold should end a single lease. Its store lease is released: it is not passed on, and does not
+// linger.
 func TestCohortMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -170,7 +171,7 @@ func TestCohortMaxHold(t *testing.T) {
 	})
 }
 
-// Err compares the clock with the end of MaxHold, also before the timer has run.
+// Err should compare the clock with the end of MaxHold, even before the timer runs.
 func TestCohortErrAfterMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -185,8 +186,8 @@ func TestCohortErrAfterMaxHold(t *testing.T) {
 	})
 }
 
-// Wanted is closed for another call of the cohort, and for one of another process. If the
-// notification of that is lost, the renewals of the store lease ask again.
+// Wanted should be closed for another call in the cohort, and in another process. If the latter's
+// notification is lost, the store lease's renewals ask again.
 func TestCohortWanted(t *testing.T) {
 	for name, lost := range map[string]bool{"notified": false, "notification lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestCohortWanted(t *testing.T) {
 
 				l = lock(t, a)
 				wanted = l.Wanted()
-				synctest.Wait() // the store has answered: nobody else waits
+				synctest.Wait() // the store replied: nobody else waits
 				w.queueUp("local", w.local(a), 0)
 				if !isClosed(wanted) {
 					t.Error("a call of the cohort waits")
@@ -230,7 +231,7 @@ func TestCohortWanted(t *testing.T) {
 	}
 }
 
-// Each call has its own limits, whatever those of the others are. The requests go on in the
+// Each call should have its own limits, whatever the others' are. The requests continue in the
 // background.
 func TestCohortLimitsOfACall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -293,7 +294,7 @@ func TestCohortWaitOfANewClient(t *testing.T) {
 	})
 }
 
-// Inspect shows the label of the call that holds the lock.
+// Inspect should show the label of the call that holds the lock.
 func TestCohortLabels(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -308,8 +309,8 @@ func TestCohortLabels(t *testing.T) {
 	})
 }
 
-// Contexts end in time, and so do calls, when many calls of a cohort time out together, while the
-// store hangs.
+// Contexts should end in time, and so should calls, when many calls in a cohort time out together,
+// while the store hangs.
 func TestCohortManyTimeouts(t *testing.T) {
 	const callers = 60_000
 	n := newNetwork()
@@ -349,7 +350,7 @@ func TestCohortManyTimeouts(t *testing.T) {
 	wantErr(t, c.Close())
 }
 
-// After the clock of the store was an hour ahead, a request still reserves as many fences.
+// After the store's clock was an hour ahead, a request should still reserve as many fences.
 func TestCohortAfterAClockStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ahead atomic.Int64
@@ -375,7 +376,7 @@ func TestCohortAfterAClockStep(t *testing.T) {
 	})
 }
 
-// An outage of the store fails each call that knows nothing of others, after its own Timeout.
+// A store outage should fail each call that does not know of others, after its own Timeout.
 func TestCohortUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -391,8 +392,8 @@ func TestCohortUnavailable(t *testing.T) {
 	})
 }
 
-// A call that knows that others hold the lock survives an outage of the store, also one in which the
-// store rejects requests.
+// A call that knows that others hold the lock should survive a store outage, even if the store
+// rejects requests.
 func TestCohortWaiterSurvivesOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -416,7 +417,8 @@ func TestCohortWaiterSurvivesOutage(t *testing.T) {
 	})
 }
 
-// The same when another call of the cohort held the lock, and the next store lease is refused.
+// The same should hold when another call in the cohort held the lock, and the next store lease is
+// refused.
 func TestCohortWaiterSurvivesRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -437,7 +439,7 @@ func TestCohortWaiterSurvivesRefusal(t *testing.T) {
 		wantErr(t, first.Unlock())
 		begin := time.Now()
 		_, err := a.Lock(t.Context())
-		wantErr(t, err, dibs.ErrUnavailable) // it knows nothing of others
+		wantErr(t, err, dibs.ErrUnavailable) // it does not know of others
 		wantTook(t, begin, 0, 50*time.Millisecond)
 		time.Sleep(time.Minute)
 		n.heal()
@@ -449,7 +451,7 @@ func TestCohortWaiterSurvivesRefusal(t *testing.T) {
 	})
 }
 
-// If the store reserves no fence, the lock is released instead of passed on.
+// If the store reserves no fence, the lock should be released instead of passed on.
 func TestCohortWithoutFences(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -492,8 +494,8 @@ func TestCohortLostReply(t *testing.T) {
 	})
 }
 
-// A process that was stopped passes no lease on that has expired, although the loss is not reported so
-// far. The call that would have had it waits again, before all others.
+// A process that was stopped should not pass on an expired lease, although the loss is not reported
+// yet. The call that would have received it should wait again, before all others.
 func TestCohortAfterAStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -518,14 +520,14 @@ func TestCohortAfterAStop(t *testing.T) {
 	})
 }
 
-// A call does not receive a lease that was lost while it lingered, although the loss is not yet
-// reported. Its token is not used again.
+// A call should not receive a lease that was lost while it lingered, although the loss is not yet
+// reported. Its token should not be used again.
 func TestCohortLossWhileItLingers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		a, b := group(t, s, 8, time.Second), open(t, s)
 		wantErr(t, lock(t, a).Unlock())
-		synctest.Wait() // its client is subscribed, or it would learn of the loss at a renewal
+		synctest.Wait() // its client is subscribed; otherwise it would notice the loss only at a renewal
 		lost := storeToken(t, s)
 		report := a.StopReport()
 		revoked, err := b.Revoke(t.Context(), "n", dibs.Holder{Fence: lost.Fence}, "")
@@ -554,8 +556,8 @@ func (c lateContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A call whose waiting ends at the moment in which the lock is passed to it has the lease: nobody else
-// would unlock it.
+// A call whose waiting ends at the moment when the lock is passed to it should have the lease:
+// nobody else would unlock it.
 func TestCohortPassToACallThatGivesUp(t *testing.T) {
 	for name, options := range map[string][]dibs.Option{"context": nil, "Wait": {dibs.Wait(100 * time.Millisecond)}} {
 		t.Run(name, func(t *testing.T) {
@@ -581,7 +583,7 @@ func TestCohortPassToACallThatGivesUp(t *testing.T) {
 	}
 }
 
-// A hook of the Mutex that ends its goroutine fails the calls that wait, and nothing hangs.
+// A Mutex hook that ends its goroutine should fail the waiting calls, and nothing should hang.
 func TestCohortHookThatExits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -599,8 +601,8 @@ func TestCohortHookThatExits(t *testing.T) {
 	})
 }
 
-// Many calls of several cohorts and clients exclude each other, while leases are lost and calls give
-// up.
+// Many calls in several cohorts and clients should exclude each other, while leases are lost and
+// calls give up.
 func TestCohortsExclude(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

@@ -1,8 +1,8 @@
 package cohort
 
-// A fenceBlock is the fences that belong to one store lease: those after last, up to end, and then
-// those of the next block. The store has recorded them, so each later grant on the name has a larger
-// fence, even if this process crashes in the middle of the block.
+// A fenceBlock contains a store lease's fences: those after last, up to end, and then those in the
+// next block. The store recorded them, so each later grant on the name gets a larger fence, even if
+// this process crashes in the middle of the block.
 type fenceBlock struct {
 	last, end uint64
 	next      *fenceBlock // nil if there is none
@@ -11,7 +11,7 @@ type fenceBlock struct {
 // newFenceBlock returns the block from first to end.
 func newFenceBlock(first, end uint64) fenceBlock { return fenceBlock{last: first - 1, end: end} }
 
-// add adds the fences from first to end, which the store has reserved for the same lease.
+// add adds the fences from first to end, reserved by the store for the same lease.
 func (b *fenceBlock) add(first, end uint64) {
 	more := newFenceBlock(first, end)
 	switch {
@@ -33,7 +33,7 @@ func (b *fenceBlock) left() uint64 {
 	return n
 }
 
-// pop removes and returns the next fence. One must be left.
+// pop removes and returns the next fence. The block must not be empty.
 func (b *fenceBlock) pop() uint64 {
 	if b.last == b.end {
 		*b = *b.next

@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A network is a store behind a network that may fail. before is called with each request, which is
-// not sent if it returns an error. after is called when the store has answered.
+// A network is a store behind a network that can fail. before is called with each request, which is
+// not sent if it returns an error. after is called after the store's reply.
 type network struct {
 	*memstore.Store
 
@@ -26,7 +26,7 @@ type network struct {
 	after  func(op string)
 	silent bool // events are lost, and no subscription is confirmed
 	calls  map[string]int
-	fences uint64 // the last one that the store has issued
+	fences uint64 // the last fence issued by the store
 }
 
 func newNetwork() *network { return &network{Store: memstore.New(), calls: make(map[string]int)} }
@@ -49,8 +49,8 @@ func (n *network) issued() uint64 {
 	return n.fences
 }
 
-// hang makes all requests hang until their context or their time ends, or only those of some
-// operations.
+// hang makes all requests, or only some operations' requests, hang until their context or their
+// time ends.
 func (n *network) hang(ops ...string) {
 	n.set(func(n *network) {
 		n.before = func(ctx context.Context, op string) error {
@@ -142,7 +142,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// open returns a client that the test closes at its end.
+// open returns a client. The test closes it at its end.
 func open(t *testing.T, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, options...)
 	t.Cleanup(func() {
@@ -158,7 +158,7 @@ func group(t *testing.T, s driver.Store, batch int, linger time.Duration, option
 	return cohort.New(open(t, s, options...).Mutex("n"), cohort.Passes(batch), cohort.IdleHold(linger))
 }
 
-// A lease is one of a Mutex or of a Cohort.
+// A lease is from a Mutex or a Cohort.
 type lease interface {
 	Fence() uint64
 	Err() error
@@ -203,7 +203,7 @@ func wantLost(t *testing.T, err error, why dibs.Reason) {
 	}
 }
 
-// wantTook fails unless this time has passed since begin.
+// wantTook fails if less or more time passed since begin.
 func wantTook(t *testing.T, begin time.Time, least, most time.Duration) {
 	t.Helper()
 	if took := time.Since(begin); took < least || took > most {
@@ -229,7 +229,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitUntilFree waits until the name is free, and returns how long that took.
+// waitUntilFree waits until the name is free, and returns how long it waited.
 func waitUntilFree(t *testing.T, s driver.Store) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -245,8 +245,8 @@ func waitUntilFree(t *testing.T, s driver.Store) time.Duration {
 	}
 }
 
-// A workplace is a critical section that records who enters it, and checks that nobody is inside
-// with another one.
+// A workplace is a critical section that records its workers, and checks that they are never inside
+// together.
 type workplace struct {
 	t      *testing.T
 	inside atomic.Int32
@@ -267,7 +267,7 @@ func (w *workplace) enter(who string, l lease, work time.Duration) {
 	w.inside.Add(-1)
 }
 
-// order returns the names of those who have entered, in order. It checks that fences grow.
+// order returns the workers' names in order. It checks that fences grow.
 func (w *workplace) order() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,13 +23,13 @@ type Lease struct {
 	maxHold time.Duration // zero: none
 
 	mu      sync.Mutex
-	err     error // why the lease has ended; nil while it is held
+	err     error // why the lease ended; nil while it is held
 	done    bool  // it was unlocked
 	derived derivedContext
 	until   time.Time   // the end of MaxHold
-	timer   *time.Timer // of MaxHold; nil if there is none
+	timer   *time.Timer // for MaxHold; nil if there is none
 
-	wanted   chan struct{} // of Wanted; nil if it was not called; the lock of the cohort guards it
+	wanted   chan struct{} // for Wanted; nil if it was not called; the cohort's lock guards it
 	isWanted bool          // it is closed
 }
 
@@ -37,7 +37,7 @@ func (l *Lease) isZero() bool { return l == nil || l.tenure == nil }
 
 var errNoLease = invalid("the Lease is nil or a zero value: Lock returns a held one")
 
-// Name returns the name that is held.
+// Name returns the held name.
 func (l *Lease) Name() string {
 	if l.isZero() {
 		return ""
@@ -113,10 +113,10 @@ func (l *Lease) Context() context.Context {
 type derivedContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	stop   func() bool // so that it does not end with the store lease
+	stop   func() bool // so it does not end with the store lease
 }
 
-// end ends the context, if there is one.
+// end ends the context, if any.
 func (d derivedContext) end(cause error) {
 	if d.Context != nil {
 		d.stop()
@@ -124,11 +124,11 @@ func (d derivedContext) end(cause error) {
 	}
 }
 
-// heldKey is the key of the Lease of a Cohort in a context.
+// heldKey is the key for a Cohort's Lease in a context.
 type heldKey struct{ c *Cohort }
 
-// derive makes the context of the lease, which is a child of parent. If there is one, derive returns
-// it. No lock of the cohort is needed to end it.
+// derive makes the lease's context, which is a child of parent. If there is a context, derive
+// returns it. Ending it needs no cohort lock.
 func (l *Lease) derive(parent context.Context) context.Context {
 	carrier := context.WithValue(dibs.WithFence(parent, l.Name(), l.fence), heldKey{l.call.c}, l)
 	var own derivedContext
@@ -150,7 +150,7 @@ func (l *Lease) derive(parent context.Context) context.Context {
 	return derived.Context
 }
 
-// endOf returns the cause with which the context of a lease ends.
+// endOf returns the cause with which a lease's context ends.
 func endOf(err error) error {
 	if errors.Is(err, dibs.ErrReleased) {
 		return context.Canceled
@@ -158,7 +158,7 @@ func endOf(err error) error {
 	return err
 }
 
-// end ends the lease, if it is held. It returns whether that is new, and why the lease has ended.
+// end ends the lease, if it is held. It returns whether this is new, and why the lease ended.
 func (l *Lease) end(err error) (isNew bool, why error) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -175,7 +175,7 @@ func (l *Lease) end(err error) (isNew bool, why error) {
 	return true, err
 }
 
-// limitHold starts the time of MaxHold.
+// limitHold starts MaxHold's time.
 func (l *Lease) limitHold() {
 	if l.maxHold <= 0 {
 		return
@@ -186,7 +186,7 @@ func (l *Lease) limitHold() {
 	l.timer = time.AfterFunc(l.maxHold, func() { _ = l.exceed() })
 }
 
-// exceed ends a lease whose MaxHold has passed, and then has the store lease released.
+// exceed ends a lease after MaxHold, and then makes the cohort release the store lease.
 func (l *Lease) exceed() error {
 	isNew, err := l.end(&dibs.LostError{Name: l.Name(), Token: l.tenure.store.Token(), Reason: dibs.ReasonMaxHold})
 	if isNew {
@@ -237,7 +237,7 @@ func (l *Lease) Wanted() <-chan struct{} {
 	return l.wanted
 }
 
-// setWanted closes the channel of Wanted, if there is one. The caller holds the lock of the cohort.
+// setWanted closes Wanted's channel, if any. The caller must hold the cohort's lock.
 func (l *Lease) setWanted() {
 	if l.wanted != nil && !l.isWanted {
 		l.isWanted = true

@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// MaxHold has ended a lease, and its holder unlocks before the cohort has heard of it. The store
-// lease is released, and not passed to the next call.
+// MaxHold ended a lease, and its holder unlocks before the cohort notices. The store lease should
+// be released, and not passed to the next call.
 func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())
@@ -58,7 +58,7 @@ func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 	})
 }
 
-// A hook that ends the goroutine of a release does not stop the cohort.
+// A hook that ends a release's goroutine should not stop the cohort.
 func TestCohortReleasedHookEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -10,14 +10,14 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A tenure is the time in which a cohort has one store lease. The lock of the cohort guards the
+// A tenure is the time between acquiring and ending a store lease. The cohort's lock guards the
 // fields from fences on.
 type tenure struct {
 	store     *dibs.Lease
 	label     string
 	since     time.Time
 	contended bool        // others held the lock before, and probably wait for it
-	forget    func() bool // makes the end of the store lease no loss
+	forget    func() bool // makes the store lease's end no loss
 
 	fences    fenceBlock
 	served    int // local leases until now
@@ -25,27 +25,27 @@ type tenure struct {
 	others    others
 	watched   bool // a goroutine waits for the answer, and then for others
 	reserving bool // a request for fences is in progress
-	exhausted bool // the store has reserved no fence: the store lease must be released, not passed on
+	exhausted bool // the store reserved no fence: the store lease must be released, not passed on
 	inUse     bool // the store lease was lost while a local lease was in use
 }
 
-// others is what is known of other processes that wait for the store lease.
+// others is the knowledge about other processes waiting for the store lease.
 type others uint8
 
 const (
 	unknown    others = iota
 	unanswered        // the store was asked
-	nobody            // the store has answered that none waits, and reports the first one
+	nobody            // the store replied that none waits, and reports the first waiter
 	somebody
 )
 
 const (
 	// fewFences is when a cohort asks for more fences if nobody else waits: enough for the local
-	// passes of a round trip.
+	// passes during a round trip.
 	fewFences = 128
 
-	// manyFences is how many fences it reserves at once at most. With more, the fences of a server
-	// would run ahead of its clock.
+	// manyFences is how many fences it reserves at once at most. With more, a server's fences would
+	// run ahead of its clock.
 	manyFences = 1024
 )
 
@@ -71,8 +71,8 @@ func (c *Cohort) reserveFences(t *tenure) {
 	}()
 }
 
-// watchOthers asks the store, once for each store lease, whether another process waits, and then waits
-// for the first one that does.
+// watchOthers asks the store, once for each store lease, whether another process waits, and then
+// waits for the first such process.
 func (c *Cohort) watchOthers(t *tenure) {
 	if t.watched {
 		return
@@ -103,14 +103,14 @@ func (c *Cohort) setOthers(t *tenure, now others) {
 	})
 }
 
-// signalWanted closes the channel of Lease.Wanted if another call or process waits.
+// signalWanted closes Lease.Wanted's channel if another call or process waits.
 func (c *Cohort) signalWanted() {
 	if q := c.holder; q != nil && (c.callers.first != nil || q.lease.tenure.others == somebody) {
 		q.lease.setWanted()
 	}
 }
 
-// An acquisition acquires the store lease. The lock of the cohort guards queued, busy and at.
+// An acquisition acquires the store lease. The cohort's lock guards queued, busy and at.
 type acquisition struct {
 	c      *Cohort
 	ctx    context.Context
@@ -121,11 +121,10 @@ type acquisition struct {
 
 	queued bool           // others hold the lock
 	busy   dibs.BusyError // who holds it
-	at     time.Time      // of that answer
+	at     time.Time      // the reply's
 }
 
-// startAcquisition acquires the store lease in the background, with the values and the label of a
-// caller.
+// startAcquisition acquires the store lease in the background, with a caller's values and label.
 func (c *Cohort) startAcquisition(q *caller) {
 	a := &acquisition{c: c, label: q.label, tries: q.mustKnowSoon()}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(q.ctx))
@@ -156,8 +155,8 @@ func (a *acquisition) run(wait time.Duration) {
 	}
 }
 
-// acquire acquires the store lease. A new client may have to wait for its subscription before it can
-// queue. If the call has a short Wait, one try before that says whether others hold the lock.
+// acquire acquires the store lease. A new client may have to wait for its subscription before it
+// can queue. If the call's Wait is short, a single try before shows whether others hold the lock.
 func (a *acquisition) acquire() (*dibs.Lease, error) {
 	if a.tries {
 		store, err := a.c.m.TryLock(a.ctx, a.options()...)
@@ -168,13 +167,13 @@ func (a *acquisition) acquire() (*dibs.Lease, error) {
 		a.setBusy(*busy)
 	}
 	options := a.options()
-	if a.c.base.Wait >= 0 { // that is for the local leases
+	if a.c.base.Wait >= 0 { // it is for the local leases
 		options = append(options, dibs.Wait(math.MaxInt64))
 	}
 	return a.c.m.Lock(a.ctx, options...)
 }
 
-// hookError returns the error of an operation in which a hook calls runtime.Goexit.
+// hookError returns the error for an operation in which a hook calls runtime.Goexit.
 func hookError(op string) error {
 	return &dibs.UnavailableError{Op: op, Cause: errHook}
 }
@@ -194,7 +193,7 @@ func (a *acquisition) options() []dibs.Option {
 	}
 }
 
-// setBusy records that others hold the lock.
+// setBusy records another holder.
 func (a *acquisition) setBusy(busy dibs.BusyError) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
@@ -210,8 +209,8 @@ func (a *acquisition) newTenure(store *dibs.Lease) *tenure {
 	return t
 }
 
-// acquired records the result of an acquisition. If it was cancelled, the last caller has left, and
-// another may have come.
+// acquired records an acquisition's result. If it was cancelled, the last caller left, and another
+// may have come.
 func (c *Cohort) acquired(a *acquisition, t *tenure, err error, cancelled bool) {
 	c.change(func() {
 		c.acquiring = nil
@@ -225,8 +224,8 @@ func (c *Cohort) acquired(a *acquisition, t *tenure, err error, cancelled bool) 
 	})
 }
 
-// fail ends the calls that wait, as far as the failure ends them. An outage ends each call after its
-// own Timeout, and those that know that others hold the lock continue to wait.
+// fail ends the waiting calls, as far as the failure ends them. An outage ends each call after its
+// own Timeout. Calls that know about other holders continue to wait.
 func (c *Cohort) fail(err error) {
 	c.failure, c.pause = err, 50*time.Millisecond
 	var of *driver.UnavailableError

@@ -1,4 +1,4 @@
-// Package examples checks the programs of the documents.
+// Package examples checks the documents' programs.
 package examples
 
 import (
@@ -16,8 +16,8 @@ var (
 	function = regexp.MustCompile("(?s)```go\n(func .*?)```")
 )
 
-// Each program in README.md and docs/ compiles in an empty module that uses a clone, as
-// README.md says, together with the functions of its page.
+// Each program in README.md and docs/ should compile in an empty module that uses a clone, as
+// README.md says, together with its page's functions.
 func TestProgramsOfTheDocumentsCompile(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -51,7 +51,7 @@ func TestProgramsOfTheDocumentsCompile(t *testing.T) {
 	}
 }
 
-// compile builds a program in a module of its own.
+// compile builds a program in its own module.
 func compile(t *testing.T, root, source string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-// Transactions of the program have all other connections of the pool for longer than the TTL. All
-// leases are renewed meanwhile, and released at once.
+// The program's transactions use all other connections in the pool for longer than the TTL. All
+// leases should be renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
 	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
@@ -28,7 +28,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 	locks := dibs.New(s, dibs.TTL(ttl))
 	t.Cleanup(func() { locks.Close() })
 	var all sync.WaitGroup
-	for i := range workers { // one of them waits for a connection
+	for i := range workers { // one waits for a connection
 		all.Go(func() {
 			name := fmt.Sprint("account ", i)
 			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 	all.Wait()
 }
 
-// A connection that is kept for leases goes back to the pool when they have ended.
+// A connection kept for leases should return to the pool when they have ended.
 func TestKeptConnectionGoesBack(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -72,7 +72,7 @@ func TestKeptConnectionGoesBack(t *testing.T) {
 	}
 }
 
-// Many callers at once are all served, with and without a limit of connections.
+// Many callers at once should all be served, with and without a connection limit.
 func TestManyCallers(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
 		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")
@@ -92,7 +92,7 @@ func TestManyCallers(t *testing.T) {
 	}
 }
 
-// A round trip of 800 ms is shorter than the operation timeout. So locks work.
+// A round trip of 800 ms is shorter than the operation timeout. So locks should work.
 func TestLongWay(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
 		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A dialect is the sqlstore.Dialect of MariaDB and MySQL. Names are in hexadecimal, so that none is
-// ever converted between character sets.
+// A dialect is the sqlstore.Dialect for MariaDB and MySQL. Names are in hexadecimal, and so never
+// converted between character sets.
 type dialect struct{}
 
 func (dialect) Name(name string) any      { return listOf(name) }

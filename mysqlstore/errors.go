@@ -10,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// numberOf returns the number of an error of the server, or 0.
+// numberOf returns a server error's number, or 0.
 func numberOf(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
@@ -19,21 +19,21 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// repeatable reports whether the server has rolled a request back for a reason that does not
-// repeat: a deadlock, or a row that was locked for too long.
+// repeatable reports whether the server rolled a request back for a passing reason: a deadlock, or
+// a row locked for too long.
 func repeatable(err error) bool {
 	const deadlock, lockWait = 1213, 1205
 	n := numberOf(err)
 	return n == deadlock || n == lockWait || n == changed
 }
 
-// unavailable returns the error of an operation. A server that replied with an error has done
-// nothing; for the errors that are refusals another attempt fails, too.
+// unavailable returns an operation's error. A server replying with an error did nothing; after a
+// refusal, another attempt would also fail.
 func unavailable(op, name string, err error) error {
 	return sqlstore.Unavailable(op, name, err, explained(err), isRefusal(err))
 }
 
-// explained returns an error that says what to do.
+// explained returns an error with advice.
 func explained(err error) error {
 	switch n := numberOf(err); {
 	case n == noTable || n == noProcedure:
@@ -52,7 +52,7 @@ func explained(err error) error {
 }
 
 const (
-	changed     = 1020 // a row, since the snapshot of the transaction
+	changed     = 1020 // a row, since the transaction's snapshot
 	noTable     = 1146
 	noProcedure = 1305
 	readOnly    = 1792 // the transaction
@@ -65,14 +65,14 @@ func isClosed(err error) bool {
 }
 
 // isRefusal reports whether an error repeats until somebody changes something: the connection,
-// rights, tables, procedures, or the format of the binary log.
+// rights, tables, procedures, or the binary log's format.
 func isRefusal(err error) bool {
 	switch numberOf(err) {
 	case 1044, 1045, 1046, 1049, 1129, 1130, 1698, // access to the server or the database, or no database
 		1142, 1143, 1227, 1370, // rights
-		1064, noTable, noProcedure, 1318, // tables and procedures that do not exist, or are others
+		1064, noTable, noProcedure, 1318, // missing or different tables and procedures
 		needsTLS,
-		1665: // the binary log has the format STATEMENT
+		1665: // the binary log's format is STATEMENT
 		return true
 	}
 	var setting *settingError

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Without its tables and procedures, each operation says what to do.
+// Without its tables and procedures, each operation should give advice.
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -45,9 +45,9 @@ func TestMissingTables(t *testing.T) {
 	}
 }
 
-// The error of a server that cannot be reached says that nothing was sent. That of a server that
-// refuses the connection says so: another attempt fails, too. Each is one line without the
-// password. The server may name the user that it denies.
+// The error for an unreachable server should say that nothing was sent. A server refusing the
+// connection should be reported as such: another attempt would also fail. Each is a single line
+// without the password. The server can name the user that it denies.
 func TestErrorOfAConnection(t *testing.T) {
 	t.Parallel()
 	addr := sharedServer(t).Addr()
@@ -78,7 +78,7 @@ func TestErrorOfAConnection(t *testing.T) {
 	}
 }
 
-// A server without a free connection has received no request. It may have a connection later.
+// A server without a free connection received no request. It may have a connection later.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	sharedServer(t) // skips the test without a server

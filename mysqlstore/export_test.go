@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// UseNextVersion has the store use the version that MigrateToNext creates.
+// UseNextVersion makes the store use MigrateToNext's version.
 func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 
-// MigrateToNext upgrades the tables to a version that does not exist yet: it adds columns, and has
-// the procedures of this version.
+// MigrateToNext upgrades the tables to a version that does not exist yet: it adds columns, and this
+// version's procedures under new names.
 func (s *Store) MigrateToNext(ctx context.Context) error {
 	const next = Version + 1
 	return s.migrateTo(ctx, next, func(version int) []string {

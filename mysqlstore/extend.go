@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// maxExtend is the largest number of leases in one statement.
+// maxExtend limits the leases in a statement.
 const maxExtend = 500
 
 // Extend implements driver.Store.
@@ -20,7 +20,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	for i := range order {
 		order[i] = i
 	}
-	// One order of locks for all transactions.
+	// All transactions lock in the same order.
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(requests[a].Name, requests[b].Name) })
 	for part := range slices.Chunk(order, maxExtend) {
 		s.extend(ctx, requests, part, errs)
@@ -74,7 +74,7 @@ func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
 	return driver.ErrLost
 }
 
-// extendOnce returns the numbers of the leases that were extended.
+// extendOnce returns the numbers of the extended leases.
 func (s *Store) extendOnce(ctx context.Context, list string) (extended []int, err error) {
 	var i int
 	err = s.db.Each(ctx, true, s.text.extend, []any{list}, []any{&i}, func() { extended = append(extended, i) })

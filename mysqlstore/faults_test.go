@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// newDrill returns a drill with new tables. Its clients have connections of their own.
+// newDrill returns a drill with new tables. Its clients have their own connections.
 func newDrill(t *testing.T, direct *sql.DB, open func() *sql.DB) (d sqldrill.Drill, prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("drill_%d_", prefixes.Add(1))
@@ -31,7 +31,7 @@ func newDrill(t *testing.T, direct *sql.DB, open func() *sql.DB) (d sqldrill.Dri
 	}, prefix
 }
 
-// ownServer starts a server that a test may stop.
+// ownServer starts a server for tests to stop.
 func ownServer(t *testing.T, args ...string) *mysqltest.Server {
 	t.Helper()
 	sharedServer(t) // skips the test without a server
@@ -78,7 +78,7 @@ func TestConnectionsAreKilled(t *testing.T) {
 	d.Faults = func(stop context.Context) (killed int) {
 		sqldrill.Again(50*time.Millisecond, func() {
 			for _, id := range connectionsOf(t, admin, user) {
-				if _, err := admin.ExecContext(t.Context(), "KILL CONNECTION ?", id); err == nil { // otherwise it has ended
+				if _, err := admin.ExecContext(t.Context(), "KILL CONNECTION ?", id); err == nil { // otherwise it ended before
 					killed++
 				}
 			}
@@ -98,8 +98,8 @@ func TestNetworkFails(t *testing.T) {
 	d.Run(t)
 }
 
-// While the server refuses connections, a client with a waiter fetches seldom, and soon after
-// that it fetches again.
+// While the server refuses connections, a client with a waiter should fetch rarely, and should soon
+// fetch again afterwards.
 func TestFetchBacksOff(t *testing.T) {
 	t.Parallel()
 	const outage, most = 4 * time.Second, 40
@@ -147,10 +147,10 @@ func TestFetchBacksOff(t *testing.T) {
 	<-ended
 }
 
-// The server may roll back any transaction, because of a conflict with another one.
+// The server can roll back any transaction, because it conflicts with another.
 func TestTransactionsAreRolledBack(t *testing.T) {
 	t.Parallel()
-	const database = "rolled_back" // the one of the other tests is a system's, which may not have triggers
+	const database = "rolled_back" // the other tests use a system database, which cannot have triggers
 	mustExec(t, newDB(t, sharedServer(t).DSN("mysql")), "CREATE DATABASE IF NOT EXISTS "+database)
 	open := func() *sql.DB { return newDB(t, sharedServer(t).DSN(database)) }
 	admin := open()
@@ -193,7 +193,7 @@ func TestDeadlocks(t *testing.T) {
 	d.Run(t)
 }
 
-// deadlocks returns how many the server has found.
+// deadlocks returns the number found by the server.
 func deadlocks(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	err := db.QueryRowContext(t.Context(), "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_deadlocks'").Scan(&n)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A client fetches as often as what it expects is urgent, and at once if it has to expect more.
+// A client should fetch as often as its most urgent expectation needs, and at once when it must
+// expect more.
 func TestPaceOfFetches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

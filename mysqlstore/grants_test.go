@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A user needs the rights that docs/databases.md names.
+// A user should need only the rights in docs/databases.md.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)

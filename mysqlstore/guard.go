@@ -60,8 +60,8 @@ func (s *Store) holds(ctx context.Context, tx *sql.Tx, text string, g sqlstore.G
 	return result == "held", nil
 }
 
-// hasGuard reports whether a lease is held that a transaction does not see. It uses another connection,
-// because the transaction has one snapshot then. If it has no answer, the lease counts as lost.
+// hasGuard reports whether a lease invisible to a transaction is held. It uses another connection,
+// because the transaction has a snapshot then. Without an answer, the lease counts as lost.
 func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout) // transactions may have all connections
 	defer cancel()
@@ -69,14 +69,14 @@ func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
 	return err == nil && held
 }
 
-// refusals says why a transaction cannot be guarded, by the result of the procedure.
+// refusals contains the reasons against guarding a transaction, by the procedure's result.
 var refusals = map[string]string{
 	"ended": "the transaction has ended in the server: a statement has committed it (such as DDL), or an error has rolled it back (such as 1213)",
 	"xa":    "XA PREPARE would end the guard",
 	"old":   "the snapshot of the transaction is older than the lease: begin the transaction after the lock, with Guard as the first statement",
 }
 
-// notGuarded returns the error of a transaction that cannot be tied to a lease on a name.
+// notGuarded returns the error for a transaction that cannot be tied to a lease on a name.
 func notGuarded(name string, err error) error {
 	switch numberOf(err) {
 	case readOnly:

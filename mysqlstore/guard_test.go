@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// newClient returns a client of a store, and the database of the store.
+// newClient returns a store's client, and the store's database.
 func newClient(t *testing.T, options ...dibs.Option) (*mysqlstore.Store, *dibs.Client, *sql.DB) {
 	t.Helper()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -25,7 +25,7 @@ func newClient(t *testing.T, options ...dibs.Option) (*mysqlstore.Store, *dibs.C
 	return s, locks, db
 }
 
-// beginGuarded begins a transaction that the leases of ctx guard.
+// beginGuarded begins a transaction guarded by ctx's leases.
 func beginGuarded(ctx context.Context, t *testing.T, s *mysqlstore.Store, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)

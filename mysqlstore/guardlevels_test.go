@@ -19,7 +19,7 @@ import (
 
 var levels = []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 
-// newTable creates a table of the program, with 50 rows.
+// newTable creates a program's table, with 50 rows.
 func newTable(t *testing.T, db *sql.DB) (name string) {
 	t.Helper()
 	name = fmt.Sprintf("accounts_%d", prefixes.Add(1))
@@ -51,7 +51,7 @@ func mustExecIn(t *testing.T, tx *sql.Tx, statements ...string) {
 // next is another client's request for the name n.
 var next = driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
 
-// revoke ends a lease on n, whose holder does not learn of it.
+// revoke ends a lease on n. Its holder is not notified.
 func revoke(t *testing.T, s *mysqlstore.Store, l *dibs.Lease) {
 	t.Helper()
 	if _, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: l.Fence()}); err != nil {
@@ -59,9 +59,9 @@ func revoke(t *testing.T, s *mysqlstore.Store, l *dibs.Lease) {
 	}
 }
 
-// What happens to savepoints does not end a guard. There is one exception: the rollback to a savepoint
-// before which no table was used ends all that the server has for the transaction. Then another call
-// of Guard reports the loss.
+// Savepoints should not end a guard, with a single exception: a rollback to a savepoint before the
+// first used table ends the server's state for the transaction. Then another Guard call reports the
+// loss.
 func TestGuardAndSavepoints(t *testing.T) {
 	t.Parallel()
 	const use, guard, write = "SELECT COUNT(*) FROM accounts", "guard", "UPDATE accounts SET balance = 1 WHERE id = 1"
@@ -124,9 +124,9 @@ func TestGuardAndSavepoints(t *testing.T) {
 	}
 }
 
-// A guard races the end of its lease. While a guarded transaction is open, nobody else is granted
-// the name, at each isolation level. The snapshot may be older than the end of the lease, and the next
-// lease may have the same token.
+// A guard races its lease's end. While a guarded transaction is open, nobody else should be granted
+// the name. This holds at each isolation level. The snapshot can be older than the lease's end, and
+// the next lease can have the same token.
 func TestGuardRacesRevoke(t *testing.T) {
 	t.Parallel()
 	guards := 300
@@ -150,8 +150,8 @@ func TestGuardRacesRevoke(t *testing.T) {
 	}
 }
 
-// raceRevoke returns what came of a guard. before is the first statement of its transaction, or empty,
-// and token is that of the next holder.
+// raceRevoke returns a guard's outcome. before is its transaction's first statement, or empty, and
+// token is the next holder's.
 func raceRevoke(t *testing.T, s *mysqlstore.Store, locks *dibs.Client, db *sql.DB, level sql.IsolationLevel, before, token string) string {
 	t.Helper()
 	l, err := locks.Mutex("n").Lock(t.Context(), dibs.OwnerToken("mine"), dibs.TTL(time.Minute), dibs.NoRenew())
@@ -201,8 +201,8 @@ func raceRevoke(t *testing.T, s *mysqlstore.Store, locks *dibs.Client, db *sql.D
 
 var errStale = errors.New("a guarded transaction was not alone")
 
-// At repeatable read, a snapshot that is older than the lease does not show what the last holder has
-// written. It is refused, and it is no loss.
+// At repeatable read, a snapshot older than the lease does not show the last holder's writes. It
+// should be refused, and not count as a loss.
 func TestGuardWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range sqldrill.Locking {
@@ -249,8 +249,8 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// With innodb_snapshot_isolation, which is the default of later versions, the server refuses a guard
-// with a snapshot from before the end of the lease. It rolls the transaction back.
+// With innodb_snapshot_isolation, the default in later versions, the server refuses a guard with a
+// snapshot from before the lease's end. It rolls the transaction back.
 func TestGuardWithSnapshotIsolation(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")

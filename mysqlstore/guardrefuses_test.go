@@ -33,7 +33,7 @@ func TestGuardRefusesAReadOnlyTransaction(t *testing.T) {
 	}
 }
 
-// A statement has ended the transaction, and database/sql has not learnt of it.
+// Guard should notice that a statement ended the transaction, although database/sql did not.
 func TestGuardNoticesTheEndOfATransaction(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -86,8 +86,8 @@ func TestGuardNoticesTheEndOfATransaction(t *testing.T) {
 	}
 }
 
-// A second transaction has begun inside the first one. Another call of Guard is for that one: it
-// reports whether somebody else was granted the name since the first call.
+// A second transaction begins inside the first. Another Guard call is for the second: it should
+// report whether somebody else was granted the name since the first call.
 func TestGuardOfASecondTransaction(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -129,7 +129,8 @@ func TestGuardOfASecondTransaction(t *testing.T) {
 	}
 }
 
-// A deadlock has rolled back the guarded transaction, which has changed less than the other one.
+// A deadlock rolls back the guarded transaction, because it changed less than the other. Guard
+// should notice it.
 func TestGuardNoticesADeadlock(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t)
@@ -174,7 +175,7 @@ func TestGuardNoticesADeadlock(t *testing.T) {
 	}
 }
 
-// Without innodb_rollback_on_timeout, a lock that was not granted in time ends the statement only.
+// Without innodb_rollback_on_timeout, a lock not granted in time should end the statement only.
 // With it, the transaction is rolled back.
 func TestGuardAfterALockTimeout(t *testing.T) {
 	t.Parallel()
@@ -219,7 +220,7 @@ func TestGuardAfterALockTimeout(t *testing.T) {
 	}
 }
 
-// A token of the caller may be that of another lease by now. The guard is of its own lease.
+// A caller's token may belong to another lease now. The guard should be for its own lease.
 func TestGuardComparesTheFence(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -253,8 +254,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 	}
 }
 
-// A lease that was resized guards with its new fence, and one of a nested call with that of its
-// caller.
+// A resized lease should guard with its new fence, and a nested call's lease with its caller's.
 func TestGuardOfAChangedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t)
@@ -262,8 +262,8 @@ func TestGuardOfAChangedLease(t *testing.T) {
 	sqldrill.GuardsChangedLeases(t, locks, guard)
 }
 
-// A shared lease with a token of the caller was released while a transaction guarded it, and is
-// acquired again: then it waits for the transaction.
+// A shared lease with a caller's token was released while a transaction guarded it. Acquiring it
+// again should wait for the transaction.
 func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	t.Parallel()
 	for _, reserve := range []time.Duration{0, time.Minute} {
@@ -310,7 +310,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 			t.Errorf("reserve %v: %v for the lease that was released, want ErrLost", reserve, err)
 		}
 		_ = tx.Rollback()
-		for range 2 { // of the later lease, then of what it has reserved
+		for range 2 { // the later lease, then the reserved name
 			if _, err := s.Release(t.Context(), release); err != nil {
 				t.Errorf("reserve %v: %v", reserve, err)
 			}
@@ -319,7 +319,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	}
 }
 
-// The end of what a token has reserved does not end the guards of its later lease.
+// The end of a token's reservation should not end its later lease's guards.
 func TestGuardBesideAReservedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t)

@@ -15,7 +15,7 @@ func mustExec(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// connectionsOf returns some of the connections of a user, at random.
+// connectionsOf returns some of a user's connections, at random.
 func connectionsOf(t *testing.T, db *sql.DB, user string) (ids []int64) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)

@@ -11,7 +11,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.db.Inspect(ctx, name)
 }
 
-// InspectAll implements driver.Lister. A query is for 500 names at most. If ctx has no deadline,
+// InspectAll implements driver.Lister. A query is for at most 500 names. If ctx has no deadline,
 // driver.OperationTimeout bounds each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	return s.db.InspectAll(ctx, names)

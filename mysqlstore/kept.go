@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A kept connection belongs to a pool that other work may use up. The store keeps it from the time
-// when it is granted a lease until that lease has certainly ended, for renewals and releases. Nobody
-// can open a connection beside a *sql.DB, which does not tell how. It is safe for concurrent use.
+// A kept connection belongs to a pool that other work can use up. The store keeps it from the first
+// grant until its leases have certainly ended, for renewals and releases. Nobody can open a
+// connection beside a *sql.DB, which does not reveal its parameters. It is safe for concurrent use.
 type kept struct {
-	limit func() int // of the pool: without one, or with only one connection, none is kept
+	limit func() int // the pool's: without a limit, or with only one connection, none is kept
 	turn  chan struct{}
 
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ const longestKept = 10 * time.Minute
 
 func newKept(limit func() int) *kept { return &kept{limit: limit, turn: make(chan struct{}, 1)} }
 
-// need records that there is a lease, or a request for one.
+// need records that there is a lease, or a request for a lease.
 func (k *kept) need(ttl time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -34,7 +34,7 @@ func (k *kept) need(ttl time.Duration) {
 	}
 }
 
-// put keeps a connection that would go back to the pool, if one is needed.
+// put keeps a connection instead of returning it, if a connection is needed.
 func (k *kept) put(conn *sql.Conn) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

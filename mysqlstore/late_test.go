@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A request that the server executes after its time does nothing, and returns the time.
+// A request executed after its deadline should do nothing, and return the time.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

@@ -12,28 +12,28 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A migration waits for the transactions that use a table at most lockTimeout, because others wait
-// behind it. Then it pauses and tries again.
+// A migration waits at most lockTimeout for transactions using a table, because others wait behind
+// it. Then it pauses and tries again.
 const (
 	longestMigration = time.Minute
 	lockTimeout      = time.Second
 	migrationPause   = time.Second
 )
 
-// Migrate takes the tables and procedures to Version: it creates them, or upgrades those of an
-// earlier version. Programs that use an earlier version go on meanwhile. Migrate changes nothing if
-// the database has this version or a later one. If it was interrupted, call it again: the server
-// commits each statement, and the next call continues from there. It may run in several processes at once. It ends with
-// ctx, after a minute at most.
+// Migrate takes the tables and procedures to Version: it creates them, or upgrades an earlier
+// version's. Programs that use an earlier version can continue meanwhile. Migrate changes nothing
+// if the database is at this version or a later one. If it was interrupted, call it again: the
+// server commits each statement, and the next call continues from there. It can run in several
+// processes at once. It ends with ctx, after a minute at most.
 //
-// It needs the rights CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It returns an
-// error if the database has tables of another program with the same names. The error of a prefix
-// that is not valid matches driver.ErrInvalid.
+// It needs the rights CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It
+// returns an error if the database contains another program's tables with the same names. The error
+// for an invalid prefix matches driver.ErrInvalid.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrateTo(ctx, Version, func(version int) []string { return up(s.prefix, version) })
 }
 
-// migrateTo takes the tables to a version. up returns the statements that create one.
+// migrateTo takes the tables to a version. up returns the statements to create a version.
 func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) []string) error {
 	if err := CheckTablePrefix(s.prefix); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (s *Store) migrateTo(ctx context.Context, to int, up func(version int) []st
 	return nil
 }
 
-// migrateLockSQL is the name of the lock of a migration. It is a hash, because the names of
-// MySQL have up to 64 characters.
+// migrateLockSQL is a migration lock's name. It is a hash, because MySQL's names have up to 64
+// characters.
 const migrateLockSQL = "SHA2(LOWER(CONCAT_WS('.', DATABASE(), ?)), 256)"
 
 func (s *Store) migrateWith(ctx context.Context, conn *sql.Conn, to int, up func(version int) []string) error {
@@ -85,7 +85,7 @@ func (s *Store) migrateWith(ctx context.Context, conn *sql.Conn, to int, up func
 	return nil
 }
 
-// limitLockWait has statements wait at most lockTimeout for a table, until restore is called.
+// limitLockWait makes statements wait at most lockTimeout for a table, until restore is called.
 func limitLockWait(ctx context.Context, conn *sql.Conn) (restore func(), err error) {
 	const set = "SET SESSION lock_wait_timeout = ?"
 	var before int
@@ -98,17 +98,17 @@ func limitLockWait(ctx context.Context, conn *sql.Conn) (restore func(), err err
 	return func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
 		defer cancel()
-		_, _ = conn.ExecContext(closing, set, before) // if it fails, the connection has ended
+		_, _ = conn.ExecContext(closing, set, before) // if it fails, the connection is closed
 	}, nil
 }
 
-// change executes a statement that may change a table. While the table is in use, it tries again.
+// change executes a statement that can change a table. While the table is in use, it tries again.
 func change(ctx context.Context, conn *sql.Conn, text string) (err error) {
 	for {
 		const inUse = 1205
 		_, last := conn.ExecContext(ctx, text)
 		if last != nil && ctx.Err() != nil && err != nil {
-			return err // that the table was in use explains more
+			return err // a table in use explains more
 		}
 		if err = last; numberOf(err) != inUse {
 			return err
@@ -127,8 +127,8 @@ func isDuplicate(err error) bool {
 	return slices.Contains([]uint16{table, procedure, column, index}, numberOf(err))
 }
 
-// SchemaVersion returns the version of the tables and procedures, or 0 if there is none. The version
-// of a later release is larger than Version.
+// SchemaVersion returns the version of the tables and procedures, or 0 if there are none. A later
+// release's version is larger than Version.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()
@@ -154,8 +154,8 @@ func (s *Store) version(ctx context.Context, conn *sql.Conn) (version int, exist
 
 var createTable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`CREATE TABLE (dibs_\w+)`) })
 
-// versionOrForeign returns the version. The error means that there are tables of another program: a
-// migration creates that of the versions first.
+// versionOrForeign returns the version. The error means that there are another program's tables: a
+// migration creates the version's table first.
 func (s *Store) versionOrForeign(ctx context.Context, conn *sql.Conn) (version int, err error) {
 	version, exists, err := s.version(ctx, conn)
 	if err != nil || exists {

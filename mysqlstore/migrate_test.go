@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A longest prefix is one with which each verb works.
+// Each verb should work with the longest prefix.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -42,7 +42,7 @@ func TestPrefixes(t *testing.T) {
 		}
 	}
 	closed := newDB(t, dsn)
-	_ = closed.Close() // an error of it would mean that something was sent
+	_ = closed.Close() // its error would mean that something was sent
 	for prefix, says := range map[string]string{
 		longest + "x":            "48 characters, want up to 47",
 		strings.Repeat("ä", 60):  "60 characters, want up to 47",
@@ -58,7 +58,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// A pool with one connection is enough, and one store waits for another.
+// A pool with one connection should be enough, and one store should wait for another.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -78,7 +78,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	all.Wait()
 }
 
-// An error of Migrate names the operation and the prefix, whichever step has failed.
+// A Migrate error should name the operation and the prefix, whichever step failed.
 func TestMigrateErrors(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
@@ -107,7 +107,7 @@ func TestMigrateErrors(t *testing.T) {
 	}
 }
 
-// Tables of another program are not taken for those of dibs.
+// Another program's tables should not be taken for dibs' own.
 func TestMigrateBesideOtherTables(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -123,7 +123,7 @@ func TestMigrateBesideOtherTables(t *testing.T) {
 	}
 }
 
-// A migration that was interrupted after any statement continues there.
+// A migration interrupted after any statement should continue there.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -144,7 +144,7 @@ func TestMigrateGoesOn(t *testing.T) {
 	}
 }
 
-// What goes up comes down: nothing is left.
+// A migration down should leave nothing.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -175,8 +175,8 @@ func TestSQLOfNoVersion(t *testing.T) {
 	}
 }
 
-// Clients of a release are at work while a later one upgrades the tables, and go on beside clients of
-// the later one.
+// Clients from a release are at work while a later release upgrades the tables. They should
+// continue beside its clients.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

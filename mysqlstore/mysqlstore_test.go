@@ -42,7 +42,7 @@ var (
 	prefixes   atomic.Int64
 )
 
-// TestMain stops the server that the tests share. With arguments of a holder it is one.
+// TestMain stops the shared server. With a holder's arguments it runs the holder.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *holderDSN != "" {
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sharedServer returns a server that all tests share, each with a prefix of its own.
+// sharedServer returns a server shared by all tests, each with its own prefix.
 func sharedServer(t testing.TB) *mysqltest.Server {
 	t.Helper()
 	serverOnce.Do(func() {

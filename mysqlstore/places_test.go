@@ -11,7 +11,8 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A transaction of another program locks the queue for longer than a waiter TTL.
+// Another program's transaction locks the queue for longer than a waiter TTL. The order should
+// stay.
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -37,7 +38,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// The clock of the server is set while requests wait.
+// The server's clock is set while requests wait. The order should stay.
 func TestClockStepKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// poolOf returns the bookkeeping of a database's connections.
+// poolOf returns the bookkeeping for a database's connections.
 func poolOf(db *sql.DB) *sqlstore.Pool {
 	return sqlstore.NewPool("SetMaxOpenConns of the *sql.DB", func() (used, size int) {
 		stats := statsOf(db)
@@ -40,7 +40,7 @@ func (s *Store) check() error {
 // connection for each, until the server refuses them.
 const maxAtOnce = 8
 
-// run is the sqlstore.Runner of the store.
+// run is the store's sqlstore.Runner.
 func (s *Store) run(ctx context.Context, urgent bool, text string, args []any, read func(sqlstore.Rows) error) error {
 	use := s.use
 	if urgent {
@@ -56,7 +56,7 @@ func (s *Store) run(ctx context.Context, urgent bool, text string, args []any, r
 	})
 }
 
-// use calls do with a connection of the pool.
+// use calls do with a pool connection.
 func (s *Store) use(ctx context.Context, do func(*sql.Conn) error) error {
 	err := s.useInTurn(ctx, do)
 	if errors.Is(err, errTooLate) {
@@ -100,7 +100,7 @@ func (s *Store) withSettings(ctx context.Context, do func(*sql.Conn) error) func
 	}
 }
 
-// useSoon calls do with a connection: with the one that was kept if other work has all others.
+// useSoon calls do with a connection: with the kept connection if other work uses all others.
 func (s *Store) useSoon(ctx context.Context, do func(*sql.Conn) error) error {
 	if s.conns.IsFull() {
 		if used, err := s.kept.use(ctx, do); used {
@@ -110,7 +110,7 @@ func (s *Store) useSoon(ctx context.Context, do func(*sql.Conn) error) error {
 	return s.usePool(ctx, s.withSettings(ctx, do))
 }
 
-// usePool repeats a request, as a *sql.DB does, if the connection has ended before anything was sent.
+// usePool repeats a request, as a *sql.DB does, if the connection ended before anything was sent.
 func (s *Store) usePool(ctx context.Context, do func(*sql.Conn) error) (err error) {
 	if err := s.check(); err != nil {
 		return err
@@ -136,8 +136,8 @@ func (s *Store) usePool(ctx context.Context, do func(*sql.Conn) error) (err erro
 	return err
 }
 
-// connect returns a connection of the pool. On a slow network one takes longer to open than a request
-// may last, and is lost then. So another one is opened for the next request.
+// connect returns a pool connection. On a slow network a new connection can take longer to open
+// than a request can last, and is lost then. So another is opened for the next request.
 func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
 	conn, err := s.pool.Conn(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && !s.conns.IsFull() && s.opening.CompareAndSwap(false, true) {

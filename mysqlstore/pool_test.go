@@ -16,8 +16,8 @@ import (
 
 const poolName = "in the pool of the client (1, of which dibs uses 0): use a larger pool (SetMaxOpenConns of the *sql.DB)"
 
-// An error says that the program's other work has all connections, and that nothing was sent. The
-// error for a server that does not reply says neither, however full the pool is.
+// An error should say that the program's other work uses all connections, and that nothing was
+// sent. The error for an unresponsive server should say neither, however full the pool is.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
@@ -44,7 +44,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 	sqldrill.NamesNoPoolWhileItHangs(t, s)
 }
 
-// greeting is that of a server with TLS.
+// greeting is a greeting from a server with TLS.
 const greeting = "\x0a8.0.36\x00" + "\x01\x00\x00\x00" + "12345678\x00" + "\x00\x8a\x2d\x02\x00\x08\x00\x15" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "123456789012\x00mysql_native_password\x00"
 
@@ -56,7 +56,7 @@ func startsTLS(t *testing.T, packet string) (addr string) {
 	return sqldrill.StartsTLS(t, append([]byte{byte(len(packet)), 0, 0, 0}, packet...), request, "")
 }
 
-// A mistake about TLS ends a call at its first attempt, with what to do.
+// A TLS mistake should end a call at its first attempt, with advice.
 func TestMistakesAboutTLS(t *testing.T) {
 	t.Parallel()
 	const insecure = "\xff\x57\x0c#HY000Connections using insecure transport are prohibited" // 3159

@@ -8,10 +8,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// maxIdentifier is the longest name of a table or a procedure, in characters.
+// maxIdentifier is the longest name for a table or a procedure, in characters.
 const maxIdentifier = 64
 
-// longestName is the longest name of a procedure, with a version.
+// longestName is the longest procedure name, with a version.
 const longestName = "remove_unused_v99"
 
 // CheckTablePrefix returns an error if the server would reject a prefix of the names of tables and

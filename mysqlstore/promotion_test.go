@@ -16,7 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A group is a server with a replica. Its connections go to the one that accepts writes.
+// A group is a server with a replica. Its connections go to whichever accepts writes.
 type group struct {
 	primary, replica *mysqltest.Server
 	addr             atomic.Pointer[string]
@@ -81,7 +81,8 @@ func TestSemiSynchronousReplicaIsPromoted(t *testing.T) {
 	d.RunHeld(t)
 }
 
-// An asynchronous replica forgets what it has not received. The holder learns it, and a guard refuses.
+// An asynchronous replica forgets changes not yet received. The holder should be notified, and a
+// guard should refuse.
 func TestAsynchronousReplicaIsPromoted(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, nil, nil)
@@ -113,7 +114,7 @@ func TestAsynchronousReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// guardOnce guards a transaction that does nothing.
+// guardOnce guards an empty transaction.
 func guardOnce(t *testing.T, s *mysqlstore.Store, db *sql.DB, l *dibs.Lease) error {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)

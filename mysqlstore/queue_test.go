@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// newQueue returns the queue of a new store.
+// newQueue returns a new store's queue.
 func newQueue(t *testing.T) sqldrill.Queue {
 	t.Helper()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -42,7 +42,7 @@ func TestHandoffBeginsWithItsEntry(t *testing.T) {
 	newQueue(t).HandoffBeginsWithItsEntry(t)
 }
 
-// Many callers of one process are all served.
+// A process with many callers should serve them all.
 func TestManyCallersOfOneName(t *testing.T) {
 	callers := 200
 	if os.Getenv("DIBS_LONG") == "1" {

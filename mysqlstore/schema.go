@@ -11,40 +11,40 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// Version is the version of the tables and procedures that this package uses. Each release that
-// changes them has a later one.
+// Version is this package's version of the tables and procedures. A release with other tables or
+// procedures increases it.
 //
-// Procedures have the version in their names, and later versions keep those of earlier ones for a
-// while. So programs with the last and with the next release exclude each other while both run.
+// Procedures include the version in their names, and later versions keep the earlier procedures for
+// a while. So programs with the last and the next release can exclude each other while both run.
 const Version = 1
 
 //go:embed sql
 var files embed.FS
 
-// file returns the text of a file with SQL.
+// file returns the text from an SQL file.
 func file(name string) string {
 	text, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is built into the program
 	}
 	return string(text)
 }
 
 // SQL returns the statements that take the tables and procedures from one version to another, for a
-// tool that manages migrations. Send each by itself: the body of a procedure has semicolons. Version
-// 0 is a database without dibs. If to is less than from, the statements undo those of the versions
-// in between: to 0 removes all tables with their leases. The error matches driver.ErrInvalid, and
-// means that there is no such version.
+// migration tool. Send each by itself: a procedure's body contains semicolons. Version 0 is a
+// database without dibs. If to is less than from, the statements undo the versions in between: to 0
+// removes all tables with their leases. The error matches driver.ErrInvalid, and means that there
+// is no such version.
 //
-// A statement that changes a table waits for the transactions that use it, and others wait behind
-// it: set lock_wait_timeout, and repeat the statement if it fails for that reason. Migrate does so.
+// A statement that changes a table waits for the transactions using it, and others wait behind it:
+// set lock_wait_timeout, and repeat the statement if it fails for this reason. Migrate does so.
 func SQL(prefix string, from, to int) (statements []string, err error) {
 	return sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(prefix, version) },
 		func(version int) []string { return down(prefix, version) })
 }
 
-// up returns the statements that create a version.
+// up returns the statements to create a version.
 func up(prefix string, version int) (all []string) {
 	for text := range strings.SplitSeq(file(fmt.Sprintf("v%d/tables", version)), ";\n") {
 		if text = strings.TrimSpace(text); text != "" {
@@ -59,7 +59,7 @@ func up(prefix string, version int) (all []string) {
 	return append(all, with(prefix, version, fmt.Sprintf("INSERT IGNORE INTO dibs_versions (version) VALUES (%d)", version)))
 }
 
-// down returns the statements that remove a version.
+// down returns the statements to remove a version.
 func down(prefix string, version int) (all []string) {
 	all = append(all, with(prefix, version, fmt.Sprintf("DELETE FROM dibs_versions WHERE version = %d", version)))
 	createProcedure := regexp.MustCompile(`CREATE PROCEDURE (dibs_\w+\()`)
@@ -75,7 +75,7 @@ var (
 	lists       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\blist_of\((\w+|\?)\)`) })
 )
 
-// overdue is the age from which on the heartbeat of a waiter is missing.
+// overdue is the age at which a waiter's heartbeat is missing.
 const overdue = driver.WaiterTTL * 11 / 20
 
 const (
@@ -87,11 +87,11 @@ const (
 	nowSQL    = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	listOfSQL = `JSON_TABLE($1, '$$[*]' COLUMNS (` +
 		`i INT PATH '$$[0]', name ` + hexSQL + ` PATH '$$[1]', token ` + hexSQL + ` PATH '$$[2]', client ` + hexSQL + ` PATH '$$[3]', ttl BIGINT PATH '$$[4]'))`
-	hexSQL = "VARCHAR(1024) CHARACTER SET ASCII" // of hexadecimal digits, whatever the character set of the database
+	hexSQL = "VARCHAR(1024) CHARACTER SET ASCII" // hexadecimal digits, whatever the database's character set
 )
 
-// with sets the prefix of the tables and procedures in a text, adds the version to the names of
-// procedures, and replaces what stands for an expression.
+// with sets the prefix for the tables and procedures in a text, adds the version to the procedures'
+// names, and replaces the placeholders for expressions.
 func with(prefix string, version int, text string) string {
 	text = calls().ReplaceAllString(text, fmt.Sprintf("${1}_v%d(", version))
 	text = strings.ReplaceAll(text, "now_us()", nowSQL)

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Migrate needs only one connection.
+// Migrate should need only one connection.
 func TestMigrateWithOneConnection(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

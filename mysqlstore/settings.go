@@ -8,16 +8,16 @@ import (
 	"github.com/dibslock/dibs/mysqlstore/internal/session"
 )
 
-// A settingError is a setting of the session with which requests would fail half-way: an acquire
-// would succeed, and its renewals would not.
+// A settingError is a session setting with which requests would fail half-way: an acquire would
+// succeed, and its renewals would not.
 type settingError struct{ problem, effect, advice string }
 
 func (e *settingError) Error() string {
 	return fmt.Sprintf("%s, so %s: %s", e.problem, e.effect, e.advice)
 }
 
-// checkSettings checks the settings of a connection, until one has the right ones: all come from
-// one data source name.
+// checkSettings checks a connection's settings, until it finds a connection with the right
+// settings: all come from a single data source name.
 func (s *Store) checkSettings(ctx context.Context, conn *sql.Conn) error {
 	if s.checked.Load() {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// The arguments with which the test binary is a holder of an account.
+// The arguments with which the test binary holds an account.
 var (
 	holderDSN    = flag.String("holder-dsn", "", "run a holder of an account with this database")
 	holderOf     = flag.String("holder-of", "", "the account")
@@ -56,11 +56,12 @@ func hold() error {
 	return bank.Hold(*holderOf, os.Stdin, os.Stdout)
 }
 
-// Processes that stop, crash or lose their connections in a transaction commit nothing stale.
+// Processes that stop, crash or lose their connections in a transaction should commit nothing
+// stale.
 func TestStoppedHolders(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
-	name := fmt.Sprintf("stops_%d", prefixes.Add(1)) // a database of its own: its connections are those of the holders
+	name := fmt.Sprintf("stops_%d", prefixes.Add(1)) // a separate database: its connections are the holders'
 	mustExec(t, newDB(t, server.DSN("mysql")), "CREATE DATABASE "+name)
 	admin := newDB(t, server.DSN(name))
 	if err := mysqlstore.New(admin).Migrate(t.Context()); err != nil {
@@ -86,7 +87,7 @@ func TestStoppedHolders(t *testing.T) {
 	}
 }
 
-// killOne ends a connection to a database, if there is one.
+// killOne ends a connection to a database, if there is any.
 func killOne(ctx context.Context, db *sql.DB, database string) error {
 	const some = "SELECT id FROM information_schema.processlist WHERE db = ? ORDER BY RAND() LIMIT 1"
 	var id int64

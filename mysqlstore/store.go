@@ -38,7 +38,7 @@ var (
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
-// A config is what options change.
+// A config contains the options' settings.
 type config struct{ prefix string }
 
 // TablePrefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
@@ -70,7 +70,7 @@ func (s *Store) useVersion(version int) { s.text, s.db.SQL = statementsOf(s.pref
 // Groups implements driver.Grouper: a transaction can acquire any names.
 func (s *Store) Groups(names []string) [][]string { return [][]string{names} }
 
-// maxToken is the longest token and client that the tables can store, in bytes.
+// maxToken is the longest token and client that fits into the tables, in bytes.
 const maxToken = 512
 
 func check(r driver.AcquireRequest) error {

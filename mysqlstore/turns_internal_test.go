@@ -18,7 +18,8 @@ type noServer struct{}
 func (noServer) Connect(context.Context) (sqldriver.Conn, error) { return nil, errNoServer }
 func (noServer) Driver() sqldriver.Driver                        { return nil }
 
-// A request that has its turn too late is not sent, and the next one has the turn at once.
+// A request that gets its turn too late should not be sent, and the next should get its turn at
+// once.
 func TestLateRequestLeavesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := sql.OpenDB(noServer{})

@@ -19,7 +19,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 	sqldrill.RemovesUnused(t, s, sqldrill.Unused{
 		Age: func() {
 			mustExec(t, db, "CALL "+prefix+"enqueue_v1(CONCAT(HEX('dead waiter'), ','), 'w', 'c', 1, 1, 1, 0, 1, @ticket, @place)",
-				"UPDATE "+prefix+"waiters SET missed = 1", // otherwise it has some time to answer
+				"UPDATE "+prefix+"waiters SET missed = 1", // otherwise it can still answer
 				fmt.Sprintf("UPDATE %snames SET fence = fence + %d", prefix, sqldrill.FenceStep),
 				"INSERT INTO "+prefix+"messages (client, sent, message) VALUES ('c', 1, 'r t')")
 		},

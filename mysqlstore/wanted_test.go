@@ -28,8 +28,8 @@ func TestWantedEndsWithTheLease(t *testing.T) {
 	sqldrill.ForgetsWhoAsked(t, s, mysqlstore.New(db, prefix))
 }
 
-// A waiter behind a holder that did not ask costs no further statement: the procedure that
-// notifies is not called.
+// A waiter should cost no further statement if the holder did not ask: the notifying procedure is
+// not called.
 func TestHolderThatDidNotAsk(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

@@ -11,11 +11,11 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// The pace at which a client fetches its notifications, however many waiters it has.
+// A client's pace for fetching its notifications, with any number of waiters.
 const (
-	fetchFirst   = 5 * time.Millisecond   // after something has happened
+	fetchFirst   = 5 * time.Millisecond   // after an event
 	fetchWaiting = 50 * time.Millisecond  // at least, while it has waiters
-	fetchAsked   = 250 * time.Millisecond // while a holder has asked for a notification of waiters
+	fetchAsked   = 250 * time.Millisecond // while a holder asked to be notified of waiters
 	fetchIdle    = time.Second            // otherwise: only a revocation can arrive
 )
 
@@ -23,7 +23,7 @@ const (
 // repeats.
 const askedFor = time.Minute
 
-// Watch implements driver.Store. It fetches the messages of the client.
+// Watch implements driver.Store. It fetches the client's messages.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if err := s.check(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// fetch returns the messages of a client that were not seen before, and deletes them.
+// fetch returns a client's messages not seen before, and deletes them.
 func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (messages []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *Store) fetch(ctx context.Context, client string, seen map[int64]bool) (
 	return messages, nil
 }
 
-// messages returns the next messages of a client.
+// messages returns a client's next messages.
 func (s *Store) messages(ctx context.Context, client string) (ids []any, texts []string, err error) {
 	var id int64
 	var text string
@@ -119,19 +119,19 @@ func (s *Store) messages(ctx context.Context, client string) (ids []any, texts [
 	return ids, texts, nil
 }
 
-// fetches are the clients of this process that fetch messages. It is safe for concurrent use.
+// fetches contains this process's clients that fetch messages. It is safe for concurrent use.
 type fetches struct {
 	mu      sync.Mutex
 	clients map[string]*fetching
 }
 
-// A fetching is the pace of one client.
+// A fetching is a client's pace.
 type fetching struct {
-	now chan struct{} // has an element if the client should fetch at once
+	now chan struct{} // contains an element if the client should fetch at once
 
 	mu    sync.Mutex
-	until time.Time // the client has waiters until then
-	asked time.Time // a holder of the client may be notified of waiters until then
+	until time.Time // until then, the client has waiters
+	asked time.Time // until then, a holder can be notified of waiters
 }
 
 func (f *fetches) open(client string) *fetching {
@@ -160,7 +160,7 @@ func (f *fetches) waits(client string) {
 	}
 }
 
-// asks records that a holder of a client may be notified of waiters.
+// asks records that a client's holder can be notified of waiters.
 func (f *fetches) asks(client string) {
 	if c := f.of(client); c != nil && c.extend(&c.asked, askedFor) {
 		c.wake()
@@ -173,13 +173,14 @@ func (f *fetches) of(client string) *fetching {
 	return f.clients[client]
 }
 
-// changed makes the clients with waiters fetch at once: this process may have served one.
+// changed makes the clients with waiters fetch at once: this process may have granted a waiter's
+// request.
 func (f *fetches) changed() {
 	f.wakeIf(func(c *fetching) bool { return c.has(&c.until) })
 }
 
-// queued makes the clients whose holders have asked fetch at once: this process has queued the
-// first waiter of a name.
+// queued makes the clients whose holders asked fetch at once: this process queued a name's
+// first waiter.
 func (f *fetches) queued() {
 	f.wakeIf(func(c *fetching) bool { return c.has(&c.asked) })
 }
@@ -194,7 +195,7 @@ func (f *fetches) wakeIf(expects func(*fetching) bool) {
 	}
 }
 
-// extend sets a limit of the client, and reports whether it had passed.
+// extend sets a limit for the client, and reports whether it had passed.
 func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +205,7 @@ func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	return passed
 }
 
-// has reports whether a limit of the client has not passed.
+// has reports whether a client's limit has not passed.
 func (c *fetching) has(limit *time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +219,7 @@ func (c *fetching) wake() {
 	}
 }
 
-// wait waits until the next fetch. It returns false if ctx has ended.
+// wait waits until the next fetch. It returns false if ctx ended.
 func (c *fetching) wait(ctx context.Context, every *time.Duration) bool {
 	pause := *every
 	switch {

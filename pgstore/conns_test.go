@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Transactions of the program have all connections of the pool for longer than the TTL. All leases are
-// renewed meanwhile, and released at once.
+// The program's transactions use all connections in the pool for longer than the TTL. All leases
+// should be renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
 	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
@@ -29,7 +29,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 	locks := dibs.New(s, dibs.TTL(ttl))
 	t.Cleanup(func() { locks.Close() })
 	var all sync.WaitGroup
-	for i := range 2 * workers { // half of them wait for a connection
+	for i := range 2 * workers { // half the workers wait for a connection
 		all.Go(func() {
 			name := fmt.Sprint("account ", i)
 			err := locks.Mutex(name).Do(t.Context(), func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func TestConnectionsHaveHooksOfPool(t *testing.T) {
 		return err
 	}
 	config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
-		return prepared.Add(1) > 1, nil // the first one is rejected
+		return prepared.Add(1) > 1, nil // the first is rejected
 	}
 	config.AfterRelease = func(*pgx.Conn) bool {
 		return released.Add(1) > 1
@@ -118,8 +118,8 @@ func TestConnectionsHaveHooksOfPool(t *testing.T) {
 	<-ended
 }
 
-// A network loses all bytes for a while, and nobody learns of it. Then locks, and requests of the
-// program that only begin then, succeed within 2 s, with a pool as pgx makes it.
+// A network silently loses all bytes for a while. Then locks, and even requests that the program
+// begins only then, should succeed within 2 s, with a pool as pgx makes it.
 func TestSwallowedBytes(t *testing.T) {
 	for _, outage := range []time.Duration{1500 * time.Millisecond, 12 * time.Second} {
 		t.Run(outage.String(), func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestSwallowedBytes(t *testing.T) {
 	}
 }
 
-// Each verb is one round trip, whatever the default isolation level of the connection is. So a process
-// that is stopped keeps no name locked.
+// Each verb should be a single round trip at every default isolation level. So a stopped process
+// keeps no name locked.
 func TestVerbsAreOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -232,8 +232,8 @@ func TestVerbsAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// A connection that takes most of a request's time to open is used nevertheless: the request alone is
-// a round trip.
+// A slow connection should be used even if opening it takes most of a request's time: the request
+// alone is a round trip.
 func TestFirstRequestOnASlowConnection(t *testing.T) {
 	t.Parallel()
 	const limit = 10 * time.Second
@@ -258,7 +258,7 @@ func TestFirstRequestOnASlowConnection(t *testing.T) {
 	}
 }
 
-// A round trip of 800 ms is shorter than the operation timeout. So locks work.
+// A round trip of 800 ms is shorter than the operation timeout. So locks should work.
 func TestLongWay(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
 		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")

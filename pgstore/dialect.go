@@ -1,6 +1,6 @@
 package pgstore
 
-// A dialect is the sqlstore.Dialect of PostgreSQL: all texts are ASCII.
+// A dialect is PostgreSQL's sqlstore.Dialect: all texts are ASCII.
 type dialect struct{}
 
 func (dialect) Name(name string) any          { return toText(name) }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/puddle/v2"
 )
 
-// Error codes of the functions in the schema.
+// Error codes from the functions in the schema.
 const (
 	codeIsolation = "DIBS1" // the transaction is not read committed
 	codeGuarded   = "DIBS2" // a transaction guards the lease
@@ -35,12 +35,12 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &server) && server.Code == code
 }
 
-// repeatable reports whether the server has rolled a request back for a reason that does not
-// repeat: a deadlock or a conflict with another transaction.
+// repeatable reports whether the server rolled a request back for a passing reason: a deadlock or a
+// conflict with another transaction.
 func repeatable(err error) bool { return isCode(err, codeConflict) || isCode(err, "40P01") }
 
-// unavailable returns the error of an operation. A server that replied with an error has done
-// nothing; for some errors another attempt may succeed.
+// unavailable returns an operation's error. A server replying with an error did nothing; after some
+// errors another attempt can succeed.
 func unavailable(op, name string, err error) error {
 	return sqlstore.Unavailable(op, name, err, explained(err), isRefusal(err))
 }
@@ -66,7 +66,7 @@ func isRefusal(err error) bool {
 	return true
 }
 
-// explainTLS returns an error of TLS that no retry can change, with advice, or nil.
+// explainTLS returns a permanent TLS error with advice, or nil.
 func explainTLS(err error) error {
 	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // it has no type
 		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server")
@@ -74,8 +74,8 @@ func explainTLS(err error) error {
 	return sqlstore.ExplainTLS(err)
 }
 
-// transient reports whether an error may pass: a conflict, a server that starts or stops or has
-// no resources, a lock that was not free in time, or a standby.
+// transient reports whether an error can pass: a conflict, a starting, stopping or overloaded
+// server, a lock not free in time, or a standby.
 func transient(code string) bool {
 	if code == codeReadOnlySession || code == codeGuarded {
 		return true
@@ -88,7 +88,7 @@ func transient(code string) bool {
 	return false
 }
 
-// explained returns an error that says what to do, or one that is shorter.
+// explained returns an error with advice, or a shorter error.
 func explained(err error) error {
 	const noTable, noSchema, noFunction = "42P01", "3F000", "42883"
 	if isCode(err, noTable) || isCode(err, noSchema) || isCode(err, noFunction) {
@@ -111,8 +111,7 @@ func explained(err error) error {
 	return err
 }
 
-// A connectError is a connection that could not be opened. Its text is one line, without the
-// user.
+// A connectError is a failure to open a connection. Its text is a single line, without the user.
 type connectError struct{ *pgconn.ConnectError }
 
 func (e connectError) Unwrap() error { return e.ConnectError }
@@ -136,7 +135,7 @@ func fromServer(err error) bool {
 	return errors.As(err, &server)
 }
 
-// attempts returns the errors of the addresses that were tried.
+// attempts returns the errors from the attempted addresses.
 func attempts(err error) []error {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {
@@ -145,7 +144,7 @@ func attempts(err error) []error {
 	return []error{err}
 }
 
-// innermost returns what the network or the server has said, without the text of the driver.
+// innermost returns the network's or the server's message, without the driver's text.
 func innermost(err error) error {
 	var network *net.OpError
 	var lookup *net.DNSError

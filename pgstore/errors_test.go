@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// Without its tables, each operation says what to do.
+// Without its tables, each operation should give advice.
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -39,7 +39,7 @@ func TestMissingTables(t *testing.T) {
 	}
 }
 
-// The error of a server that is away is one line, and has no credentials.
+// The error for an unreachable server should be a single line without credentials.
 func TestErrorOfAConnection(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
@@ -61,7 +61,7 @@ func TestErrorOfAConnection(t *testing.T) {
 	}
 }
 
-// A statement that another connection has prepared is a sign of a pooler.
+// A statement prepared by another connection should be reported as a sign of a pooler.
 func TestErrorOfAPooler(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig(sharedServer(t).URL())

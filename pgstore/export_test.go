@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// AcquireQuiet returns the text of the statement that acquires a name for which nobody waits.
+// AcquireQuiet returns the statement that acquires a name without waiters.
 func (s *Store) AcquireQuiet() string { return s.text.acquireQuiet }
 
-// UseNextVersion has the store use the version that MigrateToNext creates.
+// UseNextVersion makes the store use MigrateToNext's version.
 func (s *Store) UseNextVersion() { s.useVersion(Version + 1) }
 
-// MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and has
-// the functions of this version.
+// MigrateToNext upgrades the schema to a version that does not exist yet: it adds columns, and this
+// version's functions under new names.
 func (s *Store) MigrateToNext(ctx context.Context) error {
 	const next = Version + 1
 	return s.migrateTo(ctx, next, func(version int) []string {

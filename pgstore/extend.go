@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// maxExtend is the largest number of leases in one statement.
+// maxExtend limits the leases in a statement.
 const maxExtend = 512
 
 var errLocked = errors.New("another transaction has locked the row of the lease")
@@ -73,7 +73,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return errs
 }
 
-// lossOf returns the error of a lease that is not held.
+// lossOf returns the error for a lease not held.
 func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
 	given, err := s.isGiven(ctx, r.Name, r.Token, time.Time{})
 	switch {
@@ -85,7 +85,7 @@ func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
 	return driver.ErrLost
 }
 
-// A result of an extension.
+// A result is an extension's result.
 type result int
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// newDrill returns a drill in a new schema. Its clients have pools of their own with a URL.
+// newDrill returns a drill in a new schema. Its clients have their own pools, with a URL.
 func newDrill(t *testing.T, direct *pgxpool.Pool, url string, options ...pgstore.Option) (d sqldrill.Drill, schema string) {
 	t.Helper()
 	schema = fmt.Sprintf("drill_%d", schemas.Add(1))
@@ -31,7 +31,7 @@ func newDrill(t *testing.T, direct *pgxpool.Pool, url string, options ...pgstore
 	}, schema
 }
 
-// ownServer starts a server that a test may stop.
+// ownServer starts a server for tests to stop.
 func ownServer(t *testing.T, settings ...string) *pgtest.Server {
 	t.Helper()
 	sharedServer(t) // skips the test without a server
@@ -96,7 +96,7 @@ func TestNetworkFails(t *testing.T) {
 	}
 }
 
-// The server may roll back any transaction, because of a conflict with another one.
+// The server can roll back any transaction, because it conflicts with another.
 func TestTransactionsAreRolledBack(t *testing.T) {
 	t.Parallel()
 	for kind, code := range map[string]string{"serialization failure": "40001", "deadlock": "40P01"} {
@@ -129,8 +129,8 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 	}
 }
 
-// While the server refuses connections, a client tries seldom to listen, and soon after that it
-// listens again.
+// While the server refuses connections, a client should rarely try to listen, and should soon
+// listen again afterwards.
 func TestListenBacksOff(t *testing.T) {
 	t.Parallel()
 	const outage, most = 4 * time.Second, 60 // with sslmode=prefer, an attempt is two connections
@@ -182,7 +182,7 @@ func TestDeadlocks(t *testing.T) {
 	d.Run(t)
 }
 
-// deadlocks returns how many the server has found.
+// deadlocks returns the number found by the server.
 func deadlocks(t *testing.T, pool *pgxpool.Pool) (n int) {
 	t.Helper()
 	err := pool.QueryRow(t.Context(), "SELECT sum(deadlocks) FROM pg_stat_database, pg_sleep(1.1)").Scan(&n) // sessions report each second
@@ -231,7 +231,7 @@ func TestPoolerIsKilled(t *testing.T) {
 	wantGuarded(t, pgstore.New(pool, pgstore.Poll(), pgstore.Schema(schema)), pool)
 }
 
-// wantGuarded checks that a guard on a connection of the pool keeps others out.
+// wantGuarded checks whether a guard on a pool connection keeps others out.
 func wantGuarded(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool) {
 	t.Helper()
 	l, err := dibs.New(s).Mutex("guarded").Lock(t.Context())

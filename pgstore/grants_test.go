@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A user needs the rights that docs/databases.md names.
+// A user should need only the rights in docs/databases.md.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)

@@ -37,7 +37,7 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error { return s.guard(ct
 // GuardPgx is Guard for a transaction of pgx.
 func (s *Store) GuardPgx(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
-// A queryRow executes a statement in the transaction of the user.
+// A queryRow executes a statement in the user's transaction.
 type queryRow func(ctx context.Context, text string, args ...any) sqlstore.Row
 
 func inPgx(tx pgx.Tx) queryRow {
@@ -58,7 +58,7 @@ func (s *Store) guard(ctx context.Context, query queryRow) error {
 	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (bool, error) { return s.holds(ctx, query, g) })
 }
 
-// holds prevents the end of a lease, and reports whether it is held.
+// holds prevents the end of a lease, and reports whether the lease is held.
 func (s *Store) holds(ctx context.Context, query queryRow, g sqlstore.Guarded) (held bool, err error) {
 	if err := query(ctx, s.text.guard, toText(g.Name), toText(g.Token), int64(g.Fence)).Scan(&held); err != nil {
 		return false, notGuarded("guard", g.Name, err)
@@ -66,7 +66,7 @@ func (s *Store) holds(ctx context.Context, query queryRow, g sqlstore.Guarded) (
 	return held, nil
 }
 
-// notGuarded returns the error of a transaction that cannot be tied to a lease on a name.
+// notGuarded returns the error for a transaction that cannot be tied to a lease on a name.
 func notGuarded(op, name string, err error) error {
 	reason := ""
 	switch {

@@ -18,7 +18,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
 
-// newClient returns a client of a store, and the pool of the store.
+// newClient returns a store's client, and the store's pool.
 func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Client, *pgxpool.Pool) {
 	t.Helper()
 	pool := newPool(t, sharedServer(t).URL())
@@ -32,7 +32,7 @@ func newClient(t *testing.T, options ...dibs.Option) (*pgstore.Store, *dibs.Clie
 	return s, locks, pool
 }
 
-// beginGuarded begins a transaction that the leases of ctx guard.
+// beginGuarded begins a transaction guarded by ctx's leases.
 func beginGuarded(ctx context.Context, t *testing.T, s *pgstore.Store, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
@@ -56,7 +56,7 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// ReleaseIn refuses a call of a cohort, as Guard does.
+// ReleaseIn should refuse a cohort's call, as Guard does.
 func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -73,12 +73,12 @@ func TestReleaseInRefusesACohort(t *testing.T) {
 	}
 }
 
-// A lease that is released while a transaction is guarded ends with the transaction, also if nobody
-// waits: then the release is one plain statement.
+// A lease released while a transaction is guarded should end with the transaction, even if nobody
+// waits: then the release is a plain statement.
 func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
-	for range 2 { // the second release finds what the first one has left
+	for range 2 { // the second release finds the remains from the first
 		l, err := locks.Mutex("n").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 	}
 }
 
-// A lease that has expired guards nothing, in a transaction of either library.
+// An expired lease should guard nothing, with either library.
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -112,7 +112,7 @@ func TestGuardOfALostLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := l.Context()
-	stopped := context.WithoutCancel(ctx) // of a process that does not know of its loss
+	stopped := context.WithoutCancel(ctx) // for a process that does not notice its loss
 	db, err := sql.Open("pgx", sharedServer(t).URL())
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-// oneSnapshot are the levels at which a transaction sees what was committed before it began.
+// oneSnapshot contains the levels at which a transaction sees only changes committed before it
+// began.
 var oneSnapshot = levels[1:]
 
 func codeOf(err error) string {
@@ -29,7 +30,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// beginAt begins a transaction. With old, it has a snapshot from then on, unless it is read committed.
+// beginAt begins a transaction. With old, it has a snapshot from that time, except at read
+// committed.
 func beginAt(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, old bool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
@@ -45,8 +47,8 @@ func beginAt(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel, old bool) p
 	return tx
 }
 
-// A guard races the end of its lease. While a guarded transaction is open, nobody else is granted
-// the name, at each isolation level, also if the snapshot is older than the end of the lease.
+// A guard races its lease's end. While a guarded transaction is open, nobody else should be granted
+// the name. This holds at each isolation level, even if the snapshot is older than the lease's end.
 func TestGuardRacesRevoke(t *testing.T) {
 	t.Parallel()
 	const guards = 1000
@@ -61,7 +63,7 @@ func TestGuardRacesRevoke(t *testing.T) {
 	}
 }
 
-// raceRevoke returns what came of a guard.
+// raceRevoke returns a guard's outcome.
 func raceRevoke(t *testing.T, s *pgstore.Store, locks *dibs.Client, pool *pgxpool.Pool, level pgx.TxIsoLevel, old bool) string {
 	t.Helper()
 	l, err := locks.Mutex("n").Lock(t.Context(), dibs.TTL(time.Minute), dibs.NoRenew())
@@ -99,7 +101,7 @@ func raceRevoke(t *testing.T, s *pgstore.Store, locks *dibs.Client, pool *pgxpoo
 	return ""
 }
 
-// With one snapshot, a guard tells a lost lease from a snapshot that does not show the lease as it is.
+// With one snapshot, a guard should distinguish a lost lease from an outdated snapshot.
 func TestGuardWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range sqldrill.Locking {
@@ -177,7 +179,7 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// A guard with one snapshot delays no renewal, and neither does it delay a waiter.
+// A guard with one snapshot should delay neither renewals nor waiters.
 func TestGuardWithOneSnapshotDelaysNoRenewal(t *testing.T) {
 	t.Parallel()
 	for _, level := range oneSnapshot {

@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PostgreSQL loses a lock FOR KEY SHARE that is taken while an UPDATE moves the row to another
-// page. Such updates are normal: waiters count themselves in the row of the name. A guard must
-// last nevertheless.
+// PostgreSQL loses a FOR KEY SHARE lock taken while an UPDATE moves the row to another page. Such
+// updates are normal: waiters count themselves in the name's row. A guard should last nevertheless.
 func TestGuardOutlivesMovingRows(t *testing.T) {
 	t.Parallel()
 	guards := 500
@@ -38,7 +37,7 @@ func TestGuardOutlivesMovingRows(t *testing.T) {
 			_, _ = pool.Exec(ctx, `UPDATE `+schema+`.names SET waiting = waiting WHERE name = 'n'`)
 		}
 	})
-	updating.Go(func() { // old versions of the row stay, so that it has to move
+	updating.Go(func() { // old row versions stay, so the row must move
 		for ctx.Err() == nil {
 			_, _ = pool.Exec(ctx, `SELECT pg_current_xact_id(), pg_sleep(1)`)
 		}
@@ -65,7 +64,7 @@ func TestGuardOutlivesMovingRows(t *testing.T) {
 	}
 }
 
-// endsLease reports whether another transaction can end the lease on n. It undoes that.
+// endsLease reports whether another transaction can end the lease on n. It rolls its change back.
 func endsLease(ctx context.Context, t *testing.T, pool *pgxpool.Pool, schema string) (ended bool) {
 	t.Helper()
 	tx, err := pool.Begin(ctx)

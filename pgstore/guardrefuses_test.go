@@ -101,7 +101,7 @@ func TestGuardRefusesAReadOnlyTransaction(t *testing.T) {
 	}
 }
 
-// A token of the caller may be that of another lease by now. The guard is of its own lease.
+// A caller's token may belong to another lease now. The guard should be for its own lease.
 func TestGuardComparesTheFence(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -128,8 +128,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 	}
 }
 
-// A lease that was resized guards with its new fence, and one of a nested call with that of its
-// caller.
+// A resized lease should guard with its new fence, and a nested call's lease with its caller's.
 func TestGuardOfAChangedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -139,8 +138,8 @@ func TestGuardOfAChangedLease(t *testing.T) {
 	sqldrill.GuardsChangedLeases(t, locks, guard)
 }
 
-// A shared lease with a token of the caller was released while a transaction guarded it, and is
-// acquired again: then it waits for the transaction.
+// A shared lease with a caller's token was released while a transaction guarded it. Acquiring it
+// again should wait for the transaction.
 func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	t.Parallel()
 	for _, reserve := range []time.Duration{0, time.Minute} {
@@ -194,8 +193,8 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	}
 }
 
-// A transaction that is prepared is guarded until it is committed. After ReleaseIn it cannot be
-// prepared, whether somebody waits or not.
+// A prepared transaction should be guarded until it is committed. After ReleaseIn it cannot be
+// prepared, with or without waiters.
 func TestPreparedTransactions(t *testing.T) {
 	t.Parallel()
 	sharedServer(t) // or skip
@@ -215,7 +214,7 @@ func TestPreparedTransactions(t *testing.T) {
 	ctx := l.Context()
 	next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Queue: true}
 	for _, text := range []string{"PREPARE TRANSACTION 'released'", "PREPARE/**/TRANSACTION 'released'", "PREPARE -- it\nTRANSACTION 'released'"} {
-		for range 2 { // without a waiter, and with one
+		for range 2 { // without and with a waiter
 			tx := beginAt(t, pool, pgx.ReadCommitted, false)
 			if err := s.ReleaseInPgx(ctx, tx); err != nil {
 				t.Fatal(err)
@@ -254,7 +253,7 @@ func TestPreparedTransactions(t *testing.T) {
 	}
 }
 
-// A name that only a guard keeps is listed, as held.
+// A name kept only by a guard should be listed as held.
 func TestGuardedNameIsListed(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range sqldrill.Locking {

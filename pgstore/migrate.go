@@ -11,22 +11,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A migration waits for the transactions that use a table at most lockTimeout, because others wait
-// behind it. Then it pauses and tries again.
+// A migration waits at most lockTimeout for transactions using a table, because others wait behind
+// it. Then it pauses and tries again.
 const (
 	longestMigration = time.Minute
 	lockTimeout      = 500 * time.Millisecond
 	migrationPause   = time.Second
 )
 
-// Migrate takes the schema to Version: it creates the tables and functions, or upgrades those of an
-// earlier version. Programs that use an earlier version go on meanwhile. Migrate changes nothing if
-// the schema has this version or a later one. It may run in several processes at once. It ends with
-// ctx, after a minute at most.
+// Migrate takes the schema to Version: it creates the tables and functions, or upgrades an earlier
+// version's. Programs that use an earlier version can continue meanwhile. Migrate changes nothing
+// if the schema is at this version or a later one. It can run in several processes at once. It ends
+// with ctx, after a minute at most.
 //
-// To create the schema, it needs CREATE on the database, or on the schema if that exists. To upgrade
-// it, it must run as the owner of the tables. It returns an error if the schema has tables of
-// another program with the same names.
+// To create the schema, it needs CREATE on the database, or on the schema if that exists. To
+// upgrade it, it must run as the tables' owner. It returns an error if the schema contains another
+// program's tables with the same names.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrateTo(ctx, Version, func(version int) []string { return up(s.schema, version) })
 }
@@ -95,8 +95,8 @@ func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (statements 
 	return []string{in(s.schema, version, createSchemaSQL)}, nil
 }
 
-// SchemaVersion returns the version of the schema, or 0 if it lacks tables. The version of a later
-// release is larger than Version.
+// SchemaVersion returns the schema's version, or 0 if tables are missing. A later release's version
+// is larger than Version.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	if err := s.conns.check(); err != nil {
 		return 0, err
@@ -116,7 +116,7 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
 }
 
-// tables returns which tables of the first version the schema has, and which it lacks.
+// tables returns which tables from the first version the schema contains, and which it lacks.
 func (s *Store) tables(ctx context.Context, q rowQuerier) (have, lacking []string, err error) {
 	const text = "SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2)"
 	all := sqlstore.TablesOf(file("v1/tables"))

@@ -32,7 +32,7 @@ func TestMigrate(t *testing.T) {
 	group.Wait()
 }
 
-// Each name of a schema works, also one that would end the body of a function.
+// Every schema name should work, even if it could end a function's body.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -48,7 +48,7 @@ func TestSchemaNames(t *testing.T) {
 	}
 }
 
-// Tables of another program are not taken for those of dibs.
+// Another program's tables should not be taken for dibs' own.
 func TestMigrateBesideOtherTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -66,7 +66,7 @@ func TestMigrateBesideOtherTables(t *testing.T) {
 	}
 }
 
-// A role that may create tables in a schema needs no right to create schemas.
+// A role with the right to create tables in a schema should need no right to create schemas.
 func TestMigrateIntoASchema(t *testing.T) {
 	t.Parallel()
 	admin := newPool(t, sharedServer(t).URL())
@@ -89,7 +89,7 @@ func TestMigrateIntoASchema(t *testing.T) {
 	}
 }
 
-// What goes up comes down: nothing is left in the schema but the schema itself.
+// A migration down should leave nothing in the schema.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -128,8 +128,8 @@ func TestSQLOfNoVersion(t *testing.T) {
 	}
 }
 
-// Clients of a release are at work while a later one upgrades the schema, and go on beside clients of
-// the later one.
+// Clients from a release are at work while a later release upgrades the schema. They should
+// continue beside its clients.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

@@ -36,7 +36,7 @@ var (
 	schemas    atomic.Int64
 )
 
-// TestMain stops the server that the tests share. With arguments of a holder it is one.
+// TestMain stops the shared server. With a holder's arguments it runs the holder.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *holderURL != "" {
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sharedServer returns a server that all tests share, each in a schema of its own.
+// sharedServer returns a server shared by all tests, each with its own schema.
 func sharedServer(t testing.TB) *pgtest.Server {
 	t.Helper()
 	serverOnce.Do(func() {

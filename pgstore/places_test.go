@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// newPlaces returns the name of a schema, a pool, and a function that opens a store in the schema
-// over a pool of its own.
+// newPlaces returns a schema's name, a pool, and a function to open a store in the schema with its
+// own pool.
 func newPlaces(t *testing.T) (schema string, direct *pgxpool.Pool, open func() driver.Store) {
 	t.Helper()
 	url := sharedServer(t).URL()
@@ -22,7 +22,8 @@ func newPlaces(t *testing.T) (schema string, direct *pgxpool.Pool, open func() d
 	return schema, direct, func() driver.Store { return pgstore.New(newPool(t, url), pgstore.Schema(schema)) }
 }
 
-// A transaction of another program locks the queue for longer than a waiter TTL.
+// Another program's transaction locks the queue for longer than a waiter TTL. The order should
+// stay.
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	schema, direct, open := newPlaces(t)
@@ -38,7 +39,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// The clock of the server is set while requests wait.
+// The server's clock is set while requests wait. The order should stay.
 func TestClockStepKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond, 6 * time.Second, -6 * time.Second, time.Hour, -time.Hour} {

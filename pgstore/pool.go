@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/puddle/v2"
 )
 
-// A Store has connections of its own: a transaction of the program never delays a renewal, and a
-// request that hangs never takes a place in the program's pool. The pool says how to connect, how
-// many connections there may be, and when they are no longer wanted: when it is closed.
+// A Store opens its own connections: a program's transaction never delays a renewal, and a hanging
+// request never takes a place in the program's pool. The pool determines how to connect, how many
+// connections there can be, and when they close: with the pool.
 
-// A conn is a connection of a store.
+// A conn is a store's connection.
 type conn struct {
 	*pgx.Conn
 	expires time.Time // as the pool's do, or zero
@@ -29,20 +29,20 @@ func (c *conn) isEnded() bool {
 	return c.IsClosed() || !c.expires.IsZero() && time.Now().After(c.expires)
 }
 
-// ownConns are the connections of a store, and what a pool says about them.
+// ownConns contains a store's connections, and their limits from a pool.
 type ownConns struct {
 	pool  *pgxpool.Pool // nil if the store was made of nothing
 	hooks *pgxpool.Config
-	warm  func(context.Context, *pgx.Conn) // prepares what a connection is used for, in two round trips
+	warm  func(context.Context, *pgx.Conn) // prepares a connection for its requests, in two round trips
 	all   *sqlstore.Conns[*conn]
 
 	inUse  atomic.Bool // the pool had connections when it was last looked at
 	closed atomic.Bool // the pool is closed
 
-	fastest atomic.Int64 // the fastest request on the last connection that was opened, in ns
+	fastest atomic.Int64 // the fastest request on the last opened connection, in ns
 }
 
-// newConns returns connections as those of a pool. They are at most as many, and at most 16.
+// newConns returns connections configured as the pool's. There are at most as many, and at most 16.
 func newConns(pool *pgxpool.Pool, warm func(context.Context, *pgx.Conn)) *ownConns {
 	if pool == nil {
 		return &ownConns{}
@@ -113,7 +113,7 @@ func (c *ownConns) shut(old *conn) {
 	}
 }
 
-// use calls do with a connection. Urgent requests have one that the others leave alone.
+// use calls do with a connection. Urgent requests have a connection reserved for them.
 func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) error) error {
 	if err := c.check(); err != nil {
 		return err
@@ -150,15 +150,16 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 
 var errTooLate = sqlstore.InFront(context.DeadlineExceeded)
 
-// isTooLate reports whether a request that has waited since begin has so little time left that it
-// would only break the connection: pgx closes one whose answer is late. The next request has it.
+// isTooLate reports whether a request waiting since begin has too little time left. Sending it
+// would only break the connection: pgx closes a connection with a late reply. The next request can
+// use it.
 func (c *ownConns) isTooLate(ctx context.Context, begin time.Time) bool {
 	end, limited := ctx.Deadline()
 	fastest := time.Duration(c.fastest.Load())
 	return limited && time.Until(end) < fastest && time.Since(begin) > fastest/10
 }
 
-// errNotPrepared means that a hook of the pool wants another connection.
+// errNotPrepared means that a pool hook wants another connection.
 var errNotPrepared = errors.New("PrepareConn or BeforeAcquire of the pool has rejected the connection")
 
 // prepare calls the hooks that the pool calls before it hands a connection out.
@@ -179,9 +180,9 @@ func (c *ownConns) prepare(ctx context.Context, own *pgx.Conn) error {
 	return nil
 }
 
-// isClosed reports whether the pool is closed. Only a request to the pool tells. That would open a
-// connection if the pool has none. So there is such a request only when the pool has lost the
-// connections that it had.
+// isClosed reports whether the pool is closed. Only a request to the pool can find out, and would
+// open a connection if the pool has none. So the store asks only after the pool has lost its
+// connections.
 func (c *ownConns) isClosed(ctx context.Context) bool {
 	if c.pool.Stat().TotalConns() > 0 {
 		c.inUse.Store(true)

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// startStandby starts a standby that receives the changes of a server at addr.
+// startStandby starts a standby, which receives a server's changes at addr.
 func startStandby(t *testing.T, primary *pgtest.Server, addr string) *pgtest.Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -33,7 +33,7 @@ func startStandby(t *testing.T, primary *pgtest.Server, addr string) *pgtest.Ser
 	return standby
 }
 
-// eitherURL is that of the one of two servers that accepts writes.
+// eitherURL is the URL for whichever server accepts writes.
 func eitherURL(a, b *pgtest.Server) string {
 	return pgtest.URL(a.Addr()+","+b.Addr()) + "&target_session_attrs=read-write&connect_timeout=2"
 }
@@ -61,7 +61,8 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	d.RunHeld(t)
 }
 
-// An asynchronous standby forgets what it has not received. The holder learns it, and a guard refuses.
+// An asynchronous standby forgets changes not yet received. The holder should be notified, and a
+// guard should refuse.
 func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// Waiters that join and leave at any time are counted, and one holder at a time has the name.
+// Waiters joining and leaving at any time should be counted, and the name should have at most one
+// holder.
 func TestQueueIsCounted(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -60,7 +61,7 @@ func TestQueueIsCounted(t *testing.T) {
 	}
 }
 
-// newQueue returns the queue of a new store.
+// newQueue returns a new store's queue.
 func newQueue(t *testing.T) sqldrill.Queue {
 	t.Helper()
 	schema := fmt.Sprintf("queue_%d", schemas.Add(1))
@@ -96,7 +97,7 @@ func TestHandoffBeginsWithItsEntry(t *testing.T) {
 	newQueue(t).HandoffBeginsWithItsEntry(t)
 }
 
-// Many callers of one process are all served.
+// A process with many callers should serve them all.
 func TestManyCallersOfOneName(t *testing.T) {
 	callers := 200
 	if os.Getenv("DIBS_LONG") == "1" {

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// quietNames are names for which nobody waited when this process last acquired them. For them
-// one plain statement is likely to be enough, which costs the server less than a function. A
-// wrong guess costs a round trip. It is safe for concurrent use, and of a fixed size: a name
-// may take the place of another one.
+// quietNames contains names without waiters when this process last acquired them. For these, a
+// plain statement is likely to be enough, which costs the server less than a function. A wrong
+// guess costs a round trip. It is safe for concurrent use. Its size is fixed: a name can replace
+// another.
 type quietNames struct {
 	seed  maphash.Seed
 	slots [16384]atomic.Uint32 // hashes

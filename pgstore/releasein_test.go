@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A lease that is released in a transaction ends with its commit, and the waiter is notified.
+// A lease released in a transaction should end with its commit, and the waiter should be notified.
 func TestReleaseIn(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range sqldrill.Locking {
@@ -89,7 +89,7 @@ func TestReleaseInIsRolledBack(t *testing.T) {
 	}
 }
 
-// Do returns nil after its lease was released in a transaction, of either library.
+// Do should return nil after its lease was released in a transaction, with either library.
 func TestReleaseInDo(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -156,7 +156,7 @@ func TestReleaseInRefused(t *testing.T) {
 	_ = l.Unlock() // it was lost
 }
 
-// ReleaseIn releases the innermost lease that the context carries. The caller keeps its own.
+// ReleaseIn should release the innermost lease carried by the context. The caller keeps its own.
 func TestReleaseInOfTheInnermostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -186,7 +186,7 @@ func TestReleaseInOfTheInnermostLease(t *testing.T) {
 	}
 }
 
-// A lease that is released in a transaction leaves the name reserved as long as its options say.
+// A lease released in a transaction should leave the name reserved as long as its options say.
 func TestReleaseInKeepsReservations(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -220,7 +220,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	}
 }
 
-// A loss after a transaction that was rolled back is known as any other.
+// A loss after a rolled-back transaction should be reported like any other.
 func TestLossAfterARollback(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)

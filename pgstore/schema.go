@@ -12,21 +12,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Version is the version of the schema that this package uses. Each release that changes tables or
-// functions has a later one.
+// Version is this package's schema version. A release with other tables or functions increases it.
 //
-// Functions have the version in their names, and later versions keep those of earlier ones for a
-// while. So programs with the last and with the next release exclude each other while both run.
+// Functions include the version in their names, and later versions keep the earlier functions for a
+// while. So programs with the last and the next release can exclude each other while both run.
 const Version = 1
 
 //go:embed sql
 var files embed.FS
 
-// file returns the text of a file with SQL.
+// file returns the text from an SQL file.
 func file(name string) string {
 	text, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // the file is built into the program
 	}
 	return string(text)
 }
@@ -90,13 +89,13 @@ func split(text string) (statements []string) {
 
 var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bdibs\.(\w+)\(`) })
 
-// in replaces the schema "dibs" in a text, and adds the version to the names of functions.
+// in replaces the schema "dibs" in a text, and adds the version to the functions' names.
 func in(schema string, version int, text string) string {
 	text = call().ReplaceAllString(text, fmt.Sprintf("dibs.${1}_v%d(", version))
 	if schema == "dibs" {
 		return text
 	}
-	tag := "$$" // of the bodies of functions
+	tag := "$$" // around functions' bodies
 	for i := 0; strings.Contains(schema, tag); i++ {
 		tag = fmt.Sprintf("$dibs%d$", i)
 	}
@@ -107,7 +106,7 @@ func in(schema string, version int, text string) string {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// statements are the texts that only this store sends.
+// statements contains texts sent only by this store.
 type statements struct {
 	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn, committed string
 }

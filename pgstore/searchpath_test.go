@@ -2,8 +2,8 @@ package pgstore_test
 
 import "testing"
 
-// hostile are functions and operators that fit the calls of dibs better than those of the server,
-// unless types are exact or the search path is fixed.
+// hostile defines functions and operators. Unless types are exact or the search path is fixed, they
+// fit dibs' calls better than the server's own.
 const hostile = `
 CREATE FUNCTION hostile_text(text, bigint) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'hijacked'; END $$;
 CREATE FUNCTION hostile_float(double precision, integer) RETURNS double precision LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'hijacked'; END $$;
@@ -12,7 +12,8 @@ CREATE OPERATOR || (LEFTARG = text, RIGHTARG = bigint, FUNCTION = hostile_text);
 CREATE OPERATOR * (LEFTARG = double precision, RIGHTARG = integer, FUNCTION = hostile_float);
 `
 
-// Nobody who may create functions in a schema of the search path has them executed by others.
+// A user with the right to create functions in a search-path schema should not be able to make
+// others execute them.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()
 	admin := newPool(t, sharedServer(t).URL())

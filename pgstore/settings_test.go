@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// useVerbs uses all verbs of a store, with guards in transactions of a pool.
+// useVerbs uses all a store's verbs, with guards in a pool's transactions.
 func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	t.Helper()
 	a, b := dibs.New(store, dibs.Timeout(5*time.Second)), dibs.New(store, dibs.Timeout(5*time.Second))
@@ -76,7 +76,7 @@ func useVerbs(t *testing.T, pool *pgxpool.Pool, store *pgstore.Store) {
 	}
 }
 
-// All verbs work whatever the settings of a session are.
+// All verbs should work, whatever the session's settings.
 func TestSettingsOfTheSession(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]string{
@@ -111,7 +111,7 @@ func TestSettingsOfTheSession(t *testing.T) {
 	}
 }
 
-// A session that cannot write is refused, with the setting.
+// A read-only session should be refused, and the setting named.
 func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	direct := newStore(t)

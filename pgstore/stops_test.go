@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The arguments with which the test binary is a holder of an account.
+// The arguments with which the test binary holds an account.
 var (
 	holderURL    = flag.String("holder-url", "", "run a holder of an account with this database")
 	holderSchema = flag.String("holder-schema", "", "schema of the locks and accounts")
@@ -73,7 +73,7 @@ func beginNative(ctx context.Context, s *pgstore.Store, pool *pgxpool.Pool, leve
 	return nativeTx{tx, s}, err
 }
 
-// A nativeTx is a transaction of pgx.
+// A nativeTx is a pgx transaction.
 type nativeTx struct {
 	pgx.Tx
 	s *pgstore.Store
@@ -92,7 +92,8 @@ func (t nativeTx) Execute(ctx context.Context, text string, args ...any) error {
 func (t nativeTx) Guard(ctx context.Context) error     { return t.s.GuardPgx(ctx, t.Tx) }
 func (t nativeTx) ReleaseIn(ctx context.Context) error { return t.s.ReleaseInPgx(ctx, t.Tx) }
 
-// Processes that stop, crash or lose their connections in a transaction commit nothing stale.
+// Processes that stop, crash or lose their connections in a transaction should commit nothing
+// stale.
 func TestStoppedHolders(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)

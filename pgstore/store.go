@@ -18,8 +18,8 @@ type Store struct {
 	quiet  *quietNames
 	given  sqlstore.Given[int64] // the number of the transaction
 
-	// The default isolation level is not read committed, so each request is a transaction
-	// that sets it.
+	// The default isolation level is not read committed, so each request is a transaction that sets
+	// it.
 	setsIsolation atomic.Bool
 }
 
@@ -37,13 +37,13 @@ var (
 // An Option configures a Store that New makes. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
-// A config is what options change.
+// A config contains the options' settings.
 type config struct {
 	schema string
 	poll   bool
 }
 
-// Schema sets the schema of the tables; the default is "dibs".
+// Schema sets the tables' schema; the default is "dibs".
 func Schema(name string) Option { return Option{func(c *config) { c.schema = name }} }
 
 // Poll makes the store work without LISTEN: waiters ask again at a pace that depends on how

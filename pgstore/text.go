@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// Names, tokens and reasons are stored as ASCII. So they are the same text in each encoding of a
-// database and of a connection: otherwise two clients with different encodings would hold one name
-// at the same time. A text that is ASCII already, and so most names, can be read in the tables.
+// Names, tokens and reasons are stored as ASCII. So their text is the same in every database and
+// connection encoding. Otherwise two clients with different encodings could hold the same name at
+// the same time. ASCII texts, and so most names, can be read in the tables.
 
 const escape = '\\' // then two hexadecimal digits
 
 func mustEscape(b byte) bool { return b == 0 || b == escape || b >= 0x80 }
 
-// toText returns a text with all bytes escaped that are not ASCII, and those that PostgreSQL
-// cannot store.
+// toText returns a text with all bytes escaped that are not ASCII, or not allowed in PostgreSQL.
 func toText(s string) string {
 	n := 0
 	for i := range len(s) {
@@ -37,7 +36,7 @@ func toText(s string) string {
 	return string(text)
 }
 
-// fromText returns what toText made the text of.
+// fromText undoes toText.
 func fromText(text string) string {
 	if strings.IndexByte(text, escape) < 0 {
 		return text

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// transact runs a statement in a transaction of its own, with read committed isolation. An urgent
-// one does not wait until others are done.
+// transact runs a statement in its own transaction, with read committed isolation. An urgent
+// statement does not wait until others are done.
 func (s *Store) transact(ctx context.Context, urgent bool, text string, args []any, read func(sqlstore.Rows) error) error {
 	return s.conns.use(ctx, urgent, func(conn *pgx.Conn) error {
 		if !s.setsIsolation.Load() {
@@ -32,8 +32,9 @@ func query(ctx context.Context, conn *pgx.Conn, text string, args []any, read fu
 	return read(rows)
 }
 
-// queryCommitted is query with read committed isolation, whatever the default is. BEGIN, the statement
-// and COMMIT are one round trip: otherwise a process that is stopped in between would keep names locked.
+// queryCommitted is query with read committed isolation, whatever the default. BEGIN, the statement
+// and COMMIT are a single round trip: otherwise a process stopped in between would keep names
+// locked.
 func queryCommitted(ctx context.Context, conn *pgx.Conn, text string, args []any, read func(sqlstore.Rows) error) error {
 	const failed = 'E'
 	var batch pgx.Batch
@@ -42,7 +43,7 @@ func queryCommitted(ctx context.Context, conn *pgx.Conn, text string, args []any
 	batch.Queue("COMMIT")
 	err := conn.SendBatch(ctx, &batch).Close()
 	if conn.PgConn().TxStatus() == failed {
-		_, _ = conn.Exec(ctx, "ROLLBACK") // a connection that is not idle afterwards is closed
+		_, _ = conn.Exec(ctx, "ROLLBACK") // a connection should be idle afterwards, or it is closed
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// A request that the server executes after its time does nothing, and returns the time.
+// A request executed after its deadline should do nothing, and return the time.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -43,8 +43,8 @@ func TestLateRequests(t *testing.T) {
 	}
 }
 
-// A request that waits for the row of a free name until it is late acquires nothing, although the row is
-// as it was before.
+// A request should acquire nothing if it waits for a free name's row until it is late, although the
+// row is unchanged.
 func TestLateForARow(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

@@ -14,7 +14,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 		Age: func() {
 			for _, text := range []string{
 				"SELECT unused.enqueue_v1(ARRAY['dead waiter'], 'w', 'c', 1, 1, 1, 0, 1)",
-				"UPDATE unused.waiters SET missed = 1", // otherwise it has some time to answer
+				"UPDATE unused.waiters SET missed = 1", // otherwise it can still answer
 			} {
 				if _, err := pool.Exec(t.Context(), text); err != nil {
 					t.Fatal(err)

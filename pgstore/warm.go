@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// warm prepares the usual statements on a new connection, and learns the server's time. So the first
-// request is one round trip, as the others are. On a slow network it could not be answered in time
-// otherwise. The statements change nothing: their time limit is long past. A failure is no matter:
-// the requests report it.
+// warm prepares the usual statements on a new connection, and learns the server's time. So the
+// first request is a single round trip, like all others. On a slow network it could otherwise miss
+// its deadline. The statements change nothing, because their time limit has passed. A failure does
+// not matter: the requests report it.
 func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	const past = -1
 	const name = ""
@@ -34,12 +34,12 @@ func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	}
 	s.learn(sent, results)
 	err := results.Close()
-	if !s.poll && (changes || err != nil) { // an error undoes what the batch has set
+	if !s.poll && (changes || err != nil) { // an error undoes the batch's settings
 		_, _ = conn.Exec(ctx, makeSuitable)
 	}
 }
 
-// learn learns from the reply to a request that does nothing.
+// learn learns the server's time from the reply to an empty request.
 func (s *Store) learn(sent time.Time, results pgx.BatchResults) {
 	var none driver.AcquireReply
 	at, _, err := s.db.ScanReply(&none)(results.QueryRow())

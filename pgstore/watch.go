@@ -10,12 +10,12 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// Watch implements driver.Store, by a connection of its own that listens.
+// Watch implements driver.Store, with its own listening connection.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	if err := s.conns.check(); err != nil || s.poll {
 		return err
 	}
-	const lasting = time.Second // a connection that lasts as long ends the outage
+	const lasting = time.Second // a connection lasting this long ends the outage
 	backoff := listenBackoff()
 	for first := true; ; first = false {
 		var up time.Time
@@ -45,20 +45,20 @@ func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on f
 	}
 }
 
-// listenBackoff returns the pauses between attempts to listen. They are as long as the outage, at most
-// 3 s. Those of requests are shorter: without notifications a waiter asks again.
+// listenBackoff returns the pauses between attempts to listen. They are as long as the outage, at
+// most 3 s. Requests pause for less: without notifications a waiter asks again.
 func listenBackoff() *sqlstore.Backoff {
 	return sqlstore.NewBackoff(25*time.Millisecond, 3*time.Second, 1)
 }
 
-// channelOf returns the channel of a client. A channel has at most 63 bytes.
+// channelOf returns a client's channel. A channel's name can be 63 bytes long.
 func channelOf(client string) string {
 	sum := sha256.Sum256([]byte(toText(client)))
 	return "dibs_" + hex.EncodeToString(sum[:16])
 }
 
-// listen passes on what arrives on a channel, until the connection fails. An idle connection is
-// checked, because a dead one is as silent.
+// listen passes on a channel's notifications, until the connection fails. An idle connection is
+// checked, because a dead connection is as silent.
 func (s *Store) listen(ctx context.Context, channel string, connected func(), on func(message string)) error {
 	const idle, answer = 2 * time.Second, 2 * time.Second
 	connecting, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -14,15 +14,14 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
-// change is a generated file that differs from what it should be.
+// change is a generated file with outdated content.
 type change struct {
 	name   string
 	code   []byte // nil if the file is to be removed
 	exists bool
 }
 
-// planChanges compares the generated files with those that exist, in the order of their
-// names.
+// planChanges compares the generated files with the existing files, in the order of their names.
 func planChanges(result generate.Result, dirs []string) (changes []change, err error) {
 	wanted := map[string]bool{}
 	for _, name := range result.Kept {
@@ -53,7 +52,7 @@ func planChanges(result generate.Result, dirs []string) (changes []change, err e
 	return changes, nil
 }
 
-// leftovers returns the generated files of a directory that are not wanted any more.
+// leftovers returns a directory's generated files that are not wanted any more.
 func leftovers(dir string, wanted map[string]bool) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -75,7 +74,7 @@ func leftovers(dir string, wanted map[string]bool) (names []string, err error) {
 	return names, nil
 }
 
-// stale says what is wrong with the file.
+// stale describes the file's problem.
 func (c change) stale() string {
 	switch {
 	case c.code == nil:
@@ -86,7 +85,7 @@ func (c change) stale() string {
 	return "missing"
 }
 
-// done says what apply has done.
+// done describes the change that apply made.
 func (c change) done() string {
 	if c.code == nil {
 		return "removed: no directives"
@@ -94,12 +93,12 @@ func (c change) done() string {
 	return "written"
 }
 
-// apply writes or removes the file. A reader sees the old file or the new one, never a part.
+// apply writes or removes the file. A reader sees the old file or the new file, never a part.
 func (c change) apply() (err error) {
 	if c.code == nil {
 		return os.Remove(c.name)
 	}
-	mode := fs.FileMode(0o666) // less the mask of the process
+	mode := fs.FileMode(0o666) // less the process's mask
 	if old, err := os.Stat(c.name); err == nil {
 		mode = old.Mode().Perm()
 	}

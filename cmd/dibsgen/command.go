@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
-// command is one run of dibsgen.
+// command runs dibsgen once.
 type command struct {
 	dir            string // where the packages and the printed paths begin
 	check          bool
@@ -25,8 +25,8 @@ var (
 	errProblems = errors.New("wrong directives")
 )
 
-// generate generates the files of the packages, or checks them. If any directive is wrong,
-// it prints all problems and changes no file.
+// generate generates the packages' files, or checks them. If any directive is wrong, it prints all
+// problems and changes no file.
 func (c *command) generate(ctx context.Context, patterns []string) error {
 	loader := load.New(c.dir, c.tags)
 	packages, dirs, err := loader.Packages(ctx, patterns...)
@@ -59,7 +59,7 @@ func (c *command) generate(ctx context.Context, patterns []string) error {
 	return c.apply(changes)
 }
 
-// print prints problems or notices in the order of the files.
+// print prints problems or notices in the files' order.
 func (c *command) print(problems []generate.Problem) {
 	for _, p := range generate.SortProblems(problems) {
 		at := p.At
@@ -68,7 +68,7 @@ func (c *command) print(problems []generate.Problem) {
 	}
 }
 
-// relative returns a path as it is seen from the directory of the command.
+// relative returns a path relative to the command's directory.
 func (c *command) relative(path string) string {
 	dir, err := filepath.Abs(c.dir)
 	if err != nil {

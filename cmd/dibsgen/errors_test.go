@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// wrong is a package that dibsgen refuses.
+// wrong is a package rejected by dibsgen.
 type wrong struct {
 	name  string
-	files string            // the methods of an interface Shop; or a whole file if it has a package clause
+	files string            // the methods of an interface Shop; or a whole file with a package clause
 	other map[string]string // more files
 	want  []string          // the messages, without the directory
 }
 
-// inInterface is the beginning of a file with methods. They begin on line 6.
+// inInterface begins a file with methods. They begin on line 6.
 const inInterface = "package p\n\nimport \"context\"\n\ntype Shop interface {\n"
 
 var wrongPackages = []wrong{
@@ -173,7 +173,7 @@ func (T) Pay(ctx context.Context) error {
 	{"samenames", "package p\n\nimport (\n\t\"context\"\n\t\"crypto/rand\"\n)\n\nvar text = rand.Text()\n\ntype Shop interface {\n\tPayer\n\t//dibs:lock rand.Text()\n\tRefund(ctx context.Context) error\n}\n", map[string]string{
 		"b.go": "package p\n\nimport (\n\t\"context\"\n\t\"math/rand\"\n)\n\nvar number = rand.Int()\n\ntype Payer interface {\n\t//dibs:lock string(rune(rand.Int()))\n\tPay(ctx context.Context) error\n}\n",
 	}, []string{"b.go:11:2: //dibs:lock: rand is package math/rand here, and another package in another directive of the generated file; import one of them under another name"}},
-	// Nothing substitutes the K of Rows in []K, which is the T of Store.
+	// Nothing substitutes Rows' K in []K, which is Store's T.
 	{"embeddedscope", "package p\n\nimport \"context\"\n\ntype Store[T any] interface {\n\t//dibs:lock name[T](id)\n\tPut(ctx context.Context, id string) error\n}\n\nfunc name[T any](string) string { return \"\" }\n\ntype Rows[K any] Store[[]K]\n\ntype Shop interface{ Rows[int] }\n\ntype Twice interface {\n\tStore[int]\n\tStore[string]\n}\n\ntype Named[K any] Store[K]\n\ntype Defined interface {\n\tNamed[int]\n\tNamed[string]\n}\n\ntype Both interface {\n\tStore[int]\n\tNamed[string]\n}\n\ntype Unknown interface {\n\tRows[int]\n\tRows[int]\n}\n", nil,
 		[]string{
 			"a.go:14:6: the directive of method Put uses type parameter T, whose type in Shop is not known; declare the method in Shop",
@@ -254,7 +254,7 @@ func f() {}
 
 const withoutEffect = "a directive without effect; it belongs directly above a method of an interface type that the package declares, outside of functions"
 
-// Each package is refused with exactly these messages, and all of them at once.
+// Each package should be rejected with exactly these messages, and all at once.
 func TestWrongDirectives(t *testing.T) {
 	files := map[string]string{
 		"valid/valid.go": "package valid\n\nimport (\n\t\"context\"\n\n\t\"" + modulePath + "/valid/internal/inner\"\n)\n\ntype Shop interface {\n\t//dibs:lock \"a\"\n\tPay(ctx context.Context) error\n}\n\n" +
@@ -292,7 +292,7 @@ func TestWrongDirectives(t *testing.T) {
 	}
 }
 
-// compareMessages compares the messages with the beginning of those that are wanted.
+// compareMessages compares the messages with the wanted beginnings.
 func compareMessages(t *testing.T, w wrong, have []string) {
 	t.Helper()
 	same := len(have) == len(w.want)

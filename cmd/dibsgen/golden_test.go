@@ -14,9 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "write the generated files of testdata/shapes")
 
-// The packages in testdata/shapes have one shape of interface each. Their generated files
-// are those of the repository, from a first run and from a second. They compile, and they
-// pass go vet and gofmt.
+// Each package in testdata/shapes contains a single shape of interface. The first and the second
+// run should both generate the files in the repository. These should compile, and pass go vet and
+// gofmt.
 func TestShapes(t *testing.T) {
 	shapes := filepath.Join("testdata", "shapes")
 	committed := goFiles(t, shapes)
@@ -54,12 +54,12 @@ func TestShapes(t *testing.T) {
 	goTool(t, dir, "vet", pattern)
 }
 
-// The generated files of this repository are up to date.
+// This repository's generated files should be up to date.
 func TestRepositoryIsUpToDate(t *testing.T) {
 	want(t, "../..", 0, "", "", "-check", "./cmd/dibsgen/...", "./examples/declarative")
 }
 
-// directories yields the directories of files.
+// directories yields the files' directories.
 func directories(files map[string]string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for name := range files {

@@ -1,5 +1,5 @@
-// Command dibsgen generates decorators: types with the methods of an interface, which run
-// under the locks that directives above the methods declare. For shop.go with
+// Command dibsgen generates decorators: types with an interface's methods, which run under
+// the locks declared by directives above the methods. For shop.go with
 //
 //	type Shop interface {
 //		//dibs:lock "order:"+o.ID wait=3s

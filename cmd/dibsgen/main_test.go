@@ -14,11 +14,11 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
-// modulePath is the path of this module. Modules in tests have it too, so that packages in
-// testdata can import each other.
+// modulePath is this module's path. Modules in tests also use it, so that packages in testdata can
+// import each other.
 const modulePath = "github.com/dibslock/dibs/cmd/dibsgen"
 
-// newModule returns the directory of a module in a workspace with dibs.
+// newModule returns a module's directory in a workspace with dibs.
 func newModule(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -71,7 +71,7 @@ func goTool(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// dibsgen runs the command, and returns its exit code and what it prints.
+// dibsgen runs the command, and returns its exit code and output.
 func dibsgen(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -79,7 +79,7 @@ func dibsgen(t *testing.T, dir string, args ...string) (code int, stdout, stderr
 	return code, out.String(), problems.String()
 }
 
-// want runs the command, and compares all that it returns.
+// want runs the command, and compares all its results.
 func want(t *testing.T, dir string, code int, stdout, stderr string, args ...string) {
 	t.Helper()
 	haveCode, haveOut, haveErr := dibsgen(t, dir, args...)
@@ -162,8 +162,7 @@ func TestBrokenGeneratedFile(t *testing.T) {
 	}
 }
 
-// The generated file of an imported package may be broken, too, and be the first of its
-// files.
+// An imported package's generated file can also be broken, and be its first file.
 func TestBrokenGeneratedFileOfAnImport(t *testing.T) {
 	dir := newModule(t, map[string]string{
 		"base/base.go":   "package base\n\ntype T struct{}\n",
@@ -230,7 +229,7 @@ func TestLeftOver(t *testing.T) {
 	}
 }
 
-// With one wrong directive nothing is written, in no package, and nothing is removed.
+// With a wrong directive nothing should be written, in any package, and nothing removed.
 func TestNothingIsWrittenWithAProblem(t *testing.T) {
 	dir := newModule(t, map[string]string{
 		"a/shop.go": strings.ReplaceAll(shop, "package shop", "package a"),
@@ -250,8 +249,8 @@ func TestNothingIsWrittenWithAProblem(t *testing.T) {
 	}
 }
 
-// While the source has an error of syntax, its directives may not be found. Then the
-// generated file is no left-over one.
+// While the source contains a syntax error, its directives may not be found. Then the generated
+// file should not count as left over.
 func TestSyntaxErrorRemovesNothing(t *testing.T) {
 	for name, broken := range map[string]string{
 		"before the directive": strings.Replace(shop, "import", strings.Repeat("func (\n", 20)+"import", 1),
@@ -265,7 +264,7 @@ func TestSyntaxErrorRemovesNothing(t *testing.T) {
 	}
 }
 
-// A file that its build constraint excludes cannot be checked. Its generated file is kept.
+// A file excluded by its build constraint cannot be checked. Its generated file should be kept.
 func TestExcludedFile(t *testing.T) {
 	dir := newModule(t, map[string]string{
 		"shop/shop_plan9.go": shop, "shop/tagged.go": "//go:build special\n\n" + strings.ReplaceAll(shop, "Shop", "Tagged"), "shop/doc.go": "package shop\n",
@@ -296,7 +295,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A module that does not have dibs yet learns how to get it.
+// A module without dibs should be told how to get it.
 func TestWithoutDibs(t *testing.T) {
 	dir := newModule(t, map[string]string{"shop/shop.go": shop, "go.work": "go 1.26.0\n\nuse .\n"})
 	t.Setenv("GOPROXY", "off")

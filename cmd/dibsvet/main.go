@@ -27,7 +27,7 @@ func main() {
 	multichecker.Main(all...)
 }
 
-// showName adds the name of a check to its findings: a comment that silences one needs it.
+// showName adds a check's name to its findings: a comment that silences a finding needs it.
 func showName(a *analysis.Analyzer) {
 	run := a.Run
 	a.Run = func(pass *analysis.Pass) (any, error) {
@@ -40,8 +40,8 @@ func showName(a *analysis.Analyzer) {
 	}
 }
 
-// nofenceGiven reports whether the command line has -nofence, which runs that check only.
-// The checks run after the command line has been parsed.
+// nofenceGiven reports whether the command line contains -nofence, which runs that check only. The
+// checks run after the command line is parsed.
 func nofenceGiven() bool {
 	given := flag.Lookup("nofence")
 	if given == nil {
@@ -51,7 +51,7 @@ func nofenceGiven() bool {
 	return ok && getter.Get() == true
 }
 
-// usage returns the text of dibsvet -h.
+// usage returns the text for dibsvet -h.
 func usage(all []*analysis.Analyzer) string {
 	var b strings.Builder
 	b.WriteString(`dibsvet finds mistakes with locks of dibs.

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// The packages of checks/testdata have mistakes of the check with their name.
+// The packages in checks/testdata contain mistakes for the check with their name.
 const testdata = "checks/testdata"
 
 func TestUsageNamesEachCheck(t *testing.T) {
@@ -55,8 +55,8 @@ func TestCommand(t *testing.T) {
 		name string
 		args []string
 		ok   bool
-		want string // part of the output
-		none string // no part of the output
+		want string // contained in the output
+		none string // not contained in the output
 	}{
 		{"go vet finds a mistake", append(vet, "./lostlease"), false, "lostlease/bad.go:14:18: the lease lease is not unlocked on all paths: line 19 is reached without lease.Unlock() (lostlease)\n", ""},
 		{"go vet finds none", append(vet, "./clean"), true, "", "clean"},

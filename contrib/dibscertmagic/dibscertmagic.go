@@ -1,21 +1,21 @@
-// Package dibscertmagic locks the storage of CertMagic, and of Caddy, by a dibs store.
+// Package dibscertmagic locks CertMagic's storage, and Caddy's, by a dibs store.
 //
-// Instances that share a storage ask the certificate authority once for each certificate,
+// Instances sharing a storage ask the certificate authority once for each certificate,
 // because CertMagic locks it. Many kinds of storage lock by polling, or by a file or record
 // that looks abandoned when its owner is slow. [New] replaces only the locks:
 //
 //	certmagic.Default.Storage = dibscertmagic.New(storage, locks)
 //
-// All instances must lock in the same way. While an update replaces the locks of instances
-// one by one, an old and a new instance can ask for the same certificate.
+// All instances must lock in the same way. While an update replaces the instances' locks
+// gradually, an old and a new instance can ask for the same certificate.
 //
 // # Loss of the lease
 //
 // CertMagic gives its work no context that ends with the lock. If the lease is lost, the
-// work goes on, and a second instance may ask for the same certificate. CertMagic permits
-// that. The hook dibs.Hooks Lost reports the loss. Before each further attempt CertMagic renews
-// the lock, which acquires it again, and then looks into the storage for a certificate that
-// another instance has obtained meanwhile. docs/adapters.md has more.
+// work continues, and a second instance may ask for the same certificate. CertMagic permits
+// this. The hook dibs.Hooks Lost reports the loss. Before each further attempt CertMagic renews
+// the lock, which acquires it again, and then searches the storage for a certificate
+// obtained by another instance meanwhile. docs/adapters.md explains more.
 //
 // # Versions
 //
@@ -34,7 +34,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Storage is a storage of CertMagic with locks of dibs. It is safe for concurrent use.
+// A Storage is a CertMagic storage with dibs locks. It is safe for concurrent use.
 type Storage struct {
 	certmagic.Storage // all but the locks
 
@@ -49,23 +49,22 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a storage with locks of dibs. It does no I/O. The locks of the given storage
-// are not used.
+// New returns a storage with dibs locks. It does no I/O. The given storage's locks are not used.
 //
-// A lock of CertMagic has the name "certmagic:" and its own name, such as
-// "certmagic:issue_cert_example.com". If a store cannot have this name, because it is too
-// long or not UTF-8, it is "certmagic-sha256:" and the hash of CertMagic's name.
+// A CertMagic lock's name in the store is "certmagic:" and its own name, such as
+// "certmagic:issue_cert_example.com". If a store cannot store this name, because it is too long or
+// not UTF-8, it is "certmagic-sha256:" and the hash of CertMagic's name.
 //
-// The TTL is how long the other instances wait after a crash. The option NoRenew is not for
-// this package: nothing else renews the lease during an attempt. Wait limits how long a
-// Lock waits for other processes; by default it waits until its context ends.
+// The TTL is how long the other instances wait after a crash. The option NoRenew is not for this
+// package: nothing else renews the lease during an attempt. Wait limits how long a Lock waits for
+// other processes; by default it waits until its context ends.
 func New(storage certmagic.Storage, locks *dibs.Client, options ...dibs.Option) *Storage {
 	return &Storage{Storage: storage, locks: locks, options: options}
 }
 
-// Lock acquires the lock of a name. It waits until other goroutines and processes have
-// released it, or ctx ends. Errors are those of dibs.Mutex.Lock: ErrBusy if the waiting is
-// over, with the cause of ctx if ctx ended it.
+// Lock acquires a name's lock. It waits until other goroutines and processes have released it, or
+// ctx ends. Errors are those from dibs.Mutex.Lock: ErrBusy if the waiting is over, with ctx's cause
+// if ctx ended it.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	if err := s.held.reserve(ctx, name); err != nil {
 		return err
@@ -79,8 +78,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	return nil
 }
 
-// TryLock acquires the lock of a name if it is free and nobody waits for it. Otherwise it
-// returns false at once.
+// TryLock acquires a name's lock if it is free and nobody waits for it. Otherwise it returns false
+// at once.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	if !s.held.tryReserve(name) {
 		return false, nil
@@ -96,11 +95,11 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return false, err
 }
 
-// Unlock releases the lock of a name. The context is not used: Unlock has its own time
-// limit. It returns ErrUnavailable if the store did not answer; the lock is free after the
-// TTL. If this Storage does not hold the lock, it returns ErrInvalid. If the lease was lost,
-// it returns nil, because there is nothing to release: after an error CertMagic would unlock
-// the name again when the process ends. The hook Lost reports the loss.
+// Unlock releases a name's lock. The context is not used: Unlock has its own time limit. It returns
+// ErrUnavailable if the store did not answer; the lock is free after the TTL. If this Storage does
+// not hold the lock, it returns ErrInvalid. If the lease was lost, it returns nil, because there is
+// nothing to release: after an error CertMagic would unlock the name again when the process ends.
+// The hook Lost reports the loss.
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	lease := s.held.lease(name)
 	if lease == nil || !s.held.remove(name, lease) {
@@ -112,13 +111,12 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease makes sure that the lock of a name is held, before an attempt to obtain a
-// certificate. It returns nil if the lease is held. It does not make the lease longer,
-// because the Client renews it: a longer one would block the others longer after a crash.
-// If the lease is lost, RenewLockLease acquires the lock again, as Lock does. It sends no
-// request to find that out: the Client notices a revocation by a notification, or else at
-// its next renewal, after a third of the TTL. If this Storage does not hold the lock,
-// RenewLockLease returns ErrInvalid.
+// RenewLockLease makes sure that a name's lock is held, before an attempt to obtain a certificate.
+// It returns nil if the lease is held. It does not make the lease longer, because the Client renews
+// it: a longer lease would block the others longer after a crash. If the lease is lost,
+// RenewLockLease acquires the lock again, as Lock does. It sends no request to find that out: the
+// Client notices a revocation by a notification, or at its next renewal, after a third of the TTL.
+// If this Storage does not hold the lock, RenewLockLease returns ErrInvalid.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	lost := s.held.lease(name)
 	switch {
@@ -127,8 +125,8 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	case lost.Err() == nil:
 		return nil
 	}
-	// If the store still has the lease, Unlock removes it, so that the new one need not wait
-	// for it. Its error is the loss, which the new lease repairs.
+	// If the store still contains the lease, Unlock removes it, so the new lease need not wait for
+	// it. Its error is the loss, which the new lease repairs.
 	_ = lost.Unlock()
 	lease, err := s.mutex(name).Lock(ctx)
 	if err != nil {
@@ -140,7 +138,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	return nil
 }
 
-// String returns the name of the storage, for the log of CertMagic.
+// String returns the storage's name, for CertMagic's log.
 func (s *Storage) String() string {
 	if named, ok := s.Storage.(fmt.Stringer); ok {
 		return named.String() + " with locks of dibs"
@@ -152,8 +150,8 @@ func (s *Storage) mutex(name string) *dibs.Mutex {
 	return s.locks.Mutex(dibsName(name), s.options...)
 }
 
-// dibsName returns the name of a lock in the store. Names of CertMagic may be of any length,
-// and contain a name that a client has sent in a TLS handshake.
+// dibsName returns a lock's name in the store. CertMagic's names can have any length, and contain a
+// name sent by a client in a TLS handshake.
 func dibsName(name string) string {
 	plain := "certmagic:" + name
 	if driver.CheckName(plain) == nil {

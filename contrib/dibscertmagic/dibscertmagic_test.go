@@ -29,7 +29,7 @@ func inBubble(t *testing.T, test func(t *testing.T, store *memstore.Store, mine,
 func TestLockWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()
-		for _, second := range []*dibscertmagic.Storage{mine, theirs} { // in this process, and in another one
+		for _, second := range []*dibscertmagic.Storage{mine, theirs} { // in this process, and in another
 			noError(t, mine.Lock(ctx, lockName))
 			time.AfterFunc(time.Hour, func() { noError(t, mine.Unlock(ctx, lockName)) })
 			begin := time.Now()
@@ -42,7 +42,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// Goroutines of one process have the lock in their order, without those that gave up.
+// A process's goroutines should get the lock in their order, without those that gave up.
 func TestOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *memstore.Store, mine, _ *dibscertmagic.Storage) {
 		noError(t, mine.Lock(t.Context(), lockName))
@@ -196,7 +196,7 @@ func TestRenewLockLeaseAfterALoss(t *testing.T) {
 	})
 }
 
-// When the process exits, CertMagic unlocks all names, also one whose renewal waits.
+// When the process exits, CertMagic should unlock all names, even if a renewal waits.
 func TestUnlockDuringRenewLockLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()
@@ -241,7 +241,7 @@ func TestOptions(t *testing.T) {
 	wantError(t, newStorage(t, "unused", locks, dibs.TTL(-1)).Lock(t.Context(), lockName), dibs.ErrInvalid)
 }
 
-// Names that no store can have are also locks, and different ones.
+// Names that no store accepts should also be locks, and different ones.
 func TestOddNames(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
@@ -275,7 +275,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// Many goroutines of two processes use one name.
+// Many goroutines in two processes use one name.
 func TestExclusion(t *testing.T) {
 	store := memstore.New()
 	my, their := dibs.New(store), dibs.New(store)

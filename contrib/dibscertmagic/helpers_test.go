@@ -42,7 +42,7 @@ func newRedisClient(t *testing.T, server *redistest.Server) *dibs.Client {
 	return locks
 }
 
-// An authority issues certificates. It calls issuing before each of them.
+// An authority issues certificates. It calls issuing before each.
 type authority struct {
 	key     *ecdsa.PrivateKey
 	cert    *x509.Certificate
@@ -83,7 +83,7 @@ func (a *authority) Issue(ctx context.Context, request *x509.CertificateRequest)
 	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// newInstance returns CertMagic as one process would have it, and its end.
+// newInstance returns CertMagic as a process would use it, and a function to end it.
 func newInstance(storage certmagic.Storage, issuer certmagic.Issuer) (*certmagic.Config, func()) {
 	var config *certmagic.Config
 	cache := certmagic.NewCache(certmagic.CacheOptions{

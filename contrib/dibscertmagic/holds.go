@@ -8,11 +8,11 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// holds are the names that goroutines of this process hold or acquire.
+// holds contains the names that this process's goroutines hold or acquire.
 //
-// CertMagic unlocks by name, so a name must not have two holders in this process. That
-// includes a holder whose lease is lost while its work still runs. So a goroutine reserves
-// the name here before it acquires the lock.
+// CertMagic unlocks by name, so a name must not have two holders in this process. This includes a
+// holder whose lease is lost while its work still runs. So a goroutine reserves the name here
+// before it acquires the lock.
 type holds struct {
 	mu     sync.Mutex
 	byName map[string]*hold
@@ -20,7 +20,7 @@ type holds struct {
 
 type hold struct {
 	lease   *dibs.Lease     // nil while it is acquired
-	waiting []chan struct{} // of goroutines, in their order; closed when the reservation is theirs
+	waiting []chan struct{} // goroutines, in their order; closed when the reservation is theirs
 }
 
 // reserve waits until the name is reserved for this call, or ctx ends. Goroutines are served
@@ -39,7 +39,7 @@ func (h *holds) reserve(ctx context.Context, name string) error {
 	}
 }
 
-// join reserves the name and returns nil, or joins those that wait for it.
+// join reserves the name and returns nil, or joins the name's waiters.
 func (h *holds) join(name string) (turn chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,14 +64,14 @@ func (h *holds) leave(name string, turn chan struct{}) {
 	}
 }
 
-// tryReserve reserves the name if no goroutine has it.
+// tryReserve reserves the name if no goroutine reserved it.
 func (h *holds) tryReserve(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.tryReserveLocked(name)
 }
 
-// tryReserveLocked is tryReserve for a caller that holds the mutex.
+// tryReserveLocked is tryReserve. The caller must hold the mutex.
 func (h *holds) tryReserveLocked(name string) bool {
 	if h.byName[name] != nil {
 		return false
@@ -83,8 +83,8 @@ func (h *holds) tryReserveLocked(name string) bool {
 	return true
 }
 
-// next gives the reservation of a name to the first waiter, or removes the name. The caller
-// holds the mutex.
+// next gives a name's reservation to the first waiter, or removes the name. The caller must hold
+// the mutex.
 func (h *holds) next(name string) {
 	current := h.byName[name]
 	if len(current.waiting) == 0 {
@@ -105,8 +105,8 @@ func (h *holds) lease(name string) *dibs.Lease {
 	return nil
 }
 
-// replace replaces the lease on a reserved name. It returns false if the name does not have
-// the old one any more.
+// replace replaces the lease on a reserved name. It returns false if the old lease is not there any
+// more.
 func (h *holds) replace(name string, old, lease *dibs.Lease) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,8 +118,8 @@ func (h *holds) replace(name string, old, lease *dibs.Lease) bool {
 	return true
 }
 
-// remove ends the reservation of a name with this lease, or with nil. It returns false if
-// another call has done that.
+// remove ends a name's reservation with this lease, or with nil. It returns false if another call
+// did.
 func (h *holds) remove(name string, lease *dibs.Lease) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

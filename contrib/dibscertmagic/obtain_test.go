@@ -19,15 +19,15 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// childTTL is the TTL of the processes of these tests.
+// childTTL is the TTL for these tests' processes.
 const childTTL = 3 * time.Second
 
 func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"obtain": obtain, "hang": hang})
 }
 
-// obtain obtains the certificate. It prints a line when it asks the authority, and one when
-// it has the certificate.
+// obtain obtains the certificate. It prints a line when it asks the authority, and another with the
+// certificate.
 func obtain(out io.Writer, args []string) error {
 	return runChild(out, args, func() error { return nil })
 }
@@ -60,8 +60,8 @@ func runChild(out io.Writer, args []string, issuing func() error) error {
 	return nil
 }
 
-// Five instances start at once. The first one asks the authority while the others wait, and
-// the others find its certificate.
+// Five instances start at once. The first should ask the authority while the others wait, and the
+// others should find its certificate.
 func TestAuthorityIsAskedOnce(t *testing.T) {
 	const instances = 5
 	server, dir := redistest.Start(t), t.TempDir()
@@ -95,7 +95,7 @@ func TestAuthorityIsAskedOnce(t *testing.T) {
 	}
 }
 
-// A process that dies while it asks the authority blocks the others for the TTL.
+// A process that dies while it asks the authority should block the others for the TTL.
 func TestKilledWhileItAsks(t *testing.T) {
 	server, dir := redistest.Start(t), t.TempDir()
 	locks := newRedisClient(t, server)
@@ -122,8 +122,8 @@ func TestKilledWhileItAsks(t *testing.T) {
 	noError(t, second.Wait())
 }
 
-// The lock is lost in the first attempt. CertMagic has it again in the second one, and
-// obtains the certificate under it.
+// The lock is lost in the first attempt. CertMagic should acquire it again in the second, and
+// obtain the certificate under it.
 func TestLossWhileItAsks(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkOverhead measures how CertMagic obtains a certificate from an authority in this process.
-// Its storage has no locks, or its own, which are files, or those of dibs.
+// Its storage is without locks, or with its own, which are files, or with dibs locks.
 func BenchmarkOverhead(b *testing.B) {
 	files := &certmagic.FileStorage{Path: b.TempDir()}
 	locks := dibs.New(memstore.New())
@@ -44,7 +44,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// unlocked is a storage for one process, without locks.
+// unlocked is a storage for a single process, without locks.
 type unlocked struct{ certmagic.Storage }
 
 func (unlocked) Lock(context.Context, string) error   { return nil }

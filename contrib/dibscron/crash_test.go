@@ -28,7 +28,7 @@ const (
 	crashMinHold  = time.Second
 )
 
-// printer is a cron.Logger that prints what a Locker logs, a line each.
+// printer is a cron.Logger that prints a Locker's messages, a line each.
 type printer struct{ out io.Writer }
 
 func (p printer) Info(message string, _ ...any) {
@@ -39,9 +39,9 @@ func (p printer) Info(message string, _ ...any) {
 
 func (p printer) Error(err error, message string, _ ...any) { fmt.Fprintln(p.out, message, err) }
 
-// cronChild runs a job every two seconds. Its arguments are the address of the server, and
-// "hangs" or "returns" for what each run does. It prints "busy", and "runs TIME FENCE" with
-// the wall clock in nanoseconds.
+// cronChild runs a job every two seconds. Its arguments are the server's address, and the runs'
+// behaviour, "hangs" or "returns". It prints "busy", and "runs TIME FENCE" with the wall clock in
+// nanoseconds.
 func cronChild(out io.Writer, args []string) error {
 	logger := printer{out}
 	locks := dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: args[0]})), dibs.TTL(crashTTL))
@@ -75,8 +75,8 @@ func wantRun(t *testing.T, c *childtest.Child) (at time.Time, fence uint64) {
 	return time.Unix(0, nanos), fence
 }
 
-// A process is killed in the middle of a run. No other process runs the job before the TTL
-// has passed, and the next due run after that happens on the survivor.
+// A process is killed in the middle of a run. No other process should run the job before the TTL
+// ends, and the survivor should run it when it is next due.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -127,7 +127,7 @@ func TestStoreDown(t *testing.T) {
 	wantRun(t, child)
 	server.Kill()
 	for line := child.Line(); !strings.HasPrefix(line, "job did not run"); line = child.Line() {
-		if !strings.HasPrefix(line, "job failed") && !strings.HasPrefix(line, "runs") { // of a run that the outage met
+		if !strings.HasPrefix(line, "job failed") && !strings.HasPrefix(line, "runs") { // from a run during the outage
 			t.Errorf("line %q", line)
 		}
 	}

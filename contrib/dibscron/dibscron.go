@@ -11,8 +11,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A Locker makes jobs that one of many instances runs at each due time. It is safe for
-// concurrent use.
+// A Locker makes jobs that one of many instances runs at each due time. It is safe for concurrent
+// use.
 type Locker struct {
 	ctx    context.Context
 	locks  *dibs.Client
@@ -22,9 +22,8 @@ type Locker struct {
 // NewLocker returns a Locker. The contexts of all runs end with ctx, which does not stop the
 // schedule: call cron.Cron.Stop, and wait for its context before the client is closed.
 //
-// The logger receives at Info level that a run was skipped, and which process has it. At
-// Error level it receives the errors of jobs and of locks. If it is nil, it is
-// cron.DefaultLogger.
+// At Info level, the logger receives the skipped runs, with the process that runs them. At
+// Error level it receives the errors from jobs and locks. Nil means cron.DefaultLogger.
 func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Locker {
 	if logger == nil {
 		logger = cron.DefaultLogger
@@ -32,23 +31,23 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 	return &Locker{ctx: ctx, locks: locks, logger: logger}
 }
 
-// Job returns a job that runs fn if no other instance has the run. The name of its lock is
-// name. It stays unavailable for minHold after a run has started, even if the run takes 1 ms.
-// Instances that are late find it reserved, and do not run the job again.
+// Job returns a job that runs fn if no other instance has the run. Its lock's name is name.
+// The name stays unavailable for minHold after a run starts, even if the run takes 1 ms.
+// Late instances find it reserved, and do not run the job again.
 //
-// The interval is the time between two due times of the job. The spread is how far apart the
-// instances request the lock of one due time. It adds up the differences between their
-// clocks, late timers, and slow requests. A request takes at most one operation timeout.
+// The interval is the time between two due times. The spread is how far apart the instances
+// request the lock for the same due time. It adds up the differences between their clocks,
+// late timers, and slow requests. A request takes at most one operation timeout.
 // Each due run happens exactly once if minHold is longer than the spread, and shorter than
 // the interval minus the spread. Half the interval tolerates the largest spread. minHold is
 // from 10 ms to 366 days.
 //
-// The due times of the instances must be the same. Those of "@every 5m" begin when an
-// instance starts: use "*/5 * * * *".
+// The instances' due times must be the same. With "@every 5m" they begin when an instance
+// starts: use "*/5 * * * *".
 //
 // After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
-// a TTL of at most minHold, the next due run takes place. A run that is longer than the
-// interval keeps its lock. Due times that it covers are skipped.
+// a TTL of at most minHold, the next due run takes place. A run longer than the interval
+// keeps its lock. Due times during the run are skipped.
 //
 // The context of fn ends when the lock is lost, with cause dibs.ErrLost. It also ends with the
 // context of the Locker. dibs.Fence returns the fence of the lock. The options are those of

@@ -20,14 +20,14 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// entry is what a logger has received.
+// entry is a logger's received message.
 type entry struct {
 	err     error // nil at Info level
 	message string
 	values  []any
 }
 
-// log is a cron.Logger that keeps what concerns jobs of a Locker.
+// log is a cron.Logger that keeps the messages about a Locker's jobs.
 type log chan entry
 
 func newLog() log { return make(log, 10_000) }
@@ -50,7 +50,7 @@ func open(t testing.TB, store driver.Store, options ...dibs.Option) *dibs.Client
 	return locks
 }
 
-// start starts a schedule with one job, which is due each minute. It is stopped with the test.
+// start starts a schedule with a single job, which is due each minute. The test stops it.
 func start(t *testing.T, job cron.Job) {
 	t.Helper()
 	schedule := cron.New(cron.WithLogger(cron.DiscardLogger))
@@ -72,8 +72,8 @@ func wantEntry(t *testing.T, l log, message string, err error) entry {
 
 func mustNotRun(context.Context) error { return errors.New("the job ran without its lock") }
 
-// runsPerMinute runs a job of 1 ms for an hour on five instances, whose clocks differ by up
-// to spread. It returns how many minutes had how many runs.
+// runsPerMinute runs a job for 1 ms on five instances during an hour. Their clocks differ by up to
+// spread. It returns the number of minutes for each number of runs.
 func runsPerMinute(t *testing.T, spread, minHold time.Duration) map[int]int {
 	var mu sync.Mutex
 	runs := map[int]int{}
@@ -121,7 +121,7 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// The bound of the doc comment is needed.
+// The doc comment's bound should be needed.
 func TestMinHoldBelowTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if minutes := runsPerMinute(t, 10*time.Second, 10*time.Millisecond); minutes[1] == 60 {
@@ -130,7 +130,7 @@ func TestMinHoldBelowTheSpread(t *testing.T) {
 	})
 }
 
-// A skipped run is logged with the process that has it.
+// A skipped run should be logged with the process that has it.
 func TestSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, logged := memstore.New(), newLog()
@@ -146,7 +146,7 @@ func TestSkipped(t *testing.T) {
 	})
 }
 
-// silent is a store that does not answer.
+// silent is an unresponsive store.
 type silent struct{ *driver.Full }
 
 func (silent) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The context of a run ends when its lock is lost.
+// A run's context should end when its lock is lost.
 func TestRunEndsWithItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, logged := open(t, memstore.New()), newLog()
@@ -197,7 +197,7 @@ func TestRunEndsWithItsLock(t *testing.T) {
 	})
 }
 
-// The context of a run ends with that of the Locker, and then no run begins.
+// A run's context should end with the Locker's, and then no run should begin.
 func TestRunEndsWithTheLocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -233,7 +233,7 @@ func TestWrapper(t *testing.T) {
 	})
 }
 
-// A wrapper for several jobs would run only one of them.
+// A wrapper for several jobs should run only the first.
 func TestWrapperOfTwoJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := newLog()

@@ -11,7 +11,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Two instances of a program have the same job. It runs on one of them.
+// Two instances of a program have the same job. Only one runs it.
 func Example() {
 	store := memstore.New() // goredisstore.New(rdb) in production
 	ctx := context.Background()
@@ -55,7 +55,7 @@ func (s skips) Info(message string, values ...any) {
 
 func (s skips) Error(err error, message string, _ ...any) { s <- fmt.Sprint(message, ": ", err) }
 
-// A job that exists already is wrapped. A chain may have other wrappers.
+// An existing job is wrapped. A chain can have other wrappers.
 func ExampleLocker_Wrapper() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

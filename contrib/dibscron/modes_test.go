@@ -14,19 +14,19 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A mode is a chain of cron with jobs of a certain duration, and what they do with the due times, as
-// docs/schedulers.md has it.
+// A mode is a cron chain with jobs of a certain duration, and their effect on the due times, as in
+// docs/schedulers.md.
 type mode struct {
 	name string
 	wrap cron.JobWrapper
-	work time.Duration          // of each run
+	work time.Duration          // for each run
 	want func(map[int]int) bool // due times by their number of runs
 }
 
 func (m mode) String() string { return fmt.Sprint(m.name, "/", m.work) }
 
-// modes returns the modes for 20 jobs that are due at the same times on four instances. minHold is
-// half the interval.
+// modes returns the modes for 20 jobs due at the same times on four instances. minHold is half the
+// interval.
 func modes(interval time.Duration, delay cron.JobWrapper) []mode {
 	short := time.Millisecond
 	middle := interval * 2 / 3 // longer than minHold
@@ -65,7 +65,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// delay is cron.DelayIfStillRunning with a channel instead of a mutex, at which virtual time would stop.
+// delay is cron.DelayIfStillRunning with a channel instead of a mutex. Virtual time would stop at a
+// mutex.
 func delay(job cron.Job) cron.Job {
 	turn := make(chan struct{}, 1)
 	return cron.FuncJob(func() {

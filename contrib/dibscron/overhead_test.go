@@ -12,9 +12,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// BenchmarkOverhead measures one run of a job, as cron.Cron starts it: the bare job, and the job
-// under a lock. A run reserves its name, so each run has a job with a name of its own, which is
-// made before.
+// BenchmarkOverhead measures a job's run, as cron.Cron starts it: the bare job, and the job under a
+// lock. A run reserves its name, so each run uses a job with its own name, made before.
 func BenchmarkOverhead(b *testing.B) {
 	ran := 0
 	b.Run("bare", func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 
 const processes = 4
 
-// A host may delay a request by half of the interval. A busy one needs a longer interval.
+// A host can delay a request by half the interval. A busy host needs a longer interval.
 var dueEvery = flag.Duration("due-every", time.Second, "the interval of the jobs of TestModesOfProcesses, with DIBS_LONG=1")
 
 // processModes returns the modes with the shortest and the longest jobs.
@@ -33,7 +33,7 @@ func processPlan(first time.Time, interval time.Duration) duetest.Plan {
 	return duetest.Plan{First: first, Interval: interval, Modes: len(processModes(interval)), Jobs: 20, Ticks: 500}
 }
 
-// The modes on four processes and one Redis server, all at once.
+// The modes on four processes and a Redis server, all at once.
 func TestModesOfProcesses(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("takes 8 minutes: DIBS_LONG=1 enables it")
@@ -47,7 +47,7 @@ func TestModesOfProcesses(t *testing.T) {
 	}
 }
 
-// wantMode checks the due times of a mode. Those do not count that are late, or have a request
+// wantMode checks a mode's due times. Due times do not count if they are late, or have a request
 // less, because the host was busy. If runs are longer than the interval, the chains themselves
 // delay requests or leave them out.
 func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m mode) {
@@ -94,7 +94,7 @@ func modesChild(out io.Writer, args []string) error {
 	return nil
 }
 
-// dueTimes is a cron.Schedule with an interval that may be shorter than a second.
+// dueTimes is a cron.Schedule with an interval that can be shorter than a second.
 type dueTimes struct {
 	plan duetest.Plan
 	mode int

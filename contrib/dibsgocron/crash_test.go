@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Times that processes print are of the wall clock, in nanoseconds: they share one machine.
+// Times printed by processes are wall-clock times, in nanoseconds: the processes share a machine.
 
 func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"locker": lockerChild, "elector": electorChild, "modes": modesChild})
@@ -37,8 +37,8 @@ func childClient(addr string) *dibs.Client {
 	return dibs.New(goredisstore.New(redis.NewClient(&redis.Options{Addr: addr})), dibs.TTL(crashTTL))
 }
 
-// lockerChild runs a job every four seconds. Its arguments are the address of the server, and
-// "hangs" or "returns" for what each run does. It prints "runs TIME FENCE" and "busy".
+// lockerChild runs a job every four seconds. Its arguments are the server's address, and the runs'
+// behaviour, "hangs" or "returns". It prints "runs TIME FENCE" and "busy".
 func lockerChild(out io.Writer, args []string) error {
 	locker := dibsgocron.NewLocker(childClient(args[0]), crashMinHold)
 	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -79,8 +79,8 @@ func wantRun(t *testing.T, c *childtest.Child) (at time.Time, fence uint64) {
 	return time.Unix(0, nanos), fence
 }
 
-// A process is killed in the middle of a run. No other process runs the job before the TTL
-// has passed, and the next due run after that happens on the survivor.
+// A process is killed in the middle of a run. No other process should run the job before the TTL
+// ends, and the survivor should run it when it is next due.
 func TestLockerAfterACrash(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -121,10 +121,10 @@ func TestLockerAfterACrash(t *testing.T) {
 		free.Sub(killed), ran.Sub(killed), ran.Sub(next))
 }
 
-// electorChild campaigns, and calls IsLeader all the time. It prints "leads BEFORE AFTER" when
-// a call returns nil, with the times around it. It prints "follows LAST" when a call returns
-// an error, with the time before the last call that returned nil. Its arguments are the
-// address of the server, and the pause between two calls.
+// electorChild campaigns, and calls IsLeader all the time. It prints "leads BEFORE AFTER" when a
+// call returns nil, with the times around it. It prints "follows LAST" when a call returns an
+// error, with the time before the last call that returned nil. Its arguments are the server's
+// address, and the pause between two calls.
 func electorChild(out io.Writer, args []string) error {
 	elector := dibsgocron.NewElector(childClient(args[0]), "scheduler")
 	leading := false
@@ -202,8 +202,8 @@ func TestElectorAfterACrash(t *testing.T) {
 	t.Logf("the survivor leads %v after the crash, with a TTL of %v", after.Sub(killed), crashTTL)
 }
 
-// A leader that was stopped for longer than its TTL is no leader at the first moment after
-// that: IsLeader compares the clock.
+// A leader stopped for longer than its TTL should not be the leader right afterwards: IsLeader
+// compares the clock.
 func TestElectorAfterAPause(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

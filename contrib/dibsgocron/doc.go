@@ -10,11 +10,11 @@
 //
 // A [Locker] acquires a lock for each run: the jobs are spread over the instances, and each
 // due run happens exactly once within a stated bound. An [Elector] makes one instance the
-// leader, which runs all jobs. gocron uses one of them: with an Elector it asks no Locker.
+// leader, which runs all jobs. gocron uses either: with an Elector it asks no Locker.
 // docs/schedulers.md compares them.
 //
-// gocron gives a job no context of the lock. The tasks of [Locker.Task] and [Elector.Task]
-// receive one: it ends when the lock is lost, and has its fence.
+// gocron gives a job no context for the lock. The tasks from [Locker.Task] and [Elector.Task]
+// receive such a context: it ends when the lock is lost, and carries its fence.
 //
 // Tested with v2.17.0 to v2.22.0 of github.com/go-co-op/gocron/v2.
 package dibsgocron

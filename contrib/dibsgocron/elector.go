@@ -27,7 +27,7 @@ type Elector struct {
 	mu     sync.Mutex
 	term   context.Context // of the current term; nil without one
 	reason error           // why there is no term
-	tasks  sync.WaitGroup  // of the term; counted up while mu is held and there is a term
+	tasks  sync.WaitGroup  // the term's; counted up while mu is held and there is a term
 }
 
 var _ gocron.Elector = (*Elector)(nil)
@@ -37,10 +37,9 @@ var (
 	errCampaigning = errors.New("the first campaign is in progress")
 )
 
-// NewElector returns an Elector that campaigns for the election of a name at once. The
-// options are those of dibs.Client.Election. After a crash of the leader another instance
-// leads within the TTL. If a name or an option is not valid, IsLeader and Close return
-// dibs.ErrInvalid.
+// NewElector returns an Elector that campaigns in a name's election at once. The options are those
+// for dibs.Client.Election. After the leader crashes, another instance leads within the TTL. If a
+// name or an option is not valid, IsLeader and Close return dibs.ErrInvalid.
 func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Elector {
 	ctx, stop := context.WithCancelCause(context.Background())
 	e := &Elector{holds: locks.Holds, name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
@@ -81,7 +80,7 @@ func (e *Elector) setReason(err error) {
 	e.reason = err
 }
 
-// leaderError has the host and the process of a leader, but not the rest of its token.
+// leaderError contains a leader's host and process, but not the rest of its token.
 func leaderError(token string) error {
 	parts := strings.SplitN(token, ":", 3)
 	if len(parts) < 3 {
@@ -104,7 +103,7 @@ func (e *Elector) IsLeader(context.Context) error {
 	return e.check()
 }
 
-// check is IsLeader for a caller that holds mu.
+// check is IsLeader. The caller must hold mu.
 func (e *Elector) check() error {
 	reason := e.reason
 	if e.term != nil {
@@ -156,8 +155,8 @@ func (e *Elector) beginTask() (term context.Context, err error) {
 }
 
 // Close ends the campaign. The contexts of the term's tasks end, Close waits until they have
-// returned, and the next candidate leads at once. Call it after Shutdown of the scheduler. It
-// returns the error with which the campaign ended by itself, or nil.
+// returned, and the next candidate leads at once. Call it after the scheduler's Shutdown. If the
+// campaign ended by itself, it returns the error, or otherwise nil.
 func (e *Elector) Close() error {
 	e.stop(errClosed)
 	<-e.done

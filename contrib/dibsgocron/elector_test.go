@@ -74,8 +74,8 @@ func TestLeaderRunsTheJobs(t *testing.T) {
 	})
 }
 
-// A leader that cannot reach the store is no leader before another one is, and a leader that
-// was cut off leads again later.
+// A leader that cannot reach the store should stop leading before another leads. A leader that was
+// cut off should lead again later.
 func TestNeverTwoLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -101,7 +101,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 	})
 }
 
-// The error of IsLeader says why, and who leads.
+// IsLeader's error should include the reason, and the leader.
 func TestNotLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -123,8 +123,8 @@ func TestFailedCampaigns(t *testing.T) {
 		closed.Close()
 		for name, test := range map[string]struct {
 			elector *dibsgocron.Elector
-			want    error // of IsLeader
-			ended   error // of Close
+			want    error // from IsLeader
+			ended   error // from Close
 		}{
 			"bad name":    {dibsgocron.NewElector(open(t, memstore.New()), ""), dibs.ErrInvalid, dibs.ErrInvalid},
 			"bad option":  {dibsgocron.NewElector(open(t, memstore.New()), "n", dibs.TTL(-1)), dibs.ErrInvalid, dibs.ErrInvalid},
@@ -140,7 +140,7 @@ func TestFailedCampaigns(t *testing.T) {
 	})
 }
 
-// After a Resign nobody leads until the tasks of the term have returned.
+// After a Resign nobody should lead until the term's tasks have returned.
 func TestResignWaitsForTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -167,7 +167,7 @@ func TestResignWaitsForTasks(t *testing.T) {
 	})
 }
 
-// A task that begins after the end of the term does not run.
+// A task that begins after the term's end should not run.
 func TestTaskOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -184,7 +184,7 @@ func TestTaskOfAFollower(t *testing.T) {
 	})
 }
 
-// The context of a task ends when the term is lost.
+// A task's context should end when the term is lost.
 func TestTaskEndsWithItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cut := newFragile(memstore.New())

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Two instances of a program have the same job. It runs on one of them.
+// Two instances of a program have the same job. Only one runs it.
 func Example() {
 	store := memstore.New() // goredisstore.New(rdb) in production
 	due := time.Now().Add(time.Second)
@@ -27,7 +27,7 @@ func Example() {
 			gocron.WithGlobalJobOptions(gocron.WithEventListeners(
 				gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
 					if errors.Is(err, dibs.ErrBusy) {
-						outcome <- job + " was skipped" // another instance has the run
+						outcome <- job + " was skipped" // another instance runs it
 						return
 					}
 					outcome <- err.Error() // such as dibs.ErrUnavailable: log it
@@ -60,7 +60,7 @@ func Example() {
 	// report was skipped
 }
 
-// One instance is the leader and runs all jobs.
+// A single instance is the leader and runs all jobs.
 func ExampleElector() {
 	locks := dibs.New(memstore.New(), dibs.TTL(10*time.Second))
 	defer locks.Close()

@@ -12,34 +12,34 @@ import (
 	"github.com/jonboulle/clockwork"
 )
 
-// A fleet is a number of instances of one program: schedulers with the same jobs. The clock
-// of each is ahead of the next one's. It counts the runs of each job at each due time.
+// A fleet contains several instances of a program: schedulers with the same jobs. Each clock is
+// ahead of the next. It counts each job's runs at each due time.
 type fleet struct {
-	interval  time.Duration // of each job
-	ahead     time.Duration // of each instance's clock before the next one's
+	interval  time.Duration // for each job
+	ahead     time.Duration // from each instance's clock to the next
 	jobs      int           // their due times are spread over the interval
 	together  bool          // they are due at the same times instead
-	ticks     int           // due times of each job
+	ticks     int           // due times for each job
 	more      int           // due times after those, which do not count
-	work      time.Duration // of each run
+	work      time.Duration // for each run
 	delay     func(instance, tick int) time.Duration
 	scheduler []gocron.SchedulerOption
 	job       []gocron.JobOption
 
-	firsts map[string]time.Time // the first due time of each job
+	firsts map[string]time.Time // each job's first due time
 
 	mu         sync.Mutex
-	inProgress int           // calls of Lock, and runs
-	requests   int           // calls of Lock that have returned
-	latest     time.Duration // return of Lock, after its due time
+	inProgress int           // Lock calls and runs
+	requests   int           // Lock calls that have returned
+	latest     time.Duration // Lock's return, after its due time
 	runs       map[due]int   // by due time
 	where      map[int]int   // by instance
 }
 
-// due is one due time of a job.
+// due is a job's due time.
 type due struct{ job, tick int }
 
-// skewed is a clock that is ahead of the real one.
+// skewed is a clock ahead of the real clock.
 type skewed struct {
 	clockwork.Clock
 	by time.Duration
@@ -47,7 +47,7 @@ type skewed struct {
 
 func (c skewed) Now() time.Time { return c.Clock.Now().Add(c.by) }
 
-// watched is the locker of one instance.
+// watched is an instance's locker.
 type watched struct {
 	gocron.Locker
 	f        *fleet
@@ -83,8 +83,8 @@ func (f *fleet) add(n int) {
 	f.inProgress += n
 }
 
-// run runs all due times on one instance for each locker. It returns when no further run can
-// start and all have ended.
+// run runs all due times on an instance for each locker. It returns when no further run can start
+// and all have ended.
 func (f *fleet) run(t *testing.T, lockers []gocron.Locker) {
 	t.Helper()
 	f.runs, f.where = make(map[due]int), make(map[int]int)
@@ -143,7 +143,7 @@ func (f *fleet) instance(t *testing.T, i int, locker gocron.Locker, clock skewed
 
 func jobName(job int) string { return fmt.Sprintf("job-%d", job) }
 
-// tick returns the number of the nearest due time of a job, and how late it is now.
+// tick returns the number of a job's nearest due time, and how late it is now.
 func (f *fleet) tick(clock skewed, name string) (int, time.Duration) {
 	since := clock.Now().Sub(f.firsts[name])
 	tick := since.Round(f.interval)
@@ -157,8 +157,8 @@ func (f *fleet) count(instance int, d due) {
 	f.where[instance]++
 }
 
-// spread returns how far apart this many instances have requested the lock of one due time,
-// at most. It is half the interval if gocron has left out a due time, because it was later.
+// spread returns how far apart this many instances requested the lock for the same due time, at
+// most. It is half the interval if gocron left out a due time, because it was later.
 func (f *fleet) spread(instances int) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +168,7 @@ func (f *fleet) spread(instances int) time.Duration {
 	return f.latest + time.Duration(instances-1)*f.ahead
 }
 
-// A tally is the number of due times with exactly one run, without one, and with more.
+// A tally counts the due times with exactly one run, without a run, and with more.
 type tally struct{ once, never, more int }
 
 func (f *fleet) tally() (n tally) {

@@ -15,7 +15,7 @@ type fragile struct {
 
 func newFragile(store driver.Store) *fragile { return &fragile{Full: driver.Complete(store)} }
 
-// wait returns nil if the store is up, and otherwise the error of a call without an answer.
+// wait returns nil if the store is up, and otherwise an unanswered call's error.
 func (s *fragile) wait(ctx context.Context) error {
 	if !s.down.Load() {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// A Locker is a gocron.Locker: it acquires a lock for each run of a job, so that one of
-// many instances runs it. It is safe for concurrent use. A scheduler needs one Locker, or
-// jobs with different needs have one each (gocron.WithDistributedJobLocker).
+// A Locker is a gocron.Locker: it acquires a lock for each run of a job, so only one of many
+// instances runs it. It is safe for concurrent use. A scheduler needs a single Locker, or jobs with
+// different needs each have their own (gocron.WithDistributedJobLocker).
 type Locker struct {
 	locks   *dibs.Client
 	minHold time.Duration
@@ -103,9 +103,9 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return r, nil
 }
 
-// isGenerated reports whether a name has the form that the compiler gives to some functions. Function
-// literals are numbered, method values have one name for all receivers, and generic functions one for
-// all types. The form is the path of a package, a dot, and the function, as in
+// isGenerated reports whether a name is in the form that the compiler gives to some functions.
+// Function literals are numbered, a method value's name is the same for all receivers, and a
+// generic function's for all types. The form is a package's path, a dot, and the function, as in
 // example.com/shop/orders.(*Job).run-fm.
 func isGenerated(name string) bool {
 	_, function, found := strings.Cut(name[strings.LastIndex(name, "/")+1:], ".")
@@ -159,15 +159,15 @@ func (l *Locker) remove(r *runLock) {
 	l.held[r.job] = rest
 }
 
-// A runLock is the lock of one run.
+// A runLock is a run's lock.
 type runLock struct {
 	locker *Locker
 	job    context.Context
 	lease  *dibs.Lease
 }
 
-// Unlock releases the lock. The name stays reserved until minHold has passed. The context is
-// not used, because gocron ends it when the scheduler stops.
+// Unlock releases the lock. The name stays reserved until minHold has passed. The context is not
+// used, because gocron ends it when the scheduler stops.
 func (r *runLock) Unlock(context.Context) error {
 	r.locker.mu.Lock()
 	r.locker.remove(r)

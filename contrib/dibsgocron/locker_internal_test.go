@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A Locker forgets the lock of each run, also of a task that does not use it.
+// A Locker should forget each run's lock, even if a task does not use it.
 func TestLockerForgets(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
@@ -56,7 +56,7 @@ func nested() (all []func()) {
 	return append(all, func() { inner() }, inner())
 }
 
-// The names of the compiler are recognised, and those that people give are not.
+// The compiler's names should be recognised, and other names should not.
 func TestGeneratedName(t *testing.T) {
 	for _, f := range append(nested(), global, generic[int]{}.value, new(generic[string]).pointer, new(bytes.Buffer).Reset, function[int](), func() {}) {
 		if name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name(); !isGenerated(name) {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// plain is a locker that does not reserve names: what most lockers for gocron do.
+// plain is a locker that does not reserve names, like most lockers for gocron.
 type plain struct{ locks *dibs.Client }
 
 func (p plain) Lock(ctx context.Context, name string) (gocron.Lock, error) {
@@ -82,8 +82,8 @@ func TestPlainLockRunsTwice(t *testing.T) {
 	})
 }
 
-// The bounds that NewLocker states are needed. A job runs twice if minHold is below the
-// spread, here of clocks that are 10 s apart.
+// NewLocker's bounds should be needed. A job runs twice if minHold is below the spread, here with
+// clocks 10 s apart.
 func TestMinHoldBelowTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleet{interval: time.Minute, ahead: 10 * time.Second, jobs: 1, ticks: 10, work: time.Millisecond}
@@ -92,7 +92,7 @@ func TestMinHoldBelowTheSpread(t *testing.T) {
 	})
 }
 
-// If minHold is too close to the interval, a due time after a late one has no run.
+// If minHold is too close to the interval, a due time after a late due time should have no run.
 func TestMinHoldTooCloseToTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lateAtEvenTicks := func(_, tick int) time.Duration { return time.Duration(1-tick%2) * 10 * time.Second }
@@ -102,8 +102,8 @@ func TestMinHoldTooCloseToTheInterval(t *testing.T) {
 	})
 }
 
-// A run that is longer than the interval keeps its lock: the due times that it covers are
-// skipped, and no two runs overlap.
+// A run longer than the interval should keep its lock: the due times during the run are skipped,
+// and no two runs overlap.
 func TestLongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleet{interval: time.Minute, ahead: time.Second, jobs: 1, ticks: 9, work: 150 * time.Second}

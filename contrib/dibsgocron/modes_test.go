@@ -11,13 +11,13 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// A mode is a mode of gocron with jobs of a certain duration, and what they do with the due times, as
-// docs/schedulers.md has it.
+// A mode is a gocron mode with jobs of a certain duration, and their effect on the due times, as in
+// docs/schedulers.md.
 type mode struct {
 	name      string
 	scheduler []gocron.SchedulerOption
 	job       []gocron.JobOption
-	work      time.Duration // of each run
+	work      time.Duration // for each run
 	want      func(tally) bool
 }
 
@@ -27,8 +27,8 @@ func allOnce(n tally) bool     { return n.once > 0 && n.never == 0 && n.more == 
 func someSkipped(n tally) bool { return n.once > 0 && n.never > 0 && n.more == 0 }
 func someAgain(n tally) bool   { return n.more > 0 }
 
-// modes returns the modes for 20 jobs that are due at the same times on four instances. minHold is
-// half the interval.
+// modes returns the modes for 20 jobs due at the same times on four instances. minHold is half the
+// interval.
 func modes(interval time.Duration) (all []mode) {
 	job := func(o gocron.JobOption) []gocron.JobOption { return []gocron.JobOption{o} }
 	limit := func(mode gocron.LimitMode) []gocron.SchedulerOption {

@@ -13,9 +13,8 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// BenchmarkOverhead measures one job that gocron runs once: without a lock, under a lock of a
-// Locker, and on the leader of an Elector. A run reserves its name, so each job has a name of its
-// own.
+// BenchmarkOverhead measures a job that gocron runs once: without a lock, under a Locker's lock,
+// and on an Elector's leader. A run reserves its name, so each job has its own name.
 func BenchmarkOverhead(b *testing.B) {
 	plain := func(fn func(ctx context.Context) error) gocron.Task { return gocron.NewTask(fn) }
 	b.Run("bare", func(b *testing.B) { measureJobs(b, plain) })

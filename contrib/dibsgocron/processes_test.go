@@ -20,7 +20,7 @@ import (
 
 const processes = 4
 
-// A host may delay a request by half of the interval. A busy one needs a longer interval.
+// A host can delay a request by half the interval. A busy host needs a longer interval.
 var dueEvery = flag.Duration("due-every", time.Second, "the interval of the jobs of TestModesOfProcesses, with DIBS_LONG=1")
 
 // A processMode is a mode on processes, where requests may be late.
@@ -47,7 +47,7 @@ func processPlan(first time.Time, interval time.Duration) duetest.Plan {
 	return duetest.Plan{First: first, Interval: interval, Modes: len(processModes(interval)), Jobs: 20, Ticks: 500}
 }
 
-// The modes on four processes and one Redis server, all at once.
+// The modes on four processes and a Redis server, all at once.
 func TestModesOfProcesses(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("takes 8 minutes: DIBS_LONG=1 enables it")
@@ -61,8 +61,8 @@ func TestModesOfProcesses(t *testing.T) {
 	}
 }
 
-// wantMode checks the due times of a mode. If the mode delays no request, those do not count that are
-// late, or have a request less, because the host was busy.
+// wantMode checks a mode's due times. If the mode delays no request, due times do not count if they
+// are late, or have a request less, because the host was busy.
 func wantMode(t *testing.T, record *duetest.Record, plan duetest.Plan, i int, m processMode) {
 	t.Helper()
 	counted := record.Of(i)

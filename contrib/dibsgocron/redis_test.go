@@ -23,9 +23,9 @@ func redisStore(t testing.TB, addr string) driver.Store {
 	return goredisstore.New(rdb)
 }
 
-// 1,000 jobs of 1 ms run twice on five instances, whose clocks are up to 200 ms apart. minHold
-// is half the interval. On a host that is so busy that the spread is larger, the test is
-// repeated with a longer interval.
+// 1,000 jobs run twice for 1 ms on five instances, with clocks up to 200 ms apart. minHold is half
+// the interval. If the host is so busy that the spread is larger, the test is repeated with a
+// longer interval.
 func TestThousandShortJobsOnRedis(t *testing.T) {
 	t.Parallel()
 	for interval := 3 * time.Second; interval <= 12*time.Second; interval *= 2 {
@@ -38,7 +38,7 @@ func TestThousandShortJobsOnRedis(t *testing.T) {
 	t.Error("this host is too slow")
 }
 
-// A lock that is held during the run only shows what the test above is for.
+// A lock held only during the run shows the purpose of the test above.
 func TestPlainLockOnRedis(t *testing.T) {
 	t.Parallel()
 	f := runOnRedis(t, 100, 3*time.Second, func(locks *dibs.Client) gocron.Locker { return plain{locks} })

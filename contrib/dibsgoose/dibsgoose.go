@@ -1,4 +1,4 @@
-// Package dibsgoose lets one of many replicas run the migrations of goose.
+// Package dibsgoose lets one of many replicas run goose migrations.
 //
 // goose locks by PostgreSQL advisory locks, or by a table in PostgreSQL or MySQL. A
 // [Locker] locks on a dibs store instead: for SQLite and other databases, or where a
@@ -8,25 +8,25 @@
 //		goose.WithLocker(dibsgoose.New(locks, "migrations:orders")))
 //
 // The first replica runs the migrations. The others wait, and then find nothing to do. The
-// Client renews the lease, so a migration may take longer than the TTL. If no migration is
+// Client renews the lease, so a migration can take longer than the TTL. If no migration is
 // pending, Provider.Up does not lock.
 //
 // # Loss of the lease
 //
-// goose gives its migrations the context of the caller, and a Locker cannot end it. If the
-// lease is lost, the migrations go on, while another replica may begin them. The Provider
-// returns ErrLost after the last one.
+// goose gives its migrations the caller's context, and a Locker cannot end it. If the lease
+// is lost, the migrations continue, while another replica may begin them. The Provider
+// returns ErrLost after the last migration.
 //
-// Where the code that calls the Provider is yours, do without a Locker, and call the
-// Provider in Do. The loss then ends the context, and with it the statement that runs. A
-// migration in a transaction is rolled back:
+// If your own code calls the Provider, use no Locker, and call the Provider in Do. The loss
+// then ends the context, and with it the running statement. A migration in a transaction is
+// rolled back:
 //
 //	err := locks.Mutex("migrations:orders").Do(ctx, func(ctx context.Context) error {
 //		_, err := provider.Up(ctx)
 //		return err
 //	})
 //
-// The two ways exclude each other, so replicas may use either. docs/adapters.md has more.
+// The two ways exclude each other, so replicas can use either. docs/adapters.md explains more.
 //
 // # Versions
 //
@@ -43,8 +43,8 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// A Locker is a lock of goose on a dibs store. It is safe for concurrent use, and several
-// Providers may share it.
+// A Locker is a goose lock on a dibs store. It is safe for concurrent use, and several Providers
+// can share it.
 type Locker struct {
 	mutex *dibs.Mutex
 	held  chan *dibs.Lease // the lease between Lock and Unlock
@@ -52,25 +52,25 @@ type Locker struct {
 
 var _ lock.Locker = (*Locker)(nil)
 
-// New returns the Locker of a name. It does no I/O; a bad name or option makes Lock return
-// ErrInvalid. All replicas use the same name: one for each database, or for each version
-// table if a database has several.
+// New returns a name's Locker. It does no I/O; a bad name or option makes Lock return ErrInvalid.
+// All replicas use the same name: one for each database, or for each version table if a database
+// has several.
 //
-// The TTL is how long the others wait after a crash during a migration. Wait limits how
-// long a replica waits for another one. Without it, Lock waits until the context ends.
+// The TTL is how long the others wait after a crash during a migration. Wait limits how long a
+// replica waits for another. Without it, Lock waits until the context ends.
 func New(locks *dibs.Client, name string, options ...dibs.Option) *Locker {
 	return &Locker{mutex: locks.Mutex(name, options...), held: make(chan *dibs.Lease, 1)}
 }
 
-// Lock acquires the lock. The database is not used. Errors and limits are those of
-// dibs.Mutex.Lock: ErrBusy if the waiting is over, with the cause of ctx if ctx ended it.
+// Lock acquires the lock. The database is not used. Errors and limits are those of dibs.Mutex.Lock:
+// ErrBusy if the waiting is over, with ctx's cause if ctx ended it.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	lease, err := l.mutex.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	// Normally there is room at once. If the lease before this one was lost, its migrations may
-	// still run in this process.
+	// Normally there is room at once. If the previous lease was lost, its migrations may still run
+	// in this process.
 	select {
 	case l.held <- lease:
 		return nil
@@ -81,10 +81,10 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 }
 
-// Unlock releases the lock. The database and the context are not used: Unlock has its own
-// time limit. It returns ErrLost if the lease was lost while the migrations ran, and
-// ErrUnavailable if only the release failed; the lock then expires after the TTL. Without
-// an earlier Lock it returns ErrInvalid.
+// Unlock releases the lock. The database and the context are not used: Unlock has its own time
+// limit. It returns ErrLost if the lease was lost while the migrations ran, and ErrUnavailable if
+// only the release failed; the lock then expires after the TTL. Without an earlier Lock it returns
+// ErrInvalid.
 func (l *Locker) Unlock(context.Context, *sql.DB) error {
 	select {
 	case lease := <-l.held:

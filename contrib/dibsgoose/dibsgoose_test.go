@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A migration of an hour keeps its lock, because the lease is renewed.
+// A migration that takes an hour should keep its lock, because the lease is renewed.
 func TestMigrationLongerThanTheTTL(t *testing.T) {
 	file := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestLossInDo(t *testing.T) {
 	})
 }
 
-// A Locker may be shared. After a loss, the second user waits for the end of the first.
+// A Locker can be shared. After a loss, the second user should wait for the first user's end.
 func TestSharedLockerAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -151,7 +151,7 @@ func TestSharedLockerAfterALoss(t *testing.T) {
 	})
 }
 
-// The second lease may be lost as well, before the first user has ended.
+// The second lease can be lost as well, before the first user has ended.
 func TestSharedLockerAfterTwoLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -201,7 +201,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A Provider in Do must not have a Locker of the same name.
+// A Provider in Do should not have a Locker with the same name.
 func TestLockerInDo(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

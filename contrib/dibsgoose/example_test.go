@@ -40,7 +40,7 @@ func Example() {
 	// Output: 1 migration applied
 }
 
-// Around the Provider, without a Locker, the loss of the lease stops the migration.
+// Around the Provider, without a Locker, losing the lease stops the migration.
 func Example_do() {
 	migrations := fstest.MapFS{"00001_orders.sql": {Data: []byte(
 		"-- +goose Up\nCREATE TABLE orders (id INTEGER PRIMARY KEY);\n")}}

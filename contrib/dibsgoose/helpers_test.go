@@ -19,7 +19,7 @@ const name = "migrations:orders"
 
 func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "orders.db") }
 
-// open opens a database file, with a pool of its own as another process would have.
+// open opens a database file, with its own pool like another process.
 func open(file string) (*sql.DB, error) {
 	return sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(30000)")
 }
@@ -48,10 +48,10 @@ func newRedisClient(t *testing.T, server *redistest.Server) *dibs.Client {
 	return locks
 }
 
-// steps are what the migrations of a Provider do besides. Each may be nil.
+// steps contains further actions of a Provider's migrations. Each can be nil.
 type steps struct {
 	first func(ctx context.Context) error // before the first statement
-	last  func(ctx context.Context) error // in the transaction of the last migration
+	last  func(ctx context.Context) error // in the last migration's transaction
 }
 
 func run(ctx context.Context, step func(ctx context.Context) error) error {
@@ -61,7 +61,7 @@ func run(ctx context.Context, step func(ctx context.Context) error) error {
 	return step(ctx)
 }
 
-// newProvider returns a Provider of three migrations, which fail if they run twice.
+// newProvider returns a Provider with three migrations, which fail if they run twice.
 func newProvider(db *sql.DB, locker lock.Locker, do steps) (*goose.Provider, error) {
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
@@ -100,7 +100,7 @@ func mustProvider(t *testing.T, db *sql.DB, locker lock.Locker, do steps) *goose
 	return provider
 }
 
-// wantVersion checks the version of the schema, and that each version was recorded once.
+// wantVersion checks the schema's version, and that each version was recorded once.
 func wantVersion(t *testing.T, db *sql.DB, want int) {
 	t.Helper()
 	var version, records int

@@ -12,7 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// BenchmarkOverhead measures one migration up and down, of a database in memory: without a lock,
+// BenchmarkOverhead measures a migration up and down, in an in-memory database: without a lock,
 // with a Locker, and with the Provider in Do. Up and Down lock once each.
 func BenchmarkOverhead(b *testing.B) {
 	locks := dibs.New(memstore.New())
@@ -40,7 +40,7 @@ func newOneMigration(b *testing.B, options ...goose.ProviderOption) *goose.Provi
 	if err != nil {
 		b.Fatal(err)
 	}
-	db.SetMaxOpenConns(1) // each connection has a database of its own
+	db.SetMaxOpenConns(1) // each connection has its own database
 	b.Cleanup(func() { db.Close() })
 	migrations := fstest.MapFS{"00001_orders.sql": {Data: []byte(
 		"-- +goose Up\nCREATE TABLE orders (id INTEGER PRIMARY KEY);\n-- +goose Down\nDROP TABLE orders;\n")}}

@@ -16,15 +16,15 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// childTTL is the TTL of the processes of these tests.
+// childTTL is the TTL for these tests' processes.
 const childTTL = 3 * time.Second
 
 func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"migrate": migrate, "hang": hang})
 }
 
-// migrate runs the migrations, and prints how many it ran. It waits in the first one until
-// a number of replicas wait for the lock.
+// migrate runs the migrations, and prints how many it ran. It waits in the first until a number of
+// replicas wait for the lock.
 func migrate(out io.Writer, args []string) error {
 	waiting, err := strconv.Atoi(args[2])
 	if err != nil {
@@ -78,7 +78,7 @@ func waitFor(ctx context.Context, locks *dibs.Client, waiting int) error {
 	}
 }
 
-// Five replicas and two processes start at once. One of them runs all migrations, while
+// Five replicas and two processes start at once. A single replica should run all migrations, while
 // all others wait.
 func TestReplicas(t *testing.T) {
 	const replicas, processes = 5, 2
@@ -127,8 +127,8 @@ func TestReplicas(t *testing.T) {
 	wantVersion(t, openForTest(t, file), 3)
 }
 
-// A process that dies during a migration blocks the others for the TTL. The next one runs
-// what is missing.
+// A process that dies during a migration should block the others for the TTL. The next should run
+// the missing migrations.
 func TestKilledDuringAMigration(t *testing.T) {
 	server, file := redistest.Start(t), newFile(t)
 	first := childtest.Start(t, "hang", server.Addr(), file)
@@ -155,7 +155,7 @@ func TestKilledDuringAMigration(t *testing.T) {
 	wantVersion(t, openForTest(t, file), 3)
 }
 
-// Without the lock store no migration begins, and one that has ended is reported.
+// Without the lock store no migration should begin, and a migration that ended should be reported.
 func TestStoreIsNotAvailable(t *testing.T) {
 	server, file := redistest.Start(t), newFile(t)
 	locker := dibsgoose.New(newRedisClient(t, server), name)
@@ -179,7 +179,7 @@ func TestStoreIsNotAvailable(t *testing.T) {
 		t.Errorf("%d migrations reported with %v, want 3 and no loss", len(results), err)
 	}
 	wantVersion(t, db, 3)
-	if err := server.Restart(); err != nil { // for the end of the client
+	if err := server.Restart(); err != nil { // for the client's end
 		t.Fatal(err)
 	}
 }

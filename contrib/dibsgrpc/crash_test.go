@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"serve": serveRole})
 }
 
-// crashTTL is how long the store keeps the lock of a process that is killed or stopped.
+// crashTTL is how long the store keeps a killed or stopped process's lock.
 const crashTTL = 3 * time.Second
 
-// serveRole is a server process, with its locks on a Redis. It prints its address. A call
-// with ResponseSize runs until the call EmptyCall, and then returns success: with 1 at once,
-// with 2 after its context has ended.
+// serveRole is a server process, with its locks on a Redis. It prints its address. A call with
+// ResponseSize runs until the call EmptyCall, and then returns success: with 1 at once, with 2
+// after its context ends.
 func serveRole(out io.Writer, args []string) error {
 	url, err := redisurl.Parse(args[0])
 	if err != nil {
@@ -95,12 +95,12 @@ func occupy(t *testing.T, child *childtest.Child, client pb.TestServiceClient, l
 	return began, ended
 }
 
-// untilServed repeats a call until it succeeds. It checks the answers before: each is
-// Aborted, and its RetryInfo is when the lease expires, which the caller knows to be between
-// two times. A call after the first of these promises is served.
+// untilServed repeats a call until it succeeds. It checks the earlier responses: each should be
+// Aborted, and its RetryInfo the lease's expiry, which the caller knows to be between two times. A
+// call after the first promised time should be served.
 func untilServed(t *testing.T, client pb.TestServiceClient, earliest, latest time.Time) {
 	t.Helper()
-	const slack = 500 * time.Millisecond // a renewal that was sent before the end of a process may arrive later
+	const slack = 500 * time.Millisecond // a renewal sent before a process ends can arrive later
 	latest = latest.Add(slack)
 	begin := time.Now()
 	var promised time.Time
@@ -142,11 +142,10 @@ func TestKilledServer(t *testing.T) {
 	began, first := occupy(t, a, clientA, 1)
 	a.Kill()
 	untilServed(t, clientB, began.Add(crashTTL), time.Now().Add(crashTTL))
-	wantCode(t, servicetest.Receive(t, "the first call ends", first), codes.Unavailable, 0) // of gRPC itself
+	wantCode(t, servicetest.Receive(t, "the first call ends", first), codes.Unavailable, 0) // from gRPC itself
 }
 
-// A server process is stopped for longer than the TTL. Its handler, which comes too late,
-// has no success.
+// A server process is stopped for longer than the TTL. Its late handler should not succeed.
 func TestStoppedServer(t *testing.T) {
 	for late, name := range map[int32]string{1: "ignores the context", 2: "after the context"} {
 		t.Run(name, func(t *testing.T) {

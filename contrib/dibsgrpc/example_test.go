@@ -20,14 +20,14 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// fenced is a method that prints whether its context has a fence.
+// fenced is a method that prints whether its context contains a fence.
 func fenced(ctx context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	_, err := dibs.Fence(ctx)
 	fmt.Printf("%s: fence %v\n", r.Payload.Body, err == nil)
 	return &pb.SimpleResponse{}, nil
 }
 
-// serveExample runs a server with these options, and calls f with a client of it.
+// serveExample runs a server with these options, and calls f with a client.
 func serveExample(s *service, f func(client pb.TestServiceClient), options ...grpc.ServerOption) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func serveExample(s *service, f func(client pb.TestServiceClient), options ...gr
 	f(pb.NewTestServiceClient(conn))
 }
 
-// Each order is charged by one call at a time, on however many machines the service runs.
+// Each order is charged by a single call at a time, on however many machines the service runs.
 func ExampleBy() {
 	locks := dibs.New(memstore.New()) // goredisstore.New(rdb) in production
 	defer locks.Close()
@@ -115,8 +115,7 @@ func ExampleByContext() {
 	// InvalidArgument
 }
 
-// A method that calls Do itself returns the same codes. The error of dibs is for the log of
-// the server.
+// A method that calls Do itself returns the same codes. The dibs error is for the server's log.
 func ExampleFromError() {
 	locks := dibs.New(memstore.New())
 	locks.Close()

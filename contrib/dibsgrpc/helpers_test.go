@@ -46,7 +46,7 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return s.duplex(stream)
 }
 
-// rules lock the body of the request, or the metadata "lock" of a stream from the client.
+// rules lock the request's body, or the metadata "lock" in a stream from the client.
 func rules(locks *dibs.Client, options ...dibs.Option) []dibsgrpc.Rule {
 	byMetadata := func(ctx context.Context) (dibs.Doer, error) {
 		values := metadata.ValueFromIncomingContext(ctx, "lock")
@@ -71,7 +71,7 @@ func request(name string) *pb.SimpleRequest {
 	return &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(name)}}
 }
 
-// eachTransport runs a test on real connections: in memory, and of the loopback interface.
+// eachTransport runs a test on real connections: in memory, and through the loopback interface.
 func eachTransport(t *testing.T, test func(t *testing.T, start func(*service, []dibsgrpc.Rule, ...grpc.DialOption) pb.TestServiceClient)) {
 	t.Run("bufconn", func(t *testing.T) {
 		servicetest.WantNoGoroutines(t)
@@ -93,7 +93,7 @@ func eachTransport(t *testing.T, test func(t *testing.T, start func(*service, []
 	})
 }
 
-// startServer starts a server, and returns a client of it.
+// startServer starts a server, and returns its client.
 func startServer(t testing.TB, listener net.Listener, target string, s *service, rules []dibsgrpc.Rule, options ...grpc.DialOption) pb.TestServiceClient {
 	t.Helper()
 	server := grpc.NewServer(dibsgrpc.Options(rules...)...)
@@ -127,7 +127,7 @@ func newLocks(t testing.TB, store *memstore.Store, options ...dibs.Option) *dibs
 	return locks
 }
 
-// wantCode checks the code of an error and its RetryInfo; zero is none.
+// wantCode checks an error's code and its RetryInfo; zero is none.
 func wantCode(t *testing.T, err error, code codes.Code, retry time.Duration) {
 	t.Helper()
 	s := status.Convert(err)

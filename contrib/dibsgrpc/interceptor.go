@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options returns the server options that run unary methods and streams under the locks of
-// the rules. They are chained with the interceptors of other options, in the order of the
-// options. It panics if two rules are for one method.
+// Options returns the server options that run unary methods and streams under the rules' locks.
+// They are chained with other options' interceptors, in the options' order. It panics if two rules
+// are for the same method.
 func Options(rules ...Rule) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(Unary(rules...)), grpc.ChainStreamInterceptor(Stream(rules...))}
 }
 
-// Unary returns an interceptor for unary methods only; rules for others have no effect in
-// it. Prefer Options. It panics if two rules are for one method.
+// Unary returns an interceptor for unary methods only, which ignores rules for others. Prefer
+// Options. It panics if two rules are for the same method.
 func Unary(rules ...Rule) grpc.UnaryServerInterceptor {
 	byMethod := index(rules)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
@@ -36,8 +36,8 @@ func Unary(rules ...Rule) grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream returns an interceptor for streams only; rules for unary methods have no effect in
-// it. Prefer Options. It panics if two rules are for one method.
+// Stream returns an interceptor for streams only, which ignores rules for unary methods. Prefer
+// Options. It panics if two rules are for the same method.
 func Stream(rules ...Rule) grpc.StreamServerInterceptor {
 	byMethod := index(rules)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -66,8 +66,8 @@ func index(rules []Rule) map[string]Rule {
 	return byMethod
 }
 
-// receive returns the request of a stream, if the lock depends on it. A method to which the
-// client sends a stream may send first, so a wait for a message could last for ever.
+// receive returns a stream's request, if the lock depends on it. A method that receives a stream
+// can send first, so a wait for a message could last for ever.
 func (r Rule) receive(stream grpc.ServerStream, info *grpc.StreamServerInfo) (proto.Message, error) {
 	switch {
 	case r.newRequest == nil:

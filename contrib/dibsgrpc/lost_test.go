@@ -18,13 +18,13 @@ import (
 // A lostState is a state in which a method can be when its lease is lost.
 type lostState struct {
 	name string
-	kind string // of the method
+	kind string // the method's
 	// work brings the method into its state and calls ready, after which the lease is lost.
 	work func(stream lockedMethod, ready func()) error
 	feed bool // the client sends until the call ends
 }
 
-// A lockedMethod is the stream of a method under a lock. A unary method has its context only.
+// A lockedMethod is a locked method's stream. A unary method's contains only the context.
 type lockedMethod interface {
 	Context() context.Context
 	SendMsg(message any) error
@@ -61,7 +61,7 @@ func sendSmall(method lockedMethod, ready func()) error {
 	return sendUntilLost(method, 1, ready)
 }
 
-// sendLarge sends more than the flow control of a stream permits to a client that reads nothing.
+// sendLarge sends more than a stream's flow control permits to a client that reads nothing.
 func sendLarge(method lockedMethod, ready func()) error {
 	return sendUntilLost(method, 1<<20, ready)
 }
@@ -82,7 +82,7 @@ func sendUntilLost(method lockedMethod, size int, ready func()) error {
 func receive(method lockedMethod, ready func()) error {
 	ready()
 	for {
-		if err := method.RecvMsg(new(pb.StreamingInputCallRequest)); err != nil { // without fields that are set
+		if err := method.RecvMsg(new(pb.StreamingInputCallRequest)); err != nil { // without any fields set
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ type unaryMethod struct {
 
 func (m unaryMethod) Context() context.Context { return m.ctx }
 
-// callLost calls the method of a state, and returns the error with which the call ends. The
-// client begins to read after the channel is closed.
+// callLost calls a state's method, and returns the error with which the call ends. The client
+// begins to read after the channel is closed.
 func callLost(t *testing.T, client pb.TestServiceClient, state lostState, read <-chan struct{}) error {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "lock", "n")
 	var stream interface {

@@ -17,8 +17,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkInterceptor measures one call without its connection: the bare handler, the lock
-// alone, and the handler under the lock. The difference of the last two is the interceptor.
+// BenchmarkInterceptor measures a call without its connection: the bare handler, the lock alone,
+// and the handler under the lock. The difference between the last two is the interceptor.
 func BenchmarkInterceptor(b *testing.B) {
 	locks := newLocks(b, memstore.New())
 	lockAlone := func(ctx context.Context, message any) (any, error) {
@@ -55,8 +55,8 @@ func BenchmarkInterceptor(b *testing.B) {
 	}
 }
 
-// BenchmarkOverhead measures one call over a connection: without a lock, and with locks in memory
-// and on a Redis of this machine.
+// BenchmarkOverhead measures a call over a connection: without a lock, and with locks in memory and
+// on a local Redis.
 func BenchmarkOverhead(b *testing.B) {
 	b.Run("bare", func(b *testing.B) { measureCalls(b, nil) })
 	b.Run("dibs", func(b *testing.B) { measureCalls(b, rules(newLocks(b, memstore.New()))) })
@@ -91,12 +91,12 @@ func measureCalls(b *testing.B, rules []dibsgrpc.Rule) {
 	}
 }
 
-// BenchmarkStream measures one message to the server and one back, over a connection.
+// BenchmarkStream measures a message to the server and a message back, over a connection.
 func BenchmarkStream(b *testing.B) {
 	s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
 		for {
 			if _, err := stream.Recv(); err != nil {
-				return nil //nolint:nilerr // the end of the stream
+				return nil //nolint:nilerr // the stream's end
 			}
 			if err := stream.Send(reply("pong")); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Rule is the lock of one method. By and ByContext return rules. It is immutable.
+// A Rule is a method's lock. By and ByContext return rules. It is immutable.
 type Rule struct {
 	method     string
 	lock       func(ctx context.Context, request proto.Message) (dibs.Doer, error)
@@ -33,7 +33,7 @@ type Rule struct {
 // "/package.Service/Method".
 func By[R proto.Message](method string, lock func(ctx context.Context, request R) (dibs.Doer, error), options ...dibs.Option) Rule {
 	rule := newRule("By", method, lock == nil, options)
-	var none R // a nil pointer, which has a type
+	var none R // a typed nil pointer
 	if any(none) == nil {
 		panic("dibsgrpc: By: the request is an interface, want the type of a message, such as *pb.ChargeRequest")
 	}
@@ -48,9 +48,9 @@ func By[R proto.Message](method string, lock func(ctx context.Context, request R
 	return rule
 }
 
-// ByContext is By for a lock that does not depend on a message, but on the metadata or the
-// peer in ctx. It fits all methods, also those to which the client sends a stream: they are
-// locked before the first message.
+// ByContext is By for a lock that does not depend on a message, but on the metadata or the peer in
+// ctx. It fits all methods. Methods to which the client sends a stream are locked before the first
+// message.
 func ByContext(method string, lock func(ctx context.Context) (dibs.Doer, error), options ...dibs.Option) Rule {
 	rule := newRule("ByContext", method, lock == nil, options)
 	rule.lock = func(ctx context.Context, _ proto.Message) (dibs.Doer, error) { return lock(ctx) }
@@ -67,7 +67,7 @@ func newRule(constructor, method string, nilFunction bool, options []dibs.Option
 	return Rule{method: method, options: options}
 }
 
-// run runs the handler of a call under its lock.
+// run runs a call's handler under its lock.
 func (r Rule) run(ctx context.Context, request proto.Message, handler func(ctx context.Context) error) error {
 	lock, err := r.lock(ctx, request)
 	switch {

@@ -25,11 +25,11 @@ import (
 
 type starter = func(*service, []dibsgrpc.Rule, ...grpc.DialOption) pb.TestServiceClient
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss the event
-// of a revocation, and notice it at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
+// event, and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
-// lose revokes the lease of a call, and waits until its context ends.
+// lose revokes a call's lease, and waits until its context ends.
 func lose(ctx context.Context, t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	if done, err := locks.Revoke(context.Background(), name, dibs.Holder{Fence: carried.Fence(ctx)}, "test"); !done || err != nil {
@@ -144,8 +144,7 @@ func TestRetryPolicy(t *testing.T) {
 	})
 }
 
-// A stream of responses is locked by its request, and does not end with success after a
-// loss.
+// A response stream should be locked by its request, and should not succeed after a loss.
 func TestStreamOfResponses(t *testing.T) {
 	eachTransport(t, func(t *testing.T, start starter) {
 		locks := newLocks(t, memstore.New(), shortTTL)
@@ -254,7 +253,7 @@ func TestStreamsOfRequests(t *testing.T) {
 	})
 }
 
-// A rule that needs a request fails the call where the client sends a stream.
+// A rule that needs a request should fail the call if the client sends a stream.
 func TestByForAStreamOfRequests(t *testing.T) {
 	eachTransport(t, func(t *testing.T, start starter) {
 		rule := dibsgrpc.By(pb.TestService_FullDuplexCall_FullMethodName, func(context.Context, *pb.StreamingOutputCallRequest) (dibs.Doer, error) {

@@ -15,9 +15,9 @@ import (
 
 const (
 	shortestRetry     = 100 * time.Millisecond
-	unavailableRetry  = 5 * time.Second  // an outage of the store may last
+	unavailableRetry  = 5 * time.Second  // an outage can last
 	neverExpiresRetry = 30 * time.Second // a foreign lock, which only its holder can end
-	mostAhead         = 30               // a long queue is that of a lock that is held for a short time
+	mostAhead         = 30               // a long queue belongs to a lock that is held for a short time
 )
 
 // FromError returns the status for an error of Do, for methods that call Do themselves. The
@@ -77,11 +77,11 @@ func badRequest(err error) error {
 	return newError(codes.InvalidArgument, "no valid lock for this request", 0, err)
 }
 
-// internal returns the status of a fault of the server.
+// internal returns the status for a server fault.
 func internal(err error) error { return newError(codes.Internal, "the lock cannot be used", 0, err) }
 
-// retryDelay returns when a retry can succeed even if the holder has crashed: when its lease
-// has expired, and one second later for each waiter.
+// retryDelay returns when a retry can succeed even after the holder crashed: when its lease has
+// expired, and a second later for each waiter.
 func retryDelay(busy *dibs.BusyError) time.Duration {
 	remaining := busy.Remaining
 	if busy.NeverExpires {
@@ -90,8 +90,8 @@ func retryDelay(busy *dibs.BusyError) time.Duration {
 	return max(remaining, shortestRetry) + time.Duration(min(busy.Ahead, mostAhead))*time.Second
 }
 
-// A statusError has the status for the client and the error for the server. Its text is that
-// of the status, because gRPC sends the text of an error that wraps it.
+// A statusError contains the status for the client and the error for the server. Its text is the
+// status's, because gRPC sends the text of any error that wraps it.
 type statusError struct {
 	status *status.Status
 	err    error
@@ -113,5 +113,5 @@ func (e *statusError) Error() string { return e.status.String() }
 // GRPCStatus is for package status.
 func (e *statusError) GRPCStatus() *status.Status { return e.status }
 
-// Unwrap returns the error of dibs.
+// Unwrap returns the dibs error.
 func (e *statusError) Unwrap() error { return e.err }

@@ -37,9 +37,9 @@ func (s *lockedStream) RecvMsg(message any) error {
 	return s.lost()
 }
 
-// untilLost makes a call that may block, and returns at the loss without waiting for it. gRPC
-// ends the call when the method has returned. It cannot be ended before: its context is that
-// of the transport, and only a caller or the end of the method cancels it.
+// untilLost makes a call that can block, and returns at the loss without waiting for it. gRPC ends
+// the call when the method has returned. Nothing can end it before: its context is the transport's,
+// and only a caller or the method's end cancels it.
 func (s *lockedStream) untilLost(call func() error) error {
 	if err := s.lost(); err != nil {
 		return err
@@ -61,16 +61,16 @@ func (s *lockedStream) untilLost(call func() error) error {
 	if err := s.lost(); err != nil {
 		return err
 	}
-	return (<-ended).result() // the caller has gone, which also ends the call
+	return (<-ended).result() // the caller is gone, which also ends the call
 }
 
-// An outcome is that of a call in another goroutine.
+// An outcome is a call's in another goroutine.
 type outcome struct {
 	err      error
 	panicked any
 }
 
-// result returns the error, or panics as the call did, for the interceptors around this one.
+// result returns the error, or panics as the call did, for the outer interceptors.
 func (o outcome) result() error {
 	if o.panicked != nil {
 		panic(o.panicked)

@@ -26,20 +26,20 @@ import (
 
 const method = pb.TestService_UnaryCall_FullMethodName
 
-// call calls the interceptor of a rule, without a server, so that it can be in a bubble.
+// call calls a rule's interceptor, without a server, so that it can be in a bubble.
 func call(ctx context.Context, rule dibsgrpc.Rule, message any, handler grpc.UnaryHandler) (any, error) {
 	return dibsgrpc.Unary(rule)(ctx, message, &grpc.UnaryServerInfo{FullMethod: method}, handler)
 }
 
-// by is a rule with one lock.
+// by is a rule with a single lock.
 func by(lock dibs.Doer, options ...dibs.Option) dibsgrpc.Rule {
 	return dibsgrpc.ByContext(method, func(context.Context) (dibs.Doer, error) { return lock, nil }, options...)
 }
 
-// done is a handler that must not fail.
+// done is a handler that should not fail.
 func done(context.Context, any) (any, error) { return "done", nil }
 
-// never is a handler that must not run.
+// never is a handler that should not run.
 func never(t *testing.T) grpc.UnaryHandler {
 	return func(context.Context, any) (any, error) { t.Error("the handler runs"); return nil, nil }
 }
@@ -79,7 +79,7 @@ func TestNoLock(t *testing.T) {
 	}
 }
 
-// busyFor is a lock that is held.
+// busyFor is a held lock.
 type busyFor dibs.BusyError
 
 func (b busyFor) Do(context.Context, func(context.Context) error, ...dibs.Option) error {
@@ -97,8 +97,8 @@ func (s failing) Acquire(context.Context, driver.AcquireRequest) (driver.Acquire
 	return driver.AcquireReply{}, s.err
 }
 
-// Each error that keeps the handler from running has a code. No status has a token, a host
-// or a name, also if another interceptor wraps it.
+// Each error that keeps the handler from running should have a code. No status should contain a
+// token, a host or a name, even if another interceptor wraps it.
 func TestCodeOfEachError(t *testing.T) {
 	const secret = "web-7:211:secret"
 	held := func(remaining time.Duration, ahead int) func(*dibs.Client) dibs.Doer {
@@ -106,13 +106,13 @@ func TestCodeOfEachError(t *testing.T) {
 			return busyFor{Name: secret, Holder: secret, Remaining: max(remaining, 0), NeverExpires: remaining < 0, Ahead: ahead}
 		}
 	}
-	outage := &driver.UnavailableError{Op: "acquire", Name: secret, Cause: context.DeadlineExceeded} // of the operation
+	outage := &driver.UnavailableError{Op: "acquire", Name: secret, Cause: context.DeadlineExceeded} // the operation's
 	cases := []struct {
 		name  string
 		store driver.Store
 		lock  func(locks *dibs.Client) dibs.Doer
 		close bool
-		err   error // of the lock function
+		err   error // from the lock function
 		code  codes.Code
 		retry time.Duration
 		is    error
@@ -188,7 +188,7 @@ func TestWrongRequest(t *testing.T) {
 	}
 }
 
-// The deadline of the caller bounds the wait, and leaves nothing behind.
+// The caller's deadline should bound the wait, and leave nothing behind.
 func TestDeadlineBoundsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -221,7 +221,7 @@ func TestDeadlineBoundsTheWait(t *testing.T) {
 	})
 }
 
-// A handler that loses its lease has no success and no code that permits a retry.
+// A handler that loses its lease should return neither success nor a code that permits a retry.
 func TestLost(t *testing.T) {
 	for name, returned := range map[string]error{
 		"success":     nil,
@@ -252,7 +252,7 @@ func TestErrorOfTheHandler(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	want := status.Error(codes.NotFound, "no such order")
 	response, err := call(t.Context(), by(locks.Mutex("n")), nil, func(context.Context, any) (any, error) { return nil, want })
-	if response != nil || err != want { //nolint:errorlint // the same error, not a wrapped one
+	if response != nil || err != want { //nolint:errorlint // the same error, not a wrapped error
 		t.Errorf("have %v, %v", response, err)
 	}
 	servicetest.WantFree(t, locks, "n")
@@ -278,7 +278,7 @@ func (unreleased) Release(context.Context, driver.ReleaseRequest) (bool, error) 
 	return false, &driver.UnavailableError{Op: "release", Cause: io.ErrUnexpectedEOF}
 }
 
-// A release that fails does not turn a success into an error.
+// A failed release should not turn a success into an error.
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(unreleased{memstore.New()})

@@ -29,12 +29,11 @@ func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"serve": serveRole})
 }
 
-// crashTTL is how long the store keeps the lock of a process that is killed or stopped.
+// crashTTL is how long the store keeps a killed or stopped process's lock.
 const crashTTL = 3 * time.Second
 
-// serveRole is a server process, with its locks on a Redis. It prints its URL. A request
-// with the header Late runs until /finish, and then writes a success: at once, or after its
-// context has ended.
+// serveRole is a server process, with its locks on a Redis. It prints its URL. A request with the
+// header Late runs until /finish, and then writes a success: at once, or after its context ends.
 func serveRole(out io.Writer, args []string) error {
 	url, err := redisurl.Parse(args[0])
 	if err != nil {
@@ -73,7 +72,7 @@ func serveRole(out io.Writer, args []string) error {
 	return http.Serve(listener, mux)
 }
 
-// A reply is what a client has of one request.
+// A reply is a client's response to a request.
 type reply struct {
 	status     int // 0 without a complete response
 	retryAfter int
@@ -119,12 +118,12 @@ func occupy(t *testing.T, child *childtest.Child, url, late string) (began time.
 	return began, replies
 }
 
-// untilServed repeats a request until it succeeds. It checks the answers before: each is a
-// 409, and its Retry-After is when the lease expires, which the caller knows to be between
-// two times. A request after the first of these promises is served.
+// untilServed repeats a request until it succeeds. It checks the earlier responses: each should be
+// a 409, and its Retry-After the lease's expiry, which the caller knows to be between two times. A
+// request after the first promised time should be served.
 func untilServed(t *testing.T, url string, earliest, latest time.Time) {
 	t.Helper()
-	const slack = 500 * time.Millisecond // a renewal that was sent before the end of a process may arrive later
+	const slack = 500 * time.Millisecond // a renewal sent before a process ends can arrive later
 	latest = latest.Add(slack)
 	begin := time.Now()
 	var promised time.Time
@@ -166,8 +165,7 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// A server process is stopped for longer than the TTL. Its handler, which comes too late,
-// has no success.
+// A server process is stopped for longer than the TTL. Its late handler should not succeed.
 func TestStoppedServer(t *testing.T) {
 	for _, late := range []string{"after the context", "ignores the context"} {
 		t.Run(late, func(t *testing.T) {

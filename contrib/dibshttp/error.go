@@ -11,29 +11,29 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// An Error is the response to a request that was not served, or not under its lock to the
-// end. The lock function of [Lock] may return one.
+// An Error is the response to a request that was not served, or not under its lock to the end.
+// [Lock]'s lock function can return an Error.
 type Error struct {
 	Status     int           // from 400 to 599; any other is sent as 500
 	RetryAfter time.Duration // sent in whole seconds, rounded up; zero: no header
-	Message    string        // for the client; empty: the text of the status
-	Err        error         // for logs; its text may name the holder of a lock
+	Message    string        // for the client; empty: the status's text
+	Err        error         // for logs; its text may name a lock's holder
 }
 
-// Error returns the status and the message, without the text of Err.
+// Error returns the status and the message, without Err's text.
 func (e *Error) Error() string { return fmt.Sprintf("dibshttp: status %d: %s", e.Status, e.Message) }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ofABody are headers that describe a response which is not sent.
+// ofABody contains headers that describe a response's body. The response is not sent.
 var ofABody = []string{
 	"Accept-Ranges", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
 	"Content-Range", "Etag", "Last-Modified", "Location", "Retry-After", "Trailer",
 }
 
-// Write sends the response as plain text. It removes the headers that a handler may have set
-// for a body of its own. Cookies stay, because a middleware may have set them.
+// Write sends the response as plain text. It removes the headers that a handler may have set for
+// its own body. Cookies stay, because a middleware may have set them.
 func (e *Error) Write(w http.ResponseWriter) {
 	status, message := e.Status, e.Message
 	if status < 400 || status > 599 {
@@ -54,9 +54,9 @@ func (e *Error) Write(w http.ResponseWriter) {
 }
 
 const (
-	unavailableRetry  = 5 * time.Second  // an outage of the store may last
+	unavailableRetry  = 5 * time.Second  // an outage can last
 	neverExpiresRetry = 30 * time.Second // a foreign lock, which only its holder can end
-	mostAhead         = 30               // a long queue is that of a lock that is held for a short time
+	mostAhead         = 30               // a long queue belongs to a lock that is held for a short time
 )
 
 const notReleased = "the request was served, but its lock was not released"
@@ -98,7 +98,7 @@ func FromError(err error) *Error {
 	return &Error{Status: http.StatusInternalServerError, Err: err}
 }
 
-// badRequest returns the response to a request that has no valid lock.
+// badRequest returns the response to a request without a valid lock.
 func badRequest(err error) *Error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -107,9 +107,9 @@ func badRequest(err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Err: err}
 }
 
-// retryAfter returns when a retry can succeed even if the holder has crashed: when its
-// lease has expired, and one second later for each waiter. It is at least one second, and
-// exact for a reserved name.
+// retryAfter returns when a retry can succeed even after the holder crashed: when its lease has
+// expired, and a second later for each waiter. It is at least one second, and exact for a reserved
+// name.
 func retryAfter(busy *dibs.BusyError) time.Duration {
 	remaining := busy.Remaining
 	if busy.NeverExpires {

@@ -23,7 +23,7 @@ func request(h http.Handler, method, path string) {
 	}
 }
 
-// Each order is paid by one request at a time, on however many machines the service runs.
+// Each order is paid by a single request at a time, on however many machines the service runs.
 func ExampleLock() {
 	locks := dibs.New(memstore.New()) // goredisstore.New(rdb) in production
 	defer locks.Close()
@@ -87,7 +87,7 @@ func ExampleLock_names() {
 	// 200 two fences: false
 }
 
-// OnError logs what the client must not see, and writes a body of its own.
+// OnError logs the details hidden from the client, and writes its own body.
 func ExampleOnError() {
 	locks := dibs.New(memstore.New(), dibs.Label("web"))
 	defer locks.Close()

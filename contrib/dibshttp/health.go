@@ -10,13 +10,13 @@ import (
 //
 //	mux.Handle("GET /ready", dibshttp.Health(locks.Check))
 //
-// The check of a dibs.Client takes at most its operation timeout, by default 1 s, so the
-// probe needs a longer limit. The check ends early if the client has gone. The body has
-// no text of the error, because that may name servers and users: log it in check.
+// A dibs.Client's check takes at most its operation timeout, by default 1 s, so the probe
+// needs a longer limit. The check ends early if the client is gone. The body does not
+// contain the error's text, because it may name servers and users: log the error in check.
 //
 // Use it for readiness, and only if the service cannot work without locks. Never use it
-// for liveness: a restart repairs no lock store, and it ends the leases of the process.
-// The handler sends one request to the store each time, so it belongs on an internal port.
+// for liveness: a restart repairs no lock store, and it ends the process's leases.
+// The handler sends a request to the store each time, so it belongs on an internal port.
 // Health panics if check is nil.
 func Health(check func(ctx context.Context) error) http.Handler {
 	if check == nil {
@@ -34,6 +34,6 @@ func Health(check func(ctx context.Context) error) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write([]byte("ready\n")) // fails only if the client has gone
+		_, _ = w.Write([]byte("ready\n")) // fails only if the client is gone
 	})
 }

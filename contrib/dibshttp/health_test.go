@@ -62,7 +62,7 @@ func TestHealthHead(t *testing.T) {
 	}
 }
 
-// frozen is a store that does not answer.
+// frozen is an unresponsive store.
 type frozen struct{ *driver.Full }
 
 func (frozen) Inspect(ctx context.Context, _ string) (driver.State, error) {

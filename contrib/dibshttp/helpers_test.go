@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// byPath locks the path of a request.
+// byPath locks a request's path.
 func byPath(locks *dibs.Client) func(*http.Request) (dibs.Doer, error) {
 	return func(r *http.Request) (dibs.Doer, error) { return locks.Mutex(r.URL.Path), nil }
 }
@@ -25,8 +25,8 @@ func newLocks(t testing.TB, store *memstore.Store, options ...dibs.Option) *dibs
 	return locks
 }
 
-// serve passes one request to a handler, and returns the response. aborted means that the
-// handler has asked the server to abort the response.
+// serve passes a request to a handler, and returns the response. aborted means that the handler
+// asked the server to abort the response.
 func serve(t *testing.T, h http.Handler, r *http.Request) (w *httptest.ResponseRecorder, aborted bool) {
 	t.Helper()
 	w = httptest.NewRecorder()

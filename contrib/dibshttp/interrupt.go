@@ -11,35 +11,35 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// past is a deadline that has passed.
+// past is a deadline in the past.
 var past = time.Unix(1, 0)
 
-// An interrupter ends the reads and writes of a handler that are blocked when the lease is
-// lost. A client that sends nothing, or reads nothing, would block the handler for ever.
+// An interrupter ends a handler's reads and writes that block when the lease is lost. A client that
+// sends nothing, or reads nothing, would block the handler for ever.
 //
-// It sets deadlines only while a call is in progress, because a deadline in the past ends the
-// connection of HTTP/1.
+// It sets deadlines only while a call is in progress, because a deadline in the past ends an HTTP/1
+// connection.
 type interrupter struct {
 	ctx    context.Context // ends with the lease
 	writer http.ResponseWriter
 
 	mu               sync.Mutex
 	reading, writing int         // calls in progress that began before the loss
-	writingLate      int         // writes of an error in progress that began after it
-	late             *time.Timer // interrupts the last of those, or nil
+	writingLate      int         // error writes in progress that began after the loss
+	late             *time.Timer // interrupts the last error write, or nil
 	interrupted      bool        // a deadline was set
-	unread           bool        // the request has a body, and the handler has not found its end
-	ended            bool        // the handler has returned or hijacked the connection, so the writer must not be used
+	unread           bool        // the request has a body, and the handler has not reached its end
+	ended            bool        // the handler returned or hijacked the connection, so the writer must not be used
 }
 
-// end ends the use of the writer, when the handler has returned or hijacked the connection.
+// end ends the writer's use, when the handler has returned or hijacked the connection.
 func (i *interrupter) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ended = true
 }
 
-// lost returns the loss of the lease, or nil.
+// lost returns the lease's loss, or nil.
 func (i *interrupter) lost() error {
 	if i.ctx.Err() == nil {
 		return nil
@@ -62,7 +62,7 @@ func (i *interrupter) interrupt() {
 	}
 }
 
-// interruptLate ends the writes of an error that began after the loss.
+// interruptLate ends the error writes that began after the loss.
 func (i *interrupter) interruptLate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,9 +71,9 @@ func (i *interrupter) interruptLate() {
 	}
 }
 
-// setDeadlines sets deadlines in the past. A write of HTTP/1 may be blocked in a read: net/http
-// reads the rest of the request before it sends the header. The deadline of the write is
-// first, so that the end of that read does not send the header of a success.
+// setDeadlines sets deadlines in the past. An HTTP/1 write can block in a read: net/http reads the
+// rest of the request before it sends the header. The write deadline comes first, so that the
+// read's end does not send a success header.
 func (i *interrupter) setDeadlines(writing bool) {
 	if i.ended {
 		return
@@ -86,9 +86,8 @@ func (i *interrupter) setDeadlines(writing bool) {
 	_ = controller.SetReadDeadline(past)
 }
 
-// enter counts a call that may block, unless the lease is lost. The count is that of reads or
-// writes. interrupt has the same mutex, and comes after the loss, so it finds each call that
-// is counted.
+// enter counts a call that can block, unless the lease is lost. count counts reads or writes.
+// interrupt locks the same mutex, and comes after the loss, so it finds each counted call.
 func (i *interrupter) enter(count *int) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -99,8 +98,8 @@ func (i *interrupter) enter(count *int) error {
 	return nil
 }
 
-// enterLate counts a write of an error, after the loss. It has some time, because the response
-// of an error may end normally.
+// enterLate counts an error write after the loss. It gets some time, because an error response can
+// end normally.
 func (i *interrupter) enterLate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -108,7 +107,7 @@ func (i *interrupter) enterLate() {
 	i.late = time.AfterFunc(restTimeout, i.interruptLate)
 }
 
-// leave ends a call. If the lease is lost, an error of the call is the loss.
+// leave ends a call. If the lease is lost, leave returns the loss instead of the call's error.
 func (i *interrupter) leave(count *int, err error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -126,8 +125,8 @@ func (i *interrupter) leave(count *int, err error) error {
 	return err
 }
 
-// leftRequest reports what the handler has left: a body that it has not read to its end, and
-// whether the loss has interrupted a call.
+// leftRequest reports whether the handler has not read the body to its end, and whether the loss
+// interrupted a call.
 func (i *interrupter) leftRequest() (unread, interrupted bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -135,12 +134,12 @@ func (i *interrupter) leftRequest() (unread, interrupted bool) {
 }
 
 // stopReading bounds how long net/http waits for a client that does not send the rest of its
-// request. It is called after the loss, when the handler has returned.
+// request. Call it after the loss, when the handler has returned.
 func (i *interrupter) stopReading(at time.Time) {
 	_ = http.NewResponseController(i.writer).SetReadDeadline(at)
 }
 
-// A requestBody is the body of a request until the lease is lost.
+// A requestBody is a request's body until the lease is lost.
 type requestBody struct {
 	io.ReadCloser
 	interrupter *interrupter
@@ -155,8 +154,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, i.leave(&i.reading, err)
 }
 
-// Close may block, because that of net/http reads the rest of the request. After the loss it
-// does nothing: net/http closes the body when the handler has returned.
+// Close can block, because net/http's Close reads the rest of the request. After the loss it does
+// nothing: net/http closes the body when the handler has returned.
 func (b *requestBody) Close() error {
 	i := b.interrupter
 	if err := i.enter(&i.reading); err != nil {

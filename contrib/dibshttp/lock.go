@@ -42,21 +42,21 @@ type middleware struct {
 	respond    func(http.ResponseWriter, *http.Request, *Error)
 }
 
-// Lock returns a middleware that runs each request under the lock that the function lock
-// returns for it. The context of the handler's request carries the lease, for dibs.Fence,
+// Lock returns a middleware that runs each request under the lock returned by the function
+// lock. The context of the handler's request carries the lease, for dibs.Fence,
 // and ends when the lease is lost. The lock is released when the handler has returned or
 // panicked. The package comment lists the responses if that fails.
 //
 // If lock returns nil and no error, the handler runs without a lock. A nil pointer, such as
 // a *dibs.Mutex that was never set, is a 500. If lock returns an error, the response is 400,
-// or that of an [Error]. It may be called concurrently, and must not read the body of the
-// request, unless it replaces the body. Lock panics if it is nil.
+// or the [Error]'s. It can be called concurrently, and must not read the request's body,
+// unless it replaces the body. Lock panics if lock is nil.
 //
-// The files of a multipart form that the handler parses are removed when it has returned,
-// as net/http does.
+// The files in a multipart form parsed by the handler are removed when it returns, as
+// net/http does.
 //
 // A release that the store did not confirm changes nothing about the response: the work is
-// done, and the name is free at the latest when its TTL has passed. The hook dibs.Hooks
+// done, and the name is free at the latest when its TTL ends. The hook dibs.Hooks
 // Released reports it.
 func Lock(lock func(r *http.Request) (dibs.Doer, error), options ...Option) func(http.Handler) http.Handler {
 	if lock == nil {
@@ -87,7 +87,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 
 func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next http.Handler, lock dibs.Doer) {
 	var response *responseWriter // nil until the handler starts
-	var before http.Header       // of outer middleware
+	var before http.Header       // from outer middleware
 	if len(w.Header()) > 0 {
 		before = w.Header().Clone()
 	}
@@ -109,14 +109,14 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 	}
 }
 
-// restTimeout is how long the connection stays open after the 500, for the rest of the
-// request. Without that time, a client that sends before it reads could miss the response.
-// It also bounds a write of an error that begins after the loss.
+// restTimeout is how long the connection stays open after the 500, for the rest of the request.
+// Without this time, a client that sends before it reads could miss the response. It also bounds an
+// error write that begins after the loss.
 const restTimeout = time.Second
 
-// endLost ends the response of a handler whose lease was lost. On a connection of HTTP/1,
-// net/http would wait for the rest of the request, and take it for the next request after an
-// interrupted read: so the connection is closed.
+// endLost ends a handler's response after its lease was lost. On an HTTP/1 connection, net/http
+// would wait for the rest of the request, and take it for the next request after an interrupted
+// read: so the connection is closed.
 func (m *middleware) endLost(response *responseWriter, r *http.Request, before http.Header, err error) {
 	w := response.ResponseWriter
 	unread, interrupted := response.leftRequest()
@@ -141,8 +141,8 @@ func (m *middleware) endLost(response *responseWriter, r *http.Request, before h
 	}
 }
 
-// handle runs the handler. net/http removes the temporary files of its own request only, so
-// handle removes those of the copy.
+// handle runs the handler. net/http removes its own request's temporary files only, so handle
+// removes the copy's.
 func (w *responseWriter) handle(r *http.Request, next http.Handler) {
 	defer w.end()
 	defer context.AfterFunc(w.ctx, w.interrupt)()
@@ -158,7 +158,7 @@ func (w *responseWriter) handle(r *http.Request, next http.Handler) {
 	next.ServeHTTP(w.forHandler(), r)
 }
 
-// replaceHeader removes what the handler has added, such as cookies and a location.
+// replaceHeader removes the handler's headers, such as cookies and a location.
 func replaceHeader(header, before http.Header) {
 	clear(header)
 	maps.Copy(header, before)

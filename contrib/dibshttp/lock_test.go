@@ -20,10 +20,10 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// ok is a handler that must not fail.
+// ok is a handler that should not fail.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
 
-// never is a handler that must not run.
+// never is a handler that should not run.
 func never(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })
 }
@@ -66,8 +66,7 @@ func TestNoLock(t *testing.T) {
 	servicetest.WantFree(t, locks, "/n")
 }
 
-// Retry-After is when the lease of a crashed holder has expired, plus a second for each
-// waiter.
+// Retry-After should be the expiry of a crashed holder's lease, plus a second for each waiter.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -80,14 +79,14 @@ func TestRetryAfter(t *testing.T) {
 		}
 		w, _ := serve(t, h, post(t.Context(), "/n"))
 		wantStatus(t, w, http.StatusConflict, 10)
-		time.Sleep(9 * time.Second) // of the bubble
+		time.Sleep(9 * time.Second) // in the bubble
 		w, _ = serve(t, h, post(t.Context(), "/n"))
 		wantStatus(t, w, http.StatusConflict, 1)
 		if err := lease.Unlock(); err != nil {
 			t.Fatal(err)
 		}
 
-		// Two wait, and the next one gives up behind them.
+		// Two requests wait, and the next gives up behind them.
 		if lease, err = holder.Mutex("/n").Lock(t.Context(), dibs.TTL(10*time.Second), dibs.NoRenew()); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +101,7 @@ func TestRetryAfter(t *testing.T) {
 		cancel()
 		synctest.Wait()
 
-		// A reserved name is unavailable for exactly that time.
+		// A reserved name should be unavailable for exactly that time.
 		lease.Unlock()
 		if err := holder.Mutex("/n").Do(t.Context(), func(context.Context) error { return nil }, dibs.MinHold(2*time.Minute)); err != nil {
 			t.Fatal(err)
@@ -122,7 +121,7 @@ func (s failing) Acquire(context.Context, driver.AcquireRequest) (driver.Acquire
 	return driver.AcquireReply{}, s.err
 }
 
-// busyFor is a lock that is held.
+// busyFor is a held lock.
 type busyFor dibs.BusyError
 
 func (b busyFor) Do(context.Context, func(context.Context) error, ...dibs.Option) error {
@@ -130,8 +129,8 @@ func (b busyFor) Do(context.Context, func(context.Context) error, ...dibs.Option
 	return fmt.Errorf("wrapped: %w", &busy)
 }
 
-// Each error that keeps the handler from running has a status. No body has a token, a host
-// or a name.
+// Each error that keeps the handler from running should have a status. No body should contain a
+// token, a host or a name.
 func TestStatusOfEachError(t *testing.T) {
 	const secret = "web-7:211:secret"
 	held := func(remaining time.Duration, ahead int) func(*dibs.Client) dibs.Doer {
@@ -145,7 +144,7 @@ func TestStatusOfEachError(t *testing.T) {
 		store              driver.Store
 		lock               func(locks *dibs.Client) dibs.Doer
 		close              bool
-		err                error // of the lock function
+		err                error // from the lock function
 		status, retryAfter int
 	}{
 		{name: "busy", lock: held(2500*time.Millisecond, 0), status: 409, retryAfter: 3},
@@ -227,7 +226,7 @@ func TestOnErrorWritesTheResponse(t *testing.T) {
 	}
 }
 
-// A client that goes away while it waits leaves neither a lock nor a queue entry.
+// A client that disconnects while it waits should leave neither a lock nor a queue entry.
 func TestClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -268,7 +267,7 @@ func TestPanicPassesThrough(t *testing.T) {
 	}
 }
 
-// A handler that loses its lease has no success, whatever it does.
+// A handler that loses its lease should not succeed, whatever it does.
 func TestLost(t *testing.T) {
 	late := func(w http.ResponseWriter) error { _, err := fmt.Fprint(w, "late"); return err }
 	cases := []struct {
@@ -375,7 +374,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// The end of the client is not a loss: the handler may still write.
+// The client's end is not a loss: the handler can still write.
 func TestCanceledIsNotLost(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -389,8 +388,8 @@ func TestCanceledIsNotLost(t *testing.T) {
 	}
 }
 
-// A client that is closed before its server ends the work of the requests: those that run
-// have no success, and those that wait may be sent again.
+// A client closed before its server should end the requests' work: running requests do not succeed,
+// and waiting requests can be sent again.
 func TestCloseBeforeShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, memstore.New())
@@ -417,7 +416,7 @@ func (unreleased) Release(context.Context, driver.ReleaseRequest) (bool, error) 
 	return false, &driver.UnavailableError{Op: "release", Cause: io.ErrUnexpectedEOF}
 }
 
-// A release that fails does not turn a success into an error.
+// A failed release should not turn a success into an error.
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(unreleased{memstore.New()})

@@ -22,10 +22,10 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// What a client receives after a loss.
+// A client's responses after a loss.
 const (
 	is500     = "500"
-	isError   = "404 no such order" // of the handler
+	isError   = "404 no such order" // from the handler
 	isEarly   = "103 "
 	cutError  = "404 no such order, cut"
 	isWhole   = "200 whole"
@@ -34,15 +34,14 @@ const (
 	isUpgrade = "101 "
 )
 
-// A lostState is a state in which a handler can be when its lease is lost, and what the client
-// receives.
+// A lostState is a handler's state when its lease is lost, with the client's response.
 type lostState struct {
 	name string
 	// work brings the handler into its state and calls ready, after which the lease is lost.
 	work         func(w http.ResponseWriter, r *http.Request, ready func()) error
 	http1, http2 string // empty: there is no such state, or it is not interrupted
 	halfDuplex   bool   // HTTP/1 reads the request before it sends the header
-	largeBody    bool   // of the response
+	largeBody    bool   // the response's
 }
 
 var lostStates = []lostState{
@@ -81,7 +80,7 @@ func sendError(w http.ResponseWriter) {
 	w.(http.Flusher).Flush()
 }
 
-// untilContext is a handler that responds, and then waits for the end of its context.
+// untilContext is a handler that responds, and then waits for its context's end.
 func untilContext(respond func(http.ResponseWriter)) func(http.ResponseWriter, *http.Request, func()) error {
 	return func(w http.ResponseWriter, r *http.Request, ready func()) error {
 		respond(w)
@@ -113,7 +112,7 @@ func untilFlushed(respond func(http.ResponseWriter)) func(http.ResponseWriter, *
 	}
 }
 
-// untilBodyClosed is a handler that is blocked because net/http reads the rest of the request.
+// untilBodyClosed is a handler that blocks because net/http reads the rest of the request.
 func untilBodyClosed(w http.ResponseWriter, r *http.Request, ready func()) error {
 	whenCalled(w, ready)
 	return r.Body.Close()
@@ -128,7 +127,7 @@ func untilEarlyHints(w http.ResponseWriter, r *http.Request, ready func()) error
 	return context.Cause(r.Context())
 }
 
-// A signaling writer and body are those of a middleware around the lock.
+// A signaling is a writer and a body for a middleware around the lock.
 type signaling struct {
 	http.ResponseWriter
 	io.ReadCloser
@@ -136,7 +135,7 @@ type signaling struct {
 	call  sync.Mutex // locked during a call
 }
 
-// whenCalled makes the next call of a handler that may block call ready.
+// whenCalled makes the handler's next blocking call call ready.
 func whenCalled(w http.ResponseWriter, ready func()) {
 	w.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(*signaling).ready = ready
 }
@@ -177,8 +176,8 @@ func (s *signaling) FlushError() error {
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 
-// SetReadDeadline returns when the call that it interrupts has ended. So what that call sends
-// does not depend on the time between two deadlines.
+// SetReadDeadline returns when the interrupted call has ended. So the bytes sent by this call do
+// not depend on the time between two deadlines.
 func (s *signaling) SetReadDeadline(at time.Time) error {
 	err := http.NewResponseController(s.ResponseWriter).SetReadDeadline(at)
 	s.call.Lock()
@@ -203,7 +202,7 @@ func writeUntilError(w io.Writer) error {
 	}
 }
 
-// untilClosed is a handler with a protocol of its own.
+// untilClosed is a handler with its own protocol.
 func untilClosed(w http.ResponseWriter, r *http.Request, ready func()) error {
 	conn, buffer, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -250,8 +249,8 @@ func TestLostInEachState(t *testing.T) {
 	}
 }
 
-// sendPart sends the begin of a request, and returns the response. http.Client does not
-// return an error of HTTP/1 before it has sent the request.
+// sendPart sends a request's beginning, and returns the response. http.Client does not return an
+// HTTP/1 error before it has sent the request.
 func sendPart(t *testing.T, server *httptest.Server) (*http.Response, error) {
 	if server.EnableHTTP2 {
 		body, more := io.Pipe()
@@ -262,7 +261,7 @@ func sendPart(t *testing.T, server *httptest.Server) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(dialPart(t, server)), nil)
 }
 
-// dialPart sends the begin of a request over a connection of HTTP/1.
+// dialPart sends a request's beginning over an HTTP/1 connection.
 func dialPart(t *testing.T, server *httptest.Server) net.Conn {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -274,8 +273,8 @@ func dialPart(t *testing.T, server *httptest.Server) net.Conn {
 	return conn
 }
 
-// loseIn starts a server for a state, and returns it with a function that ends the lease of
-// the request that comes, and waits until its handler has returned.
+// loseIn starts a server for a state. It returns the server, and a function that ends the coming
+// request's lease and waits until its handler has returned.
 func loseIn(t *testing.T, state lostState, major int) (server *httptest.Server, lose func()) {
 	locks := newLocks(t, memstore.New(), shortTTL)
 	ready, returned := make(chan uint64, 1), make(chan error, 1)
@@ -317,7 +316,7 @@ func testLost(t *testing.T, state lostState, major int, want string) {
 	responses, read := make(chan string, 1), make(chan struct{})
 	go func() {
 		response, err := sendPart(t, server) //nolint:bodyclose // received closes it
-		<-read                               // a handler that writes is blocked
+		<-read                               // a writing handler is blocked
 		responses <- received(response, err, state.largeBody)
 	}()
 	lose()
@@ -327,7 +326,7 @@ func testLost(t *testing.T, state lostState, major int, want string) {
 	}
 }
 
-// A write of an error that begins after the loss ends, although the client does not read.
+// An error write that begins after the loss should end, although the client does not read.
 func TestErrorAfterTheLoss(t *testing.T) {
 	state := lostState{largeBody: true, work: func(w http.ResponseWriter, r *http.Request, ready func()) error {
 		sendError(w)
@@ -340,7 +339,7 @@ func TestErrorAfterTheLoss(t *testing.T) {
 	}
 }
 
-// The rest of a request that was not read is never taken for the next request.
+// The rest of an unread request should never be taken for the next request.
 func TestRestOfAnInterruptedRequest(t *testing.T) {
 	for _, state := range lostStates {
 		if !strings.Contains(state.name, "in a read") && !strings.Contains(state.name, "Body.Close") {
@@ -365,8 +364,8 @@ func TestRestOfAnInterruptedRequest(t *testing.T) {
 	}
 }
 
-// What the handler has set for its response is not in that of the loss; what a middleware
-// around the lock has set is.
+// The response to the loss should contain headers from a middleware around the lock, but not the
+// handler's.
 func TestHeadersOfTheAbandonedResponse(t *testing.T) {
 	locks := newLocks(t, memstore.New(), shortTTL)
 	locked := dibshttp.Lock(byPath(locks))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -430,7 +429,7 @@ func TestLossIsFirst(t *testing.T) {
 	}
 }
 
-// Write removes what describes the body of another response.
+// Write should remove headers that describe another response's body.
 func TestErrorReplacesABody(t *testing.T) {
 	w := httptest.NewRecorder()
 	for _, name := range []string{"Location", "Content-Disposition", "Content-Range", "Etag"} {

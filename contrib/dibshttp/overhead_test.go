@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// discard is a response writer that costs nothing.
+// discard is a response writer without costs.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header       { return d.header }
@@ -23,8 +23,8 @@ func (discard) WriteHeader(int)             {}
 
 var bare = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("done")) })
 
-// BenchmarkHandler measures one request without its connection: the bare handler, the lock
-// alone, and the handler under the lock. The difference of the last two is the middleware.
+// BenchmarkHandler measures a request without its connection: the bare handler, the lock alone, and
+// the handler under the lock. The difference between the last two is the middleware.
 func BenchmarkHandler(b *testing.B) {
 	locks := newLocks(b, memstore.New())
 	lockAlone := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,8 +58,8 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkOverhead measures one request over a connection of HTTP/1: without a lock, and with
-// locks in memory and on a Redis of this machine.
+// BenchmarkOverhead measures a request over an HTTP/1 connection: without a lock, and with locks in
+// memory and on a local Redis.
 func BenchmarkOverhead(b *testing.B) {
 	b.Run("bare", func(b *testing.B) { measureRequests(b, bare) })
 	b.Run("dibs", func(b *testing.B) {

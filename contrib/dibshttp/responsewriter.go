@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// A responseWriter passes a response on until the lease is lost. It records whether the
-// header was sent. It has no ReadFrom: io.Copy must stop at the loss.
+// A responseWriter passes a response on until the lease is lost. It records whether the header was
+// sent. It has no ReadFrom: io.Copy must stop at the loss.
 type responseWriter struct {
 	http.ResponseWriter
 	interrupter
-	status int // of the header that was sent, or zero; 101 if the connection was hijacked
+	status int // from the sent header, or zero; 101 if the connection was hijacked
 }
 
 func newResponseWriter(ctx context.Context, w http.ResponseWriter) *responseWriter {
 	return &responseWriter{ResponseWriter: w, interrupter: interrupter{ctx: ctx, writer: w}}
 }
 
-// forHandler returns the writer with the optional methods of the one below. Code that finds
-// an http.Hijacker, for one, uses it, so only a writer whose method works must have it.
+// forHandler returns the writer with the inner writer's optional methods. Code that finds an
+// http.Hijacker, for example, uses it, so a writer must only have methods that work.
 func (w *responseWriter) forHandler() http.ResponseWriter {
 	switch {
 	case has[http.Hijacker](w.ResponseWriter):
@@ -34,7 +34,7 @@ func (w *responseWriter) forHandler() http.ResponseWriter {
 	return w
 }
 
-// has reports whether http.ResponseController would find the methods of an interface.
+// has reports whether http.ResponseController would find an interface's methods.
 func has[T any](w http.ResponseWriter) bool {
 	_, ok := find[T](w)
 	return ok
@@ -54,14 +54,14 @@ func find[T any](w http.ResponseWriter) (T, bool) {
 	}
 }
 
-// isSuccess reports whether a client takes the response for a success if its body ends
-// normally. The client of a hijacked connection has a protocol of its own.
+// isSuccess reports whether a client takes the response for a success if its body ends normally. A
+// hijacked connection's client has its own protocol.
 func (w *responseWriter) isSuccess() bool {
 	return w.status != http.StatusSwitchingProtocols && w.status < http.StatusBadRequest
 }
 
-// refused returns the loss of the lease, or nil while the response may continue. The
-// response of an error may end normally.
+// refused returns the lease's loss, or nil while the response can continue. An error response can
+// end normally.
 func (w *responseWriter) refused() error {
 	if !w.isSuccess() {
 		return nil
@@ -69,7 +69,7 @@ func (w *responseWriter) refused() error {
 	return w.lost()
 }
 
-// enterWrite counts a write that may block, unless it is refused. It returns the count, for leave.
+// enterWrite counts a write that can block, unless it is refused. It returns the count, for leave.
 func (w *responseWriter) enterWrite() (count *int, err error) {
 	err = w.enter(&w.writing)
 	if err == nil || w.isSuccess() {
@@ -97,7 +97,7 @@ func (w *responseWriter) WriteHeader(status int) {
 }
 
 // closeAfterTooLarge makes net/http close the connection instead of reading the rest of the
-// request. http.MaxBytesReader does so itself, but only with a writer of net/http.
+// request. http.MaxBytesReader does so itself, but only with a net/http writer.
 func (w *responseWriter) closeAfterTooLarge() {
 	_, _ = http.MaxBytesReader(w.ResponseWriter, io.NopCloser(strings.NewReader("more")), 0).Read(make([]byte, 1))
 }
@@ -112,7 +112,7 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return n, w.leave(count, err)
 }
 
-// sendHeader records the header that a write or a flush sends implicitly.
+// sendHeader records the header implicitly sent by a write or a flush.
 func (w *responseWriter) sendHeader() {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -135,10 +135,10 @@ func (w *responseWriter) FlushError() error {
 	return w.leave(count, err)
 }
 
-// Unwrap is for the other methods of http.ResponseController.
+// Unwrap is for http.ResponseController's other methods.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A hijackable writer is the responseWriter of HTTP/1.
+// A hijackable writer is the responseWriter for HTTP/1.
 type hijackable struct{ *responseWriter }
 
 // Hijack is for http.ResponseController, and for handlers that require an http.Hijacker.
@@ -154,7 +154,7 @@ func (w hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffer, err
 }
 
-// A pushable writer is the responseWriter of HTTP/2.
+// A pushable writer is the responseWriter for HTTP/2.
 type pushable struct{ *responseWriter }
 
 // Push implements http.Pusher.

@@ -25,7 +25,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// eachProtocol runs a test with real connections of both versions of HTTP.
+// eachProtocol runs a test with real connections for both HTTP versions.
 func eachProtocol(t *testing.T, test func(t *testing.T, start func(http.Handler) *httptest.Server)) {
 	for major, name := range map[int]string{1: "HTTP1", 2: "HTTP2"} {
 		t.Run(name, func(t *testing.T) {
@@ -54,11 +54,11 @@ func startServer(t *testing.T, h http.Handler, major int) *httptest.Server {
 	return server
 }
 
-// logged fails the test for each line that the server logs.
+// logged fails the test for each line logged by the server.
 type logged struct{ t *testing.T }
 
-// ofNetHTTP is a panic of net/http itself, also without dibs. In full duplex the rest of a request may
-// end with its connection, after the response. Then net/http reads twice at once.
+// ofNetHTTP is a panic in net/http itself, even without dibs. In full duplex the rest of a request
+// can end with its connection, after the response. Then net/http reads twice at once.
 const ofNetHTTP = "invalid concurrent Body.Read call"
 
 func (l logged) Write(line []byte) (int, error) {
@@ -77,11 +77,11 @@ func send(ctx context.Context, t *testing.T, server *httptest.Server, method, pa
 	return server.Client().Do(r)
 }
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss the event
-// of a revocation, and notice it at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
+// event, and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
-// lose revokes the lease of a request, and waits until the context of the request ends.
+// lose revokes a request's lease, and waits until the request's context ends.
 func lose(t *testing.T, locks *dibs.Client, r *http.Request) {
 	t.Helper()
 	if done, err := locks.Revoke(context.Background(), r.URL.Path, dibs.Holder{Fence: carried.Fence(r.Context())}, "test"); !done || err != nil {
@@ -126,8 +126,7 @@ func TestStreamIsAborted(t *testing.T) {
 	})
 }
 
-// A handler that ignores the loss has no success, even if it has written all of its
-// response before.
+// A handler that ignores the loss should not succeed, even if it wrote its whole response before.
 func TestLateHandler(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
 		locks := newLocks(t, memstore.New(), shortTTL)
@@ -154,7 +153,7 @@ func TestLateHandler(t *testing.T) {
 	})
 }
 
-// An informational header is not the final one.
+// An informational header should not count as final.
 func TestEarlyHints(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
 		locks := newLocks(t, memstore.New(), shortTTL)
@@ -213,7 +212,7 @@ func TestHijack(t *testing.T) {
 	servicetest.WantFree(t, locks, "/n")
 }
 
-// The response writer passes the other methods of http.ResponseController on.
+// The response writer should pass http.ResponseController's other methods on.
 func TestResponseController(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
 		locks := newLocks(t, memstore.New())
@@ -240,7 +239,7 @@ func TestResponseController(t *testing.T) {
 	})
 }
 
-// A client that goes away leaves no queue entry. Over HTTP/1 that is noticed only if the
+// A client that disconnects should leave no queue entry. Over HTTP/1 this is noticed only if the
 // request has no body; with a body, Wait ends the waiting.
 func TestClientLeavesTheQueue(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {

@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// upload is a form with one file.
+// upload is a form with a single file.
 func upload(t *testing.T) (body io.Reader, contentType string) {
 	t.Helper()
 	var form bytes.Buffer
@@ -34,8 +34,8 @@ func upload(t *testing.T) (body io.Reader, contentType string) {
 	return &form, writer.FormDataContentType()
 }
 
-// The temporary files of a form are removed after the handler that parses it, and not before
-// the end of a middleware that has parsed it.
+// A form's temporary files should be removed after the handler that parses it, but not before the
+// end of a middleware that parsed it.
 func TestTemporaryFiles(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	var parsed atomic.Bool
@@ -108,7 +108,7 @@ func TestNilPointer(t *testing.T) {
 	wantStatus(t, w, http.StatusInternalServerError, 0)
 }
 
-// A request that is too large ends the connection, as it does without a lock.
+// A too large request should end the connection, as without a lock.
 func TestTooLarge(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// The handler finds the optional methods that the writer of the server has.
+// The handler should find the optional methods of the server's writer.
 func TestOptionalMethods(t *testing.T) {
 	methods := func(w http.ResponseWriter) (have [3]bool) {
 		_, have[0] = w.(http.Flusher)

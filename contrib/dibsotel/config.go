@@ -8,34 +8,34 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope is the name of the instrumentation scope.
+// scope is the instrumentation scope's name.
 const scope = "github.com/dibslock/dibs/contrib/dibsotel"
 
 // A Config configures Hooks. The zero value is ready for use.
 type Config struct {
-	// TracerProvider makes the spans. Nil means the global provider of package otel. The
-	// provider of package go.opentelemetry.io/otel/trace/noop turns traces off.
+	// TracerProvider makes the spans. Nil means package otel's global provider. The provider from
+	// package go.opentelemetry.io/otel/trace/noop turns traces off.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the instruments. Nil means the global provider of package otel.
-	// The provider of package go.opentelemetry.io/otel/metric/noop turns metrics off.
+	// MeterProvider makes the instruments. Nil means package otel's global provider. The provider
+	// from package go.opentelemetry.io/otel/metric/noop turns metrics off.
 	MeterProvider metric.MeterProvider
 
-	// Class returns the class of a lock name, for names of spans and for metrics. It must be
-	// safe for concurrent use, and fast. Its result is cut to 64 bytes of valid UTF-8. Nil
-	// means that ids are replaced: order:42 is of the class order:*.
+	// Class returns a lock name's class, for span names and for metrics. It must be safe for
+	// concurrent use, and fast. Its result is cut to 64 bytes of valid UTF-8. Nil means that ids
+	// are replaced: order:42 is in the class order:*.
 	Class func(name string) string
 
-	// MaxClasses limits the number of classes. Names of further classes are of the class
-	// "other". Zero or less means 200.
+	// MaxClasses limits the number of classes. Names in further classes are in the class "other".
+	// Zero or less means 200.
 	MaxClasses int
 
-	// HideNames leaves names of locks out: the attributes dibs.name and dibs.more, and the
-	// messages of errors, which have names in them. Classes stay.
+	// HideNames leaves lock names out: the attributes dibs.name and dibs.more, and the error
+	// messages, which contain names. Classes stay.
 	HideNames bool
 
-	// HeldSpans adds a span for the time that each lease is held. An exporter receives it
-	// when the lease ends, which can be after hours.
+	// HeldSpans adds a span for the time that each lease is held. An exporter receives it when the
+	// lease ends, which can be after hours.
 	HeldSpans bool
 }
 
@@ -70,7 +70,7 @@ func Hooks(c Config) dibs.Hooks {
 	return h
 }
 
-// newSet returns a Set of the classes of a Config.
+// newSet returns a Set for a Config's classes.
 func newSet[T any](c Config, value func(class string) T) *classes.Set[T] {
 	return classes.NewSet(c.Class, c.MaxClasses, value)
 }

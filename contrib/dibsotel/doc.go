@@ -1,21 +1,21 @@
-// Package dibsotel makes OpenTelemetry traces and metrics of the hooks of dibs:
+// Package dibsotel makes OpenTelemetry traces and metrics from dibs hooks:
 //
 //	locks := dibs.New(store, dibs.Observe(dibsotel.Hooks(dibsotel.Config{})))
 //
 // # Spans
 //
-// Each call that acquires has a span "dibs.lock CLASS". It ends when the call returns. Its
-// parent is the span in the context of the call. The spans of an instrumented client of the
-// store, such as redisotel, are its children.
+// Each acquiring call makes a span "dibs.lock CLASS". It ends when the call returns. Its
+// parent is the span in the call's context. The spans from an instrumented store client,
+// such as redisotel, are its children.
 //
-// The kind of a span is internal: the requests that leave the process are those of the
-// store's client, whose spans have the kind client.
+// A span's kind is internal: only the store client's requests leave the process, and their
+// spans have the kind client.
 //
-// A lease that is lost has a short span "dibs.lost CLASS". [Config.HeldSpans] adds a span
+// A lost lease makes a short span "dibs.lost CLASS". [Config.HeldSpans] adds a span
 // "dibs.held CLASS" for the time a lease is held. Both are children of the span "dibs.lock".
 //
 // CLASS is the class of the lock's name, such as order:* for order:42, so that there are few
-// names of spans.
+// span names.
 //
 // Attributes of "dibs.lock", which are set when the call ends:
 //
@@ -34,8 +34,8 @@
 //	error.type     dibs.result of a call that failed
 //
 // Only calls that joined a wait queue have position, ticket, notified and waited, and the
-// events "queued" and "granted". A call without a lease has the status error, except a Try
-// that found the name held. Owner tokens are in no span of this package.
+// events "queued" and "granted". A call without a lease gets the status error, except a Try
+// that found the name held. No span from this package contains an owner token.
 //
 // # Metrics
 //

@@ -23,7 +23,7 @@ func newLocks(tb testing.TB, store driver.Store, options ...dibs.Option) *dibs.C
 	return locks
 }
 
-// A recorder has the spans that have ended.
+// A recorder contains the ended spans.
 type recorder struct {
 	*tracetest.InMemoryExporter
 	provider *sdktrace.TracerProvider
@@ -36,13 +36,13 @@ func newRecorder(tb testing.TB) *recorder {
 	return &recorder{exporter, provider}
 }
 
-// observe returns the option of a client, whose hooks use the recorder.
+// observe returns a client option. Its hooks use the recorder.
 func (r *recorder) observe(c dibsotel.Config) dibs.Option {
 	c.TracerProvider, c.MeterProvider = r.provider, noop.NewMeterProvider()
 	return dibs.Observe(dibsotel.Hooks(c))
 }
 
-// caller starts the span of a caller.
+// caller starts a caller's span.
 func (r *recorder) caller(ctx context.Context) (context.Context, trace.Span) {
 	return r.provider.Tracer("caller").Start(ctx, "caller")
 }
@@ -52,7 +52,7 @@ func (r *recorder) named(prefix string) tracetest.SpanStubs {
 	return slices.DeleteFunc(r.GetSpans(), func(s tracetest.SpanStub) bool { return !strings.HasPrefix(s.Name, prefix) })
 }
 
-// only returns the span with a name, of which there must be one.
+// only returns the only span with a name.
 func (r *recorder) only(t *testing.T, name string) tracetest.SpanStub {
 	t.Helper()
 	spans := r.named(name)

@@ -17,13 +17,13 @@ const (
 	keyEnd   = attribute.Key("dibs.end")
 )
 
-// Bounds of the histograms. A wait can be 0.1 ms or hours.
+// Bounds for the histograms. A wait can be 0.1 ms or hours.
 var (
 	secondBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	shareBounds  = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}
 )
 
-// A meter has the instruments, and what it measures for each class.
+// A meter contains the instruments, and the measurements for each class.
 type meter struct {
 	acquired, held, handoff, renewed, headroom metric.Float64Histogram
 	holding, waiting, degraded                 metric.Int64UpDownCounter
@@ -88,7 +88,7 @@ func (m *meter) observe(h *dibs.Hooks) {
 	h.Renewed, h.Degraded = m.onRenewed, m.onDegraded
 }
 
-// both calls two hooks. One of them may be nil.
+// both calls two hooks. Either can be nil.
 func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
 	switch {
 	case first == nil:
@@ -143,8 +143,8 @@ func (m *meter) onReleased(ctx context.Context, e dibs.Released) {
 	m.onHeld(ctx, class, e.Kind, e.Held.Seconds(), how)
 }
 
-// onHeld measures a lease that has ended. An attached lease was not counted in holding,
-// since it has no AcquireEnd.
+// onHeld measures an ended lease. An attached lease was not counted in holding, since it has no
+// AcquireEnd.
 func (m *meter) onHeld(ctx context.Context, class *classMeter, kind dibs.Kind, seconds float64, how outcome.End) {
 	m.held.Record(ctx, seconds, class.held(outcome.OfKind(kind), how)...)
 	if kind != dibs.KindAttached {
@@ -168,7 +168,7 @@ func (m *meter) onDegraded(ctx context.Context, e dibs.Degraded) {
 	}
 }
 
-// A classMeter has the attributes of one class, so that a measurement allocates nothing.
+// A classMeter contains a class's attributes, so that a measurement allocates nothing.
 type classMeter struct {
 	name     string
 	add      []metric.AddOption

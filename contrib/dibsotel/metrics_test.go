@@ -22,8 +22,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// measure returns an option of a client, and a function that returns the measurements as
-// lines: the instrument, the attributes, and the sum or the number of values.
+// measure returns a client option, and a function that returns the measurements as lines: the
+// instrument, the attributes, and the sum or the number of values.
 func measure(t *testing.T, c dibsotel.Config) (dibs.Option, func() string) {
 	reader := sdkmetric.NewManualReader()
 	c.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -140,8 +140,8 @@ func TestMetricsOfAnAttachedLease(t *testing.T) {
 	})
 }
 
-// Clients are counted together. An event that was dropped leaves no error behind: two
-// beginnings count once, and an end without a beginning does not count.
+// Clients should be counted together. A dropped event should leave no error behind: two beginnings
+// count once, and an end without a beginning does not count.
 func TestDegraded(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -168,7 +168,7 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// Many distinct names make at most MaxClasses classes, and "other": a million of them with
+// Many distinct names should make at most MaxClasses classes, and "other": a million names with
 // DIBS_LONG. These take about 10 s with the race detector, and 1 s without.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()

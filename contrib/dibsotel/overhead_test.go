@@ -13,7 +13,7 @@ import (
 	notraces "go.opentelemetry.io/otel/trace/noop"
 )
 
-// discard is a processor, in the place of an exporter, that drops the spans.
+// discard is a processor, in an exporter's place, that drops the spans.
 type discard struct{}
 
 func (discard) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -21,8 +21,9 @@ func (discard) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (discard) Shutdown(context.Context) error                  { return nil }
 func (discard) ForceFlush(context.Context) error                { return nil }
 
-// BenchmarkOverhead measures lock and unlock in memory. The difference to "bare" is what the
-// hooks cost. "dibs" has traces and metrics. The span of "span only" has no attributes, so it is what the SDK itself costs.
+// BenchmarkOverhead measures lock and unlock in memory. The difference to "bare" is the hooks'
+// cost. "dibs" includes traces and metrics. The span in "span only" has no attributes, so it shows
+// the SDK's own cost.
 func BenchmarkOverhead(b *testing.B) {
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discard{}))
 	never := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discard{}), sdktrace.WithSampler(sdktrace.NeverSample()))

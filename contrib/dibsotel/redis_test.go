@@ -19,11 +19,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// background are the spans that belong to no call: of the subscription and of what checks
-// it, of the search for the nodes of a cluster, and of new connections.
+// background contains the spans that belong to no call: from the subscription and its check, the
+// search for a cluster's nodes, and new connections.
 var background = []string{"subscribe", "pubsub", "cluster", "command", "config", "client", "hello", "ping", "redis.dial"}
 
-// A tree has the spans by their ids.
+// A tree contains the spans by their ids.
 type tree map[trace.SpanID]tracetest.SpanStub
 
 func (r *recorder) tree() tree {
@@ -48,7 +48,7 @@ func (all tree) under(s tracetest.SpanStub, prefix string) bool {
 	}
 }
 
-// commands returns the spans of commands that dibs sends during a call, and of cancels and
+// commands returns the spans for commands that dibs sends during a call, and for cancels and
 // retries in the background.
 func (r *recorder) commands() (all tracetest.SpanStubs) {
 	spans := r.tree()
@@ -62,13 +62,13 @@ func (r *recorder) commands() (all tracetest.SpanStubs) {
 	return all
 }
 
-// orphans returns the commands without a span of dibs as an ancestor.
+// orphans returns the commands without a dibs span as an ancestor.
 func (r *recorder) orphans() []string {
 	spans := r.tree()
 	return names(slices.DeleteFunc(r.commands(), func(s tracetest.SpanStub) bool { return spans.under(s, "dibs.") }))
 }
 
-// wantWhole checks that each command has a span of dibs as an ancestor, in the same trace.
+// wantWhole checks that each command has a dibs span as an ancestor, in the same trace.
 func (r *recorder) wantWhole(t *testing.T) {
 	t.Helper()
 	// A parent may end, and be recorded, shortly after its child.
@@ -77,7 +77,7 @@ func (r *recorder) wantWhole(t *testing.T) {
 	}
 }
 
-// traces returns the traces of all spans of dibs and of commands.
+// traces returns the traces with dibs spans and commands.
 func (r *recorder) traces() map[trace.TraceID]bool {
 	different := make(map[trace.TraceID]bool)
 	for _, s := range append(r.named("dibs."), r.commands()...) {
@@ -114,7 +114,7 @@ func within(done func() bool) bool {
 
 func nothing(context.Context) error { return nil }
 
-// Each test of a trace runs on all topologies, with all clients.
+// Each trace test runs on all topologies, with all clients.
 func TestTraces(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, b bed) {
 		for _, c := range []struct {
@@ -149,7 +149,7 @@ func traceOfAnUncontendedLock(t *testing.T, b bed) {
 	r.wantTraces(t, calls, 2*calls) // acquire and release
 }
 
-// The span of the caller is the root.
+// The caller's span should be the root.
 func traceOfACaller(t *testing.T, b bed) {
 	locks, r := b.open(t)
 	ctx, caller := r.caller(t.Context())
@@ -184,7 +184,7 @@ func traceOfAWaiter(t *testing.T, b bed) {
 	}
 }
 
-// A waiter behind a lock of another library polls.
+// A waiter behind another library's lock should poll.
 func traceOfAPoll(t *testing.T, b bed) {
 	if len(b.servers.masters) == 0 {
 		t.Skip("which node has the name is not known here")
@@ -199,8 +199,8 @@ func traceOfAPoll(t *testing.T, b bed) {
 	r.wantTraces(t, 1, 4) // several acquires, and a release
 }
 
-// A call that gives up leaves the queue in the background. If a heartbeat was under way, the
-// cancel goes on until that cannot arrive any more, up to half a Timeout later.
+// A call that gives up should leave the queue in the background. If a heartbeat was in flight, the
+// cancel continues until it can no longer arrive, up to half a Timeout later.
 func traceOfACancel(t *testing.T, b bed) {
 	first, _ := b.open(t)
 	locks, r := b.open(t, dibs.Timeout(5*time.Second))
@@ -218,7 +218,7 @@ func traceOfACancel(t *testing.T, b bed) {
 	r.wantTraces(t, 1, 2) // acquire and cancel
 }
 
-// The request for a notification belongs to the call that has acquired the lease.
+// The request for a notification should belong to the call that acquired the lease.
 func traceOfWanted(t *testing.T, b bed) {
 	other, _ := b.open(t)
 	locks, r := b.open(t)
@@ -368,7 +368,7 @@ func tracesUnderLoad(t *testing.T, b bed) {
 	}
 }
 
-// callOfLoad makes the n-th call of a mixture.
+// callOfLoad makes the n-th call in a mixture.
 func callOfLoad(ctx context.Context, locks *dibs.Client, n int) error {
 	name := fmt.Sprint("load:", n%4)
 	switch n % 6 {

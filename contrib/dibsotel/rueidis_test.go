@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// openRueidis returns a client of rueidis, instrumented by rueidisotel.
+// openRueidis returns a rueidis client, instrumented by rueidisotel.
 func openRueidis(t *testing.T, r *recorder, option rueidis.ClientOption) rueidis.Client {
 	client, err := rueidisotel.NewClient(option, rueidisotel.WithTracerProvider(r.provider), rueidisotel.WithMeterProvider(noop.NewMeterProvider()))
 	if err != nil {
@@ -25,8 +25,8 @@ func openRueidis(t *testing.T, r *recorder, option rueidis.ClientOption) rueidis
 	return client
 }
 
-// A call whose client of Redis is closed sends pings, to find out whether it is. They belong
-// to the call. Those of the subscription belong to none.
+// A call whose Redis client is closed sends pings, to find this out. They should belong to the
+// call. The subscription's pings belong to none.
 func TestTraceOfPings(t *testing.T) {
 	r := newRecorder(t)
 	client := openRueidis(t, r, rueidis.ClientOption{InitAddress: []string{redistest.Start(t).Addr()}})

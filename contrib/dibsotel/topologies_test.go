@@ -19,19 +19,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A topology is a way to run Redis, with the options of a store that it needs.
+// A topology is a way to run Redis, with the necessary store options.
 type topology struct {
 	name    string
 	options []redisstore.Option
 	start   func(t *testing.T) servers
 }
 
-// servers are those of a topology. Each group is one store; a quorum has several.
+// servers contains a topology's servers. Each group is a store; a quorum has several.
 type servers struct {
 	groups  [][]string // addresses
 	cluster bool
-	master  string              // the name that the sentinels have for it; the addresses are theirs
-	masters []*redistest.Server // that have the names of a topology without a cluster, or of one node
+	master  string              // the sentinels' name for it; the addresses are theirs
+	masters []*redistest.Server // containing the names in a topology without a cluster, or on a node
 }
 
 func single(s *redistest.Server) servers {
@@ -73,7 +73,7 @@ func startSentinels(t *testing.T) servers {
 	return servers{groups: [][]string{s.Addrs()}, master: s.MasterName, masters: []*redistest.Server{master}}
 }
 
-// clients are the instrumented clients of Redis, each with its store.
+// clients contains the instrumented Redis clients, each with its store.
 var clients = map[string]func(t *testing.T, s servers, addrs []string, r *recorder, options []redisstore.Option) *redisstore.Store{
 	"go-redis": func(t *testing.T, s servers, addrs []string, r *recorder, options []redisstore.Option) *redisstore.Store {
 		var rdb redis.UniversalClient
@@ -101,8 +101,8 @@ var clients = map[string]func(t *testing.T, s servers, addrs []string, r *record
 	},
 }
 
-// A bed is what a test of traces runs on: the servers of a topology, with a client of Redis.
-// Its keys are those of one test.
+// A bed is a trace test's environment: a topology's servers, with a Redis client. Its keys belong
+// to a single test.
 type bed struct {
 	topology string
 	servers  servers
@@ -110,7 +110,7 @@ type bed struct {
 	store    func(t *testing.T, r *recorder) driver.Store
 }
 
-// onEachTopology runs a test on each topology, with each client of Redis.
+// onEachTopology runs a test on each topology, with each Redis client.
 func onEachTopology(t *testing.T, test func(t *testing.T, b bed)) {
 	for _, at := range topologies() {
 		t.Run(at.name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func onEachTopology(t *testing.T, test func(t *testing.T, b bed)) {
 	}
 }
 
-// combine returns the only store, or a quorum of several.
+// combine returns the only store, or a quorum with several.
 func combine(t *testing.T, stores []driver.Voter) driver.Store {
 	if len(stores) == 1 {
 		return stores[0]
@@ -146,8 +146,8 @@ func combine(t *testing.T, stores []driver.Voter) driver.Store {
 	return all
 }
 
-// open returns a client of the locks, with a recorder of its spans and of those of Redis. The
-// time limit of its operations is long, for a busy machine.
+// open returns a client for locks, with a recorder for its spans and Redis's. Its operations' time
+// limit is long, for a busy machine.
 func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder) {
 	r := newRecorder(t)
 	store := markedRenewals{driver.Complete(b.store(t, r)), r.provider.Tracer("test")}
@@ -155,8 +155,8 @@ func (b bed) open(t *testing.T, options ...dibs.Option) (*dibs.Client, *recorder
 	return newLocks(t, store, append(patient, options...)...), r
 }
 
-// markedRenewals is a store that makes the span "renewal" for each Extend whose context has
-// no span. It marks the commands of renewals, which belong to no call.
+// markedRenewals is a store that makes the span "renewal" for each Extend without a span in its
+// context. It marks the renewals' commands, which belong to no call.
 type markedRenewals struct {
 	*driver.Full
 	tracer trace.Tracer

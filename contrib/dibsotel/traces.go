@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Attributes of spans and events.
+// Attributes for spans and events.
 const (
 	keyName     = attribute.Key("dibs.name")
 	keyMore     = attribute.Key("dibs.more")
@@ -33,7 +33,7 @@ const (
 	keyError    = attribute.Key("error.type")
 )
 
-// A tracer makes the spans. It is the key of its calls in contexts.
+// A tracer makes the spans. It is the key for its calls in contexts.
 type tracer struct {
 	tracer    trace.Tracer
 	names     *classes.Set[*spanNames]
@@ -41,7 +41,7 @@ type tracer struct {
 	heldSpans bool
 }
 
-// spanNames are the names of the spans of one class.
+// spanNames contains a class's span names.
 type spanNames struct{ lock, held, lost string }
 
 func newTracer(c Config) *tracer {
@@ -55,8 +55,8 @@ func newTracer(c Config) *tracer {
 	}
 }
 
-// A call is the context of a call whose span is recorded. One allocation serves as the
-// context and as the state of the call.
+// A call is the context for a call with a recorded span. A single allocation serves as the context
+// and as the call's state.
 type call struct {
 	context.Context // with the span
 	tracer          *tracer
@@ -74,7 +74,7 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// callIn returns the call of a context of a hook, or nil if its span is not recorded.
+// callIn returns the call in a hook's context, or nil if its span is not recorded.
 func (t *tracer) callIn(ctx context.Context) *call {
 	c, _ := ctx.Value(t).(*call)
 	return c
@@ -105,7 +105,7 @@ func (t *tracer) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 		return
 	}
 	result := outcome.OfCall(&e)
-	attributes := make([]attribute.KeyValue, 0, 4) // what most calls need
+	attributes := make([]attribute.KeyValue, 0, 4) // enough for most calls
 	attributes = t.describe(attributes, &e.LockInfo)
 	attributes = append(attributes, keyResult.String(result.String()))
 	if e.Err == nil {
@@ -172,7 +172,7 @@ func (t *tracer) released(ctx context.Context, e dibs.Released) {
 	c.held.End()
 }
 
-// describe appends the attributes of a lock.
+// describe appends a lock's attributes.
 func (t *tracer) describe(to []attribute.KeyValue, info *dibs.LockInfo) []attribute.KeyValue {
 	if !t.hideNames {
 		to = append(to, keyName.String(info.Name()))
@@ -187,8 +187,8 @@ func (t *tracer) describe(to []attribute.KeyValue, info *dibs.LockInfo) []attrib
 	return to
 }
 
-// message returns the message of an error as valid UTF-8, which exporters require. If names
-// are hidden, it returns what stands in for the message.
+// message returns an error's message as valid UTF-8, which exporters require. If names are hidden,
+// it returns a substitute for the message.
 func (t *tracer) message(err error, instead string) string {
 	if t.hideNames {
 		return instead

@@ -92,7 +92,7 @@ func TestSpansOfOtherKinds(t *testing.T) {
 	})
 }
 
-// failing returns a store with an operation that fails, unless err is nil.
+// failing returns a store with a failing operation, unless err is nil.
 func failing(operation string, err error) *servicetest.Faulty {
 	store := servicetest.NewFaulty(memstore.New())
 	store.Fail(err, operation)
@@ -230,7 +230,7 @@ func TestHeldSpan(t *testing.T) {
 	})
 }
 
-// Close of the Client ends leases, which is no error.
+// Closing the Client ends leases, which should not be an error.
 func TestLeaseEndedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)
@@ -245,7 +245,7 @@ func TestLeaseEndedByClose(t *testing.T) {
 	})
 }
 
-// An Unlock that notices a loss, or that the store does not confirm, ends the span with an
+// An Unlock that notices a loss, or is not confirmed by the store, should end the span with an
 // error.
 func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	for result, store := range map[string]func() driver.Store{
@@ -276,7 +276,7 @@ func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	}
 }
 
-// Hooks of two levels have their own spans, the inner one inside the outer one.
+// Hooks on two levels should have their own spans, the inner inside the outer.
 func TestTwoHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)
@@ -293,7 +293,7 @@ func TestTwoHooks(t *testing.T) {
 	})
 }
 
-// Many names have few names of spans, and no token is in a span.
+// Many names should make few span names, and no token should be in a span.
 func TestFewNamesAndNoTokens(t *testing.T) {
 	r := newRecorder(t)
 	locks := newLocks(t, memstore.New(), r.observe(dibsotel.Config{MaxClasses: 3, Class: func(name string) string { return name }, HeldSpans: true}))
@@ -311,7 +311,7 @@ func TestFewNamesAndNoTokens(t *testing.T) {
 		}
 		r.Reset()
 	}
-	if n := len(different); n != 2*4 { // lock and held, of 3 classes and other
+	if n := len(different); n != 2*4 { // lock and held, for 3 classes and other
 		t.Errorf("%d names of spans: %v", n, different)
 	}
 }

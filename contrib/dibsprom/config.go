@@ -7,19 +7,18 @@ import (
 	"math"
 )
 
-// A Config has the settings of New. The zero Config has the defaults.
+// A Config contains the settings for New. The zero Config contains the defaults.
 type Config struct {
-	// Class returns the class of the name of a lock. It is called at each event of a lock,
-	// by many goroutines at once. Its results are cut to 64 bytes of valid UTF-8. Nil means
-	// the rule in the documentation of the package.
+	// Class returns a lock name's class. Many goroutines at once call it, at each lock event. Its
+	// results are cut to 64 bytes of valid UTF-8. Nil means the rule in the package documentation.
 	Class func(name string) string
 
 	// MaxClasses is the largest number of classes, without "other". Zero or less means 200.
 	MaxClasses int
 
-	// AcquireBuckets and HeldBuckets are the upper limits of the buckets of
-	// dibs_acquire_seconds and dibs_held_seconds, in seconds. They must grow. Empty means 12
-	// buckets, from 0.5 ms to 2 minutes and from 1 ms to 2 hours.
+	// AcquireBuckets and HeldBuckets are the upper limits, in seconds, of the buckets in
+	// dibs_acquire_seconds and dibs_held_seconds. They must grow. Empty means 12 buckets, from 0.5
+	// ms to 2 minutes and from 1 ms to 2 hours.
 	AcquireBuckets, HeldBuckets []float64
 
 	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds,
@@ -28,11 +27,11 @@ type Config struct {
 	// set.
 	NativeHistograms bool
 
-	// TraceID returns the id of the trace in the context of a call, or "" for none. It is the
-	// exemplar trace_id of the call in dibs_acquire_seconds. Prometheus receives exemplars
-	// only with promhttp.HandlerOpts.EnableOpenMetrics. TraceID is called at the end of each
-	// call that acquires, by many goroutines at once. An id that is longer than 120 characters
-	// or no valid UTF-8 is dropped. Nil means no exemplars, at no cost.
+	// TraceID returns the trace's id in a call's context, or "" for none. It is the call's exemplar
+	// trace_id in dibs_acquire_seconds. Prometheus receives exemplars only with
+	// promhttp.HandlerOpts.EnableOpenMetrics. Many goroutines at once call TraceID, at the end of
+	// each acquiring call. An id is dropped if it is longer than 120 characters or no valid UTF-8.
+	// Nil means no exemplars, at no cost.
 	TraceID func(ctx context.Context) string
 }
 

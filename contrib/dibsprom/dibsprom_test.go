@@ -39,7 +39,7 @@ func use(hooks dibs.Hooks, name string) {
 
 // A million distinct names make at most MaxClasses classes, and "other".
 func TestSeriesAreBounded(t *testing.T) {
-	letters := func(i int) string { // a class of its own for each i
+	letters := func(i int) string { // a class for each i
 		var b strings.Builder
 		for range 5 {
 			b.WriteByte(byte('a' + i%26))
@@ -91,7 +91,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// The hooks of a lock and an unlock allocate nothing.
+// The hooks for a lock and an unlock should allocate nothing.
 func TestHooksDoNotAllocate(t *testing.T) {
 	hooks := newMetrics(t, prometheus.NewRegistry(), dibsprom.Config{}).Hooks()
 	info := dibs.LockInfo{Names: []string{"order:4711"}, Kind: dibs.KindOnce}
@@ -105,7 +105,7 @@ func TestHooksDoNotAllocate(t *testing.T) {
 	}
 }
 
-// The linter of the Prometheus client has nothing to say, and no metric has a secret.
+// The Prometheus client's linter should report nothing, and no metric should contain a secret.
 func TestLint(t *testing.T) {
 	for _, native := range []bool{false, true} {
 		reg := prometheus.NewPedanticRegistry()
@@ -135,8 +135,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// A second New on a Registerer fails, and says what to do. Hooks of one Metrics serve two
-// Clients, and so does a Registerer with a label for each.
+// A second New on a Registerer should fail, with advice. A single Metrics' hooks serve two Clients,
+// and so does a Registerer with a label for each.
 func TestTwoClients(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(t, reg, dibsprom.Config{})
@@ -194,7 +194,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// The names of locks are no threat to the text that Prometheus reads.
+// Lock names should not harm the text that Prometheus reads.
 func TestHostileNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(t, reg, dibsprom.Config{})
@@ -217,7 +217,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// exposition returns what Prometheus reads.
+// exposition returns the text read by Prometheus.
 func exposition(t testing.TB, reg *prometheus.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -228,7 +228,7 @@ func exposition(t testing.TB, reg *prometheus.Registry) string {
 	return w.Body.String()
 }
 
-// The exported words are those of the labels.
+// The exported words should be the labels'.
 func TestWords(t *testing.T) {
 	words := func(n int, word func(i int) string) (all []string) {
 		for i := range n {

@@ -1,4 +1,4 @@
-// Package dibsprom exports metrics of locks to Prometheus.
+// Package dibsprom exports lock metrics to Prometheus.
 //
 //	metrics, err := dibsprom.New(prometheus.DefaultRegisterer, dibsprom.Config{})
 //	if err != nil {
@@ -26,14 +26,14 @@
 //
 // # Classes
 //
-// A class groups names of locks: order:1 and order:2 are of the class order:*. It replaces by
-// * each number, each UUID, and each word of at least 8 letters and digits that has a digit.
-// Config.Class replaces that rule. There are at most Config.MaxClasses classes, and "other"
-// for the names after them. So the number of series is bounded, whatever the names are. A
-// multi-lock counts in the class of its first name.
+// A class groups lock names: order:1 and order:2 are in the class order:*. It replaces by *
+// each number, each UUID, and each word with at least 8 letters and digits, if it contains a
+// digit. Config.Class replaces this rule. There are at most Config.MaxClasses classes, and
+// "other" for later names. So the number of series is bounded, whatever the names are. A
+// multi-lock counts in its first name's class.
 //
-// A class is a part of the name of a lock, and everybody who can read the metrics sees it.
-// No metric contains an owner token or a label of a lock.
+// A class is a part of a lock's name, and everybody who can read the metrics sees it. No
+// metric contains an owner token or a lock's label.
 //
 // # Cost
 //

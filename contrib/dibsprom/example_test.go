@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// The metrics of the locks are on the page that Prometheus scrapes.
+// The locks' metrics are on the page that Prometheus scrapes.
 func Example() {
 	registry := prometheus.NewRegistry() // prometheus.DefaultRegisterer in most programs
 	metrics, err := dibsprom.New(registry, dibsprom.Config{})

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// traceLabel is the label of exemplars.
+// traceLabel is the exemplars' label.
 const traceLabel = "trace_id"
 
-// observe adds a value to a histogram, with the id of the trace of ctx as its exemplar.
+// observe adds a value to a histogram, with ctx's trace id as its exemplar.
 func (m *Metrics) observe(ctx context.Context, to prometheus.Observer, value float64) {
 	if m.traceID == nil {
 		to.Observe(value)

@@ -14,7 +14,7 @@ import (
 
 type traceKey struct{}
 
-// exemplars returns the exemplars of dibs_acquire_seconds, each as its labels.
+// exemplars returns the exemplars in dibs_acquire_seconds, each as its labels.
 func exemplars(t *testing.T, reg *prometheus.Registry) (all []map[string]string) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -38,8 +38,8 @@ func exemplars(t *testing.T, reg *prometheus.Registry) (all []map[string]string)
 	return all
 }
 
-// The context of TraceID has what an AcquireStart hook has added, such as a span. An id that
-// the Prometheus client rejects is dropped, and its call still counts.
+// TraceID's context should contain values added by an AcquireStart hook, such as a span. An id
+// rejected by the Prometheus client should be dropped, and its call still count.
 func TestExemplars(t *testing.T) {
 	for _, native := range []bool{false, true} {
 		for id, want := range map[string]bool{

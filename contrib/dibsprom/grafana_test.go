@@ -18,12 +18,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// grafanaDashboard is the schema of dashboard files that older versions of Grafana import,
-// too. The SDK prefers its successor.
+// grafanaDashboard is the schema of dashboard files that older Grafana versions can also import.
+// The SDK prefers its successor.
 type grafanaDashboard = dashboard.Dashboard //nolint:staticcheck // deprecated for new programs, not as a format
 
-// readDashboard decodes grafana.json by the schema of Grafana, which rejects fields that it
-// does not have. The strict decoder drops panels, so another one returns them.
+// readDashboard decodes grafana.json by Grafana's schema, which rejects unknown fields. The strict
+// decoder drops panels, so another decoder returns them.
 func readDashboard(raw []byte) (d grafanaDashboard, err error) {
 	runtime := cog.NewRuntime()
 	runtime.RegisterPanelcfgVariant(timeseries.VariantConfig())
@@ -39,7 +39,7 @@ func readDashboard(raw []byte) (d grafanaDashboard, err error) {
 	return d, d.Validate()
 }
 
-// expressions returns the PromQL expressions of all panels.
+// expressions returns all panels' PromQL expressions.
 func expressions(t *testing.T, d grafanaDashboard) (all []string) {
 	t.Helper()
 	for _, p := range d.Panels {
@@ -86,8 +86,8 @@ func TestGrafanaSchema(t *testing.T) {
 	}
 }
 
-// The dashboard and the alerts use metrics that the package or dibs serve exports. A panel shows each
-// metric of the package.
+// The dashboard and the alerts should use metrics exported by the package or dibs serve. Each of
+// the package's metrics should be in a panel.
 func TestMetricsOfFiles(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	use(newMetrics(t, reg, dibsprom.Config{}).Hooks(), "order:1")
@@ -125,7 +125,7 @@ func TestMetricsOfFiles(t *testing.T) {
 	}
 }
 
-// Each expression of the dashboard is one that Prometheus accepts.
+// Prometheus should accept each expression in the dashboard.
 func TestGrafanaExpressions(t *testing.T) {
 	_, d := grafana(t)
 	var rules strings.Builder

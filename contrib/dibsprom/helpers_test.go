@@ -31,8 +31,8 @@ func newLocks(t testing.TB, m *dibsprom.Metrics, store driver.Store) *dibs.Clien
 	return locks
 }
 
-// figures returns the series that are not zero, such as dibs_holding{order:*}. A histogram
-// has the number of its values.
+// figures returns the non-zero series, such as dibs_holding{order:*}. A histogram's figure is the
+// number of its values.
 func figures(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -65,8 +65,8 @@ func figures(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	return have
 }
 
-// wantFigures checks the series that are not zero. Those of renewals are left out: their
-// number depends on how long a test sleeps.
+// wantFigures checks the non-zero series, without those for renewals: their number depends on how
+// long a test sleeps.
 func wantFigures(t testing.TB, reg prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
 	have := figures(t, reg)
@@ -87,7 +87,7 @@ func wantBalanced(t testing.TB, reg prometheus.Gatherer) {
 	}
 }
 
-// A faulty is a store whose operations fail, and whose events are those of a test.
+// A faulty is a store with failing operations, and a test's events.
 type faulty struct {
 	*servicetest.Faulty
 	events chan driver.Event // for the first Watch, if it is not nil
@@ -109,7 +109,7 @@ func (f *faulty) Watch(ctx context.Context, client string, busy func() bool, on 
 	}
 }
 
-// unavailable is the error of a store that does not answer.
+// unavailable is an unresponsive store's error.
 func unavailable() error {
 	return &driver.UnavailableError{Op: "test", Name: "order:1", Cause: context.DeadlineExceeded}
 }

@@ -72,7 +72,7 @@ func (m *Metrics) observeReleased(_ context.Context, e dibs.Released) {
 	m.observeEnd(s, e.Kind, how, e.Held)
 }
 
-// observeEnd records the last event of a lease. An attached lease had no first one.
+// observeEnd records a lease's last event. An attached lease had no first event.
 func (m *Metrics) observeEnd(s *series, k dibs.Kind, how outcome.End, after time.Duration) {
 	m.heldObserver(s, outcome.OfKind(k), how).Observe(after.Seconds())
 	if k != dibs.KindAttached {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the metrics of one or more Clients of a process. It is a
+// A Metrics contains the metrics for one or more Clients in a process. It is a
 // prometheus.Collector, for prometheus.Registerer.Unregister. It is safe for concurrent use.
 type Metrics struct {
 	classes *classes.Set[*series]
@@ -24,12 +24,12 @@ type Metrics struct {
 
 // New creates the metrics and registers them.
 //
-// Call New once for a Registerer, and Metrics.Hooks once for each Client. Their figures are
-// added up. A second New on the same Registerer returns an error that wraps a
-// prometheus.AlreadyRegisteredError. For separate figures of two Clients, call New for
-// each. Give it a Registerer of prometheus.WrapRegistererWith, with a label of your choice.
+// Call New once for a Registerer, and Metrics.Hooks once for each Client. Their figures are added
+// up. A second New on the same Registerer returns an error that wraps a
+// prometheus.AlreadyRegisteredError. For separate figures for two Clients, call New for each. Give
+// it a Registerer from prometheus.WrapRegistererWith, with your own label.
 //
-// New also returns an error if reg is nil or a value of the Config is bad.
+// New also returns an error if reg is nil or a value in the Config is bad.
 func New(reg prometheus.Registerer, config Config) (*Metrics, error) {
 	if reg == nil {
 		return nil, errors.New("dibsprom: the Registerer is nil")
@@ -76,7 +76,7 @@ func newMetrics(config Config) *Metrics {
 	return m
 }
 
-// Buckets of a native histogram: each is 10 % wider than the one before.
+// Buckets in a native histogram: each is 10 % wider than the previous.
 const (
 	nativeFactor  = 1.1
 	nativeBuckets = 100
@@ -111,7 +111,7 @@ func (m *Metrics) each(f func(prometheus.Collector)) {
 	}
 }
 
-// Describe sends the descriptions of the metrics. It is for a prometheus.Registerer.
+// Describe sends the metrics' descriptions. It is for a prometheus.Registerer.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	m.each(func(c prometheus.Collector) { c.Describe(to) })
 }

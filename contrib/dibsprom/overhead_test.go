@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// emptyHooks are hooks that do nothing. Their cost is that of the calls.
+// emptyHooks returns hooks that do nothing. Their cost is the calls'.
 func emptyHooks() dibs.Hooks {
 	return dibs.Hooks{
 		Queued:     func(context.Context, dibs.Queued) {},
@@ -20,8 +20,8 @@ func emptyHooks() dibs.Hooks {
 	}
 }
 
-// BenchmarkOverhead measures a lock and an unlock in memory: without hooks, with hooks that do
-// nothing, with metrics, and with native histograms.
+// BenchmarkOverhead measures a lock and an unlock in memory: without hooks, with empty hooks, with
+// metrics, and with native histograms.
 func BenchmarkOverhead(b *testing.B) {
 	native := dibsprom.Config{NativeHistograms: true}
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// BenchmarkHooks measures the hooks of a lock and an unlock alone, by all goroutines on one
+// BenchmarkHooks measures only the hooks for a lock and an unlock, by all goroutines on the same
 // class.
 func BenchmarkHooks(b *testing.B) {
 	hooks := newMetrics(b, prometheus.NewRegistry(), dibsprom.Config{}).Hooks()

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scene is where a path of TestPaths takes place: order:9 is held by another client for
-// 9 seconds, all other names are free.
+// A scene is the setting for a path in TestPaths: order:9 is held by another client for 9 seconds,
+// all other names are free.
 type scene struct {
 	t     *testing.T
 	locks *dibs.Client
@@ -70,7 +70,7 @@ func TestPaths(t *testing.T) {
 	}
 	for what, path := range map[string]struct {
 		run  func(s *scene)
-		want []string // the series with one value
+		want []string // the series with the value 1
 	}{
 		"lock": {func(s *scene) { hold(s.locks.Mutex(name).Lock(background)) }, plain(mutex)},
 		"wait for a hand-off": {
@@ -319,7 +319,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Each gauge counts what is there now.
+// Each gauge should count the current state.
 func TestGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
@@ -362,7 +362,7 @@ func TestHandoff(t *testing.T) {
 	})
 }
 
-// Renewals that fail are counted, and so is how little time was left at the next one.
+// Failed renewals should be counted, and also how little time was left at the next renewal.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
@@ -404,7 +404,7 @@ func TestRenewals(t *testing.T) {
 	})
 }
 
-// Each degraded Client counts once, even if the event of a beginning or an end was dropped.
+// Each degraded Client should count once, even if the event for a beginning or an end was dropped.
 func TestDegraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
@@ -447,7 +447,7 @@ func TestDegraded(t *testing.T) {
 
 // Lost leases are counted even when a slow hook makes the Client drop other events.
 func TestSlowHook(t *testing.T) {
-	const leases = 12_000 // more than the events that the Client keeps
+	const leases = 12_000 // more than the Client's event buffer
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		resume := make(chan struct{})
@@ -513,7 +513,7 @@ func TestGaugesBalance(t *testing.T) {
 	})
 }
 
-// callAtRandom acquires a lock in one of several ways, and unlocks it after a while.
+// callAtRandom acquires a lock in a random way, and unlocks it after a while.
 func callAtRandom(ctx context.Context, locks *dibs.Client, random *rand.Rand) {
 	upTo := func(d time.Duration) time.Duration {
 		return time.Duration(random.Int64N(int64(d))) + 10*time.Millisecond

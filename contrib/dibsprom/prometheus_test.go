@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"service": service})
 }
 
-// patience is for what Prometheus must see soon, on a busy machine.
+// patience bounds the time until Prometheus must react, on a busy machine.
 const patience = time.Minute
 
-// program returns the path of a program of Prometheus. Without it the test is skipped; with
+// program returns a Prometheus program's path. Without it the test is skipped; with
 // DIBS_REQUIRE_PROMETHEUS=1 it fails.
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -73,7 +73,7 @@ func TestPromtoolRules(t *testing.T) {
 	promtool(t, "", "test", "rules", "alerts_test.yml")
 }
 
-// Each rule has a time at which it fires, and one at which it does not.
+// Each rule should have a time at which it fires, and a time at which it does not.
 func TestEachRuleIsTested(t *testing.T) {
 	rules, err := os.ReadFile("alerts.yml")
 	if err != nil {
@@ -99,8 +99,8 @@ func TestEachRuleIsTested(t *testing.T) {
 	}
 }
 
-// service is a process that holds a lock and serves its metrics. It prints its address. From
-// a request for /fail on, the store confirms no renewal.
+// service is a process that holds a lock and serves its metrics. It prints its address. After a
+// request for /fail, the store confirms no renewal.
 func service(out io.Writer, _ []string) error {
 	store := newFaulty()
 	reg := prometheus.NewRegistry()
@@ -127,8 +127,8 @@ func service(out io.Writer, _ []string) error {
 	return http.Serve(listener, nil) // until the process is killed
 }
 
-// Prometheus scrapes a process with the rules of alerts.yml. When renewals fail, the alert
-// fires while the lease is still held. A second one fires when it is lost.
+// Prometheus scrapes a process with the rules in alerts.yml. When renewals fail, the alert should
+// fire while the lease is still held. A second should fire when it is lost.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	bin := program(t, "prometheus")
@@ -158,10 +158,10 @@ func TestPrometheus(t *testing.T) {
 	server.wait(t, `dibs_holding{class="order:*"} == 0`)
 }
 
-// A prometheusServer is a server of a test.
+// A prometheusServer is a test's server.
 type prometheusServer struct{ addr string }
 
-// startPrometheus starts a server with a configuration of what it scrapes. It ends with the test.
+// startPrometheus starts a server with a configuration for scraping. It ends with the test.
 func startPrometheus(t *testing.T, bin, scrapes string) prometheusServer {
 	t.Helper()
 	dir := t.TempDir()
@@ -195,7 +195,7 @@ rule_files: [%q]
 	return s
 }
 
-// get decodes the reply to a request of the API, or returns false if there is none.
+// get decodes the reply to an API request, or returns false if there is none.
 func (s prometheusServer) get(t *testing.T, path string, data any) bool {
 	t.Helper()
 	response, err := http.Get("http://" + s.addr + "/api/v1/" + path)
@@ -219,7 +219,7 @@ func (s prometheusServer) wait(t *testing.T, expression string) {
 	})
 }
 
-// firing returns the names and the labels of the alerts that fire.
+// firing returns the firing alerts' names and labels.
 func (s prometheusServer) firing(t *testing.T) (alerts []string) {
 	t.Helper()
 	var data struct {

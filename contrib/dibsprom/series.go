@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A series is what one class has of each metric. Gauges and counters exist from the
-// beginning, so that the first loss is an increase. A histogram has many series of
-// its own, so it exists when it has its first value. A series is safe for concurrent use.
+// A series contains a class's values for each metric. Gauges and counters exist from the beginning,
+// so that the first loss is an increase. A histogram has many series itself, so it exists only
+// after its first value. A series is safe for concurrent use.
 type series struct {
 	class            string
 	holding, waiting prometheus.Gauge
@@ -33,14 +33,14 @@ func (m *Metrics) newSeries(class string) *series {
 	return s
 }
 
-// An observer is one histogram of a class, or nil before its first value.
+// An observer is a class's histogram, or nil before its first value.
 type observer struct {
 	atomic.Pointer[prometheus.Observer]
 }
 
 func (o *observer) create(from *prometheus.HistogramVec, labels ...string) prometheus.Observer {
 	created := from.WithLabelValues(labels...)
-	o.Store(&created) // two goroutines may do this; from has one histogram for both
+	o.Store(&created) // two goroutines can do this; from returns the same histogram for both
 	return created
 }
 

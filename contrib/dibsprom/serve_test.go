@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A quorumOf says that the states of a store are of a quorum.
+// A quorumOf makes a store's states a quorum's.
 type quorumOf struct{ *driver.Full }
 
 func (s quorumOf) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
@@ -45,7 +45,7 @@ func queued(t *testing.T) driver.Store {
 	return quorumOf{driver.Complete(store)}
 }
 
-// metricsOfServe returns the metrics of the page about a store, after it has seen a lease begin.
+// metricsOfServe returns the metrics on the page about a store, after it has seen a lease begin.
 func metricsOfServe(t *testing.T, store driver.Store) string {
 	t.Helper()
 	h := dashboard.New(store, dashboard.Config{Every: 100 * time.Millisecond})
@@ -69,7 +69,7 @@ func metricsOfServe(t *testing.T, store driver.Store) string {
 	return ""
 }
 
-// The metrics that the page also has are of the same form. So both can be added up.
+// Metrics also on the page should be in the same form. So both can be added up.
 func TestMetricsOfServe(t *testing.T) {
 	text := metricsOfServe(t, queued(t))
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -1,11 +1,11 @@
 package dibsprom
 
-// Values of the label result of dibs_acquire_seconds: how a call ended.
+// Values for the label result of dibs_acquire_seconds: how a call ended.
 const (
-	ResultAcquired    = "acquired"    // it has a lease: the lock was free, or a repeated request acquired it
-	ResultNotified    = "notified"    // it has a lease by a hand-off, with a notification
+	ResultAcquired    = "acquired"    // it returned a lease: the lock was free, or a repeated request acquired it
+	ResultNotified    = "notified"    // it returned a lease by a hand-off, with a notification
 	ResultBusy        = "busy"        // the lock was held until the try or dibs.Wait was over
-	ResultTimeout     = "timeout"     // the deadline of its context has passed
+	ResultTimeout     = "timeout"     // its context's deadline passed
 	ResultCanceled    = "canceled"    // its context was cancelled
 	ResultUnavailable = "unavailable" // the store could not be reached, did not answer in time, or rejected the request
 	ResultClosed      = "closed"      // the dibs.Client was closed
@@ -13,11 +13,11 @@ const (
 	ResultError       = "error"       // anything else
 )
 
-// Values of the label end of dibs_held_seconds: how a lease ended.
+// Values for the label end of dibs_held_seconds: how a lease ended.
 const (
 	EndReleased    = "released"    // by Unlock or Detach
 	EndLost        = "lost"        // before its release; Unlock may have noticed it
-	EndUnavailable = "unavailable" // by an Unlock that the store has not confirmed
+	EndUnavailable = "unavailable" // by an Unlock not confirmed by the store
 )
 
 // ReasonOther is the value of the label reason of dibs_lost_total for a reason that this version does

@@ -22,7 +22,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// newLogger returns a logger of all levels whose lines have neither a time nor a fence.
+// newLogger returns a logger for all levels. Its lines contain neither a time nor a fence.
 func newLogger(level slog.Leveler) (*slog.Logger, *bytes.Buffer) {
 	var out bytes.Buffer
 	return slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -92,19 +92,19 @@ func TestAcquireAndRelease(t *testing.T) {
 	})
 }
 
-// inOrder sorts lines: at a hand-off the old holder and the new one log at the same time.
+// inOrder sorts lines: at a hand-off the old holder and the new holder log at the same time.
 func inOrder(lines string) string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(lines, "\n")), "\n")
 }
 
-// holder returns the host and the process in the message of a BusyError.
+// holder returns the host and the process in a BusyError's message.
 func holder(lines string) string {
 	_, after, _ := strings.Cut(lines, "held by ")
 	before, _, _ := strings.Cut(after, ":web")
 	return before
 }
 
-// failing returns a store with operations that fail.
+// failing returns a store with failing operations.
 func failing(operations ...string) *servicetest.Faulty {
 	store := servicetest.NewFaulty(memstore.New())
 	store.Fail(errDown, operations...)
@@ -146,7 +146,7 @@ func TestReleaseFails(t *testing.T) {
 	})
 }
 
-// During an outage the lines about renewals are bounded, and each loss has a line.
+// During an outage the lines about renewals should be bounded, and each loss should have a line.
 func TestOutage(t *testing.T) {
 	for every, limit := range map[time.Duration]int{0: 31, 10 * time.Second: 4} {
 		t.Run(fmt.Sprint(every), func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// The failures of an outage have lines when it ends, and not with the next outage.
+// An outage's failures should have lines when it ends, and not with the next outage.
 func TestSuppressedFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, out := newLogger(slog.LevelDebug)
@@ -186,7 +186,7 @@ func TestSuppressedFailures(t *testing.T) {
 		for left := 9 * time.Second; left >= 5*time.Second; left -= time.Second {
 			fail("a", left)
 		}
-		time.Sleep(time.Hour) // of the bubble
+		time.Sleep(time.Hour) // in the bubble
 		fail("b", time.Second)
 		time.Sleep(time.Hour)
 		wantLines(t, strings.TrimSpace(out.String()),
@@ -197,8 +197,8 @@ func TestSuppressedFailures(t *testing.T) {
 	})
 }
 
-// A line that is written later has the time of its event, which comes before that of the loss,
-// and the source that the other lines have.
+// A line written later should have its event's time, which comes before the loss's, and the same
+// source as the other lines.
 func TestTimeOfALateLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines records
@@ -250,7 +250,7 @@ func TestDefaultLogger(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() {
 		slog.SetDefault(before)
-		log.SetOutput(os.Stderr) // slog.SetDefault has changed both
+		log.SetOutput(os.Stderr) // slog.SetDefault changed both
 		log.SetFlags(log.LstdFlags)
 	})
 	hooks := dibsslog.Hooks(nil, dibsslog.Config{})
@@ -333,7 +333,7 @@ func callAll(t *testing.T, h dibs.Hooks) {
 
 type traceKey struct{}
 
-// tracing is a handler that adds a value of the context.
+// tracing is a handler that adds a value from the context.
 type tracing struct{ slog.Handler }
 
 func (h tracing) Handle(ctx context.Context, r slog.Record) error {
@@ -362,7 +362,7 @@ func TestHandlerSeesTheContext(t *testing.T) {
 	})
 }
 
-// structs is a handler that prints the fields of values, as some do.
+// structs is a handler that prints values' fields, as some do.
 type structs struct {
 	slog.Handler
 	out *strings.Builder

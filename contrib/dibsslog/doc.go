@@ -1,9 +1,9 @@
-// Package dibsslog writes log lines on the hooks of dibs with log/slog:
+// Package dibsslog writes log lines from dibs hooks with log/slog:
 //
 //	locks := dibs.New(store, dibs.Observe(dibsslog.Hooks(logger, dibsslog.Config{})))
 //
 // Each event has a level, which [Config] changes or turns off. The handler receives the
-// context of the call, so it can add a trace ID or a request ID.
+// call's context, so it can add a trace ID or a request ID.
 //
 // # Attributes
 //
@@ -20,13 +20,13 @@
 //	retry     until the next campaign
 //	err       the message of an error, as text
 //
-// Owner tokens are in no line. The message of an error has the short form of the holder's
-// token, as all messages of dibs.
+// No line contains an owner token. An error's message contains the holder's token in its
+// short form, like all dibs messages.
 //
 // # Cost
 //
-// An event whose level is not enabled costs no allocation. A line costs what its handler
-// costs, in the goroutine of the call: see dibs.Hooks.
+// An event whose level is not enabled costs no allocation. A line costs as much as its
+// handler, in the call's goroutine: see dibs.Hooks.
 //
 // # Versions
 //

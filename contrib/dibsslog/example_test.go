@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A program logs each lease that is lost, waits of 5 s or longer, and no Unlock.
+// A program logs each lost lease, waits of 5 s or longer, and no Unlock.
 func ExampleHooks() {
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: stable})
 	locks := dibs.New(memstore.New(), dibs.Observe(dibsslog.Hooks(slog.New(handler), dibsslog.Config{
@@ -32,7 +32,7 @@ func ExampleHooks() {
 	// level=INFO msg="lease ended by Close" name=report reason=closed
 }
 
-// stable leaves out what differs from run to run, and some more to have short lines.
+// stable removes data that differs from run to run, and some more to shorten the lines.
 func stable(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
 	case slog.TimeKey, "fence", "waited", "held", "kind", "err":

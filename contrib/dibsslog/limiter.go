@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A limiter bounds the number of lines of one event. The first event of a period has a line,
-// and so has the last one, at the end of the period.
+// A limiter bounds the number of lines about an event. A period's first event gets a line, and so
+// does the last event, at the end of the period.
 type limiter struct {
 	every time.Duration // negative: no bound
 
 	mu         sync.Mutex
-	next       time.Time            // of the next line
-	last       func(suppressed int) // writes the line of the last event without one, or nil
-	suppressed int                  // events before the last one without a line
+	next       time.Time            // the next line's
+	last       func(suppressed int) // writes the line for the last event without a line, or nil
+	suppressed int                  // events without a line before the last
 }
 
 // log calls write at once, or at the end of the period if no event comes after it.
@@ -41,7 +41,7 @@ func (l *limiter) begins(write func(suppressed int)) bool {
 	return false
 }
 
-// flush writes the line of the last event, and begins a period.
+// flush writes the last event's line, and begins a period.
 func (l *limiter) flush() {
 	l.mu.Lock()
 	write, suppressed := l.last, l.suppressed

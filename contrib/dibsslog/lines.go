@@ -17,8 +17,8 @@ type lines struct {
 	renewFailures limiter
 }
 
-// log returns the logger. The default one is that of the line: slog.SetDefault makes the
-// earlier one print each line as the message of another.
+// log returns the logger. The default logger is the current: slog.SetDefault makes the earlier
+// default print each line as another line's message.
 func (l *lines) log() *slog.Logger {
 	if l.logger == nil {
 		return slog.Default()
@@ -26,7 +26,7 @@ func (l *lines) log() *slog.Logger {
 	return l.logger
 }
 
-// enabled returns the level of an event, and whether it is logged.
+// enabled returns an event's level, and whether it is logged.
 func (l *lines) enabled(ctx context.Context, of slog.Leveler) (slog.Level, bool) {
 	level := of.Level()
 	return level, level != Off && l.log().Enabled(ctx, level)
@@ -49,7 +49,7 @@ func (l *lines) acquireEnd(ctx context.Context, e dibs.AcquireEnd) {
 	l.log().LogAttrs(ctx, level, message, withError(attributes, e.Err)...)
 }
 
-// outcome returns the level and the message of a call.
+// outcome returns a call's level and message.
 func (l *lines) outcome(e *dibs.AcquireEnd) (of slog.Leveler, message string) {
 	switch {
 	case e.Err == nil && l.config.SlowWait > 0 && e.Waited >= l.config.SlowWait:
@@ -70,11 +70,11 @@ func (l *lines) renewFailed(ctx context.Context, e dibs.RenewFailed) {
 	}
 }
 
-// logRenewFailed is a function of its own, because it keeps the event for a later line. That
-// line has the time of the event, which may come before the loss of the lease.
+// logRenewFailed is a separate function, because it keeps the event for a later line. The line
+// contains the event's time, which can come before the lease's loss.
 func (l *lines) logRenewFailed(ctx context.Context, level slog.Level, e dibs.RenewFailed) {
 	var caller [1]uintptr
-	runtime.Callers(1, caller[:]) // the source of the line, as LogAttrs has it
+	runtime.Callers(1, caller[:]) // the line's source, as in LogAttrs
 	at := time.Now()
 	l.renewFailures.log(func(suppressed int) {
 		line := slog.NewRecord(at, level, "lease not yet renewed", caller[0])
@@ -134,7 +134,7 @@ func (l *lines) degraded(ctx context.Context, e dibs.Degraded) {
 	}
 }
 
-// describe returns the attributes of a lock, with room for those of an event.
+// describe returns a lock's attributes, with room for an event's.
 func describe(info *dibs.LockInfo) []slog.Attr {
 	attributes := append(make([]slog.Attr, 0, 9), slog.String("name", info.Name()))
 	if len(info.Names) > 1 {

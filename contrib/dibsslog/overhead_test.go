@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// BenchmarkOverhead measures lock and unlock in memory: without hooks, with lines that are not
-// enabled, and with lines that the handler discards.
+// BenchmarkOverhead measures lock and unlock in memory: without hooks, with disabled lines, and
+// with lines discarded by the handler.
 func BenchmarkOverhead(b *testing.B) {
 	for _, c := range []struct {
 		name    string

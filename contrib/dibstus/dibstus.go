@@ -1,25 +1,25 @@
-// Package dibstus locks the uploads of tusd by a dibs store, so that several servers can
-// share the storage of their uploads.
+// Package dibstus locks tusd's uploads by a dibs store, so that several servers can share
+// the storage for their uploads.
 //
 //	composer := handler.NewStoreComposer()
 //	s3store.New(bucket, client).UseIn(composer)
 //	dibstus.New(locks, dibs.TTL(10*time.Second)).UseIn(composer)
 //
-// A client that resumes an upload often comes back before its old request has ended, and to
+// A client that resumes an upload often comes back before its old request ends, and to
 // another server. Its new request waits for the lock. The store notifies the old server,
-// tusd ends the old request, and the new one has the lock.
+// tusd ends the old request, and the new request acquires the lock.
 //
 // # Loss of the lease
 //
-// If the lease is lost, tusd ends the request, as if another one waited. The context of a
-// lost lease ends before the store can grant the lock to another request. But what the old
-// request has read at that moment may still be written.
+// If the lease is lost, tusd ends the request, as if another request waited. A lost lease's
+// context ends before the store can grant the lock to another request. But data read by the
+// old request at that moment may still be written.
 //
 // # TTL
 //
-// After a crash of a server, its uploads are locked for the TTL. Let it be shorter than
-// AcquireLockTimeout of tusd, which is 20 s by default. Then the next request waits and
-// succeeds. With a longer TTL it fails. docs/adapters.md has more.
+// After a server crashes, its uploads are locked for the TTL. The TTL should be shorter than
+// tusd's AcquireLockTimeout, which is 20 s by default. Then the next request waits and
+// succeeds. With a longer TTL it fails. docs/adapters.md explains more.
 //
 // # Versions
 //
@@ -38,12 +38,12 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 )
 
-// ErrUnavailable is the reply of tusd while the lock store is not available: status 503, so
-// that clients try again. Unlike the error of dibs, the reply does not contain the address
-// of the store. The hook AcquireEnd has the cause.
+// ErrUnavailable is tusd's reply while the lock store is not available: status 503, so that clients
+// try again. Unlike the dibs error, the reply does not contain the store's address. The hook
+// AcquireEnd receives the cause.
 var ErrUnavailable = handler.NewError("ERR_LOCK_STORE_UNAVAILABLE", "the lock store is not available", http.StatusServiceUnavailable)
 
-// A Locker creates the locks of uploads. It is safe for concurrent use.
+// A Locker creates the uploads' locks. It is safe for concurrent use.
 type Locker struct {
 	locks   *dibs.Client
 	options []dibs.Option
@@ -53,9 +53,9 @@ var _ handler.Locker = (*Locker)(nil)
 
 // New returns a Locker. It does no I/O; a bad option makes Lock return ErrInvalid.
 //
-// The lock of an upload has the name "tus:" and the ID of the upload. If a store cannot have
-// this name, because it is too long or not UTF-8, it is "tus-sha256:" and the hash of the
-// ID. The option NoRenew makes long requests lose their locks.
+// An upload lock's name is "tus:" and the upload's ID. If a store cannot store this name, because
+// it is too long or not UTF-8, it is "tus-sha256:" and the ID's hash. The option NoRenew makes long
+// requests lose their locks.
 func New(locks *dibs.Client, options ...dibs.Option) *Locker {
 	return &Locker{locks: locks, options: options}
 }
@@ -63,8 +63,8 @@ func New(locks *dibs.Client, options ...dibs.Option) *Locker {
 // UseIn adds this locker to a composer.
 func (l *Locker) UseIn(composer *handler.StoreComposer) { composer.UseLocker(l) }
 
-// NewLock returns the lock of an upload, which is not held. It does no I/O. The lock is for
-// one goroutine.
+// NewLock returns an upload's lock, which is not held. It does no I/O. Only one goroutine can use
+// the lock.
 func (l *Locker) NewLock(id string) (handler.Lock, error) {
 	return &lock{mutex: l.locks.Mutex(dibsName(id), l.options...)}, nil
 }
@@ -74,12 +74,12 @@ type lock struct {
 	lease *dibs.Lease // nil while the lock is not held
 }
 
-// Lock acquires the lock. It calls requestUnlock once, in a goroutine, when another request
-// waits for the lock, or when the lease is lost; but not after Unlock.
+// Lock acquires the lock. It calls requestUnlock once, in a goroutine, when another request waits
+// for the lock, or when the lease is lost; but not after Unlock.
 //
-// If ctx ends, or if the option Wait ends the waiting, Lock returns handler.ErrLockTimeout,
-// joined with the error of dibs. If the store does not answer, it returns ErrUnavailable,
-// joined with that of dibs.
+// If ctx ends, or if the option Wait ends the waiting, Lock returns handler.ErrLockTimeout, joined
+// with the dibs error. If the store does not answer, it returns ErrUnavailable, joined with the
+// dibs error.
 func (l *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	lease, err := l.mutex.Lock(ctx)
 	switch {
@@ -96,7 +96,7 @@ func (l *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	}
 }
 
-// watch calls requestUnlock when the request of the lease must end. It ends with the lease.
+// watch calls requestUnlock when the lease's request must end. It ends with the lease.
 func watch(lease *dibs.Lease, requestUnlock func()) {
 	select {
 	case <-lease.Wanted():
@@ -108,8 +108,8 @@ func watch(lease *dibs.Lease, requestUnlock func()) {
 	requestUnlock()
 }
 
-// Unlock releases the lock. It returns ErrLost if the lease was lost, ErrUnavailable of dibs
-// if the store did not answer, and ErrInvalid if the lock is not held.
+// Unlock releases the lock. It returns ErrLost if the lease was lost, dibs.ErrUnavailable if the
+// store did not answer, and ErrInvalid if the lock is not held.
 func (l *lock) Unlock() error {
 	if l.lease == nil {
 		return fmt.Errorf("%w: unlock of an upload that is not locked", dibs.ErrInvalid)
@@ -119,8 +119,8 @@ func (l *lock) Unlock() error {
 	return lease.Unlock()
 }
 
-// dibsName returns the name of a lock in the store. The ID comes from the URL of a request,
-// so it may be of any length and need not be UTF-8.
+// dibsName returns a lock's name in the store. The ID comes from a request's URL, so it can have
+// any length and need not be UTF-8.
 func dibsName(id string) string {
 	plain := "tus:" + id
 	if driver.CheckName(plain) == nil {

@@ -43,7 +43,7 @@ func mustNotBeCalled() { panic("a request for an unlock") }
 
 func TestRequestUnlock(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *memstore.Store, mine, theirs *dibs.Client) {
-		for _, second := range []*dibs.Client{mine, theirs} { // in this process, and in another one
+		for _, second := range []*dibs.Client{mine, theirs} { // in this process, and in another
 			first, waiting := newLock(t, mine, upload), newLock(t, second, upload)
 			requested := 0
 			noError(t, first.Lock(t.Context(), func() {
@@ -65,7 +65,7 @@ func TestRequestUnlock(t *testing.T) {
 	})
 }
 
-// A request that gets the lock while a third one waits is to end, too.
+// A request that gets the lock while a third request waits should also end.
 func TestRequestUnlockOfAWaiter(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *memstore.Store, mine, theirs *dibs.Client) {
 		requests := []handler.Lock{newLock(t, mine, upload), newLock(t, theirs, upload), newLock(t, mine, upload)}
@@ -159,7 +159,7 @@ func TestInvalidOption(t *testing.T) {
 	wantError(t, newLock(t, locks, upload, dibs.TTL(-1)).Lock(t.Context(), mustNotBeCalled), dibs.ErrInvalid)
 }
 
-// The reply to the client does not have the address of the store.
+// The reply to the client should not contain the store's address.
 func TestStoreIsNotAvailable(t *testing.T) {
 	server := redistest.Start(t)
 	conn := redistest.Dial(server.Addr())
@@ -176,8 +176,7 @@ func TestStoreIsNotAvailable(t *testing.T) {
 	}
 }
 
-// IDs come from URLs. Those that no store can have as a name are locks, too, and different
-// ones.
+// IDs come from URLs. IDs that no store accepts as a name should also be locks, and different ones.
 func TestOddIDs(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 )
 
-// Each of several servers does this. They share the directory of the uploads.
+// Each of several servers runs this code. They share the uploads' directory.
 func Example() {
 	dir, err := os.MkdirTemp("", "uploads")
 	if err != nil {
@@ -37,9 +37,9 @@ func Example() {
 		return
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/files/", http.StripPrefix("/files/", tusd)) // the handler of an http.Server
+	mux.Handle("/files/", http.StripPrefix("/files/", tusd)) // an http.Server's handler
 
-	// A client creates an upload of 5 bytes, and sends them under the lock of the upload.
+	// A client creates an upload with 5 bytes, and sends them under the upload's lock.
 	created := send(mux, http.MethodPost, "/files/", "", "Upload-Length: 5")
 	fmt.Println(created.Status)
 	upload := created.Header.Get("Location")
@@ -50,7 +50,7 @@ func Example() {
 	// 204 No Content bytes: 5
 }
 
-// send sends a request of the tus protocol to a server.
+// send sends a tus request to a server.
 func send(server http.Handler, method, url, body string, header ...string) *http.Response {
 	r := httptest.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
 	r.Header.Set("Tus-Resumable", "1.0.0")

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/exp/slog"
 )
 
-// BenchmarkOverhead measures a request that adds one byte to an upload, without its connection:
-// with tusd without a locker, and with that of dibs.
+// BenchmarkOverhead measures a request that adds a byte to an upload, without its connection: with
+// tusd without a locker, and with the dibs Locker.
 func BenchmarkOverhead(b *testing.B) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	childtest.Main(m, map[string]childtest.Role{"serve": serve})
 }
 
-// serve is a process with tusd. It prints its URL, and then a line for each lock that it has
-// acquired: after which time.
+// serve is a process with tusd. It prints its URL, and then a line for each acquired lock: after
+// which time.
 func serve(out io.Writer, args []string) error {
 	server, dir := args[0], args[1]
 	conn := redistest.Dial(server)
@@ -59,7 +59,7 @@ func serve(out io.Writer, args []string) error {
 	return http.Serve(listener, tusd)
 }
 
-// newHandler returns tusd with a directory that several processes share.
+// newHandler returns tusd with a directory shared by several processes.
 func newHandler(dir string, locks *dibs.Client, options ...dibs.Option) (http.Handler, error) {
 	composer := handler.NewStoreComposer()
 	filestore.New(dir).UseIn(composer)
@@ -75,10 +75,10 @@ func newHandler(dir string, locks *dibs.Client, options ...dibs.Option) (http.Ha
 	return http.StripPrefix(basePath, tusd), nil
 }
 
-// A client uploads one file, as a tus client does.
+// A client uploads a file, as a tus client does.
 type client struct {
 	t    *testing.T
-	dir  string // of the servers
+	dir  string // the servers'
 	id   string
 	file []byte
 }
@@ -115,13 +115,13 @@ func (c *client) do(method, url string, header http.Header, body io.Reader) (*ht
 	return response, err
 }
 
-// A slowPatch is a PATCH request that has sent the first half of the file, and no more.
+// A slowPatch is a PATCH request that sent the first half of the file, and no more.
 type slowPatch struct {
-	status chan int // of the response, or 0
+	status chan int // the response's, or 0
 	body   *io.PipeWriter
 }
 
-// beginSlowly begins a PATCH request at a server, and waits until half of the file is there.
+// beginSlowly begins a PATCH request at a server, and waits until half the file is there.
 func (c *client) beginSlowly(server string) slowPatch {
 	c.t.Helper()
 	reader, writer := io.Pipe()
@@ -149,7 +149,7 @@ func (c *client) beginSlowly(server string) slowPatch {
 	}
 }
 
-// offset asks a server how much of the file it has.
+// offset asks a server how much of the file it stores.
 func (c *client) offset(server string) int {
 	c.t.Helper()
 	response, err := c.do("HEAD", server+c.id, nil, nil)
@@ -161,7 +161,7 @@ func (c *client) offset(server string) int {
 	return offset
 }
 
-// finish sends what is missing to a server, and compares the file.
+// finish sends the missing bytes to a server, and compares the file.
 func (c *client) finish(server string, offset int) {
 	c.t.Helper()
 	response, err := c.do("PATCH", server+c.id, patchHeader(offset), bytes.NewReader(c.file[offset:]))
@@ -182,7 +182,7 @@ func patchHeader(offset int) http.Header {
 	}
 }
 
-// A client that resumes at another server ends its old request. The file is exact.
+// A client that resumes at another server should end its old request. The file should be exact.
 func TestResumeAtAnotherServer(t *testing.T) {
 	redis, dir := redistest.Start(t), t.TempDir()
 	a, b := childtest.Start(t, "serve", redis.Addr(), dir), childtest.Start(t, "serve", redis.Addr(), dir)
@@ -210,7 +210,7 @@ func TestResumeAtAnotherServer(t *testing.T) {
 	client.finish(urlB, offset)
 }
 
-// After the crash of a server, another one continues when the TTL has passed.
+// After a server crashes, another should continue when the TTL has passed.
 func TestResumeAfterACrash(t *testing.T) {
 	redis, dir := redistest.Start(t), t.TempDir()
 	a, b := childtest.Start(t, "serve", redis.Addr(), dir), childtest.Start(t, "serve", redis.Addr(), dir)

@@ -1,8 +1,8 @@
-// Attempts shows a lock that one process acquires and another one releases. The owner
-// token is a request ID. Meanwhile a second request makes a fixed number of attempts.
+// Attempts shows a lock that a process acquires and another releases. The owner token
+// is a request ID. Meanwhile a second request makes a fixed number of attempts.
 //
 //	go run ./examples/attempts                                      in one process
-//	DIBS_URL=redis://localhost:6379 go run ./examples/attempts      with a second one
+//	DIBS_URL=redis://localhost:6379 go run ./examples/attempts      with a second process
 package main
 
 import (
@@ -35,8 +35,8 @@ func main() {
 
 const name = "report:2026"
 
-// finishArg makes this program the finisher: the process that completes the first
-// request. The finisher prints attached when it has attached to the lock.
+// finishArg makes this program the finisher: the process that completes the first request. The
+// finisher prints attached when it is attached to the lock.
 const (
 	finishArg = "finish"
 	attached  = "attached"
@@ -88,7 +88,7 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	if err := finished(); err != nil {
 		return err
 	}
-	// The finisher has released the lease of the first request.
+	// The finisher released the first request's lease.
 	if err := first.Unlock(); !errors.Is(err, dibs.ErrLost) {
 		return fmt.Errorf("unlock of the first lease: want ErrLost, have %w", err)
 	}
@@ -99,7 +99,7 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 // lockWithAttempts acquires the lock with a new request ID as its owner token. It makes
 // ten attempts.
 func lockWithAttempts(ctx context.Context, locks *dibs.Client) (*dibs.Lease, error) {
-	// Whoever has the ID can release the lock, so it must be hard to guess.
+	// Whoever knows the ID can release the lock, so it must be hard to guess.
 	id := "req-" + rand.Text()
 	return locks.Mutex(name).Lock(ctx, dibs.Attempts(10, 100*time.Millisecond), dibs.OwnerToken(id))
 }

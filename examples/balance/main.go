@@ -56,8 +56,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// An accountService changes balances. Many of them, on many machines, may share a
-// database.
+// An accountService changes balances. Many services, on many machines, can share a database.
 type accountService struct {
 	locks    *dibs.Client
 	accounts *accounts

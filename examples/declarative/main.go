@@ -1,4 +1,4 @@
-// Declarative holds locks that are declared above the methods of an interface. It pays
+// Declarative holds locks declared above the methods of an interface. It pays
 // orders and changes a balance from several machines: through the generated decorator,
 // around it, and without any lock.
 //
@@ -69,7 +69,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 
 func noAssertion(context.Context, string) error { return nil }
 
-// result is what the database contains after a scene.
+// result is the database's content after a scene.
 type result struct {
 	charges, refused int
 	balance          int64
@@ -100,8 +100,7 @@ func play(ctx context.Context, store driver.Store, newShop func(*dibs.Client, *d
 	return r, errors.Join(failures...)
 }
 
-// visit is the work of one machine. It returns how many calls were refused because they
-// held no lock.
+// visit is a machine's work. It returns how many calls were refused because they held no lock.
 func visit(ctx context.Context, shop Shop) (refused int, err error) {
 	for i := range max(orders, deposits) {
 		var failures []error
@@ -115,7 +114,7 @@ func visit(ctx context.Context, shop Shop) (refused int, err error) {
 		for _, err := range failures {
 			switch {
 			case err == nil, errors.Is(err, errPaid):
-			case errors.Is(err, dibs.ErrInvalid): // of Client.Holds
+			case errors.Is(err, dibs.ErrInvalid): // from Client.Holds
 				refused++
 			default:
 				return refused, err

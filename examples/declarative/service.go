@@ -9,12 +9,12 @@ import (
 
 var errPaid = errors.New("already paid")
 
-// service is the Shop of one machine. It reads, then works, then writes: the usual form, and
-// wrong without a lock.
+// service is a machine's Shop. It reads, then works, then writes: the usual form, and wrong without
+// a lock.
 type service struct {
 	data *database
-	// holds asserts that a method was called through the decorator: Client.Holds. A call
-	// around it fails then, and does not lose an update.
+	// holds asserts that a method was called through the decorator: Client.Holds. A call around it
+	// fails then, and does not lose an update.
 	holds func(ctx context.Context, name string) error
 }
 
@@ -47,7 +47,7 @@ func (s *service) Deposit(ctx context.Context, account string, cents int64) (int
 	return balance, nil
 }
 
-// work stands for a call of the bank, which takes a while.
+// work stands for a call to the bank, which takes a while.
 func work(ctx context.Context) error {
 	select {
 	case <-time.After(time.Millisecond):
@@ -57,7 +57,7 @@ func work(ctx context.Context) error {
 	}
 }
 
-// database stands for one that all machines use. Each read and each write is atomic. A read
+// database stands for a database used by all machines. Each read and each write is atomic. A read
 // followed by a write is not.
 type database struct {
 	mu       sync.Mutex

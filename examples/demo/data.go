@@ -9,8 +9,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A sharedData is a store of locks and the data that they protect. The workers share
-// both.
+// A sharedData is a store for locks and the data that they protect. The workers share both.
 type sharedData interface {
 	locks() driver.Store
 	number(name string) number
@@ -23,7 +22,7 @@ type number interface {
 	set(ctx context.Context, value int64) error
 }
 
-// A register accepts writes and stores the largest fence of an accepted write.
+// A register accepts writes and stores the largest fence among accepted writes.
 type register interface {
 	// write reports whether it accepted a write. It rejects a smaller fence.
 	write(ctx context.Context, fence uint64) (accepted bool, err error)

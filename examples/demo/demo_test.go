@@ -26,7 +26,7 @@ var smallSize = demoSize{
 	Teams: 3, Workers: 2, Deposits: 20,
 	Stock: 10, Buyers: 4, PerBuyer: 3,
 	QueueTime: 200 * time.Millisecond,
-	TTL:       3 * time.Second, // its margin exceeds the delays of a busy machine
+	TTL:       3 * time.Second, // its margin exceeds a busy machine's delays
 }
 
 // noEnv is an empty environment.
@@ -39,7 +39,7 @@ func TestOnMemory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		// In the synctest bubble, all workers read before the first one writes.
+		// In the synctest bubble, all workers read before the first write.
 		checkUnlocked(t, seen)
 		checkLocked(t, seen)
 		checkPrinted(t, out.String())
@@ -121,7 +121,7 @@ func checkPrinted(t *testing.T, text string) {
 	}
 }
 
-// checkClean checks that the demo has left no keys behind.
+// checkClean checks that the demo left no keys behind.
 func checkClean(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	if keys := s.MustCmd(t, "KEYS", "dibs:demo:*").([]any); len(keys) > 0 {
@@ -177,7 +177,7 @@ func TestRejectsArguments(t *testing.T) {
 }
 
 func TestSummarize(t *testing.T) {
-	// Tickets 1, 2 and 3, of which 2 is granted last, and a grant without queueing.
+	// Tickets 1, 2 and 3, with 2 granted last, and a grant without queueing.
 	reports := []report{
 		{Turns: []turnTimes{{Fence: 10, Requested: 0, Acquired: 1, Released: 5}, {Ticket: 1, Fence: 11, Requested: 2, Acquired: 8, Released: 9}}},
 		{Turns: []turnTimes{{Ticket: 2, Fence: 13, Requested: 3, Acquired: 20, Released: 21}, {Ticket: 3, Fence: 12, Requested: 4, Acquired: 10, Released: 11}}},

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Scene 1. Many workers add to one balance. Reading, working and writing are three steps:
-// a worker that has read before another worker's write overwrites that write.
+// Scene 1. Many workers add to the same balance. Reading, working and writing are three steps: a
+// worker that read before another worker's write overwrites that write.
 
 type depositResult struct {
 	expected, actual int64
@@ -48,7 +48,7 @@ func makeDeposits(ctx context.Context, c *teamSet, size demoSize, locked bool) (
 	return depositResult{expected: int64(size.Teams * size.Workers * size.Deposits), actual: actual, took: took}, err
 }
 
-// deposit is the task of a team: each of its workers makes deposits.
+// deposit is a team's task: each worker makes deposits.
 func deposit(ctx context.Context, l *local, j job) (report, error) {
 	balance, lock := l.data.number("balance"), l.lock(j, "balance")
 	return report{}, concurrently(ctx, j.Workers, func(ctx context.Context, _ int) error {

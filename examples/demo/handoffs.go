@@ -15,21 +15,21 @@ import (
 // Scene 3. All workers acquire the same lock repeatedly. A release grants it to the first
 // waiter in the same step.
 
-// A turnTimes describes one lease on the lock. Times are those of the machine's clock in
-// ns, which all its processes share.
+// A turnTimes describes a lease on the lock. Times are from the machine's clock in ns, which all
+// its processes share.
 type turnTimes struct {
 	Worker                        int
-	Ticket                        uint64 // ticket of the queue entry; zero: did not queue
-	Fence                         uint64 // fence of the lease
+	Ticket                        uint64 // the queue entry's ticket; zero: did not queue
+	Fence                         uint64 // the lease's fence
 	Requested, Acquired, Released int64
 }
 
 type handoffResult struct {
 	count        int
-	median, p99  time.Duration // from the call of Unlock to the return of the next Lock
+	median, p99  time.Duration // from the Unlock call to the next Lock's return
 	longest      time.Duration // wait
 	outOfOrder   int           // granted after a later ticket
-	most, fewest int           // leases of one worker
+	most, fewest int           // a worker's leases
 }
 
 func sceneHandoffs(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
@@ -47,8 +47,8 @@ func sceneHandoffs(ctx context.Context, c *teamSet, size demoSize, out *printer,
 	return nil
 }
 
-// summarize evaluates the order of the grants. Fences give the order of grants, and
-// tickets the order of queueing. Both come from the store, so no clock is needed.
+// summarize evaluates the grants' order. Fences give the order in which locks were granted, and
+// tickets the order in which they were queued. Both come from the store, so no clock is needed.
 func summarize(reports []report, workers int) handoffResult {
 	var turns []turnTimes
 	for i, r := range reports {
@@ -67,7 +67,7 @@ func summarize(reports []report, workers int) handoffResult {
 func (h *handoffResult) measure(turns []turnTimes) {
 	var took []time.Duration
 	var last turnTimes
-	var latest uint64 // largest ticket that was granted
+	var latest uint64 // the largest granted ticket
 	for _, t := range turns {
 		h.longest = max(h.longest, time.Duration(t.Acquired-t.Requested))
 		if t.Ticket != 0 {
@@ -96,8 +96,7 @@ func (h *handoffResult) countTurns(turns []turnTimes, workers int) {
 	h.most, h.fewest = slices.Max(of), slices.Min(of)
 }
 
-// queue is the task of a team: each of its workers acquires and releases the lock until
-// the time is over.
+// queue is a team's task: each worker acquires and releases the lock until the time is over.
 func queue(ctx context.Context, l *local, j job) (r report, err error) {
 	recorder := newTicketRecorder(l.data.locks())
 	locks := newClient(recorder)
@@ -106,7 +105,7 @@ func queue(ctx context.Context, l *local, j job) (r report, err error) {
 	if err := recorder.waitConnected(ctx, mutex); err != nil {
 		return r, err
 	}
-	var mu sync.Mutex // of r.Turns
+	var mu sync.Mutex // guards r.Turns
 	end := time.Now().Add(j.For)
 	err = concurrently(ctx, j.Workers, func(ctx context.Context, worker int) error {
 		for time.Now().Before(end) {
@@ -143,7 +142,7 @@ func runTurn(ctx context.Context, mutex *dibs.Mutex) (tokenTurn, error) {
 	return t, lease.Unlock()
 }
 
-// A ticketRecorder is a store that records the tickets of queue entries.
+// A ticketRecorder is a store that records the queue entries' tickets.
 type ticketRecorder struct {
 	*driver.Full
 	once      sync.Once
@@ -157,8 +156,8 @@ func newTicketRecorder(s driver.Store) *ticketRecorder {
 	return &ticketRecorder{Full: driver.Complete(s), connected: make(chan struct{}), tickets: make(map[string]uint64)}
 }
 
-// waitConnected waits until the store sends events to this client. Before that, a
-// hand-off may skip its waiters once.
+// waitConnected waits until the store sends events to this client. Before that, a hand-off can skip
+// its waiters once.
 func (d *ticketRecorder) waitConnected(ctx context.Context, mutex *dibs.Mutex) error {
 	lease, err := mutex.Lock(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// Scene 2. Many buyers want more items than there are. Each one checks the stock before
-// it buys. Without a lock, too many items are sold.
+// Scene 2. Many buyers want more items than there are. Each checks the stock before buying. Without
+// a lock, too many items are sold.
 
 type itemResult struct {
 	stock, sold, remaining int64
@@ -54,7 +54,7 @@ func sellItems(ctx context.Context, c *teamSet, size demoSize, locked bool) (ite
 	return seen, err
 }
 
-// buy is the task of a team: each of its buyers buys one item after another.
+// buy is a team's task: each buyer buys an item after another.
 func buy(ctx context.Context, l *local, j job) (report, error) {
 	stock, lock := l.data.number("stock"), l.lock(j, "stock")
 	var bought atomic.Int64
@@ -73,7 +73,7 @@ func buy(ctx context.Context, l *local, j job) (report, error) {
 	return report{Count: bought.Load()}, err
 }
 
-// removeOne removes one item from the stock, if there is one.
+// removeOne removes an item from the stock, if there is any.
 func removeOne(ctx context.Context, stock number) (bool, error) {
 	left, err := stock.get(ctx)
 	if err != nil || left <= 0 {

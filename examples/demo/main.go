@@ -3,9 +3,9 @@
 //	go run ./examples/demo                                  on the embedded store
 //	DIBS_URL=redis://:secret@host:6379/0 go run ./examples/demo
 //
-// The URL may name one server, sentinels or a cluster: see package redisurl. On Redis,
-// the demo starts four more processes. It uses a random key prefix, and deletes its keys
-// at the end. One key of dibs stays (dibs:fence:…), the same one after each run.
+// The URL can name a server, sentinels or a cluster: see package redisurl. On Redis, the
+// demo starts four more processes. It uses a random key prefix, and deletes its keys at
+// the end. A dibs key stays (dibs:fence:…), the same key after each run.
 package main
 
 import (
@@ -25,22 +25,21 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		if ctx.Err() != nil {
-			os.Exit(130) // the exit code of shells for Ctrl-C
+			os.Exit(130) // the shells' exit code for Ctrl-C
 		}
 		os.Exit(1)
 	}
 }
 
-// workerArg makes this program one of its worker processes. The next argument is the
-// prefix of the keys.
+// workerArg makes this program a worker process. The next argument is the keys' prefix.
 const workerArg = "worker"
 
 func run(ctx context.Context, args []string, env func(string) string, out io.Writer) error {
 	url := env("DIBS_URL")
 	switch {
 	case len(args) == 2 && args[0] == workerArg:
-		// Ctrl-C reaches all processes of a terminal. A worker ignores it: its parent
-		// ends it by closing its input.
+		// Ctrl-C reaches all processes in a terminal. A worker ignores it: its parent ends it by
+		// closing its input.
 		return serve(context.WithoutCancel(ctx), url, args[1], os.Stdin, out)
 	case len(args) > 0:
 		return errors.New("want no arguments; to run on a Redis, set DIBS_URL=redis://[:password@]host[:port][/db]")

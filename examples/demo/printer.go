@@ -19,8 +19,8 @@ type printer struct {
 
 const (
 	indent = "  "
-	labels = 18 // width of the first column
-	column = 14 // of each other one
+	labels = 18 // the first column's width
+	column = 14 // the other columns' width
 	width  = labels + 4*column
 )
 
@@ -88,12 +88,12 @@ func (p *printer) row(label string, cells ...cell) {
 	p.line(parts...)
 }
 
-// value prints one value below a table, in its last column.
+// value prints a value below a table, in its last column.
 func (p *printer) value(label string, c cell) {
 	p.line(left(label, width-column), p.paint(right(c.text, column), c.paint))
 }
 
-// eventColours are the colours of events.
+// eventColours contains the events' colours.
 var eventColours = map[string]paint{"notified": bold, "rejected": green}
 
 func (p *printer) event(at time.Duration, holder, text, kind string) {

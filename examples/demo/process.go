@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A process is a team in another process, which runs this program. It reads jobs from its
-// input and writes reports to its output. It exits at the end of its input, and therefore
-// also when this process is killed.
+// A process is a team in another process, which runs this program. It reads jobs from its input and
+// writes reports to its output. It exits at the end of its input, and therefore also when this
+// process is killed.
 type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -77,7 +77,7 @@ func (p *process) close() error {
 	return nil
 }
 
-// serve is the main function of such a process: it runs jobs until its input ends.
+// serve is such a process's main function: it runs jobs until its input ends.
 func serve(ctx context.Context, url, prefix string, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -23,20 +23,20 @@ type redisData struct {
 	store  driver.Store
 }
 
-// dataTTL is the TTL of the data, so that a killed demo leaves nothing behind.
+// dataTTL is the data's TTL, so that a killed demo leaves nothing behind.
 const dataTTL = 10 * time.Minute
 
 // newPrefix returns a private random prefix.
 func newPrefix() string { return "dibs:demo:" + rand.Text()[:10] + ":" }
 
-// openServer connects to the Redis of a URL.
+// openServer connects to the Redis at a URL.
 func openServer(ctx context.Context, url, prefix string) (*redisData, error) {
 	rdb, name, err := exstore.Dial(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	// The hash tag puts the locks of all demos into one slot. dibs stores one fence
-	// high-water mark per slot and never deletes it: so all demos together leave one key.
+	// The hash tag puts all demos' locks into the same slot. dibs stores a fence high-water mark
+	// per slot and never deletes it: so all demos together leave a single key.
 	store := goredisstore.New(rdb, redisstore.Prefix(prefix+"{demo}:"))
 	return &redisData{rdb: rdb, name: name, prefix: prefix, store: store}, nil
 }
@@ -45,7 +45,7 @@ func (s *redisData) locks() driver.Store       { return s.store }
 func (s *redisData) number(name string) number { return &redisNumber{s.rdb, s.prefix + name} }
 func (s *redisData) register() register        { return &redisRegister{s.rdb, s.prefix + "register"} }
 
-// clean deletes all keys with the prefix, on all nodes of a cluster.
+// clean deletes all keys with the prefix, on all nodes in a cluster.
 func (s *redisData) clean(ctx context.Context) (err error) {
 	if nodes, ok := s.rdb.(*redis.ClusterClient); ok {
 		err = nodes.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.deleteKeys(ctx, node) })
@@ -58,7 +58,7 @@ func (s *redisData) clean(ctx context.Context) (err error) {
 	return nil
 }
 
-// deleteKeys deletes the keys of one node.
+// deleteKeys deletes a node's keys.
 func (s *redisData) deleteKeys(ctx context.Context, node redis.Cmdable) error {
 	const page = 1000
 	keys := node.Scan(ctx, 0, s.prefix+"*", page).Iterator()

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A demoSize holds the sizes of the scenes.
+// A demoSize contains the scenes' sizes.
 type demoSize struct {
-	Teams     int // number of teams: each is one client, and on Redis one process
+	Teams     int // number of teams: each is a client, and on Redis a process
 	Workers   int // in each team
-	Deposits  int // of each worker
+	Deposits  int // for each worker
 	Stock     int64
 	Buyers    int           // in each team
 	PerBuyer  int           // by each buyer
-	QueueTime time.Duration // duration of scene 3
-	TTL       time.Duration // of the holder that stalls
+	QueueTime time.Duration // duration for scene 3
+	TTL       time.Duration // for the holder that stalls
 }
 
 var fullSize = demoSize{
@@ -27,7 +27,7 @@ var fullSize = demoSize{
 	TTL:       2 * time.Second,
 }
 
-// An outcome holds the results of the scenes, without a lock and with dibs.
+// An outcome contains the scenes' results, without a lock and with dibs.
 type outcome struct {
 	deposits, lockedDeposits depositResult
 	items, lockedItems       itemResult
@@ -52,7 +52,7 @@ func runScenes(ctx context.Context, c *teamSet, size demoSize, out *printer) (se
 	return seen, nil
 }
 
-// violations lists the guarantees of dibs that were violated.
+// violations lists the violated dibs guarantees.
 func (o *outcome) violations() (broken []string) {
 	note := func(kept bool, format string, args ...any) {
 		if !kept {

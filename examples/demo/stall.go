@@ -17,7 +17,7 @@ import (
 // Scene 4. The store becomes unreachable for a holder: its renewals fail. Its context
 // ends before the next holder acquires the lock, and its late write is rejected.
 
-// An event is a line of the timeline. At is the time of the machine's clock in ns.
+// An event is a line in the timeline. At is the time on the machine's clock in ns.
 type event struct {
 	At     int64
 	Holder string
@@ -30,7 +30,7 @@ type stallResult struct {
 	rejected          bool          // the late write was rejected
 }
 
-// lead returns the time from the notification of A to the acquisition of B.
+// lead returns the time from A's notification to B's acquisition.
 func (s stallResult) lead() time.Duration { return s.entered - s.notified }
 
 func sceneStall(ctx context.Context, c *teamSet, size demoSize, out *printer, seen *outcome) error {
@@ -69,7 +69,7 @@ func printTimeline(events []event, out *printer) stallResult {
 	return s
 }
 
-// A timeline records the events of one holder.
+// A timeline records a holder's events.
 type timeline struct {
 	holder string
 
@@ -84,7 +84,7 @@ func (d *timeline) record(kind, format string, args ...any) {
 	d.events = append(d.events, event{At: at, Holder: d.holder, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold is the task of A.
+// hold is A's task.
 func hold(ctx context.Context, l *local, j job) (report, error) {
 	d := &timeline{holder: "A"}
 	err := d.hold(ctx, l, j.For)
@@ -121,7 +121,7 @@ func (d *timeline) hold(ctx context.Context, l *local, ttl time.Duration) (err e
 	return d.writeLate(ctx, l, lease)
 }
 
-// waitForLoss waits until the context of the lease ends.
+// waitForLoss waits until the lease's context ends.
 func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	select {
 	case <-ctx.Done():
@@ -133,8 +133,8 @@ func waitForLoss(ctx context.Context, lease *dibs.Lease) error {
 	return ctx.Err()
 }
 
-// writeLate does what a holder does that ignores the loss: it writes, with its old fence,
-// after the next holder has written.
+// writeLate acts like a holder that ignores the loss: it writes, with its old fence, after the next
+// holder's write.
 func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) error {
 	err := poll(ctx, func() (bool, error) {
 		fence, err := l.data.register().largest(ctx)
@@ -152,7 +152,7 @@ func (d *timeline) writeLate(ctx context.Context, l *local, lease *dibs.Lease) e
 	return nil
 }
 
-// follow is the task of B.
+// follow is B's task.
 func follow(ctx context.Context, l *local, j job) (report, error) {
 	d := &timeline{holder: "B"}
 	err := d.follow(ctx, l, j.For)
@@ -209,8 +209,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// A faultyStore is a store that can be disconnected: renewals and releases then get no
-// answer.
+// A faultyStore is a store that can be disconnected: renewals and releases then remain unanswered.
 type faultyStore struct {
 	*driver.Full
 	disconnected atomic.Bool
@@ -219,8 +218,7 @@ type faultyStore struct {
 func (l *faultyStore) disconnect() { l.disconnected.Store(true) }
 func (l *faultyStore) reconnect()  { l.disconnected.Store(false) }
 
-// waitForTimeout waits until ctx ends and returns the error of a store that does not
-// answer.
+// waitForTimeout waits until ctx ends and returns an unresponsive store's error.
 func waitForTimeout(ctx context.Context, op string) error {
 	<-ctx.Done()
 	return &driver.UnavailableError{Op: op, Cause: context.Cause(ctx)}

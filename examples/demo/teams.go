@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/examples/internal/exstore"
 )
 
-// A teamSet is the teams of the demo and the data that they share.
+// A teamSet contains the demo's teams and the data that they share.
 type teamSet struct {
 	data      sharedData
 	teams     []team
@@ -21,13 +21,13 @@ type teamSet struct {
 	stop      func() error
 }
 
-// A team runs jobs: in goroutines of this process, or in another process.
+// A team runs jobs: in goroutines in this process, or in another process.
 type team interface {
 	do(ctx context.Context, j job) (report, error)
 	close() error
 }
 
-// A job is the work of one team in a scene.
+// A job is a team's work in a scene.
 type job struct {
 	Task    string
 	Locked  bool
@@ -36,7 +36,7 @@ type job struct {
 	For     time.Duration // for all
 }
 
-// A report is the result of a job.
+// A report is a job's result.
 type report struct {
 	Count  int64
 	Turns  []turnTimes
@@ -44,7 +44,7 @@ type report struct {
 	Error  string // only in reports from another process
 }
 
-// startTeams starts n teams on the store of a URL.
+// startTeams starts n teams on the store at a URL.
 func startTeams(ctx context.Context, url string, n int) (*teamSet, error) {
 	if url == "" {
 		return startLocalTeams(n), nil
@@ -107,7 +107,7 @@ func (c *teamSet) runAll(ctx context.Context, j job) ([]report, error) {
 	return reports, err
 }
 
-// runAllTimed does the same and returns the time that it took.
+// runAllTimed does the same and returns the time taken.
 func (c *teamSet) runAllTimed(ctx context.Context, j job) ([]report, time.Duration, error) {
 	begin := time.Now()
 	reports, err := c.runAll(ctx, j)
@@ -131,7 +131,7 @@ func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int
 	return context.Cause(ctx)
 }
 
-// A local is a team of goroutines with one client.
+// A local is a team with goroutines and a single client.
 type local struct {
 	data  sharedData
 	locks *dibs.Client
@@ -139,15 +139,15 @@ type local struct {
 
 func newLocal(s sharedData) *local { return &local{data: s, locks: newClient(s.locks())} }
 
-// newClient returns a client with a long timeout, so that the demo works on a busy
-// machine. A service would rather fail earlier.
+// newClient returns a client with a long timeout, so that the demo works on a busy machine. A
+// service would rather fail earlier.
 func newClient(s driver.Store, options ...dibs.Option) *dibs.Client {
 	return dibs.New(s, append(options, dibs.Timeout(5*time.Second))...)
 }
 
 func (l *local) close() error { return l.locks.Close() }
 
-// tasks are the tasks of teams by name.
+// tasks contains the teams' tasks by name.
 var tasks = map[string]func(ctx context.Context, l *local, j job) (report, error){
 	"connect": connect,
 	"deposit": deposit,
@@ -165,13 +165,13 @@ func (l *local) do(ctx context.Context, j job) (report, error) {
 	return part(ctx, l, j)
 }
 
-// connect opens the connections of a team.
+// connect opens a team's connections.
 func connect(ctx context.Context, l *local, _ job) (report, error) {
 	_, err := l.locks.Inspect(ctx, "deposits")
 	return report{}, err
 }
 
-// lock returns the lock of a job: a mutex, or noLock.
+// lock returns a job's lock: a mutex, or noLock.
 func (l *local) lock(j job, name string) dibs.Doer {
 	if !j.Locked {
 		return noLock{}

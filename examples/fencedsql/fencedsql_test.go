@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A holder that lost its lease cannot overwrite the balance of the next holder.
+// A holder that lost its lease should not overwrite the next holder's balance.
 func TestLateWriteIsRejected(t *testing.T) {
 	ctx, store := t.Context(), memstore.New()
 	db, err := openDB(ctx)

@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// schema adds one column to a table: the fence of the last write.
+// schema adds a column to a table: the last write's fence.
 const schema = `CREATE TABLE account (
 	id      TEXT    PRIMARY KEY,
 	balance INTEGER NOT NULL,
@@ -58,7 +58,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "deposited 50, balance %d\n", balance)
 
-	// A writer that was stopped before its write, while others went on, comes too late.
+	// A writer stopped before its write, while others continued, is too late.
 	const staleFence = 1
 	err = a.write(ctx, "7", 0, staleFence)
 	fmt.Fprintln(out, "late write:", err)
@@ -73,7 +73,7 @@ func openDB(ctx context.Context) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // each connection to :memory: would be a database of its own
+	db.SetMaxOpenConns(1) // each connection to :memory: would be a separate database
 	for _, statement := range []string{schema, `INSERT INTO account (id, balance) VALUES ('7', 100)`} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return nil, errors.Join(err, db.Close())
@@ -108,7 +108,7 @@ func (a accounts) read(ctx context.Context, id string) (balance int64, err error
 	return balance, err
 }
 
-// write changes the row only if no larger fence has written before. Both happen in one
+// write changes the row only if no larger fence wrote before. Both happen in a single
 // statement, so nothing can come between the check and the write.
 func (a accounts) write(ctx context.Context, id string, balance int64, fence uint64) error {
 	result, err := a.db.ExecContext(ctx, `UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?`,

@@ -19,10 +19,10 @@ type account struct {
 	pool    *pgxpool.Pool
 	store   *pgstore.Store
 	locks   *dibs.Client
-	guarded bool // false only to show what happens then
+	guarded bool // false only to show the consequences
 }
 
-// add changes the balance under the lock of the account, and returns it.
+// add changes the balance under the account's lock, and returns it.
 func (a *account) add(ctx context.Context, amount int64) (int64, error) {
 	return dibs.Call(ctx, a.locks.Mutex("account:7"), func(ctx context.Context) (int64, error) {
 		balance, err := a.read(ctx)
@@ -38,8 +38,7 @@ func (a *account) read(ctx context.Context) (balance int64, err error) {
 	return balance, err
 }
 
-// write writes the balance in a transaction that is guarded by the lock: ctx is that of the
-// callback.
+// write writes the balance in a transaction guarded by the lock: ctx is the callback's.
 func (a *account) write(ctx context.Context, balance int64) error {
 	return pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
 		if a.guarded {

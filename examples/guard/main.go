@@ -6,8 +6,8 @@
 //	DIBS_URL=postgres://localhost/test go run ./examples/guard
 //	DIBS_URL=postgres://localhost/test go run ./examples/guard -stop
 //
-// With -stop, a process that holds the lock is stopped for longer than its TTL, between its
-// read and its write. Another process changes the balance meanwhile. That happens twice:
+// With -stop, a process holding the lock is stopped for longer than its TTL, between its
+// read and its write. Another process changes the balance meanwhile. This happens twice:
 // without the guard, and with it.
 package main
 
@@ -82,7 +82,7 @@ func open(ctx context.Context, url string) (a *account, closeAll func(), err err
 	return &account{pool: pool, store: store, locks: locks, guarded: true}, closeAll, nil
 }
 
-// prepare creates the tables: those of dibs, and that of the account.
+// prepare creates the tables: the dibs tables, and the account's.
 func prepare(ctx context.Context, pool *pgxpool.Pool, store *pgstore.Store) error {
 	if err := store.Migrate(ctx); err != nil {
 		return err

@@ -17,11 +17,11 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// holderVariable makes this program run as the holder that is stopped. Its value says whether
-// the holder uses the guard.
+// holderVariable makes this program run as the stopped holder. Its value says whether the holder
+// uses the guard.
 const holderVariable = "EXAMPLE_HOLDER_GUARDED"
 
-// stopHolder shows what happens without the guard, and with it.
+// stopHolder shows the consequences without the guard, and with it.
 func stopHolder(ctx context.Context, a *account, url string, out io.Writer) error {
 	for _, guarded := range []bool{false, true} {
 		if err := a.reset(ctx); err != nil {
@@ -65,7 +65,7 @@ func stopOneHolder(ctx context.Context, a *account, url string, guarded bool, ou
 	}
 	fmt.Fprint(out, stopped)
 
-	balance, err := a.add(ctx, 50) // waits until the lease of A has expired
+	balance, err := a.add(ctx, 50) // waits until A's lease expires
 	if err != nil {
 		return errors.Join(err, holder.Process.Kill(), holder.Wait())
 	}
@@ -105,7 +105,7 @@ func runHolder(ctx context.Context, url string, guarded bool, out io.Writer) err
 	return nil
 }
 
-// subtractStopped is add of a process that is stopped between its read and its write.
+// subtractStopped is add in a process that is stopped between its read and its write.
 func (a *account) subtractStopped(ctx context.Context, amount int64, out io.Writer) (written bool, err error) {
 	err = a.locks.Mutex("account:7").Do(ctx, func(ctx context.Context) error {
 		balance, err := a.read(ctx)
@@ -116,8 +116,8 @@ func (a *account) subtractStopped(ctx context.Context, amount int64, out io.Writ
 		if err := stopThisProcess(); err != nil {
 			return err
 		}
-		// The lease has expired, and ctx ends at about this moment. A write that has begun before
-		// does not notice that. Without the end of ctx, each run shows this case.
+		// The lease has expired, and ctx ends at about this moment. A write begun before does not
+		// notice it. Without ctx's end, each run shows this case.
 		ctx = context.WithoutCancel(ctx)
 		err = a.write(ctx, balance-amount)
 		written = err == nil
@@ -126,8 +126,8 @@ func (a *account) subtractStopped(ctx context.Context, amount int64, out io.Writ
 	return written, err
 }
 
-// stopThisProcess stops this process, as ^Z does. It returns when another process has continued
-// it. The lease is renewed until then, or until all threads are stopped.
+// stopThisProcess stops this process, like ^Z. It returns when another process continues it.
+// The lease is renewed until then, or until all threads are stopped.
 func stopThisProcess() error {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)

@@ -1,5 +1,5 @@
-// Leader is a service of which one replica works, while the others stand by. It stops in
-// good order on SIGTERM: the work ends, and the next replica leads at once.
+// Leader is a service with a single working replica, while the others stand by. It stops
+// cleanly on SIGTERM: the work ends, and the next replica leads at once.
 //
 //	DIBS_URL=redis://localhost:6379 go run ./examples/leader
 package main
@@ -49,13 +49,13 @@ func run(ctx context.Context, url string) error {
 	})
 }
 
-// lead stands for election until ctx ends, and runs work in each term. When ctx ends, it
-// returns only after the work has returned and the lock is released.
+// lead stands for election until ctx ends, and runs work in each term. When ctx ends, it returns
+// only after the work returned and the lock is released.
 func lead(ctx context.Context, locks *dibs.Client, work func(ctx context.Context) error) error {
 	return locks.Election("scheduler").Run(ctx, work)
 }
 
-// hooks log what an operator of an election wants to know.
+// hooks log the events that an election's operator needs.
 func hooks() dibs.Hooks {
 	return dibs.Hooks{
 		Lost: func(ctx context.Context, e dibs.Lost) {

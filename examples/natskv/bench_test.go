@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/examples/natskv"
 )
 
-// Clients with connections of their own, as different processes have, want one name all the time.
+// Clients with their own connections, like different processes, want the same name all the time.
 func BenchmarkHandOff(b *testing.B) {
 	for _, clients := range []int{1, 10, 100} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {

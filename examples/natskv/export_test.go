@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NewBucket returns the bucket that New makes a store of.
+// NewBucket returns the bucket from which New makes a store.
 func NewBucket(ctx context.Context, js jetstream.JetStream, name string) (kvstore.Bucket, error) {
 	return newBucket(ctx, js, name)
 }
@@ -37,7 +37,7 @@ func (c counting) Swap(ctx context.Context, key string, value []byte, revision u
 	return err
 }
 
-// WriteAndDelete writes a key of a bucket, and deletes it.
+// WriteAndDelete writes a key in a bucket, and deletes it.
 func WriteAndDelete(ctx context.Context, js jetstream.JetStream, name string) error {
 	b, err := newBucket(ctx, js, name)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package natskv is a store of locks in a key-value bucket of NATS JetStream. It is the example of
+// Package natskv is a store for locks in a NATS JetStream key-value bucket. It is the example for
 // package kvstore.
 package natskv
 
@@ -41,7 +41,7 @@ func newBucket(ctx context.Context, js jetstream.JetStream, name string) (*bucke
 	return &bucket{kv, stream, status.LimitMarkerTTL()}, nil
 }
 
-// openBucket keeps the settings of a bucket that exists.
+// openBucket keeps an existing bucket's settings.
 func openBucket(ctx context.Context, js jetstream.JetStream, name string) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, name)
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -58,7 +58,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream, name string) (jetst
 type bucket struct {
 	kv      jetstream.KeyValue
 	stream  jetstream.Stream
-	markers time.Duration // how long NATS keeps the marker of a deleted key; 0: until the next value
+	markers time.Duration // how long NATS keeps a deleted key's marker; 0: until the next value
 }
 
 func (b *bucket) Get(ctx context.Context, key string) (kvstore.Value, error) {
@@ -87,8 +87,7 @@ func (b *bucket) Swap(ctx context.Context, key string, value []byte, revision ui
 	return err
 }
 
-// Watch is called on by each update of a watcher of NATS. The first one is the value that the key
-// has, or nil.
+// Watch calls on for each update from a NATS watcher. The first is the key's current value, or nil.
 func (b *bucket) Watch(ctx context.Context, key string, on func()) error {
 	watcher, err := b.kv.Watch(ctx, key)
 	if err != nil {
@@ -122,7 +121,7 @@ func (b *bucket) List(ctx context.Context, prefix string, on func(key string)) e
 	return ctx.Err()
 }
 
-// Now returns the time at which the server that leads the stream has answered.
+// Now returns the time at which the server leading the stream answered.
 func (b *bucket) Now(ctx context.Context) (time.Time, error) {
 	info, err := b.stream.Info(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// startServer starts a server of NATS in this process, and returns its URL.
+// startServer starts a NATS server in this process, and returns its URL.
 func startServer(t testing.TB) string {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
@@ -37,7 +37,7 @@ func startServer(t testing.TB) string {
 	return s.ClientURL()
 }
 
-// connect returns a connection of its own, as another process has.
+// connect returns a separate connection, like another process's.
 func connect(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	conn, err := nats.Connect(url, nats.Timeout(time.Minute))
@@ -74,7 +74,7 @@ func openBucket(t testing.TB, url, name string) kvstore.Bucket {
 	return b
 }
 
-// bucketOf returns the name of a bucket for a test.
+// bucketOf returns a bucket's name for a test.
 func bucketOf(t testing.TB) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" ,/#", r) {
@@ -99,7 +99,7 @@ func TestClocks(t *testing.T) {
 	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, url, bucketOf(t)) })
 }
 
-// A bucket that exists keeps its settings, and is used with them.
+// An existing bucket should keep its settings, and be used with them.
 func TestExistingBucket(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)
@@ -150,7 +150,7 @@ func TestBucketWithTTL(t *testing.T) {
 	}
 }
 
-// Many clients that begin at the same time create one bucket.
+// Many clients that begin at the same time should create a single bucket.
 func TestCreatedTogether(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)

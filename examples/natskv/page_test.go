@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The page shows a part of the store, and of the tests that run it.
+// The page should show excerpts from the store, and from its tests.
 func TestPageShowsTheStore(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/kvstore.md")
@@ -19,7 +19,7 @@ func TestPageShowsTheStore(t *testing.T) {
 	}
 }
 
-// function returns the text of a function in a file.
+// function returns a function's text in a file.
 func function(t *testing.T, file, name string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(read(t, file), "\nfunc "+name+"(")

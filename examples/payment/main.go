@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// A cashier charges orders. Many of them may run, on many machines.
+// A cashier charges orders. Many cashiers can run, on many machines.
 type cashier struct {
 	locks  *dibs.Client
 	orders *orders
@@ -57,7 +57,7 @@ func (c *cashier) pay(ctx context.Context, order string) (err error) {
 	return c.orders.markPaid(order, lease.Fence())
 }
 
-// explain returns the result of a payment as a text for the customer.
+// explain returns a payment's result as a text for the customer.
 func explain(err error) string {
 	switch {
 	case err == nil:

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// orders is the repository. It stores the fence of the last write with each order, and
-// rejects writes with a smaller fence: such a writer has lost its lease. In SQL this is
-// one more condition:
+// orders is the repository. It stores the last write's fence with each order, and rejects
+// writes with a smaller fence: such a writer lost its lease. In SQL this is an additional
+// condition:
 //
 //	UPDATE orders SET paid = true, fence = $1 WHERE id = $2 AND fence <= $1
 type orders struct {

@@ -80,7 +80,7 @@ func TestLostWhileCharging(t *testing.T) {
 	})
 }
 
-// unlockByToken releases the lock of another client, as an operator would.
+// unlockByToken releases another client's lock, as an operator would.
 func unlockByToken(t *testing.T, locks *dibs.Client, name string) {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)

@@ -16,8 +16,8 @@ var (
 	link  = regexp.MustCompile(`\]\(\.\./\.\./examples/recipes/(\w+)\)`)
 )
 
-// Each Go block of a page consists of whole lines of one file of the package to which the page
-// links. So the code of the page is compiled, and the tests of the package run it.
+// Each Go block in a page should consist of whole lines from a single file in the package linked by
+// the page. So the page's code is compiled, and the package's tests run it.
 func TestPagesShowTestedCode(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob(pages + "/*.md")
@@ -53,7 +53,7 @@ func TestPagesShowTestedCode(t *testing.T) {
 	}
 }
 
-// checkBlocks looks for the Go blocks of a page in the files of a folder.
+// checkBlocks looks for a page's Go blocks in a folder's files.
 func checkBlocks(t *testing.T, page, folder string) {
 	t.Helper()
 	files, err := filepath.Glob(folder + "/*.go")
@@ -71,7 +71,7 @@ func checkBlocks(t *testing.T, page, folder string) {
 	}
 }
 
-// inOneOf reports whether the lines of a block follow each other in one of the files.
+// inOneOf reports whether a file contains a block's lines in sequence.
 func inOneOf(t *testing.T, files []string, lines string) bool {
 	t.Helper()
 	for _, file := range files {

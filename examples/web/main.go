@@ -100,7 +100,7 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, dibs.ErrUnavailable), errors.Is(err, dibs.ErrClosed):
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "locks are unavailable", http.StatusServiceUnavailable)
-	case errors.Is(err, dibs.ErrInvalid): // such as an order number that is too long
+	case errors.Is(err, dibs.ErrInvalid): // such as a too long order number
 		http.Error(w, "no such order", http.StatusBadRequest)
 	default:
 		http.Error(w, "payment failed", http.StatusInternalServerError)

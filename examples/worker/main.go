@@ -1,5 +1,5 @@
-// Worker runs a job each minute, on however many machines it is started: one of them runs
-// it each time.
+// Worker runs a job each minute, on however many machines it is started: a single machine
+// runs it each time.
 //
 //	DIBS_URL=redis://localhost:6379 go run ./examples/worker
 package main
@@ -47,8 +47,8 @@ func run(ctx context.Context, url string) error {
 
 const (
 	every = time.Minute
-	// The clocks of the machines differ, so each starts the job at another moment. A run
-	// keeps the name for most of the interval: no late machine runs the job again.
+	// The machines' clocks differ, so each starts the job at another moment. A run keeps the name
+	// for most of the interval: no late machine runs the job again.
 	keep = 50 * time.Second
 )
 

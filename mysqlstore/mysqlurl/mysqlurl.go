@@ -45,14 +45,14 @@ type URL struct {
 	prefix string
 }
 
-// Is reports whether a text begins like the URL of a MariaDB or MySQL database.
+// Is reports whether a text begins like a URL for a MariaDB or MySQL database.
 func Is(rawURL string) bool {
 	scheme, _, ok := strings.Cut(rawURL, "://")
 	scheme = strings.ToLower(scheme)
 	return ok && (scheme == "mysql" || scheme == "mariadb")
 }
 
-// Parse parses a URL. The error matches driver.ErrInvalid. Parse reads the file that ca names.
+// Parse parses a URL. The error matches driver.ErrInvalid. Parse reads the file named by ca.
 func Parse(rawURL string) (*URL, error) {
 	u, err := parse(rawURL)
 	if err != nil {
@@ -116,7 +116,7 @@ func parse(rawURL string) (*URL, error) {
 	return &URL{config: config, prefix: own["dibs_prefix"]}, nil
 }
 
-// configOf returns a configuration with the parameters of the library.
+// configOf returns a configuration with the library's parameters.
 func configOf(values url.Values) (*mysql.Config, error) {
 	for name := range values {
 		if strings.HasPrefix(name, "dibs_") {
@@ -136,7 +136,7 @@ func configOf(values url.Values) (*mysql.Config, error) {
 	if charset != "" {
 		query += "&charset=" + charset // the library does not decode it
 	}
-	// With any address but that of a socket, ParseDSN would set the name that TLS verifies.
+	// With any address but a socket's, ParseDSN would set the name that TLS verifies.
 	config, err := mysql.ParseDSN("unix(any)/?" + query)
 	if err != nil {
 		return nil, errors.New("invalid parameter: " + see)
@@ -190,18 +190,17 @@ func setCA(config *mysql.Config, host, file string) error {
 	return nil
 }
 
-// Credentials are the user and password of a program for a database.
+// Credentials contains a program's database user and password.
 type Credentials struct{ Username, Password string }
 
-// Environment returns the credentials that lookup, such as os.Getenv, has for the names
-// DIBS_USERNAME and DIBS_PASSWORD.
+// Environment returns the credentials that lookup, such as os.Getenv, returns for DIBS_USERNAME and
+// DIBS_PASSWORD.
 func Environment(lookup func(name string) string) Credentials {
 	return Credentials{Username: lookup("DIBS_USERNAME"), Password: lookup("DIBS_PASSWORD")}
 }
 
-// With returns a copy of the URL that uses c where the URL has no credentials. If the URL has
-// a password, neither user nor password of c are used. If the URL has only a user, the
-// password of c is used.
+// With returns a copy of the URL that uses c where the URL lacks credentials. If the URL contains a
+// password, c is not used. If the URL contains only a user, c's password is used.
 func (u *URL) With(c Credentials) *URL {
 	if u.config.Passwd != "" {
 		return u
@@ -212,7 +211,7 @@ func (u *URL) With(c Credentials) *URL {
 	return with
 }
 
-// Config returns the configuration of a connection, which the caller may change. Pass it to
+// Config returns a connection's configuration, which the caller can change. Pass it to
 // mysql.NewConnector. Nothing is logged, because each error is also returned.
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
@@ -226,7 +225,7 @@ func (u *URL) TablePrefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.
 func (u *URL) String() string {
-	host := url.URL{Scheme: "mysql", Host: u.config.Addr} // it escapes a zone of IPv6
+	host := url.URL{Scheme: "mysql", Host: u.config.Addr} // it escapes an IPv6 zone
 	text := host.String() + "/" + url.PathEscape(u.config.DBName)
 	query := url.Values{}
 	if u.config.Net == "unix" {

@@ -199,7 +199,7 @@ func FuzzURL(f *testing.F) {
 
 // A password may have any character, escaped or not, before any other mistake.
 func TestNoTextShowsPartOfAPassword(t *testing.T) {
-	const part = "secret" // letters only, as in the name of a parameter
+	const part = "secret" // letters only, like a parameter's name
 	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
 		for _, rest := range []string{"", "@host", "@host/db", "@host:port/db", "@host:99999/db", "@/db", "@a,b/db", "@host/db?tls=no", "@host/db?timeout=x", "@host/db?strict=1", "@host/db?charset=@", "@host/db?collation=x", "@host/db?a=%zz", "@host/db?dibs_prefix=!", "@host/db?ca=/none", "@host/db?socket=/s", "@[::1/db"} {
 			if special == "@" && rest == "" { // then it is the host

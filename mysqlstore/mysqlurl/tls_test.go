@@ -41,11 +41,11 @@ func certify(t *testing.T, host string) (c tls.Certificate, file string) {
 
 var errVerified = errors.New("the client has accepted the certificate")
 
-// serve is a server of one connection, until TLS is established or refused.
+// serve serves a single connection, until TLS is established or refused.
 func serve(conn net.Conn, certificate tls.Certificate) error {
 	greeting := append([]byte{10}, "8.0.36\x00"...)
 	greeting = append(greeting, 1, 0, 0, 0)        // connection
-	greeting = append(greeting, "12345678\x00"...) // of the password
+	greeting = append(greeting, "12345678\x00"...) // for the password
 	greeting = append(greeting, 0, 0x8a)           // it can do TLS
 	greeting = append(greeting, 45, 2, 0, 8, 0, 21)
 	greeting = append(greeting, make([]byte, 10)...)
@@ -63,7 +63,7 @@ func serve(conn net.Conn, certificate tls.Certificate) error {
 	return errVerified
 }
 
-// The certificate must be for the host of the URL.
+// The certificate should be for the URL's host.
 func TestCertificateOfHost(t *testing.T) {
 	t.Parallel()
 	own, ca := certify(t, "db.example")
@@ -88,7 +88,7 @@ func TestCertificateOfHost(t *testing.T) {
 	}
 }
 
-// connect opens a connection to a server with a certificate, and returns the error of the server.
+// connect opens a connection to a server with a certificate, and returns the server's error.
 func connect(t *testing.T, config *mysql.Config, certificate tls.Certificate) error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -112,7 +112,7 @@ func connect(t *testing.T, config *mysql.Config, certificate tls.Certificate) er
 	return <-ended
 }
 
-// With tls=true, too, the name is that of the host. The authorities are those of the system.
+// With tls=true, too, the name should be the host's. The system's authorities are used.
 func TestNameOfHost(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"tls=true", "tls=1"} {
@@ -129,7 +129,7 @@ func TestNameOfHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		config.TLS.RootCAs.AddCert(leaf)
-		_ = connect(t, config, certificate) // VerifyConnection has ended it
+		_ = connect(t, config, certificate) // VerifyConnection ended it
 		select {
 		case name := <-names:
 			if name != "db.example" {

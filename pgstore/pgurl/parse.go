@@ -18,8 +18,8 @@ func cutScheme(rawURL string) (rest string, ok bool) {
 	return rest, found && (scheme == "postgres" || scheme == "postgresql")
 }
 
-// parse leaves the format of libpq to pgx. It is stricter about what separates a password from
-// the rest, and repeats no part of the URL in errors, because any may be a password.
+// parse leaves libpq's format to pgx. It is stricter about separating a password from the rest. Its
+// errors repeat no part of the URL, because any may be a password.
 func parse(rawURL string) (*URL, error) {
 	rest, ok := cutScheme(rawURL)
 	if !ok {
@@ -51,8 +51,8 @@ func parse(rawURL string) (*URL, error) {
 	return u, nil
 }
 
-// cutUser separates user:password from the rest. Another @ most likely means that a part of the
-// password was taken for another part.
+// cutUser separates user:password from the rest. Another @ most likely means that a piece of the
+// password was taken for something else.
 func cutUser(rest string) (user, address string, err error) {
 	if strings.IndexFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0 {
 		return "", "", errors.New("space or control character: write a space as %20")
@@ -70,8 +70,7 @@ func cutUser(rest string) (user, address string, err error) {
 	return user, address, nil
 }
 
-// setParameters sets the parameters of dibs. It returns the names of all, and the text of the
-// others.
+// setParameters sets the dibs parameters. It returns all names, and the other parameters' text.
 func (u *URL) setParameters(query string) (names, others []string, err error) {
 	if query == "" {
 		return nil, nil, nil
@@ -96,7 +95,7 @@ func (u *URL) setParameters(query string) (names, others []string, err error) {
 	return names, others, nil
 }
 
-// The messages of pgx that name a parameter and repeat no part of the URL.
+// pgx's messages with a parameter's name, but no part of the URL.
 var safeMessages = []string{
 	"failed to read service", "invalid sslcertmode", "invalid connect_timeout", "invalid port", "failed to configure TLS",
 	"unknown target_session_attrs value", "unknown channel_binding value", "invalid require_auth",
@@ -104,7 +103,7 @@ var safeMessages = []string{
 	"cannot parse pool_max_conn_idle_time", "cannot parse pool_health_check_period", "cannot parse statement_cache_capacity",
 }
 
-// withoutURL returns an error with what is safe to print of an error of pgx.
+// withoutURL returns an error with the safe parts of a pgx error.
 func withoutURL(err error) error {
 	const files = "failed to configure TLS"
 	var parse *pgconn.ParseConfigError

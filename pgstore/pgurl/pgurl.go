@@ -1,17 +1,17 @@
-// Package pgurl opens a pgstore.Store from one text, for programs that get the URL of the
-// locks from a configuration.
+// Package pgurl opens a pgstore.Store from a URL, for programs with such a URL in
+// their configuration.
 //
 //	postgres://user:password@host1:5432,host2/database?sslmode=verify-full&dibs_schema=locks
 //
-// A URL has the format of libpq: several hosts, and parameters such as sslmode, connect_timeout
-// and target_session_attrs. The variables of libpq, such as PGSSLROOTCERT, complete it, and
-// so do the parameters of package pgxpool, such as pool_max_conns. Two parameters are for
-// dibs, and are not sent to the server:
+// A URL is in libpq's format: several hosts, and parameters such as sslmode, connect_timeout
+// and target_session_attrs. libpq's variables, such as PGSSLROOTCERT, complete it, and so do
+// pgxpool's parameters, such as pool_max_conns. Two parameters are for dibs, and are not sent
+// to the server:
 //
 //	dibs_schema=NAME  the schema of the tables: pgstore.Schema
 //	dibs_poll=true    for a pooler in transaction mode: pgstore.Poll, and no prepared statements
 //
-// No error and no text of this package contains a user or a password.
+// No error or text from this package contains a user or a password.
 package pgurl
 
 import (
@@ -33,9 +33,9 @@ import (
 
 const (
 	defaultSchema = "dibs"
-	defaultConns  = 4 // a process needs few: each operation is one short statement
+	defaultConns  = 4 // a process needs few: each operation is a short statement
 
-	// defaultConnect is the time limit for opening a connection. That of pgx is two minutes, in
+	// defaultConnect is the time limit for opening a connection. The pgx default is two minutes, in
 	// which the connection counts in the pool.
 	defaultConnect = 5 * time.Second
 )
@@ -49,14 +49,14 @@ type URL struct {
 	hasPassword bool
 }
 
-// Is reports whether a text begins like the URL of a PostgreSQL database.
+// Is reports whether a text begins like a PostgreSQL database's URL.
 func Is(rawURL string) bool {
 	_, ok := cutScheme(rawURL)
 	return ok
 }
 
-// Parse parses a URL. The error matches driver.ErrInvalid. Parse reads the files that the URL
-// names, such as sslrootcert.
+// Parse parses a URL. The error matches driver.ErrInvalid. Parse reads the files named in the URL,
+// such as sslrootcert.
 func Parse(rawURL string) (*URL, error) {
 	u, err := parse(rawURL)
 	if err != nil {
@@ -65,18 +65,17 @@ func Parse(rawURL string) (*URL, error) {
 	return u, nil
 }
 
-// Credentials are the user and password of a program for a database.
+// Credentials contains a program's database user and password.
 type Credentials struct{ Username, Password string }
 
-// Environment returns the credentials that lookup, such as os.Getenv, has for the names
-// DIBS_USERNAME and DIBS_PASSWORD.
+// Environment returns the credentials that lookup, such as os.Getenv, returns for DIBS_USERNAME and
+// DIBS_PASSWORD.
 func Environment(lookup func(name string) string) Credentials {
 	return Credentials{Username: lookup("DIBS_USERNAME"), Password: lookup("DIBS_PASSWORD")}
 }
 
-// With returns a copy of the URL that uses c where the URL has no credentials. If the URL has
-// a password, neither user nor password of c are used. If the URL has only a user, the
-// password of c is used.
+// With returns a copy of the URL that uses c where the URL lacks credentials. If the URL contains a
+// password, c is not used. If the URL contains only a user, c's password is used.
 func (u *URL) With(c Credentials) *URL {
 	if u.hasPassword {
 		return u
@@ -91,12 +90,12 @@ func (u *URL) With(c Credentials) *URL {
 	return &with
 }
 
-// Config returns the configuration of a pool, which the caller may change. Pass it to
+// Config returns a pool configuration, which the caller can change. Pass it to
 // pgxpool.NewWithConfig. Without pool_max_conns, the pool has up to 4 connections. Without
 // connect_timeout, each is opened within 5 s.
 func (u *URL) Config() *pgxpool.Config { return u.config.Copy() }
 
-// Options returns the options of the store.
+// Options returns the store's options.
 func (u *URL) Options() []pgstore.Option {
 	options := []pgstore.Option{pgstore.Schema(u.schema)}
 	if u.poll {
@@ -105,7 +104,7 @@ func (u *URL) Options() []pgstore.Option {
 	return options
 }
 
-// Schema returns the schema of the tables.
+// Schema returns the schema that contains the tables.
 func (u *URL) Schema() string { return u.schema }
 
 // String returns the hosts, the database and the schema, without credentials.
@@ -126,8 +125,8 @@ func (u *URL) String() string {
 	return text
 }
 
-// hosts returns the addresses in the order in which they are tried, and the directories of
-// Unix sockets.
+// hosts returns the addresses in the order in which they are tried, and the Unix sockets'
+// directories.
 func (u *URL) hosts() (addrs, sockets []string) {
 	add := func(host string, port uint16) {
 		list, text := &addrs, net.JoinHostPort(host, strconv.Itoa(int(port)))
@@ -163,7 +162,7 @@ func (u *URL) set(name, value string) (err error) {
 	return nil
 }
 
-// configure sets what the URL leaves open.
+// configure sets the defaults for values missing in the URL.
 func (u *URL) configure(names []string) {
 	if !slices.Contains(names, "pool_max_conns") {
 		u.config.MaxConns = defaultConns
@@ -172,7 +171,7 @@ func (u *URL) configure(names []string) {
 		u.config.ConnConfig.ConnectTimeout = defaultConnect
 	}
 	if u.poll && !slices.Contains(names, "default_query_exec_mode") {
-		// A prepared statement belongs to one connection of the server.
+		// A prepared statement belongs to a single server connection.
 		u.config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 }

@@ -140,7 +140,7 @@ func ExampleParse() {
 
 // A password may have any character, escaped or not, before any other mistake.
 func TestNoTextShowsPartOfAPassword(t *testing.T) {
-	const part = "secret" // letters only, as in the name of a parameter
+	const part = "secret" // letters only, like a parameter's name
 	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
 		for _, rest := range []string{"", "@host", "@host/db", "@host:port/db", "@host:99999/db", "@/db", "@host,/db", "@host/db?sslmode=no", "@host/db?pool_max_conns=0", "@host/db?connect_timeout=x", "@host/db?dibs_poll=x", "@host/db?a=%zz", "@host/db?sslmode=verify-ca&sslrootcert=/none", "@[::1/db"} {
 			if special == "@" && rest == "" { // then it is the host

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// standard is the library of an adapter to the standard library. Its versions are those of Go.
+// standard is the library for an adapter to the standard library. Its versions are Go's.
 const standard = "Go"
 
-// An adapter is a package in contrib, with the versions that its package comment documents.
+// An adapter is a package in contrib, with the versions documented in its package comment.
 type adapter struct {
 	name, dir      string
 	library        string
@@ -23,13 +23,13 @@ type adapter struct {
 	module         module
 }
 
-// A module is what go mod edit -json prints.
+// A module contains the output from go mod edit -json.
 type module struct {
 	Go      string
 	Require []struct{ Path, Version string }
 }
 
-// readAdapters reads all adapters of a working tree.
+// readAdapters reads all adapters in a working tree.
 func readAdapters(root string) ([]adapter, error) {
 	files, err := filepath.Glob(filepath.Join(root, "contrib", "*", "go.mod"))
 	if err != nil {
@@ -63,7 +63,7 @@ func readAdapter(dir string) (adapter, error) {
 	return a, json.Unmarshal(out, &a.module)
 }
 
-// packageComment returns the package comment in one line.
+// packageComment returns the package comment in a single line.
 func packageComment(dir string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -90,7 +90,7 @@ var (
 	versionsOfGo      = regexp.MustCompile(`Tested with Go ([0-9]\S*) to ([0-9]\S*[0-9])\.(?: |$)`)
 )
 
-// parseVersions finds the sentence of a package comment that documents the versions.
+// parseVersions finds the sentence in a package comment that documents the versions.
 func parseVersions(comment string) (adapter, error) {
 	if m := versionsOfGo.FindStringSubmatch(comment); m != nil {
 		return adapter{library: standard, oldest: m[1], newest: m[2]}, nil
@@ -106,7 +106,7 @@ func parseVersions(comment string) (adapter, error) {
 	return a, nil
 }
 
-// required returns the version that go.mod requires. No user has an older one.
+// required returns the version required in go.mod. No user can have an older version.
 func (a adapter) required() string {
 	if a.library == standard {
 		return a.module.Go
@@ -119,7 +119,7 @@ func (a adapter) required() string {
 	return ""
 }
 
-// modules returns the library and the modules that are released with it, such as its SDK.
+// modules returns the library and the modules released with it, such as its SDK.
 func (a adapter) modules() []string {
 	paths := []string{a.library}
 	for _, r := range a.module.Require {

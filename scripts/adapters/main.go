@@ -1,11 +1,11 @@
-// Adapters runs the tests of the packages in contrib with the oldest and with the newest version
-// that they document.
+// Adapters runs the tests in contrib with the oldest and the newest version that each package
+// documents.
 //
 //	go run ./scripts/adapters [NAME...]
 //
-// The package comment of an adapter documents the pair: "Tested with v1.2.0 to v1.9.3 of
-// example.com/library." The oldest version is also the one that its go.mod requires, so no user
-// has an older one. The newest one is selected as in a program of a user, who requires it.
+// An adapter's package comment documents the pair: "Tested with v1.2.0 to v1.9.3 of
+// example.com/library." The oldest version is also required in its go.mod, so no user can have an
+// older version. The newest version is selected as in a user's program that requires it.
 package main
 
 import (

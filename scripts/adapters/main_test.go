@@ -10,7 +10,7 @@ import (
 
 const root = "../.."
 
-// The package comment, go.mod and the table of docs/adapters.md agree.
+// The package comment, go.mod and the table in docs/adapters.md should agree.
 func TestDocumentedVersions(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "adapters.md"))
@@ -41,7 +41,7 @@ func TestDocumentedVersions(t *testing.T) {
 	}
 }
 
-// tableRow returns the row of an adapter.
+// tableRow returns an adapter's row.
 func tableRow(page, name string) string {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "| `"+name+"` |") {
@@ -71,8 +71,8 @@ func TestParseVersions(t *testing.T) {
 	}
 }
 
-// The workspace selects the version of go.mod, or the newer one that a program requires. The
-// modules that are released with the library have the same version.
+// The workspace should select go.mod's version, or a newer version required by a program. Modules
+// released with the library should have the same version.
 func TestWorkspace(t *testing.T) {
 	t.Chdir(root)
 	a := adapter{

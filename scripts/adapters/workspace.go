@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// beside are the modules of this repository that tests of adapters import. A workspace of all
-// modules would select the newest version that any of them requires.
+// beside contains this repository's modules imported by adapter tests. A workspace with all modules
+// would select the newest version required by any module.
 var beside = []string{".", "goredisstore", "rueidisstore", "dashboard"}
 
-// test runs the tests of an adapter with one version of its library.
+// test runs an adapter's tests with a library version.
 func (a adapter) test(version string) error {
 	dir, err := os.MkdirTemp("", "adapters")
 	if err != nil {
@@ -38,8 +38,8 @@ func (a adapter) test(version string) error {
 	return tests.Run()
 }
 
-// writeWorkspace writes a workspace with the adapter. For a newer version than that of its go.mod
-// it adds a module that requires it.
+// writeWorkspace writes a workspace with the adapter. For a newer version than in its go.mod it
+// adds a module that requires it.
 func (a adapter) writeWorkspace(dir, version string) error {
 	var work strings.Builder
 	work.WriteString("go 1.26.0\n")

@@ -1,11 +1,11 @@
-// Rates counts how often some common words are in the comments of the Go files of a
-// directory, for each 1,000 words. Prose that was thought in another language differs from
-// the field's own in these rates, even when each sentence is correct.
+// Rates counts how often some common words are in a directory's Go comments, for each 1,000
+// words. Translated prose differs from the field's own in these rates, even when each
+// sentence is correct.
 //
 //	go run ./scripts/rates [-v] DIRECTORY ...
 //
-// It fails if a rate is outside its range: the range over the comments of bbolt, raft, river,
-// pgx, age and go-cloud. With -v it prints the rates of each directory.
+// It fails if a rate is outside its range: the range over the comments in bbolt, raft, river,
+// pgx, age and go-cloud. With -v it prints each directory's rates.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// A bound is the range of a word, in occurrences for each 1,000 words.
+// A bound is a word's range, in occurrences for each 1,000 words.
 type bound struct {
 	word     string
 	from, to float64
@@ -76,7 +76,7 @@ func main() {
 	}
 }
 
-// counts are the numbers of words; "" counts all.
+// counts contains the numbers of words; "" counts all.
 type counts map[string]int
 
 func (c counts) rate(word string) float64 { return 1000 * float64(c[word]) / float64(max(c[""], 1)) }

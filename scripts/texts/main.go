@@ -1,10 +1,10 @@
-// Texts copies the texts of Go files for a prose check: their comments, and their string
-// literals of several words, such as messages and help texts.
+// Texts copies the texts in Go files for a prose check: their comments, and their string
+// literals with several words, such as messages and help texts.
 //
 //	go run ./scripts/texts DIRECTORY
 //
-// It writes DIRECTORY/PATH.md for each Go file of the repository. Each text is on the line
-// that it has in the Go file, so that a finding names the right line.
+// It writes DIRECTORY/PATH.md for each Go file in the repository. Each text is on the same
+// line as in the Go file, so that a finding names the right line.
 package main
 
 import (
@@ -57,7 +57,7 @@ func copyTexts(from, to string) error {
 	})
 }
 
-// texts returns the lines of a Go file with its texts only.
+// texts returns a Go file's lines with its texts only.
 func texts(path string, source []byte) ([]string, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -85,8 +85,8 @@ func texts(path string, source []byte) ([]string, error) {
 	return lines, nil
 }
 
-// addComment adds a line comment without its slashes. A comment that trails code is a
-// sentence. Directives and the expected output of examples are no prose.
+// addComment adds a line comment without its slashes. A comment after code is a sentence.
+// Directives and examples' expected output are no prose.
 func addComment(lines []string, line int, comment string, trailing bool) {
 	text, ok := strings.CutPrefix(comment, "// ")
 	if !ok || strings.HasPrefix(text, "Output:") {
@@ -98,8 +98,7 @@ func addComment(lines []string, line int, comment string, trailing bool) {
 	lines[line-1] = text
 }
 
-// sentence returns a text with an end, so that it does not continue with the text of the
-// next line.
+// sentence returns a text with an end, so it cannot continue in the next line.
 func sentence(text string) string {
 	if text == "" || strings.ContainsAny(text[len(text)-1:], ".:?!") {
 		return text
@@ -107,8 +106,8 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// addLiteral adds a string literal that is a text: at least four words in letters. SQL is
-// no text. Each text is a list item, so that it does not continue one of a line before.
+// addLiteral adds a string literal if it is a text: at least four words in letters. SQL is no text.
+// Each text is a list item, so it cannot continue an earlier line.
 func addLiteral(lines []string, line int, literal string) {
 	text, err := strconv.Unquote(literal)
 	if err != nil || len(strings.Fields(text)) < 4 || strings.HasPrefix(text, "\ncreate table ") {
@@ -123,7 +122,7 @@ func addLiteral(lines []string, line int, literal string) {
 	}
 	for i, part := range strings.Split(text, "\n") {
 		if row := strings.TrimLeft(part, " "); row != part {
-			part = "- " + row // of a table or an example
+			part = "- " + row // in a table or an example
 		}
 		if i == 0 {
 			part = " " + part

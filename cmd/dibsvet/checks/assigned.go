@@ -8,15 +8,15 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// assigned are the expressions that the package assigns to a variable or a field.
+// assigned contains the expressions that the package assigns to a variable or a field.
 type assigned struct {
 	values []ast.Expr
 	parts  []ast.Expr // calls, assertions and the like, of which it is one of several results
-	other  bool       // it may have values that are not among values
+	other  bool       // it can have other values than those in values
 }
 
-// findAssignments returns what is assigned to each variable and field of the package.
-// Parameters are missing: their values come from elsewhere.
+// findAssignments returns the assignments to each variable and field in the package. Parameters are
+// missing: their values come from elsewhere.
 func findAssignments(s *source) map[*types.Var]*assigned {
 	a := assignments{source: s, found: map[*types.Var]*assigned{}}
 	types := []ast.Node{
@@ -54,7 +54,7 @@ func (a *assignments) add(n ast.Node) {
 	case *ast.IncDecStmt:
 		a.addOther(n.X)
 	case *ast.UnaryExpr:
-		if n.Op == token.AND { // the holder of the address can change the value
+		if n.Op == token.AND { // whoever holds the address can change the value
 			a.addOther(n.X)
 		}
 	case *ast.CompositeLit:
@@ -62,8 +62,8 @@ func (a *assignments) add(n ast.Node) {
 	}
 }
 
-// addPairs adds the values of an assignment. A variable declared without a value has an
-// unknown one, because what matters is assigned to it later.
+// addPairs adds an assignment's values. A variable declared without a value gets an unknown value,
+// because the important values are assigned later.
 func (a *assignments) addPairs(to, values []ast.Expr, operation bool) {
 	for i, target := range to {
 		if operation || len(values) != len(to) {
@@ -74,13 +74,13 @@ func (a *assignments) addPairs(to, values []ast.Expr, operation bool) {
 			}
 			continue
 		}
-		if v := a.variable(target); v != a.variable(values[i]) { // return err is no new value of err
+		if v := a.variable(target); v != a.variable(values[i]) { // return err assigns nothing new to err
 			a.addValue(v, values[i])
 		}
 	}
 }
 
-// addResults adds what a return assigns to named results.
+// addResults adds a return's assignments to named results.
 func (a *assignments) addResults(cursor inspector.Cursor, returned *ast.ReturnStmt) {
 	fn, ok := enclosingFunction(cursor)
 	if !ok || fn.typ.Results == nil || len(returned.Results) == 0 {
@@ -100,7 +100,7 @@ func (a *assignments) addFields(literal *ast.CompositeLit) {
 	if t == nil {
 		return
 	}
-	if p, ok := t.Underlying().(*types.Pointer); ok { // an element of a slice of pointers
+	if p, ok := t.Underlying().(*types.Pointer); ok { // an element in a slice of pointers
 		t = p.Elem()
 	}
 	structure, ok := t.Underlying().(*types.Struct)
@@ -142,8 +142,8 @@ func (a *assignments) of(v *types.Var) *assigned {
 	return a.found[v]
 }
 
-// assignedTo returns all values of a variable or a field, or nil if the package does not
-// show all of them.
+// assignedTo returns all values of a variable or a field, or nil if the package does not show them
+// all.
 func (s *source) assignedTo(v *types.Var) *assigned {
 	of := s.values[v.Origin()]
 	if of == nil || of.other || len(of.values) == 0 || s.othersAssign(v) {
@@ -158,8 +158,8 @@ func (s *source) othersAssign(v *types.Var) bool {
 	return v.Exported() && pkg != nil && pkg.Name() != "main" && (v.IsField() || v.Parent() == pkg.Scope())
 }
 
-// value returns the expression whose value e has, if the package shows that there is only
-// one. Otherwise it returns e.
+// value returns the expression for e's value, if the package shows that it has only one value.
+// Otherwise it returns e.
 func (s *source) value(e ast.Expr) ast.Expr {
 	for range 10 { // more steps would be a cycle
 		e = ast.Unparen(e)
@@ -176,8 +176,8 @@ func (s *source) value(e ast.Expr) ast.Expr {
 	return e
 }
 
-// partOf returns the expression of which a variable is one of several results, if nothing else is
-// assigned to it, or nil.
+// partOf returns the expression with a variable among its results, if nothing else is assigned to
+// the variable, or nil.
 func (s *source) partOf(e ast.Expr) ast.Expr {
 	v := s.variable(e)
 	if v == nil {

@@ -31,8 +31,8 @@ func newBadName(src *analysis.Analyzer) *analysis.Analyzer {
 	})
 }
 
-// checkArguments checks the arguments of a call of package dibs. Each rejected argument is
-// reported once, and not a second time in combination with others.
+// checkArguments checks a call's arguments. Each rejected argument is reported once, and not a
+// second time in combination with others.
 func (f *finder) checkArguments(call *ast.CallExpr) {
 	t := f.target(call)
 	d := dibsFuncOf(t.fn)
@@ -130,7 +130,7 @@ func (f *finder) checkPermits(call *ast.CallExpr, semaphore ast.Expr) {
 	f.reportInvalid(call.Args[0], r.err())
 }
 
-// checkConstructor checks the name and the number of a new primitive.
+// checkConstructor checks the name and the number for a new primitive.
 func (f *finder) checkConstructor(call *ast.CallExpr, kind string) {
 	f.checkName(call.Args[0])
 	if len(call.Args) < 2 {
@@ -147,7 +147,7 @@ func (f *finder) checkConstructor(call *ast.CallExpr, kind string) {
 	f.reportInvalid(call.Args[1], r.err())
 }
 
-// checkNames checks the names of All, and how many there are.
+// checkNames checks the names in All, and their number.
 func (f *finder) checkNames(call *ast.CallExpr) {
 	var given []ast.Expr
 	switch list := f.value(call.Args[0]).(type) {
@@ -176,8 +176,8 @@ func (f *finder) checkNames(call *ast.CallExpr) {
 	f.reportInvalid(call.Args[0], r.err())
 }
 
-// checkList checks the options of New or of a primitive in combination. set puts them into
-// the request at their level.
+// checkList checks the options for New or for a primitive in combination. set puts them into the
+// request at their level.
 func (f *finder) checkList(call *ast.CallExpr, kind string, set func(r *request, given []dibs.Option)) {
 	r := newRequest()
 	r.kind = kind
@@ -203,7 +203,7 @@ func (f *finder) checkCall(call *ast.CallExpr, lock ast.Expr, d dibsFunc) {
 	f.reportInvalid(methodAndArguments(call), r.err())
 }
 
-// methodOf returns the method of Client that returns a primitive.
+// methodOf returns the Client method that returns a primitive.
 func methodOf(primitive string) string {
 	if primitive == "MultiMutex" {
 		return "All"
@@ -211,15 +211,15 @@ func methodOf(primitive string) string {
 	return primitive
 }
 
-// reported reports whether the options of New, or those of the primitive, are rejected without
-// those of the other, so that the finding is there.
+// reported reports whether the options for New or for the primitive are rejected separately, so
+// that the finding is there.
 func (f *finder) reported(r request) bool {
 	client, lock := newRequest(), r
 	client.client, lock.client = r.client, nil
 	return client.err() != nil || lock.err() != nil
 }
 
-// addPrimitive adds what the package shows of a primitive and its client.
+// addPrimitive adds the visible options for a primitive and its client.
 func (f *finder) addPrimitive(r *request, made constructed) {
 	r.kind, r.lock = made.kind, f.validOptions(made.call)
 	if client, ok := f.newClient(made.client); ok {
@@ -243,7 +243,7 @@ func (f *finder) addPrimitive(r *request, made constructed) {
 	}
 }
 
-// validOptions returns the options with constant arguments that are valid on their own.
+// validOptions returns the options that have constant arguments and are valid on their own.
 func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	given, _ := f.options(call)
 	for _, o := range given {

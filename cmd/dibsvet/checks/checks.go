@@ -1,17 +1,17 @@
-// Package checks has the analyzers of dibsvet. Each of them finds one kind of mistake in
-// programs that use package dibs. docs/dibsvet.md shows each mistake, and its correction.
+// Package checks contains dibsvet's analyzers. Each finds a kind of mistake in programs that use
+// package dibs. docs/dibsvet.md shows each mistake, and its correction.
 //
-// The analyzers work with every driver of golang.org/x/tools/go/analysis. They have no facts,
-// so a driver need not analyze the imports of a package.
+// The analyzers work with every driver from golang.org/x/tools/go/analysis. They use no facts, so a
+// driver need not analyze a package's imports.
 package checks
 
 import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// All returns one analyzer for each check. The check nofence reports nothing unless enabled
-// returns true, or its flag "on" is set. A nil function counts as false. Each call returns new
-// analyzers, with flags of their own.
+// All returns an analyzer for each check. The check nofence reports nothing unless enabled returns
+// true, or its flag "on" is set. A nil function counts as false. Each call returns new analyzers,
+// with their own flags.
 func All(enabled func() bool) []*analysis.Analyzer {
 	return all(newSource(false), enabled)
 }
@@ -30,14 +30,14 @@ func all(src *analysis.Analyzer, enabled func() bool) []*analysis.Analyzer {
 // scope says in which files a check reports findings.
 type scope bool
 
-// Tests do on purpose what most checks report: they keep locks, act as another process, and make
-// requests that are rejected.
+// Tests intentionally do what most checks report: they keep locks, act as another process, and make
+// rejected requests.
 const (
 	allFiles   scope = true
 	notInTests scope = false
 )
 
-// newCheck returns an analyzer that calls find for each package that can use dibs.
+// newCheck returns an analyzer that calls find for each package able to use dibs.
 func newCheck(src *analysis.Analyzer, name string, in scope, doc string, find func(*finder)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name:     name,
@@ -53,7 +53,7 @@ func newCheck(src *analysis.Analyzer, name string, in scope, doc string, find fu
 	}
 }
 
-// A finder looks for the mistakes of one check in one package.
+// A finder looks for a check's mistakes in a package.
 type finder struct {
 	*source
 	pass  *analysis.Pass

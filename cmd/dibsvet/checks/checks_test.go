@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// Each directory of testdata has the mistakes of one check, and code that is close to them and
-// correct. Where a check offers fixes, a golden file has the result.
+// Each testdata directory contains mistakes for a check, and similar but correct code. Where a
+// check offers fixes, they should give the golden file.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata")
@@ -38,8 +38,8 @@ func byName(analyzers []*analysis.Analyzer) map[string]*analysis.Analyzer {
 	return named
 }
 
-// byDirectory returns an analyzer that runs, on each package, the check named as its directory.
-// So the packages are loaded once for all checks, which takes most of the time.
+// byDirectory returns an analyzer that runs, on each package, the check with its directory's name.
+// So the packages are loaded only once, which takes most of the time.
 func byDirectory(named map[string]*analysis.Analyzer) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name:     "bydirectory",

@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// cleanUp matches the names of functions that undo something. The first letter is upper case.
-// A word such as Close says so only on its own: CloseAccount is the work of a program.
+// cleanUp matches the names of functions that undo something. The first letter is upper case. A
+// word such as Close must stand alone: CloseAccount is a program's work.
 var cleanUp = regexp.MustCompile(`^(Close|Clean|Release|Unlock|Restore|Discard)(All)?$` +
 	`|^(Undo|Revert|Abort|Unregister|Deregister)` + endOfWord +
 	`|(Roll_?[Bb]ack|Clean_?[Uu]p|Tear_?[Dd]own|Shut_?[Dd]own|Compensate)` + endOfWord)
@@ -29,8 +29,8 @@ func upperFirst(name string) string {
 	return string(letters)
 }
 
-// cleansUp reports whether a call is where the inner context has ended, or may have. That is in a
-// branch for an error, or in a deferred call, or the name of the function says so.
+// cleansUp reports whether the inner context has possibly ended at a call. Such places are an error
+// branch, a deferred call, or a function with such a name.
 func (o *outerContexts) cleansUp(call *ast.CallExpr, stack []ast.Node) bool {
 	if cleanUp.MatchString(upperFirst(o.nameOf(call.Fun))) {
 		return true
@@ -76,7 +76,7 @@ func (o *outerContexts) cleansUp(call *ast.CallExpr, stack []ast.Node) bool {
 	return false
 }
 
-// nameOf returns the last name of an expression.
+// nameOf returns an expression's last name.
 func (o *outerContexts) nameOf(e ast.Expr) string {
 	switch e := withoutTypeArguments(e).(type) {
 	case *ast.Ident:
@@ -88,7 +88,7 @@ func (o *outerContexts) nameOf(e ast.Expr) string {
 }
 
 // runsLater reports whether a function literal is kept: it is returned, or in a variable that is
-// not only called, or an argument of a function such as context.AfterFunc.
+// not only called, or an argument for a function such as context.AfterFunc.
 func (o *outerContexts) runsLater(literal *ast.FuncLit, outer []ast.Node) bool {
 	if len(outer) == 0 {
 		return false
@@ -109,8 +109,8 @@ func (o *outerContexts) runsLater(literal *ast.FuncLit, outer []ast.Node) bool {
 	return false
 }
 
-// isOnlyCalled reports whether the literal uses a variable in calls only, and none of them is
-// deferred or in a go statement.
+// isOnlyCalled reports whether the literal uses a variable in calls only, never deferred or in a go
+// statement.
 func (o *outerContexts) isOnlyCalled(v *types.Var) bool {
 	only := true
 	ast.PreorderStack(o.literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
@@ -132,8 +132,7 @@ func (o *outerContexts) isOnlyCalled(v *types.Var) bool {
 	return only
 }
 
-// endsBefore reports whether a statement before another one in a list waits for the end of the
-// inner context.
+// endsBefore reports whether an earlier statement in a list waits for the inner context's end.
 func (o *outerContexts) endsBefore(list []ast.Stmt, at ast.Node) bool {
 	for _, statement := range list {
 		if ast.Node(statement) == at {
@@ -176,7 +175,7 @@ func (o *outerContexts) waitsForEnd(statement ast.Stmt) bool {
 	return waits
 }
 
-// receivesEnd reports whether a case of a select receives from the inner context.
+// receivesEnd reports whether a select case receives from the inner context.
 func (o *outerContexts) receivesEnd(comm ast.Stmt) bool {
 	var received ast.Expr
 	switch s := comm.(type) {
@@ -191,8 +190,8 @@ func (o *outerContexts) receivesEnd(comm ast.Stmt) bool {
 	return ok && o.isAboutEnd(arrow.X)
 }
 
-// showsEnd reports whether a condition with a value shows that the work has failed or the inner
-// context has ended, or that one of them is possible.
+// showsEnd reports whether a condition with a value shows failed work or the inner context's end,
+// or that either is possible.
 func (o *outerContexts) showsEnd(condition ast.Expr, isTrue bool) bool {
 	condition = o.value(condition)
 	switch c := condition.(type) {
@@ -221,7 +220,7 @@ func (o *outerContexts) showsEnd(condition ast.Expr, isTrue bool) bool {
 	return o.isAboutEnd(condition)
 }
 
-// isTypeTest reports whether an expression has a value of a type, and whether that is so.
+// isTypeTest reports whether an expression tests a value's type, and with which result.
 func (o *outerContexts) isTypeTest(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.TypeAssertExpr:
@@ -237,8 +236,8 @@ func (o *outerContexts) isErrorValue(e ast.Expr) bool {
 	return t != nil && types.Implements(t, errorInterface())
 }
 
-// caseShowsEnd is showsEnd for a case of a switch: by its own conditions, or because those of the
-// cases before it are false.
+// caseShowsEnd is showsEnd for a switch case: by its own conditions, or because earlier cases are
+// false.
 func (o *outerContexts) caseShowsEnd(s *ast.SwitchStmt, at *ast.CaseClause) bool {
 	if s.Tag != nil {
 		return o.isAboutEnd(s.Tag) && !o.isCaseOfNil(at)
@@ -255,13 +254,13 @@ func (o *outerContexts) caseShowsEnd(s *ast.SwitchStmt, at *ast.CaseClause) bool
 	return false
 }
 
-// isCaseOfNil reports whether a case of a switch is that of nil only.
+// isCaseOfNil reports whether a switch case is for nil only.
 func (o *outerContexts) isCaseOfNil(clause *ast.CaseClause) bool {
 	return len(clause.List) == 1 && o.isNil(clause.List[0])
 }
 
-// isAboutEnd reports whether a condition tests if the work has failed or the inner context has
-// ended: it uses an error, or inspects a context from inside. A variable stands for its value.
+// isAboutEnd reports whether a condition tests for failed work or for the inner context's end: it
+// uses an error, or inspects a context from inside. A variable stands for its value.
 func (o *outerContexts) isAboutEnd(condition ast.Node) bool { return o.mentionsEnd(condition, 3) }
 
 func (o *outerContexts) mentionsEnd(n ast.Node, steps int) bool {
@@ -287,8 +286,8 @@ func (o *outerContexts) mentionsEnd(n ast.Node, steps int) bool {
 	return found
 }
 
-// inspectedContext returns the context whose end an expression inspects, or nil: that of Err, Done
-// or Cause, or the only argument of a function such as isLost(ctx).
+// inspectedContext returns the context whose end an expression inspects, or nil: the receiver of
+// Err, Done or Cause, or the only argument in a call such as isLost(ctx).
 func (o *outerContexts) inspectedContext(e ast.Expr) ast.Expr {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

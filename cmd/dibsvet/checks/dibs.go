@@ -9,18 +9,18 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// dibsPath is the path of package dibs. The types are recognised by it.
+// dibsPath is package dibs' path, which identifies its types.
 const dibsPath = "github.com/dibslock/dibs"
 
-// fromDibs reports whether an object belongs to package dibs, or to package driver, which
-// declares a part of its errors.
+// fromDibs reports whether an object belongs to package dibs, or to package driver, which declares
+// some of its errors.
 func fromDibs(o types.Object) bool {
 	return o.Pkg() != nil && (o.Pkg().Path() == dibsPath || o.Pkg().Path() == dibsPath+"/driver")
 }
 
-// A dibsFunc is a function or method of package dibs.
+// A dibsFunc is a function or method in package dibs.
 type dibsFunc struct {
-	receiver string // the name of the type; empty for a function
+	receiver string // the type's name; empty for a function
 	name     string
 }
 
@@ -28,8 +28,7 @@ func (d dibsFunc) is(receiver string, names ...string) bool {
 	return d.receiver == receiver && slices.Contains(names, d.name)
 }
 
-// dibsFuncOf returns the function or method of package dibs that a function is, or a zero
-// dibsFunc.
+// dibsFuncOf returns a function as a dibsFunc, or a zero dibsFunc.
 func dibsFuncOf(fn *types.Func) dibsFunc {
 	if fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != dibsPath {
 		return dibsFunc{}
@@ -41,8 +40,8 @@ func dibsFuncOf(fn *types.Func) dibsFunc {
 	return d
 }
 
-// namedIn returns the name of a type of a package, or of the type that it points to; or
-// nothing.
+// namedIn returns a type's name, or its pointer's element's, if the type is declared in a package;
+// or nothing.
 func namedIn(t types.Type, path string) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -54,19 +53,19 @@ func namedIn(t types.Type, path string) string {
 	return named.Obj().Name()
 }
 
-// ofDibs reports whether a package belongs to dibs: the root package, a store, or another one.
+// ofDibs reports whether a package belongs to dibs: the root package, a store, or any other.
 func ofDibs(pkg *types.Package) bool {
 	return pkg != nil && (pkg.Path() == dibsPath || strings.HasPrefix(pkg.Path(), dibsPath+"/"))
 }
 
-// A target is the function that a call calls, and the receiver in the source.
+// A target is a call's function, and its receiver in the source.
 type target struct {
 	fn       *types.Func
 	receiver ast.Expr // nil for a function, and for a method expression
 }
 
-// target returns the function that a call calls. It sees through a variable that has only one
-// value, such as a method value.
+// target returns a call's function. It sees through a variable that has only one value, such as a
+// method value.
 func (s *source) target(call *ast.CallExpr) target {
 	fun := ast.Unparen(call.Fun)
 	fn, _ := typeutil.Callee(s.info, call).(*types.Func)
@@ -84,7 +83,7 @@ func (s *source) target(call *ast.CallExpr) target {
 	return t
 }
 
-// function returns the declared function that an expression denotes, or nil.
+// function returns an expression's declared function, or nil.
 func (s *source) function(e ast.Expr) *types.Func {
 	switch e := withoutTypeArguments(e).(type) {
 	case *ast.Ident:
@@ -114,10 +113,10 @@ func withoutTypeArguments(e ast.Expr) ast.Expr {
 	}
 }
 
-// dibsCall returns the function of package dibs that a call calls, or a zero dibsFunc.
+// dibsCall returns the dibs function that a call calls, or a zero dibsFunc.
 func (s *source) dibsCall(call *ast.CallExpr) dibsFunc { return dibsFuncOf(s.target(call).fn) }
 
-// A locked function is a function that a call runs, or will run, under a lock.
+// A lockedFunc is a function that a call runs, or will run, under a lock.
 type lockedFunc struct {
 	call     *ast.CallExpr
 	dibs     dibsFunc
@@ -126,13 +125,13 @@ type lockedFunc struct {
 	literal  *ast.FuncLit // nil if the function is declared elsewhere
 }
 
-// lockedFunc returns the function that a call runs under a lock: Do, Run, Call, Wrap or
-// WrapCall. A Do of another type counts if it has the signature of dibs.Doer.
+// lockedFunc returns the function that a call runs under a lock: Do, Run, Call, Wrap or WrapCall.
+// Another type's Do counts if its signature is that of dibs.Doer.
 func (s *source) lockedFunc(call *ast.CallExpr) (lockedFunc, bool) {
 	t := s.target(call)
 	d := dibsFuncOf(t.fn)
 	l := lockedFunc{call: call, dibs: d, lock: t.receiver}
-	var at int // the index of the function
+	var at int // the function's index
 	switch {
 	case d.is("", "Call"):
 		at = 2
@@ -162,7 +161,7 @@ func (s *source) isCallback(e ast.Expr) bool {
 	return ok && s.contextParameter(literal) != nil
 }
 
-// contextParameter returns the first parameter of a function if it is a context, or nil.
+// contextParameter returns a function's first parameter if it is a context, or nil.
 func (s *source) contextParameter(literal *ast.FuncLit) *types.Var {
 	signature, ok := s.info.TypeOf(literal).(*types.Signature)
 	if !ok || signature.Params().Len() == 0 || !isContext(signature.Params().At(0).Type()) {
@@ -171,12 +170,12 @@ func (s *source) contextParameter(literal *ast.FuncLit) *types.Var {
 	return signature.Params().At(0)
 }
 
-// isDo reports whether a method is a Do as dibs.Doer has it.
+// isDo reports whether a method is a Do with dibs.Doer's signature.
 func isDo(fn *types.Func) bool {
 	return fn != nil && fn.Name() == "Do" && fn.Signature().Recv() != nil && fn.Signature().Params().Len() == 3 && takesOptions(fn)
 }
 
-// takesOptions reports whether the last parameter of a function is ...dibs.Option.
+// takesOptions reports whether a function's last parameter is ...dibs.Option.
 func takesOptions(fn *types.Func) bool {
 	if fn == nil || !fn.Signature().Variadic() {
 		return false
@@ -212,12 +211,12 @@ func isContext(t types.Type) bool {
 
 // A constructed lock is a primitive whose constructor the package shows.
 type constructed struct {
-	call   *ast.CallExpr // of Client.Mutex and the like
-	kind   string        // the name of that method
+	call   *ast.CallExpr // to Client.Mutex and the like
+	kind   string        // the method's name
 	client ast.Expr
 }
 
-// construction returns the constructor of a primitive, if the package shows it.
+// construction returns a primitive's constructor, if the package shows it.
 func (s *source) construction(lock ast.Expr) (constructed, bool) {
 	if lock == nil {
 		return constructed{}, false
@@ -236,20 +235,19 @@ func (s *source) construction(lock ast.Expr) (constructed, bool) {
 	return constructed{}, false
 }
 
-// newClient returns the call of dibs.New that made a client, if the package shows it.
+// newClient returns the dibs.New call for a client, if the package shows it.
 func (s *source) newClient(client ast.Expr) (*ast.CallExpr, bool) {
 	call, ok := s.value(client).(*ast.CallExpr)
 	return call, ok && s.dibsCall(call).is("", "New")
 }
 
-// An option is a call of an option of package dibs.
+// An option is a call to a dibs option.
 type option struct {
 	call *ast.CallExpr
 	name string // such as "Wait"
 }
 
-// options returns the options given to a call. known is false if the package does not show
-// all of them.
+// options returns a call's options. known is false if the package does not show them all.
 func (s *source) options(call *ast.CallExpr) (given []option, known bool) {
 	fn := s.target(call).fn
 	if !takesOptions(fn) {

@@ -14,7 +14,7 @@ import (
 // It applies to its own line and to the next one.
 const directivePrefix = "//dibsvet:ignore "
 
-// directives are the directives of a package, by file and line.
+// directives contains a package's directives, by file and line.
 type directives map[linePosition][]ignore
 
 type linePosition struct {
@@ -22,18 +22,18 @@ type linePosition struct {
 	line int
 }
 
-// An ignore is one directive.
+// An ignore is a directive.
 type ignore struct {
 	checks []string
 	reason string
 }
 
-// silence is what the directives of a line mean for a finding.
+// silence is the directives' effect on a finding.
 type silence int
 
 const (
 	absent        silence = iota // no directive names the check
-	withoutReason                // one does, but gives no reason, so it has no effect
+	withoutReason                // a directive silences it without a reason, and so has no effect
 	silent
 )
 
@@ -54,13 +54,13 @@ func (d directives) add(at token.Position, comment string) {
 	if !ok {
 		return
 	}
-	text, _, _ = strings.Cut(text, "//") // what follows is a comment on the directive
+	text, _, _ = strings.Cut(text, "//") // then follows a comment on the directive
 	checks, reason, _ := strings.Cut(strings.TrimSpace(text), " ")
 	line := linePosition{at.Filename, at.Line}
 	d[line] = append(d[line], ignore{strings.Split(checks, ","), strings.TrimSpace(reason)})
 }
 
-// of returns what the directives mean for a finding of a check.
+// of returns the directives' effect on a check's finding.
 func (d directives) of(at token.Position, check string) silence {
 	result := absent
 	for _, line := range []int{at.Line, at.Line - 1} {

@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// declarations are what the examples of docs/dibsvet.md use.
+// declarations contains the declarations for the examples in docs/dibsvet.md.
 const declarations = `package example
 
 import (
@@ -36,8 +36,8 @@ var (
 	example = regexp.MustCompile("(?s)```go\n(func (wrong|right)\\(.*?)```")
 )
 
-// Each check has a section in docs/dibsvet.md. dibsvet finds one mistake in its wrong example,
-// and none in its right one.
+// Each check should have a section in docs/dibsvet.md. dibsvet should find a mistake in its wrong
+// example, and none in its right example.
 func TestExamplesOfTheDocument(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/dibsvet.md")
@@ -56,7 +56,7 @@ func TestExamplesOfTheDocument(t *testing.T) {
 	}
 }
 
-// exampleModule writes each example to a package CHECK/wrong or CHECK/right of a new module.
+// exampleModule writes each example to a package CHECK/wrong or CHECK/right in a new module.
 func exampleModule(t *testing.T, page string) (dir string) {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -81,7 +81,7 @@ func exampleModule(t *testing.T, page string) (dir string) {
 	return dir
 }
 
-// imports returns the imports that an example needs.
+// imports returns the imports for an example.
 func imports(example string) string {
 	var b strings.Builder
 	for name, path := range map[string]string{
@@ -104,8 +104,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// findings returns the names of the checks that report something, for each package of a
-// module. The check nofence counts in its own section only: it is off by default.
+// findings returns the names of the checks with reports, for each package in a module. The check
+// nofence counts in its own section only: it is off by default.
 func findings(t *testing.T, dir string, all []*analysis.Analyzer) map[string][]string {
 	t.Helper()
 	pkgs, err := packages.Load(&packages.Config{

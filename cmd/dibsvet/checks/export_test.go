@@ -2,8 +2,8 @@ package checks
 
 import "golang.org/x/tools/go/analysis"
 
-// OfCallbacks returns the checks for packages that do not use dibs. There a function literal that
-// receives a context, as an argument of any function, counts as one under a lock.
+// OfCallbacks returns the checks for packages without dibs. There a function literal that receives
+// a context, as an argument for any function, counts as a function under a lock.
 func OfCallbacks() []*analysis.Analyzer {
 	return all(newSource(true), func() bool { return false })
 }

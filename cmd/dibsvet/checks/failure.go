@@ -8,14 +8,14 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// readsValues matches the names of functions that read a value of a context.
+// readsValues matches the names of functions that read a context's value.
 var readsValues = regexp.MustCompile(`(?i)from(incoming|outgoing)?(context|ctx)$`)
 
-// anyReportsFailure reports whether one of several results can report that a function has not
-// done its work, such as when its context ends.
+// anyReportsFailure reports whether any of several results can report undone work, such as when a
+// function's context ends.
 func anyReportsFailure(results *types.Tuple) bool { return anyOf(results, reportsFailure) }
 
-// anyOf reports whether the type of a parameter or a result satisfies is.
+// anyOf reports whether any parameter's or result's type satisfies is.
 func anyOf(variables *types.Tuple, is func(types.Type) bool) bool {
 	for v := range variables.Variables() {
 		if is(v.Type()) {
@@ -25,9 +25,9 @@ func anyOf(variables *types.Tuple, is func(types.Type) bool) bool {
 	return false
 }
 
-// reportsFailure reports whether a value can report a failure. An error and a context can. So can
-// a value with a method that returns one of them, such as *sql.Row, *exec.Cmd or *http.Request. A
-// slice, a channel or an iterator contains such values.
+// reportsFailure reports whether a value can report a failure. An error and a context can. So can a
+// value with a method that returns an error or a context, such as *sql.Row, *exec.Cmd or
+// *http.Request. A slice, a channel or an iterator contains such values.
 func reportsFailure(t types.Type) bool {
 	if isFailure(t) {
 		return true
@@ -56,7 +56,7 @@ func isIteratorOfFailures(signature *types.Signature) bool {
 	return ok && anyOf(yield.Params(), isFailure)
 }
 
-// hasMethodOfFailure leaves out loggers, whose methods report failures of the log.
+// hasMethodOfFailure excludes loggers, whose methods report failures of the log.
 func hasMethodOfFailure(t types.Type) bool {
 	found := false
 	for _, selection := range typeutil.IntuitiveMethodSet(t, nil) {
@@ -69,12 +69,12 @@ func hasMethodOfFailure(t types.Type) bool {
 	return found
 }
 
-// encodes reports whether a method converts its value, as the interfaces of encoding, fmt and
-// database/sql want it. Types of mere values have these, such as time.Time.
+// encodes reports whether a method converts its value, for an interface in encoding, fmt or
+// database/sql. Plain value types have such methods, for example time.Time.
 func encodes(method *types.Func) bool {
 	name := method.Name()
 	for _, prefix := range []string{"Marshal", "Unmarshal", "Append", "Gob", "Encode", "Decode"} {
-		if strings.HasPrefix(name, prefix) && name != "Decode" { // Decode(&v) is the answer of a database
+		if strings.HasPrefix(name, prefix) && name != "Decode" { // Decode(&v) is a database's reply
 			return true
 		}
 	}

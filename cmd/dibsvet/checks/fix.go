@@ -14,8 +14,8 @@ func edit(n ast.Node, text string) analysis.TextEdit {
 	return analysis.TextEdit{Pos: n.Pos(), End: n.End(), NewText: []byte(text)}
 }
 
-// fix returns a fix that needs a package of the standard library, which it imports if it must.
-// It returns no fix if the name of the package means something else at n.
+// fix returns a fix that needs a package in the standard library, and imports it if necessary. It
+// returns no fix if the package's name means something else at n.
 func (f *finder) fix(n ast.Node, message, path string, edits ...analysis.TextEdit) []analysis.SuggestedFix {
 	file := f.file(n.Pos())
 	if file == nil {
@@ -37,7 +37,7 @@ func (f *finder) fix(n ast.Node, message, path string, edits ...analysis.TextEdi
 	return []analysis.SuggestedFix{{Message: message, TextEdits: edits}}
 }
 
-// importEdit adds an import before the first import of a file, which has one.
+// importEdit adds an import before a file's first import. The file must contain an import.
 func importEdit(file *ast.File, path string) analysis.TextEdit {
 	for _, decl := range file.Decls {
 		group, ok := decl.(*ast.GenDecl)
@@ -53,7 +53,7 @@ func importEdit(file *ast.File, path string) analysis.TextEdit {
 	return analysis.TextEdit{}
 }
 
-// file returns the file of a position.
+// file returns a position's file.
 func (f *finder) file(at token.Pos) *ast.File {
 	for _, file := range f.pass.Files {
 		if file.FileStart <= at && at < file.FileEnd {

@@ -19,8 +19,8 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// Each fix compiles, alone and together with the others of its file. With DIBS_UPDATE=1 the test
-// writes the files .golden of testdata.
+// Each fix should compile, alone and together with the others in its file. With DIBS_UPDATE=1 the
+// test writes the .golden files in testdata.
 func TestFixesCompile(t *testing.T) {
 	t.Parallel()
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: "testdata"}, "./...")
@@ -39,7 +39,7 @@ func TestFixesCompile(t *testing.T) {
 		if action.Analyzer.Name != path.Base(action.Package.PkgPath) {
 			continue
 		}
-		all := map[string][]analysis.TextEdit{} // of each file
+		all := map[string][]analysis.TextEdit{} // for each file
 		for _, d := range action.Diagnostics {
 			for _, fix := range d.SuggestedFixes {
 				applied++
@@ -66,7 +66,7 @@ func TestFixesCompile(t *testing.T) {
 	}
 }
 
-// apply returns a file with edits. Two equal ones, such as of an import, count once.
+// apply returns a file with edits. Equal edits, such as for an import, count once.
 func apply(t *testing.T, set *token.FileSet, name string, edits []analysis.TextEdit) []byte {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -89,7 +89,7 @@ func apply(t *testing.T, set *token.FileSet, name string, edits []analysis.TextE
 	return text
 }
 
-// compileWith compiles a package with another content of one file.
+// compileWith compiles a package with a file's new content.
 func compileWith(pkg *packages.Package, changed string, text []byte) error {
 	set := token.NewFileSet()
 	var files []*ast.File
@@ -109,7 +109,7 @@ func compileWith(pkg *packages.Package, changed string, text []byte) error {
 	return err
 }
 
-// loaded imports packages that are loaded.
+// loaded imports loaded packages.
 type loaded map[string]*packages.Package
 
 func (l loaded) Import(path string) (*types.Package, error) {

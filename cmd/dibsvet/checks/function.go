@@ -27,7 +27,7 @@ func enclosingFunction(cursor inspector.Cursor) (function, bool) {
 	return function{}, false
 }
 
-// scope returns the scope of the parameters and of the body.
+// scope returns the scope for the parameters and the body.
 func (fn function) scope(info *types.Info) *types.Scope { return info.Scopes[fn.typ] }
 
 func (fn function) signature(info *types.Info) *types.Signature {

@@ -125,9 +125,8 @@ func (f *finder) checkTypeSwitch(cursor inspector.Cursor, n *ast.TypeSwitchStmt)
 	}
 }
 
-// mayBeWrapped reports whether an expression is an error that another one may wrap. A value of
-// another type is none, such as that of recover. The wanted error of a table in a test is a
-// sentinel itself.
+// mayBeWrapped reports whether an expression is an error that another can wrap. Other types'
+// values, such as from recover, are not. The wanted error in a test's table is itself a sentinel.
 func (f *finder) mayBeWrapped(e ast.Expr) bool {
 	t := f.info.TypeOf(e)
 	if t == nil || !types.Implements(t, errorInterface()) || f.isSentinel(e) || f.isNil(e) {
@@ -141,13 +140,13 @@ func (f *finder) mayBeWrapped(e ast.Expr) bool {
 	return of == nil || slices.ContainsFunc(of.values, func(value ast.Expr) bool { return !f.isSentinel(value) && !f.isNil(value) })
 }
 
-// isSentinel reports whether an expression is an error variable of dibs, such as ErrBusy.
+// isSentinel reports whether an expression is a dibs error variable, such as ErrBusy.
 func (f *finder) isSentinel(e ast.Expr) bool {
 	v := f.variable(e)
 	return v != nil && fromDibs(v) && v.Parent() == v.Pkg().Scope() && strings.HasPrefix(v.Name(), "Err") && isError(v.Type())
 }
 
-// isErrorOfDibs reports whether a type expression is an error type of dibs.
+// isErrorOfDibs reports whether a type expression is a dibs error type.
 func (f *finder) isErrorOfDibs(e ast.Expr) bool {
 	t := f.info.TypeOf(e)
 	if t == nil || types.IsInterface(t) || !types.Implements(t, errorInterface()) {
@@ -164,8 +163,8 @@ func errorInterface() *types.Interface {
 	return types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 }
 
-// inMethodIs reports whether a node is in a method Is or As. Package errors calls them for
-// each error of a chain.
+// inMethodIs reports whether a node is in a method Is or As. Package errors calls them for each
+// error in a chain.
 func (f *finder) inMethodIs(cursor inspector.Cursor) bool {
 	for enclosing := range cursor.Enclosing((*ast.FuncDecl)(nil)) {
 		method := enclosing.Node().(*ast.FuncDecl)

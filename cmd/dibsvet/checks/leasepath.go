@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// A leasePath searches the control flow of a function for a path on which a lease is not
-// handled. The algorithm is that of the analyzer lostcancel. In addition, it leaves out
-// branches on which the error of the acquire is not nil, because there is no lease.
+// A leasePath searches a function's control flow for a path that does not handle a lease. The
+// algorithm comes from the analyzer lostcancel. In addition, it skips branches on which the
+// acquire's error is not nil, because there is no lease.
 type leasePath struct {
 	*finder
 	lease, err *types.Var // err is nil if the error is not in a variable
@@ -22,8 +22,8 @@ type leasePath struct {
 	typeSwitches map[*ast.CaseClause]*ast.TypeSwitchStmt
 }
 
-// search returns the statement that ends a path without an Unlock, or nil: a return, or a
-// new assignment of the lease.
+// search returns the statement that ends a path without an Unlock, or nil: a return, or a new
+// assignment to the lease.
 func (p *leasePath) search(body *ast.BlockStmt) ast.Node {
 	p.findSwitches(body)
 	graph := cfg.New(body, p.mayReturn)
@@ -37,11 +37,11 @@ func (p *leasePath) search(body *ast.BlockStmt) ast.Node {
 	return nil // unreachable code
 }
 
-// A place is a block of the control flow, and what is known there.
+// A place is a block in the control flow, with the facts known there.
 type place struct {
 	block    *cfg.Block
-	otherErr bool // err is no longer that of the acquire
-	unsure   bool // a function has seen err, so the package does not show whether there is a lease
+	otherErr bool // err is no longer the acquire's
+	unsure   bool // a function received err, so the package does not show whether there is a lease
 }
 
 func (p *leasePath) continueAfter(start *cfg.Block, at int) ast.Node {
@@ -82,14 +82,14 @@ func (p *leasePath) continueAfter(start *cfg.Block, at int) ast.Node {
 	return visit(place{block: start}, start.Nodes[at+1:])
 }
 
-// A scanned is what happens in the nodes of a block.
+// A scanned is the result for a block's nodes.
 type scanned struct {
 	handled    bool
 	end        ast.Node // of the path, without an Unlock
-	assignsErr bool     // err is no longer that of the acquire
+	assignsErr bool     // err is no longer the acquire's
 }
 
-// scan goes through nodes until one handles the lease, or ends the path.
+// scan scans nodes until a node handles the lease, or ends the path.
 func (p *leasePath) scan(nodes []ast.Node) (r scanned) {
 	for _, n := range nodes {
 		if p.handles(n) {
@@ -128,7 +128,7 @@ func (p *leasePath) handles(n ast.Node) bool {
 	return found
 }
 
-// isHandled reports whether one use of the lease ends the duty to unlock it.
+// isHandled reports whether a use of the lease ends the duty to unlock it.
 func (p *leasePath) isHandled(id *ast.Ident, stack []ast.Node) bool {
 	for _, outer := range stack {
 		if _, ok := outer.(*ast.FuncLit); ok {
@@ -179,11 +179,11 @@ type presence int
 const (
 	sameLease    presence = iota // nothing
 	absentLease                  // there is none
-	presentLease                 // there is one
-	unknownLease                 // there may be one: a function of the program decides
+	presentLease                 // there is a lease
+	unknownLease                 // there may be a lease: a function in the program decides
 )
 
-// leaseOn returns what a branch shows of the lease.
+// leaseOn returns a branch's information about the lease.
 func (p *leasePath) leaseOn(from *cfg.Block, branch int) presence {
 	if clause, ok := from.Succs[branch].Stmt.(*ast.CaseClause); ok {
 		if s := p.typeSwitches[clause]; s != nil && p.isErr(switchedValue(s)) {
@@ -206,10 +206,10 @@ func (p *leasePath) leaseOn(from *cfg.Block, branch int) presence {
 	return p.implies(condition, isTrue)
 }
 
-// leaseInCase returns what a case of a type switch of the error shows.
+// leaseInCase returns the information from a case in a type switch on the error.
 func (p *leasePath) leaseInCase(s *ast.TypeSwitchStmt, clause *ast.CaseClause, kind cfg.BlockKind) presence {
 	switch {
-	case kind != cfg.KindSwitchCaseBody: // the cases after this one
+	case kind != cfg.KindSwitchCaseBody: // the later cases
 		return when(len(clause.List) == 1 && p.isNil(clause.List[0]), absentLease)
 	case slices.ContainsFunc(clause.List, p.isNil):
 		return presentLease
@@ -219,7 +219,7 @@ func (p *leasePath) leaseInCase(s *ast.TypeSwitchStmt, clause *ast.CaseClause, k
 	return sameLease
 }
 
-// switchedValue returns the x of switch x.(type).
+// switchedValue returns the x in switch x.(type).
 func switchedValue(s *ast.TypeSwitchStmt) ast.Expr {
 	var e ast.Expr
 	switch assign := s.Assign.(type) {
@@ -234,7 +234,7 @@ func switchedValue(s *ast.TypeSwitchStmt) ast.Expr {
 	return e
 }
 
-// implies returns what a condition with a value shows of the lease.
+// implies returns the information about the lease in a condition with a value.
 func (p *leasePath) implies(condition ast.Expr, isTrue bool) presence {
 	condition = p.value(condition)
 	if part := p.partOf(condition); part != nil { // such as ok in e, ok := errors.AsType(err)
@@ -265,8 +265,8 @@ func (p *leasePath) implies(condition ast.Expr, isTrue bool) presence {
 	return sameLease
 }
 
-// impliesByCall returns what the result of a call shows: of package errors, or of a function that
-// the program has for errors.
+// impliesByCall returns the information in a call's result: from package errors, or from a
+// program's function for errors.
 func (p *leasePath) impliesByCall(call *ast.CallExpr, isTrue bool) presence {
 	if !slices.ContainsFunc(call.Args, p.usesErr) {
 		return sameLease
@@ -284,8 +284,8 @@ func when(is bool, then presence) presence {
 	return sameLease
 }
 
-// joinConditions returns what two conditions show: if both of them have their values, or if at
-// least one of them has.
+// joinConditions returns the information in two conditions: if both have their values, or if at
+// least one does.
 func joinConditions(a, b presence, both bool) presence {
 	switch {
 	case a == b:
@@ -300,7 +300,7 @@ func joinConditions(a, b presence, both bool) presence {
 	return sameLease
 }
 
-// comparison returns what the equality of two operands shows, or their difference.
+// comparison returns the information in two operands' equality, or their difference.
 func (p *leasePath) comparison(x, y ast.Expr, equal bool) presence {
 	of := func(present bool) presence {
 		if present {
@@ -321,7 +321,7 @@ func (p *leasePath) comparison(x, y ast.Expr, equal bool) presence {
 	return sameLease
 }
 
-// isErr reports whether an expression is the error of the acquire, or wraps it.
+// isErr reports whether an expression is the acquire's error, or wraps it.
 func (p *leasePath) isErr(e ast.Expr) bool {
 	if p.err == nil {
 		return false
@@ -329,8 +329,8 @@ func (p *leasePath) isErr(e ast.Expr) bool {
 	return p.variable(e) == p.err || p.wrapsErr(p.value(e))
 }
 
-// wrapsErr reports whether an expression is a call that makes an error of that of the acquire, and
-// of no other one that the function has received.
+// wrapsErr reports whether an expression calls a function that makes an error from the acquire's
+// error, and from no other received error.
 func (p *leasePath) wrapsErr(e ast.Expr) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
 	if !ok || p.err == nil || p.info.TypeOf(call) == nil || !isError(p.info.TypeOf(call)) {
@@ -353,8 +353,8 @@ func (p *leasePath) wrapsErr(e ast.Expr) bool {
 	return found
 }
 
-// value is that of finder, but the value is computed after the acquire: failed := err != nil before
-// it is about another error.
+// value is the finder's value, but only if the value is computed after the acquire: failed := err
+// != nil before it is about another error.
 func (p *leasePath) value(e ast.Expr) ast.Expr {
 	e = ast.Unparen(e)
 	if value := p.finder.value(e); value.Pos() > p.assignment.End() {
@@ -363,7 +363,7 @@ func (p *leasePath) value(e ast.Expr) ast.Expr {
 	return e
 }
 
-// partOf is that of finder, but the value is computed after the acquire.
+// partOf is the finder's partOf, but only if the value is computed after the acquire.
 func (p *leasePath) partOf(e ast.Expr) ast.Expr {
 	if part := p.finder.partOf(e); part != nil && part.Pos() > p.assignment.End() {
 		return part
@@ -371,7 +371,7 @@ func (p *leasePath) partOf(e ast.Expr) ast.Expr {
 	return nil
 }
 
-// usesErr reports whether an expression is made of the error of the acquire.
+// usesErr reports whether an expression is made from the acquire's error.
 func (p *leasePath) usesErr(e ast.Expr) bool {
 	if p.err == nil {
 		return false
@@ -392,7 +392,7 @@ func (p *leasePath) usesErr(e ast.Expr) bool {
 	return found
 }
 
-// findSwitches finds the switch statement of each case.
+// findSwitches finds each case's switch statement.
 func (p *leasePath) findSwitches(body *ast.BlockStmt) {
 	p.cases, p.typeSwitches = map[*ast.CaseClause]*ast.SwitchStmt{}, map[*ast.CaseClause]*ast.TypeSwitchStmt{}
 	ast.Inspect(body, func(n ast.Node) bool {

@@ -36,7 +36,7 @@ func newLostLease(src *analysis.Analyzer) *analysis.Analyzer {
 	})
 }
 
-// checkLease checks what happens to the lease that a call returns.
+// checkLease checks the use of the lease that a call returns.
 func (f *finder) checkLease(cursor inspector.Cursor, call *ast.CallExpr) {
 	body, ok := enclosingFunction(cursor)
 	if !ok || f.closesClient(body.block) {
@@ -75,11 +75,11 @@ func (f *finder) reportDiscarded(call *ast.CallExpr) {
 	})
 }
 
-// checkVariable checks the paths from the assignment of a lease to the ends of the function.
+// checkVariable checks the paths from a lease's assignment to the function's ends.
 func (f *finder) checkVariable(cursor inspector.Cursor, body function, lease *ast.Ident, err ast.Expr) {
 	v := f.variable(lease)
 	if v == nil || !body.scope(f.info).Contains(v.Pos()) {
-		return // a variable of another function, which may unlock it
+		return // another function's variable, which may unlock it
 	}
 	p := &leasePath{
 		finder: f, lease: v, err: f.variable(err), assignment: cursor.Parent().Node(),
@@ -104,8 +104,8 @@ func (f *finder) checkVariable(cursor inspector.Cursor, body function, lease *as
 	f.report(d)
 }
 
-// afterErrorCheck returns the end of the statement that follows the assignment, if it returns
-// when err is not nil. There a defer runs once for each lease: it is not in a loop.
+// afterErrorCheck returns the end of the statement after the assignment, if it returns when err is
+// not nil. There a defer runs once for each lease: it is not in a loop.
 func (f *finder) afterErrorCheck(cursor inspector.Cursor, body function, err *types.Var) (token.Pos, bool) {
 	statement := cursor.Parent()
 	if _, ok := statement.Node().(*ast.AssignStmt); !ok || err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// publicModules use locks or contexts in many ways. None of them uses dibs.
+// publicModules contains modules that use locks or contexts in many ways, but not dibs.
 var publicModules = []string{
 	"github.com/go-redsync/redsync/v4@v4.18.1",
 	"github.com/bsm/redislock@v0.9.4",
@@ -32,10 +32,10 @@ var publicModules = []string{
 	"google.golang.org/grpc@v1.85.0",
 }
 
-// Programs without dibs have no findings. Then the checks inspect them nevertheless, and a callback
-// with a context counts as a function under a lock. So outerctx meets contexts, loggers, clean-up
-// and goroutines as people write them. The other checks need types of dibs: of them this shows
-// only that they do not fail.
+// Programs without dibs should have no findings. Here the checks inspect them anyway, and a
+// callback with a context counts as a function under a lock. So outerctx meets contexts, loggers,
+// clean-up and goroutines as people write them. The other checks need dibs types: this shows only
+// that they do not fail.
 func TestPublicModules(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
 		t.Skip("downloads modules; set DIBS_LONG=1")
@@ -54,7 +54,7 @@ func TestPublicModules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Examples of a module may need others that it does not require.
+		// A module's examples can need others that it does not require.
 		pkgs = slices.DeleteFunc(pkgs, func(pkg *packages.Package) bool { return pkg.IllTyped })
 		if len(pkgs) == 0 {
 			t.Errorf("%s has no package that compiles", module)
@@ -91,7 +91,7 @@ func inspectModule(t *testing.T, name string, pkgs []*packages.Package) {
 	}
 }
 
-// callbacksIn counts the function literals that receive a context and are arguments.
+// callbacksIn counts the arguments that are function literals with a context.
 func callbacksIn(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)

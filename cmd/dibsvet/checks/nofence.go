@@ -45,12 +45,12 @@ func newNoFence(src *analysis.Analyzer, enabled func() bool) *analysis.Analyzer 
 	return a
 }
 
-// excludes reports whether the lock of a function is exclusive, as far as the package shows it.
+// excludes reports whether a function's lock is exclusive, as far as the package shows it.
 func (f *finder) excludes(l lockedFunc) bool {
 	return l.lock == nil || namedIn(f.info.TypeOf(f.value(l.lock)), dibsPath) != "SharedLock"
 }
 
-// declaredFunctions returns the bodies of the functions that the package declares.
+// declaredFunctions returns the bodies of the functions declared in the package.
 func (f *finder) declaredFunctions() map[*types.Func]*ast.BlockStmt {
 	bodies := map[*types.Func]*ast.BlockStmt{}
 	for cursor := range f.root.Preorder((*ast.FuncDecl)(nil)) {
@@ -83,7 +83,7 @@ func (f *finder) checkWrites(l lockedFunc, declared map[*types.Func]*ast.BlockSt
 	})
 }
 
-// writes looks for writes and for what protects them.
+// writes looks for writes and their protection.
 type writes struct {
 	*finder
 	declared  map[*types.Func]*ast.BlockStmt
@@ -91,7 +91,7 @@ type writes struct {
 	protected bool
 }
 
-// inspect looks at a body, and, if deeper, at the bodies of the functions that it calls.
+// inspect inspects a body, and, if deeper, the bodies of the functions that it calls.
 func (w *writes) inspect(body *ast.BlockStmt, deeper bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -119,15 +119,15 @@ func isProtection(fn *types.Func) bool {
 		ofDibs(fn.Pkg()) && strings.HasPrefix(fn.Name(), "Guard")
 }
 
-// isWrite reports whether a method, by its name, writes to a resource: one that it reaches with
-// a context, or a database.
+// isWrite reports whether a method, by its name, writes to a resource: a resource reached with a
+// context, or a database.
 func isWrite(fn *types.Func) bool {
 	named := func(word string) bool { return beginsWithWord(fn.Name(), word) }
 	if ofDibs(fn.Pkg()) || fn.Pkg() == nil || !slices.ContainsFunc(writeWords(), named) {
 		return false
 	}
 	signature := fn.Signature()
-	if fn.Name() == "Exec" && isPipeline(signature) { // it sends the commands of the pipeline, which may be reads
+	if fn.Name() == "Exec" && isPipeline(signature) { // it sends the pipeline's commands, which can be reads
 		return false
 	}
 	parameters := signature.Params()
@@ -135,7 +135,7 @@ func isWrite(fn *types.Func) bool {
 	return withContext || signature.Recv() != nil && (fn.Pkg().Path() == "database/sql" || fn.Pkg().Path() == "gorm.io/gorm")
 }
 
-// isPipeline reports whether a method is one of a pipeline, such as that of a Redis client.
+// isPipeline reports whether a method belongs to a pipeline, such as a Redis client's.
 func isPipeline(method *types.Signature) bool {
 	if method.Recv() == nil {
 		return false

@@ -55,13 +55,13 @@ func newOuterCtx(src *analysis.Analyzer) *analysis.Analyzer {
 				all = append(all, o)
 			}
 		}
-		for _, o := range all { // a fix needs what is found in the other functions
+		for _, o := range all { // a fix needs the findings in the other functions
 			o.reportFound()
 		}
 	})
 }
 
-// outerContexts looks for contexts from outside of one literal.
+// outerContexts looks for contexts from outside a literal.
 type outerContexts struct {
 	*finder
 	literal *ast.FuncLit
@@ -70,7 +70,7 @@ type outerContexts struct {
 	found   []outerContext
 	allowed bool // a context from outside is used correctly somewhere
 
-	reported map[*ast.Ident]bool // what the found contexts of the whole package are made of
+	reported map[*ast.Ident]bool // the sources of all contexts found in the package
 }
 
 // An outerContext is a context from outside that is passed to a call.
@@ -83,7 +83,7 @@ func (o *outerContexts) find() {
 	ast.PreorderStack(o.literal.Body, nil, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			return !o.locked[n] // it has a context of its own, and is checked on its own
+			return !o.locked[n] // it has its own context, and is checked separately
 		case *ast.CallExpr:
 			o.checkCall(n, stack)
 		}
@@ -130,7 +130,7 @@ func (o *outerContexts) checkCall(call *ast.CallExpr, stack []ast.Node) {
 	}
 }
 
-// isOuter reports whether an expression is a context that was made outside of the literal.
+// isOuter reports whether an expression is a context made outside the literal.
 func (o *outerContexts) isOuter(e ast.Expr) bool {
 	e = o.aliased(e)
 	if call, ok := e.(*ast.CallExpr); ok {
@@ -141,8 +141,8 @@ func (o *outerContexts) isOuter(e ast.Expr) bool {
 	return o.base(e) != nil
 }
 
-// aliased returns the value of a variable of the literal that is only another name, as in
-// mine := ctx.
+// aliased returns the value of the literal's variable if it is only another name, as in mine :=
+// ctx.
 func (o *outerContexts) aliased(e ast.Expr) ast.Expr {
 	e = ast.Unparen(e)
 	if v := o.variable(e); v != nil && o.contains(v.Pos()) {
@@ -151,8 +151,8 @@ func (o *outerContexts) aliased(e ast.Expr) ast.Expr {
 	return e
 }
 
-// base returns the variable from outside that an expression is, or has as the first part of a
-// selector; otherwise nil. A variable that the literal assigns to is not from outside.
+// base returns the variable from outside in an expression, which is the expression itself or a
+// selector's first part; otherwise nil. A variable assigned in the literal is not from outside.
 func (o *outerContexts) base(e ast.Expr) *types.Var {
 	e = ast.Unparen(e)
 	if selector, ok := e.(*ast.SelectorExpr); ok && o.info.Selections[selector] != nil {
@@ -165,14 +165,14 @@ func (o *outerContexts) base(e ast.Expr) *types.Var {
 	return v
 }
 
-// isDetached reports whether a variable has a value from inside, or one that does not end with
-// its parent.
+// isDetached reports whether a variable contains a value from inside, or a value that does not end
+// with its parent.
 func (o *outerContexts) isDetached(v *types.Var) bool {
 	return o.becomesDetached(v, map[*types.Var]bool{})
 }
 
-// becomesDetached is isDetached, without the values that are made of the variables in seen, such as
-// that of ctx, cancel := context.WithTimeout(ctx, time.Second) for a parameter ctx.
+// becomesDetached is isDetached, without the values made from variables in seen, such as the result
+// of ctx, cancel := context.WithTimeout(ctx, time.Second) for a parameter ctx.
 func (o *outerContexts) becomesDetached(v *types.Var, seen map[*types.Var]bool) bool {
 	of := o.values[v.Origin()]
 	if of == nil || seen[v] {
@@ -202,7 +202,8 @@ func (o *outerContexts) assignsTo(v *types.Var) bool {
 	return found
 }
 
-// isWithoutCancel reports whether a context is that of context.WithoutCancel, or made of it.
+// isWithoutCancel reports whether a context is from context.WithoutCancel, or derived from such a
+// context.
 func (o *outerContexts) isWithoutCancel(e ast.Expr, seen map[*types.Var]bool) bool {
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -216,7 +217,7 @@ func (o *outerContexts) isWithoutCancel(e ast.Expr, seen map[*types.Var]bool) bo
 	return v == nil && o.isWithoutCancel(parent, seen) || v != nil && isContext(v.Type()) && !o.contains(v.Pos()) && v.Pos() < call.Pos() && o.becomesDetached(v, seen)
 }
 
-// isFunc reports whether a function is one of a package.
+// isFunc reports whether a package contains a function.
 func isFunc(fn *types.Func, path string, names ...string) bool {
 	return fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == path && slices.Contains(names, fn.Name())
 }
@@ -240,7 +241,7 @@ func (o *outerContexts) isAllowed(call *ast.CallExpr, argument ast.Expr, signatu
 	})
 }
 
-// ofOuterLock reports whether a context is the parameter of another function under a lock.
+// ofOuterLock reports whether a context is another locked function's parameter.
 func (o *outerContexts) ofOuterLock(e ast.Expr) bool {
 	v := o.variable(e)
 	for literal := range o.locked {
@@ -265,9 +266,8 @@ func (o *outerContexts) message(found outerContext) string {
 
 func (o *outerContexts) hasName() bool { return o.inner.Name() != "" && o.inner.Name() != "_" }
 
-// fix uses the parameter. If that has no name, it receives the name of the context from
-// outside, once for all its uses. There is no fix that would leave a variable or an import
-// unused.
+// fix uses the parameter. An unnamed parameter receives the name of the context from outside, once
+// for all uses. No fix may leave a variable or an import unused.
 func (o *outerContexts) fix(found outerContext, first bool) []analysis.SuggestedFix {
 	if !o.staysUsed(found.context) {
 		return nil
@@ -288,8 +288,8 @@ func (o *outerContexts) fix(found outerContext, first bool) []analysis.Suggested
 	}}
 }
 
-// staysUsed reports whether what a context from outside is made of has other uses, if it needs
-// one to compile.
+// staysUsed reports whether an outside context's source is used elsewhere, if it needs a use to
+// compile.
 func (o *outerContexts) staysUsed(e ast.Expr) bool {
 	stays := true
 	ast.Inspect(e, func(n ast.Node) bool {
@@ -310,8 +310,8 @@ func (o *outerContexts) staysUsed(e ast.Expr) bool {
 	return stays
 }
 
-// isUsedElsewhere reports whether a variable is used outside of the contexts that the package has
-// findings for: all fixes together must compile. An assignment to it is no use.
+// isUsedElsewhere reports whether a variable is used outside the contexts with findings in the
+// package: all fixes together must compile. An assignment to it does not count.
 func (o *outerContexts) isUsedElsewhere(v *types.Var) bool {
 	for id, used := range o.info.Uses {
 		if used == v && !o.reported[id] && !o.isAssigned(id) {
@@ -321,14 +321,14 @@ func (o *outerContexts) isUsedElsewhere(v *types.Var) bool {
 	return false
 }
 
-// isReported reports whether an identifier is in a finding of this literal.
+// isReported reports whether an identifier is in a finding in this literal.
 func (o *outerContexts) isReported(id *ast.Ident) bool {
 	return slices.ContainsFunc(o.found, func(found outerContext) bool {
 		return found.context.Pos() <= id.Pos() && id.Pos() < found.context.End()
 	})
 }
 
-// isAssigned reports whether an identifier is on the left of an assignment.
+// isAssigned reports whether an identifier is on the left in an assignment.
 func (o *outerContexts) isAssigned(id *ast.Ident) bool {
 	cursor, ok := o.root.FindByPos(id.Pos(), id.End())
 	if !ok {
@@ -338,7 +338,7 @@ func (o *outerContexts) isAssigned(id *ast.Ident) bool {
 	return ok && slices.Contains(assign.Lhs, ast.Expr(id))
 }
 
-// nameFix names the parameter as the context from outside, if the literal uses that in the
+// nameFix gives the parameter the outside context's name, if the literal uses that context in the
 // reported places only.
 func (o *outerContexts) nameFix(found outerContext, first bool) []analysis.SuggestedFix {
 	name, ok := ast.Unparen(found.context).(*ast.Ident)

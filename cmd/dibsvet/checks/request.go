@@ -10,23 +10,23 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A request is one that the checked program makes, as far as its arguments are constants.
+// A request is the checked program's request, as far as its arguments are constants.
 type request struct {
-	client, lock, call []dibs.Option // of each level
+	client, lock, call []dibs.Option // for each level
 	kind               string        // the method of Client: Mutex, Once, All, Attach and so on
 	name               string
-	names              []string // of All
-	permits, n         int      // of Semaphore and Acquire
+	names              []string // for All
+	permits, n         int      // for Semaphore and Acquire
 	every              time.Duration
 	try                bool
 }
 
-// newRequest returns a valid request: what is not known of the real one does not matter.
+// newRequest returns a valid request: unknown parts of the real request do not matter.
 func newRequest() request {
 	return request{kind: "Mutex", name: "…", names: []string{"…"}, permits: driver.Unlimited, n: 1, every: driver.MinTTL}
 }
 
-// The levels of options.
+// The options' levels.
 func atClient(r *request, given []dibs.Option)    { r.client = given }
 func atPrimitive(r *request, given []dibs.Option) { r.lock = given }
 func atCall(r *request, given []dibs.Option)      { r.call = given }
@@ -43,8 +43,8 @@ func optionErr(o dibs.Option) error {
 	return err
 }
 
-// err returns the ErrInvalid that the request returns, or nil. The request sends nothing,
-// because its context has ended.
+// err returns the request's ErrInvalid, or nil. The request sends nothing, because its context is
+// done.
 func (r request) err() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -93,5 +93,5 @@ func (r request) send(ctx context.Context) error {
 	}
 }
 
-// errorOf returns the error of a request. There is no result beside it.
+// errorOf returns a request's error. There is no result beside it.
 func errorOf[T any](_ T, err error) error { return err }

@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The check badname makes its requests with a context that has ended. Here package dibs rejects
-// the same requests with a context that has not.
+// The check badname makes its requests with an ended context. With a live context, package dibs
+// should reject the same requests.
 func TestRulesHoldAtRunTime(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

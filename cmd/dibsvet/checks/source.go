@@ -14,17 +14,17 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// A source is a package to check: what all checks need, computed once.
+// A source is a package to check: the data that all checks need, computed once.
 type source struct {
 	info       *types.Info
 	root       inspector.Cursor
 	directives directives
 	values     map[*types.Var]*assigned
-	callbacks  bool // each function literal with a context counts as one under a lock
+	callbacks  bool // each function literal with a context counts as a function under a lock
 }
 
-// newSource returns the analyzer that all checks require. Its result is a *source, which is nil
-// for a package that cannot use dibs. Tests of the checks on other programs inspect callbacks.
+// newSource returns the analyzer required by all checks. Its result is a *source, which is nil for
+// a package that cannot use dibs. Tests of the checks on other programs inspect callbacks.
 func newSource(callbacks bool) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name:       "dibssource",
@@ -46,8 +46,8 @@ func newSource(callbacks bool) *analysis.Analyzer {
 	}
 }
 
-// reaches reports whether a package imports another one, directly or not. So it may use types
-// of that package without an import of its own.
+// reaches reports whether a package imports another, directly or not. So it can use that package's
+// types without an import of its own.
 func reaches(pkg *types.Package, path string, seen map[*types.Package]bool) bool {
 	for _, imported := range pkg.Imports() {
 		if seen[imported] {
@@ -61,7 +61,7 @@ func reaches(pkg *types.Package, path string, seen map[*types.Package]bool) bool
 	return false
 }
 
-// inTest reports whether a position is in a test: a test file, or a file of helpers, which
+// inTest reports whether a position is in a test: a test file, or a file with helpers, which
 // imports package testing.
 func (f *finder) inTest(at token.Pos) bool {
 	file := f.file(at)
@@ -69,7 +69,7 @@ func (f *finder) inTest(at token.Pos) bool {
 		slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"testing"` }))
 }
 
-// calls yields each call of the package.
+// calls yields each call in the package.
 func (s *source) calls() func(yield func(inspector.Cursor, *ast.CallExpr) bool) {
 	return func(yield func(inspector.Cursor, *ast.CallExpr) bool) {
 		for cursor := range s.root.Preorder((*ast.CallExpr)(nil)) {
@@ -80,7 +80,7 @@ func (s *source) calls() func(yield func(inspector.Cursor, *ast.CallExpr) bool) 
 	}
 }
 
-// variable returns the variable or field that an expression denotes, or nil.
+// variable returns an expression's variable or field, or nil.
 func (s *source) variable(e ast.Expr) *types.Var {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -93,7 +93,7 @@ func (s *source) variable(e ast.Expr) *types.Var {
 	return nil
 }
 
-// constant returns the constant value of an expression, or nil.
+// constant returns an expression's constant value, or nil.
 func (s *source) constant(e ast.Expr) constant.Value {
 	return s.info.Types[e].Value
 }
@@ -101,7 +101,7 @@ func (s *source) constant(e ast.Expr) constant.Value {
 // isNil reports whether an expression is the built-in nil.
 func (s *source) isNil(e ast.Expr) bool { return s.info.Types[e].IsNil() }
 
-// text returns the source text of an expression.
+// text returns an expression's source text.
 func (f *finder) text(e ast.Expr) string {
 	var b strings.Builder
 	if err := format.Node(&b, f.pass.Fset, e); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// Each check has at least 15 mistakes and 15 correct forms in testdata.
+// Each check should have at least 15 mistakes and 15 correct forms in testdata.
 func TestTables(t *testing.T) {
 	const enough = 15
 	for name := range byName(checks.All(nil)) {
@@ -38,8 +38,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// correctIn counts the functions that use package dibs, and have no finding, and the statements of
-// a function that makes requests.
+// correctIn counts the functions that use package dibs without a finding, and the statements in a
+// function that makes requests.
 func correctIn(t *testing.T, text string) (n int) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -64,8 +64,8 @@ func correctIn(t *testing.T, text string) (n int) {
 	return n
 }
 
-// The check badname knows each option of package dibs: testdata has a wrong use of it. Observe
-// accepts everything.
+// The check badname should know each option in package dibs: testdata should contain a wrong use.
+// Observe accepts everything.
 func TestEveryOptionIsKnown(t *testing.T) {
 	t.Parallel()
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedName | packages.NeedSyntax | packages.NeedFiles}, "github.com/dibslock/dibs")

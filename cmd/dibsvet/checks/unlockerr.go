@@ -46,7 +46,7 @@ func (f *finder) checkDefer(cursor inspector.Cursor, n *ast.DeferStmt) {
 	})
 }
 
-// deferredUnlock returns the lease that a defer statement unlocks without using the error, or
+// deferredUnlock returns the lease unlocked by a defer statement that does not use the error, or
 // nil.
 func (f *finder) deferredUnlock(n *ast.DeferStmt) *types.Var {
 	if lease := f.unlocked(n.Call); lease != nil {
@@ -66,7 +66,7 @@ func (f *finder) deferredUnlock(n *ast.DeferStmt) *types.Var {
 	return nil
 }
 
-// unlocked returns the variable of a lease that a call unlocks, or nil.
+// unlocked returns the lease variable that a call unlocks, or nil.
 func (f *finder) unlocked(call *ast.CallExpr) *types.Var {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || !f.dibsCall(call).is("Lease", "Unlock") {
@@ -78,8 +78,8 @@ func (f *finder) unlocked(call *ast.CallExpr) *types.Var {
 	return nil
 }
 
-// acquiredIn reports whether a function itself acquires a lease, so that its caller has no
-// other access to the lease.
+// acquiredIn reports whether a function itself acquires a lease. Then its caller has no other
+// access to the lease.
 func (f *finder) acquiredIn(body function, lease *types.Var) bool {
 	if !body.scope(f.info).Contains(lease.Pos()) {
 		return false
@@ -96,8 +96,8 @@ func (f *finder) acquiredIn(body function, lease *types.Var) bool {
 	return found
 }
 
-// noticesLoss reports whether a function uses a lease for more than to unlock it, or uses the
-// error of an Unlock.
+// noticesLoss reports whether a function uses a lease for more than to unlock it, or uses an
+// Unlock's error.
 func (f *finder) noticesLoss(body *ast.BlockStmt, lease *types.Var) bool {
 	found := false
 	ast.PreorderStack(body, nil, func(n ast.Node, stack []ast.Node) bool {
@@ -109,8 +109,8 @@ func (f *finder) noticesLoss(body *ast.BlockStmt, lease *types.Var) bool {
 	return found
 }
 
-// isPlainUse reports whether a use of a lease cannot notice its loss: a comparison with nil,
-// its name or token, and an Unlock or Detach whose error is not used.
+// isPlainUse reports whether a use of a lease cannot notice its loss: a comparison with nil, its
+// name or token, and an Unlock or Detach without using the error.
 func (f *finder) isPlainUse(id *ast.Ident, stack []ast.Node) bool {
 	switch parent := stack[len(stack)-1].(type) {
 	case *ast.BinaryExpr:
@@ -125,7 +125,7 @@ func (f *finder) isPlainUse(id *ast.Ident, stack []ast.Node) bool {
 			if len(stack) < 3 {
 				return false
 			}
-			switch stack[len(stack)-3].(type) { // the parent of the call
+			switch stack[len(stack)-3].(type) { // the call's parent
 			case *ast.ExprStmt, *ast.DeferStmt:
 				return true
 			}
@@ -134,7 +134,7 @@ func (f *finder) isPlainUse(id *ast.Ident, stack []ast.Node) bool {
 	return false
 }
 
-// errorResult returns the last result of a function if it is an error, or nil.
+// errorResult returns a function's last result if it is an error, or nil.
 func errorResult(signature *types.Signature) *types.Var {
 	if signature == nil || signature.Results().Len() == 0 {
 		return nil
@@ -146,8 +146,8 @@ func errorResult(signature *types.Signature) *types.Var {
 	return last
 }
 
-// joinFix joins the error of Unlock with the error result, which it names err if it has no
-// name. It returns no fix if that name means something else in the function.
+// joinFix joins Unlock's error with the error result, which it names err if it has no name. It
+// returns no fix if this name means something else in the function.
 func (f *finder) joinFix(body function, n *ast.DeferStmt, lease *types.Var) []analysis.SuggestedFix {
 	if f.unlocked(n.Call) == nil {
 		return nil
@@ -171,9 +171,9 @@ func (f *finder) joinFix(body function, n *ast.DeferStmt, lease *types.Var) []an
 	return f.fix(n, "join the error of Unlock", "errors", append(edits, edit(n, join))...)
 }
 
-// canNameErr reports whether the results of a function can have the name err: in its outermost
-// block, err is declared only together with another variable, or not at all. Then := assigns
-// to the result. At n, err is that one.
+// canNameErr reports whether a function's results can have the name err: in its outermost block,
+// err is declared only together with another variable, or not at all. Then := assigns to the
+// result. At n, err is the result.
 func (f *finder) canNameErr(body function, n ast.Node) bool {
 	scope := body.scope(f.info)
 	declared := scope.Lookup("err")
@@ -211,7 +211,7 @@ func (f *finder) canNameErr(body function, n ast.Node) bool {
 	return false
 }
 
-// nameResults names unnamed results: err for the last one, and _ for the others.
+// nameResults names unnamed results: err for the last, and _ for the others.
 func nameResults(results *ast.FieldList) []analysis.TextEdit {
 	var edits []analysis.TextEdit
 	for i, field := range results.List {

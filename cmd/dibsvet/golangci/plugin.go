@@ -1,5 +1,5 @@
-// Package golangci makes the checks of dibsvet a module plugin of golangci-lint, with the
-// name dibsvet. docs/dibsvet.md shows how to build and configure it.
+// Package golangci makes dibsvet's checks a module plugin for golangci-lint, with the name dibsvet.
+// docs/dibsvet.md shows how to build and configure it.
 package golangci
 
 import (
@@ -15,14 +15,14 @@ import (
 // golangci-lint requires that a plugin registers itself when it is imported.
 func init() { register.Plugin("dibsvet", New) }
 
-// Settings are the settings of the linter in .golangci.yml.
+// Settings contains the linter's settings in .golangci.yml.
 type Settings struct {
 	NoFence bool     `json:"nofence"` // run the check nofence, too
-	Disable []string `json:"disable"` // names of checks that do not run
+	Disable []string `json:"disable"` // names of disabled checks
 }
 
-// New returns the plugin for settings, which golangci-lint has decoded from YAML. It returns
-// an error for a setting or a check that does not exist.
+// New returns the plugin for settings, decoded from YAML by golangci-lint. It returns an error for
+// a setting or a check that does not exist.
 func New(settings any) (register.LinterPlugin, error) {
 	s, err := register.DecodeSettings[Settings](settings)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// wantOpen opens the store of a URL, which is shared and has a description, and locks a name.
+// wantOpen opens a URL's store, which is shared and has a description, and locks a name.
 func wantOpen(t *testing.T, rawURL, want string) {
 	t.Helper()
 	p, err := Open(t.Context(), rawURL)
@@ -28,7 +28,8 @@ func wantOpen(t *testing.T, rawURL, want string) {
 	}
 }
 
-// wantNoPassword opens URLs that fail. The error has one line with a text, and no password.
+// wantNoPassword opens URLs that fail. The error should be a single line with a text, and no
+// password.
 func wantNoPassword(t *testing.T, texts map[string]string) {
 	t.Helper()
 	for rawURL, want := range texts {

@@ -1,4 +1,4 @@
-// Package exstore opens the store of the examples: in memory, on a Redis, or in a database.
+// Package exstore opens the examples' store: in memory, on a Redis, or in a database.
 package exstore
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Memory is the description of the store in this process.
+// Memory describes the store in this process.
 const Memory = "the embedded store"
 
 // A Store is a store with its connection.
@@ -30,8 +30,8 @@ type Store struct {
 	closeAll    func() error // nil for the embedded store
 }
 
-// Open opens the store of a URL, in the format of package redisurl, pgurl or mysqlurl. An empty
-// URL means the embedded store. The error contains no credentials.
+// Open opens the store at a URL, in the format used by package redisurl, pgurl or mysqlurl. An
+// empty URL means the embedded store. The error contains no credentials.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	switch {
 	case rawURL == "":
@@ -45,7 +45,7 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A separate prefix: examples must not touch the locks of real programs.
+	// A separate prefix: examples must not touch real programs' locks.
 	return &Store{Full: driver.Complete(goredisstore.New(rdb, redisstore.Prefix("dibs:example:"))), Description: name, closeAll: rdb.Close}, nil
 }
 
@@ -61,7 +61,7 @@ func (p *Store) Close() error {
 }
 
 // Dial returns a client for a URL, after the server has answered, and a name for output.
-// Credentials may also come from the environment. Errors are one line and contain no
+// Credentials can also come from the environment. Errors are a single line and contain no
 // credentials.
 func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name string, err error) {
 	logging.Disable() // failures are returned as errors
@@ -85,7 +85,7 @@ func Dial(ctx context.Context, rawURL string) (rdb redis.UniversalClient, name s
 	return rdb, u.String(), nil
 }
 
-// oneLine joins the lines of an error, such as one of several sentinels.
+// oneLine joins an error's lines, such as from several sentinels.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }

@@ -13,8 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Prefix begins the names of the tables of the examples, which must not touch the locks of real
-// programs.
+// Prefix begins the names of the examples' tables, which must not touch real programs' locks.
 const Prefix = "dibs_example_"
 
 func openMySQL(ctx context.Context, rawURL string) (*Store, error) {
@@ -30,8 +29,8 @@ func openMySQL(ctx context.Context, rawURL string) (*Store, error) {
 	return &Store{Full: driver.Complete(s), Description: name, closeAll: db.Close}, nil
 }
 
-// dialMySQL returns a database, after it has answered, and a name for output. Credentials may
-// also come from the environment. Errors contain no password.
+// dialMySQL returns a database, after it has answered, and a name for output. Credentials can also
+// come from the environment. Errors contain no password.
 func dialMySQL(ctx context.Context, rawURL string) (db *sql.DB, name string, err error) {
 	u, err := mysqlurl.Parse(rawURL)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Schema is the schema of the examples, which must not touch the locks of real programs.
+// Schema is the examples' schema, which must not touch real programs' locks.
 const Schema = "dibs_example"
 
 func openPostgres(ctx context.Context, rawURL string) (*Store, error) {
@@ -28,8 +28,8 @@ func openPostgres(ctx context.Context, rawURL string) (*Store, error) {
 	return &Store{Full: driver.Complete(s), Description: name, closeAll: func() error { pool.Close(); return nil }}, nil
 }
 
-// DialPostgres returns the connections to a database, after it has answered, and a name for
-// output. Credentials may also come from the environment. Errors contain no credentials.
+// DialPostgres returns the connections to a database, after it has answered, and a name for output.
+// Credentials can also come from the environment. Errors contain no credentials.
 func DialPostgres(ctx context.Context, rawURL string) (pool *pgxpool.Pool, name string, err error) {
 	u, err := pgurl.Parse(rawURL)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package activities holds a lock for a Temporal workflow, across activities on several
-// workers. It is the code of docs/recipes/temporal-activities.md.
+// Package activities holds a lock for a Temporal workflow, across activities on several workers.
+// Its code is in docs/recipes/temporal-activities.md.
 package activities
 
 import (

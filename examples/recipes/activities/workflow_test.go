@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 )
 
-// payments lists the orders that were paid, with the fence of each payment.
+// payments lists the paid orders, with each payment's fence.
 type payments struct {
 	mu     sync.Mutex
 	orders []string
@@ -31,10 +31,10 @@ func (p *payments) pay(_ context.Context, order string, fence uint64) error {
 	return nil
 }
 
-// A run is one workflow. It has workers of its own, which meet other runs in the store.
+// A run is a workflow. It has its own workers, which meet other runs in the store.
 type run struct {
 	*testsuite.TestWorkflowEnvironment
-	steps []string // the activities that have completed
+	steps []string // the completed activities
 }
 
 func newRun(t *testing.T, store *memstore.Store, pay func(ctx context.Context, order string, fence uint64) error) *run {
@@ -172,7 +172,7 @@ func TestLockLost(t *testing.T) {
 	}
 }
 
-// A step that fails for another reason is repeated under the same lock.
+// A step that fails for another reason should be repeated under the same lock.
 func TestStepIsRepeated(t *testing.T) {
 	t.Parallel()
 	store, paid := memstore.New(), &payments{}
@@ -209,7 +209,7 @@ func TestCancel(t *testing.T) {
 	wantFree(t, store, "order:42")
 }
 
-// The lock outlives the worker that has acquired it, and each worker that has used it.
+// The lock should outlive the worker that acquired it, and each worker that used it.
 func TestWorkersStop(t *testing.T) {
 	t.Parallel()
 	store, paid := memstore.New(), &payments{}
@@ -232,7 +232,7 @@ func TestWorkersStop(t *testing.T) {
 	wantFree(t, store, "order:42")
 }
 
-// A release that has no answer is repeated. The second attempt finds nothing to release.
+// An unanswered release should be repeated. The second attempt finds nothing to release.
 func TestReleaseTwice(t *testing.T) {
 	t.Parallel()
 	locks := dibs.New(memstore.New())

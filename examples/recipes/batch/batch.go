@@ -1,5 +1,5 @@
-// Package batch holds a lock for a long time without delaying short requests. It is the code
-// of docs/recipes/yielding-batch.md.
+// Package batch holds a lock for a long time without delaying short requests. Its code is in
+// docs/recipes/yielding-batch.md.
 package batch
 
 import (
@@ -29,7 +29,7 @@ func Rebuild(ctx context.Context, locks *dibs.Client, chunk func(ctx context.Con
 	})
 }
 
-// Serve runs jobs on a device that one process uses at a time. It keeps the lock while it has
+// Serve runs jobs on a device that only one process uses at a time. It keeps the lock while it has
 // no job, and returns nil when another process wants the device.
 func Serve(ctx context.Context, locks *dibs.Client, jobs <-chan func(ctx context.Context)) error {
 	lease, err := locks.Mutex("device").Lock(ctx)

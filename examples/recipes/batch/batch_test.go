@@ -12,14 +12,14 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// chunkTime is how long a chunk of the batch, or a job, takes.
+// chunkTime is how long a batch's chunk, or a job, takes.
 const chunkTime = time.Minute
 
-// A batchRun is one run of Rebuild in virtual time.
+// A batchRun runs Rebuild once in virtual time.
 type batchRun struct {
 	locks  *dibs.Client
 	begin  time.Time
-	fences []uint64 // of each chunk
+	fences []uint64 // for each chunk
 	ended  chan error
 }
 
@@ -56,7 +56,7 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// A request waits for the end of a chunk, not for the end of the batch.
+// A request should wait for the end of a chunk, not of the batch.
 func TestRequestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -87,7 +87,7 @@ func TestRequestGoesFirst(t *testing.T) {
 	})
 }
 
-// A batch that has lost its lease ends after the chunk.
+// A batch that lost its lease should end after the chunk.
 func TestBatchIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -116,7 +116,7 @@ func startServe(ctx context.Context, t *testing.T, store *memstore.Store) (jobs 
 	return jobs, ended
 }
 
-// A process without a job gives the device up at once; a job that runs ends before.
+// A process without a job should give up the device at once; a running job should end before.
 func TestDeviceIsWanted(t *testing.T) {
 	for name, busy := range map[string]time.Duration{"idle": 0, "busy": chunkTime} {
 		t.Run(name, func(t *testing.T) {

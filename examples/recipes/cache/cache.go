@@ -1,5 +1,5 @@
-// Package cache computes a cached value once, however many callers miss it. It is the
-// code of docs/recipes/cache-stampede.md.
+// Package cache computes a cached value once, however many callers miss it. Its code is in
+// docs/recipes/cache-stampede.md.
 package cache
 
 import (
@@ -29,8 +29,8 @@ func (c *Cache) Get(ctx context.Context, key string) (string, error) {
 	return c.refresh(ctx, key, dibs.Wait(10*time.Second))
 }
 
-// GetStale returns a value that may be stale. If it is, one caller computes a fresh value,
-// and the others do not wait. With an error, it also returns the stale value.
+// GetStale returns a value that may be stale. If it is, one caller computes a fresh value, and the
+// others do not wait. With an error, it also returns the stale value.
 func (c *Cache) GetStale(ctx context.Context, key string) (string, error) {
 	value, left, err := c.read(ctx, key)
 	if err != nil || left > c.Stale {
@@ -49,7 +49,7 @@ func (c *Cache) GetStale(ctx context.Context, key string) (string, error) {
 	return fresh, nil
 }
 
-// refresh computes and writes a value under the lock of its key.
+// refresh computes and writes a value under its key's lock.
 func (c *Cache) refresh(ctx context.Context, key string, wait dibs.Option) (string, error) {
 	return dibs.Call(ctx, c.Locks.Mutex("cache:"+key), func(ctx context.Context) (string, error) {
 		value, left, err := c.read(ctx, key) // again: an earlier holder may have written it

@@ -18,10 +18,10 @@ const (
 	callers   = 50 // in all processes together
 )
 
-// A fleet is several processes with one cache. Compute calls its function compute.
+// A fleet contains several processes with the same cache. Compute calls its function compute.
 type fleet struct {
 	caches  [processes]*Cache
-	queued  chan struct{} // has a value for each caller that waits for a lock
+	queued  chan struct{} // contains a value for each caller that waits for a lock
 	compute func(ctx context.Context) (string, error)
 
 	mu       sync.Mutex
@@ -53,13 +53,13 @@ func (f *fleet) count(ctx context.Context, _ string) (string, error) {
 	return f.compute(ctx)
 }
 
-// An answer is what one caller received.
+// An answer is a caller's received value.
 type answer struct {
 	value string
 	err   error
 }
 
-// call lets all callers get the same key at the same time. It sends what they receive.
+// call lets all callers get the same key at the same time. It sends their answers.
 func (f *fleet) call(t *testing.T, get func(*Cache, context.Context, string) (string, error)) <-chan answer {
 	t.Helper()
 	answers := make(chan answer, callers)
@@ -90,7 +90,8 @@ func receive[T any](ctx context.Context, from <-chan T, n int) ([]T, error) {
 	return values, nil
 }
 
-// All callers miss the value. One computes it while the others wait, and all receive it.
+// All callers miss the value. A single caller should compute it while the others wait, and all
+// should receive it.
 func TestOneComputes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -112,7 +113,7 @@ func TestOneComputes(t *testing.T) {
 	}
 }
 
-// While one caller computes a fresh value, the others receive the stale one.
+// While a caller computes a fresh value, the others should receive the stale value.
 func TestOthersReceiveTheStaleValue(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -144,7 +145,7 @@ func TestOthersReceiveTheStaleValue(t *testing.T) {
 	}
 }
 
-// A failure is that of one caller. The next one computes the value.
+// A failure should belong to a single caller. The next should compute the value.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

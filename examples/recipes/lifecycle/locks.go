@@ -1,5 +1,5 @@
-// Package lifecycle creates a client of dibs with fx, or with providers for wire. It is the
-// code of docs/recipes/fx-and-wire.md.
+// Package lifecycle creates a dibs client with fx, or with providers for wire. Its code is in
+// docs/recipes/fx-and-wire.md.
 package lifecycle
 
 import (
@@ -11,7 +11,7 @@ import (
 	"go.uber.org/fx"
 )
 
-// Module provides the client of Redis and the client of dibs.
+// Module provides the Redis client and the dibs client.
 var Module = fx.Module("locks", fx.Provide(NewRedis, NewLocks))
 
 // NewRedis provides the connections. They close after everything that uses them.
@@ -21,14 +21,14 @@ func NewRedis(lifecycle fx.Lifecycle, options *redis.Options) *redis.Client {
 	return rdb
 }
 
-// NewLocks provides the locks. It depends on rdb, so its hook runs before that of NewRedis.
+// NewLocks provides the locks. It depends on rdb, so its hook runs before NewRedis's.
 func NewLocks(lifecycle fx.Lifecycle, rdb *redis.Client) *dibs.Client {
 	locks := dibs.New(goredisstore.New(rdb))
 	lifecycle.Append(fx.StopHook(locks.Shutdown))
 	return locks
 }
 
-// Ready is the handler of a readiness probe.
+// Ready is a readiness probe's handler.
 func Ready(locks *dibs.Client) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := locks.Check(r.Context()); err != nil {

@@ -39,7 +39,7 @@ func TestModule(t *testing.T) {
 	wantFreeAfter(t, addr, locks, func() { app.RequireStop() })
 }
 
-// Wire calls the cleanup functions in the reverse order of the providers.
+// Wire should call the cleanup functions in the providers' reverse order.
 func TestProviders(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()

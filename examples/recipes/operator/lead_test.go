@@ -11,10 +11,10 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// stopping is how long the controllers of a manager finish their work.
+// stopping is how long a manager's controllers finish their work.
 const stopping = time.Minute
 
-// A cluster counts the managers that run.
+// A cluster counts the running managers.
 type cluster struct {
 	t       *testing.T
 	store   *memstore.Store
@@ -22,8 +22,8 @@ type cluster struct {
 	running int
 }
 
-// A manager has the rules of a manager.Manager: it starts once, and returns nil when its
-// context has ended and its controllers have stopped.
+// A manager follows manager.Manager's rules: it starts once, and returns nil when its context ended
+// and its controllers have stopped.
 type manager struct {
 	cluster *cluster
 	started bool
@@ -66,7 +66,7 @@ func (c *cluster) begin() (stop func()) {
 	}
 }
 
-// A replica that is stopped hands over when its controllers have stopped.
+// A stopped replica should hand over when its controllers have stopped.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: memstore.New()}
@@ -91,7 +91,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A replica that has lost its term starts a new manager in its next term.
+// A replica that lost its term should start a new manager in its next term.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: memstore.New()}
@@ -107,7 +107,7 @@ func TestLoss(t *testing.T) {
 	})
 }
 
-// A manager that cannot be created ends Lead.
+// A manager that cannot be created should end Lead.
 func TestNoManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -1,4 +1,4 @@
-// Package scheduler lets one of many replicas run the scheduler of asynq. It is the code of
+// Package scheduler lets one of many replicas run the asynq scheduler. Its code is in
 // docs/recipes/asynq-scheduler.md.
 package scheduler
 
@@ -9,8 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// Schedule runs a scheduler in one of all replicas that call it, until ctx ends. It calls
-// create at the start of each term.
+// Schedule runs a scheduler in one of all replicas that call it, until ctx ends. It calls create at
+// the start of each term.
 func Schedule(ctx context.Context, locks *dibs.Client, create func() (*asynq.Scheduler, error)) error {
 	return locks.Election("asynq:scheduler").Run(ctx, func(ctx context.Context) error {
 		scheduler, err := create() // a scheduler cannot be started twice, so each term has its own
@@ -26,12 +26,12 @@ func Schedule(ctx context.Context, locks *dibs.Client, create func() (*asynq.Sch
 	})
 }
 
-// NewScheduler returns a scheduler that enqueues a report at the times of a cron
-// specification, such as "0 * * * *". It calls enqueued after each attempt.
+// NewScheduler returns a scheduler that enqueues a report at the times in a cron specification,
+// such as "0 * * * *". It calls enqueued after each attempt.
 func NewScheduler(server asynq.RedisConnOpt, spec string, enqueued func(*asynq.TaskInfo, error)) (*asynq.Scheduler, error) {
 	scheduler := asynq.NewScheduler(server, &asynq.SchedulerOpts{
 		LogLevel:        asynq.WarnLevel,
-		PostEnqueueFunc: enqueued, // without it asynq discards the error of a failed attempt
+		PostEnqueueFunc: enqueued, // without it asynq discards a failed attempt's error
 	})
 	_, err := scheduler.Register(spec, asynq.NewTask("report", nil))
 	return scheduler, err

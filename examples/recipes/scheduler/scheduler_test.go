@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// everySecond is relative to the start of a scheduler. It is for tests: see the page.
+// everySecond is relative to a scheduler's start. It is for tests: see the page.
 const everySecond = "@every 1s"
 
 // ttl is how long the tests wait for the next leader after a crash.
@@ -46,7 +46,7 @@ type record struct {
 
 	mu      sync.Mutex
 	by      []string
-	changed chan struct{} // has a value after a change
+	changed chan struct{} // contains a value after a change
 }
 
 func newRecord(t *testing.T) *record {
@@ -92,7 +92,7 @@ func (r *record) waitFor(replica string, n int) {
 	}
 }
 
-// tasks returns how many tasks the queue has.
+// tasks returns the number of tasks in the queue.
 func (r *record) tasks() int {
 	r.t.Helper()
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: r.server.Addr()})
@@ -104,12 +104,12 @@ func (r *record) tasks() int {
 	return queue.Pending
 }
 
-// A replica is a process of its own to Redis.
+// A replica is a separate process to Redis.
 type replica struct {
 	locks *dibs.Client
 	stop  func()
 	waits chan struct{} // closed when the replica waits for its turn
-	lost  chan struct{} // closed when the replica has lost a term
+	lost  chan struct{} // closed when the replica loses a term
 }
 
 func (r *record) start(name string) *replica {
@@ -147,7 +147,7 @@ func (r *record) start(name string) *replica {
 	return started
 }
 
-// await waits until an event has closed its channel.
+// await waits until an event closes its channel.
 func await(t *testing.T, event <-chan struct{}) {
 	t.Helper()
 	select {
@@ -215,7 +215,7 @@ func TestTermCoversTheEnqueue(t *testing.T) {
 	}
 }
 
-// After a crash of the leader, another replica enqueues when the TTL has passed.
+// After the leader crashes, another replica should enqueue after the TTL.
 func TestLeaderCrashes(t *testing.T) {
 	t.Parallel()
 	r := newRecord(t)
@@ -231,7 +231,7 @@ func TestLeaderCrashes(t *testing.T) {
 	r.waitFor("standby", 1)
 }
 
-// A replica that has lost its term in an outage leads again when Redis is back.
+// A replica that lost its term in an outage should lead again when Redis is back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	r := newRecord(t)

@@ -1,5 +1,5 @@
-// Package glossary checks that the repository has one word for each concept: the words of
-// CONTRIBUTING.md, and none of those that they replace.
+// Package glossary checks that the repository uses a single word for each concept: the words in
+// CONTRIBUTING.md, and not the words that they replace.
 package glossary
 
 import (
@@ -40,10 +40,10 @@ var glossary = []replaced{
 	{[]string{"heart", "beat"}, "renewer", nil},
 	{[]string{"law", "laws", "lawful"}, "contract", nil},
 	{[]string{"ledger", "ledgers"}, "lock table", nil},
-	{[]string{"mail", "mails"}, "notification", regexp.MustCompile(`cron|each night`)}, // of cron
+	{[]string{"mail", "mails"}, "notification", regexp.MustCompile(`cron|each night`)}, // for cron
 	{[]string{"pump", "pumps"}, "pipeliner", nil},
-	{[]string{"gather", "gathers", "gathered"}, "batch, coalesce", regexp.MustCompile(`contrib/dibsprom`)},                         // of the Prometheus client
-	{[]string{"shard", "shards"}, "slot state", regexp.MustCompile(`internal/test/redistest|PubSubShardNumSub|cluster\\\|shards`)}, // of Redis Cluster
+	{[]string{"gather", "gathers", "gathered"}, "batch, coalesce", regexp.MustCompile(`contrib/dibsprom`)},                         // in the Prometheus client
+	{[]string{"shard", "shards"}, "slot state", regexp.MustCompile(`internal/test/redistest|PubSubShardNumSub|cluster\\\|shards`)}, // in Redis Cluster
 	{[]string{"ballot", "ballots", "who most"}, "vote request, relinquish", nil},
 	{[]string{"debt", "debts", "errand", "errands"}, "redelivery", nil},
 	{[]string{"born", "birth", "rebirth"}, "incarnation", nil},
@@ -54,11 +54,12 @@ var glossary = []replaced{
 	{[]string{"so many", "as many as it wants", "look again", "tell again"}, "plain English", nil},
 }
 
-// vague are words that name nothing in particular. No function begins with one of them.
+// vague contains words without a particular meaning. No function's name should begin with such a
+// word.
 var vague = []string{"look", "take", "tell", "ask", "settle", "share", "note", "have"}
 
-// words returns the words of a line, in lower case, with one space around each.
-// Identifiers such as lastRetry and last_retry are two words.
+// words returns a line's words, in lower case, with a single space around each. Identifiers such as
+// lastRetry and last_retry are two words.
 func words(line string) string {
 	var b strings.Builder
 	b.WriteByte(' ')
@@ -82,7 +83,7 @@ func words(line string) string {
 	return strings.Join(append([]string{""}, append(strings.Fields(b.String()), "")...), " ")
 }
 
-// violations returns what is wrong with a line of a file.
+// violations returns the problems in a file's line.
 func violations(path, line string) (found []string) {
 	if !suspicious(strings.ToLower(line)) {
 		return nil
@@ -122,7 +123,7 @@ func suspicious(text string) bool {
 	return false
 }
 
-// files calls f with each text file of the repository, except this one.
+// files calls f with each text file in the repository, except this file.
 func files(t *testing.T, f func(path string, text []byte)) {
 	t.Helper()
 	root := filepath.Join("..", "..", "..")
@@ -185,7 +186,7 @@ func TestFunctionsSayWhatTheyDo(t *testing.T) {
 	})
 }
 
-// The check finds the terms in texts and in each form of identifier.
+// The check should find the terms in texts and in each form of identifier.
 func TestViolations(t *testing.T) {
 	for _, line := range []string{
 		"// A ballot is sent to each node.", "func (s *Store) payDebts() {", "local place_in_ledger = 1",

@@ -4,12 +4,12 @@
 //
 //  1. package driver, the contract, which imports the standard library only;
 //  2. the root package and the stores, which import driver, and not each other;
-//  3. adapters and stores with a module of their own, which import one external library
-//     each;
-//  4. programs, which may import everything.
+//  3. adapters and stores in separate modules, each of which imports a single external
+//     library;
+//  4. programs, which can import everything.
 //
-// Packages of one layer import each other in tests only. ARCHITECTURE.md explains why.
+// Packages in the same layer import each other in tests only. ARCHITECTURE.md explains why.
 //
-// Each rule states its reason, which a failing test prints. Each rule has samples of
-// files that break it, so that a rule that detects nothing fails as well.
+// Each rule states its reason, which a failing test prints. Each rule lists sample files
+// that break it, so a rule without any effect should fail as well.
 package layers

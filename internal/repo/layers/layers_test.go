@@ -14,7 +14,7 @@ import (
 	"testing/fstest"
 )
 
-// rule is one sentence about the repository, and the check that enforces it.
+// rule is a sentence about the repository, and the check that enforces it.
 type rule struct {
 	name   string
 	reason string
@@ -144,7 +144,7 @@ var rules = []rule{
 		good: []sample{
 			{"go.mod", "module m // require nothing\n\n// replace nothing\ngo 1.26\n"},
 			{"bench/go.mod", "module m\nrequire example.org/x v1.0.0\n"},
-			{"go.work", "use .\nreplace github.com/dibslock/dibs v0.0.0 => .\n"}, // go.work does not affect users of a module
+			{"go.work", "use .\nreplace github.com/dibslock/dibs v0.0.0 => .\n"}, // go.work does not affect a module's users
 		},
 	},
 	{
@@ -274,7 +274,7 @@ var rules = []rule{
 		name:   "no absolute path of one machine",
 		reason: "a path that exists on one machine only is broken on all others",
 		check:  machinePaths,
-		bad: []sample{ // split, so that this file complies with the rule
+		bad: []sample{ // split, so this file complies with the rule
 			{"README.md", "see /" + "work/main/README.md"},
 			{"Makefile", "X=/" + "root/go/bin"},
 			{"testdata/a.json", `{"path": "/` + `home/somebody/x"}`},
@@ -287,7 +287,7 @@ var rules = []rule{
 	},
 }
 
-// sample is a repository of one file.
+// sample is a repository with a single file.
 type sample struct{ path, text string }
 
 func (s sample) load(t *testing.T) *tree {
@@ -359,8 +359,8 @@ func upwardImports(t *tree) (found []string) {
 	return found
 }
 
-// internalOfRoot returns where another module imports an internal package of the root module.
-// Nobody requires the benchmarks, the tests of other libraries, and the rigs of tests.
+// internalOfRoot returns where another module imports the root module's internal packages. Nobody
+// requires the benchmarks, the other libraries' tests, and the test rigs.
 func internalOfRoot(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
 		here := layerOf(f.dir())
@@ -377,8 +377,8 @@ func internalOfRoot(t *tree) (found []string) {
 	return found
 }
 
-// environment lists the names that use a program's environment, flags or standard
-// streams. An empty list means the whole package.
+// environment lists the names that use a program's environment, flags or standard streams. An empty
+// list means the whole package.
 var environment = map[string][]string{
 	"flag": {},
 	"log":  {},
@@ -397,7 +397,7 @@ func environmentInLibraries(t *tree) (found []string) {
 		if here.program || slices.Contains([]string{"internal/test/redistest", "internal/test/pgtest", "internal/test/mysqltest", "internal/test/childtest"}, here.dir) {
 			continue
 		}
-		names := map[string]string{} // local names of these packages in this file
+		names := map[string]string{} // these packages' local names in this file
 		for _, spec := range f.syntax.Imports {
 			pkg := imported(spec)
 			members, ok := environment[pkg]
@@ -417,7 +417,7 @@ func environmentInLibraries(t *tree) (found []string) {
 			if !ok {
 				return true
 			}
-			// An identifier with an object is a variable of this file, not a package.
+			// An identifier with an object is a variable in this file, not a package.
 			if x, ok := selector.X.(*ast.Ident); ok && x.Obj == nil {
 				if pkg := names[x.Name]; slices.Contains(environment[pkg], selector.Sel.Name) {
 					found = append(found, t.at(selector, "uses %s.%s", pkg, selector.Sel.Name))
@@ -429,8 +429,7 @@ func environmentInLibraries(t *tree) (found []string) {
 	return found
 }
 
-// directive matches the start of a directive that is not allowed in a go.mod, as a block
-// or a line.
+// directive matches the start of a directive not allowed in a go.mod, as a block or a line.
 var directive = regexp.MustCompile(`^\s*(require|replace|tool)\b`)
 
 func moduleFiles(t *tree) (found []string) {
@@ -473,8 +472,8 @@ func undocumented(t *tree) (found []string) {
 	return found
 }
 
-// exportsToOthers reports whether the exported names of a package need comments: those of
-// a library, and those that a command uses of its own packages.
+// exportsToOthers reports whether a package's exported names need comments: a library's names, and
+// names in a command's own packages.
 func exportsToOthers(dir string) bool {
 	parts := strings.Split(dir, "/")
 	if slices.Contains(parts, "internal") {
@@ -483,7 +482,7 @@ func exportsToOthers(dir string) bool {
 	return layerOf(dir).library
 }
 
-// commandLine are the packages that parse a command line with subcommands.
+// commandLine contains the packages that parse a command line with subcommands.
 var commandLine = regexp.MustCompile(`^github\.com/spf13/(cobra|pflag)(/|$)`)
 
 func commandLines(t *tree) (found []string) {
@@ -502,10 +501,9 @@ func commandLines(t *tree) (found []string) {
 	return found
 }
 
-// concerns are the packages with one concern each: those of cmd/dibs/internal, and those
-// that the command shares with the dashboard. Each lists what it may import besides the
-// standard library, and what it may not import of that. A package ends with a slash if that
-// includes the packages below.
+// concerns contains the packages with a single concern each: in cmd/dibs/internal, and those shared
+// by the command and the dashboard. Each lists the allowed imports besides the standard library,
+// and the forbidden imports in it. A package ends with a slash if this includes the packages below.
 var concerns = map[string]struct{ may, mayNot []string }{
 	"cmd/dibs/internal/supervise": {may: []string{module, "golang.org/x/sys/", "golang.org/x/term"}, mayNot: []string{"net/"}},
 	"cmd/dibs/internal/monitor":   {may: []string{module, module + "/driver", module + "/dashboard/view"}, mayNot: []string{"os/", "syscall"}},
@@ -537,13 +535,13 @@ func oneConcernEach(t *tree) (found []string) {
 	return found
 }
 
-// hasText reports whether a comment has text other than directives.
+// hasText reports whether a comment contains text other than directives.
 func hasText(comment *ast.CommentGroup) bool {
 	return strings.TrimSpace(comment.Text()) != ""
 }
 
-// documentedMethods returns the methods that are documented elsewhere: by conventions of
-// the standard library, or by an exported interface of this project.
+// documentedMethods returns the methods documented elsewhere: by conventions in the standard
+// library, or by an exported interface in this project.
 func documentedMethods(t *tree) map[string]bool {
 	documented := map[string]bool{"Error": true, "Unwrap": true, "Is": true, "As": true, "String": true}
 	for f := range t.goFiles(false) {
@@ -565,8 +563,8 @@ func documentedMethods(t *tree) map[string]bool {
 	return documented
 }
 
-// uncommented returns the exported names of a declaration that have no comment.
-// The comment of a group of constants or variables covers all of them.
+// uncommented returns a declaration's exported names without a comment. A comment on a group of
+// constants or variables covers them all.
 func uncommented(decl ast.Decl, documented map[string]bool) (names []*ast.Ident) {
 	add := func(id *ast.Ident, comments ...*ast.CommentGroup) {
 		if id.IsExported() && !slices.ContainsFunc(comments, hasText) {
@@ -597,7 +595,7 @@ func uncommented(decl ast.Decl, documented map[string]bool) (names []*ast.Ident)
 	return names
 }
 
-// receiver returns the name of the type that a method belongs to.
+// receiver returns the name of a method's type.
 func receiver(method *ast.FuncDecl) string {
 	for expr := method.Recv.List[0].Type; ; {
 		switch e := expr.(type) {
@@ -654,8 +652,8 @@ func initFunctions(t *tree) (found []string) {
 	return found
 }
 
-// machinePath matches the start of an absolute path that exists on one machine only. A
-// relative path, or a path in a URL, has other characters before its first slash.
+// machinePath matches the start of an absolute path specific to a machine. A relative path, or a
+// path in a URL, has other characters before its first slash.
 var machinePath = regexp.MustCompile(`(?:^|[^\w.~*$})-])/(?:work|root|home/\w+|Users/\w+)/`)
 
 func machinePaths(t *tree) (found []string) {

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// pure are the packages of state machines and of formats, with what they may import besides
+// pure contains the packages with state machines and formats, and their allowed imports besides
 // pureImports.
 var pure = map[string][]string{
 	"internal/lease":              {module + "/internal/clock", module + "/internal/load"},
 	"internal/locktable":          nil,
 	"quorum/internal/core":        nil,
 	"redisstore/internal/foreign": {"regexp", "sync", "unicode", "unicode/utf8"},
-	"redisstore/internal/wire": { // embed: the scripts; crypto/rand: an argument; sync: what is made once
+	"redisstore/internal/wire": { // embed: the scripts; crypto/rand: an argument; sync: values made once
 		"crypto/rand", "crypto/sha1", "embed", "encoding/hex", "sync", module + "/redisstore/internal/foreign", module + "/redisstore/redisconn",
 	},
 }
 
-// pureImports are what such a package may import. The types of package context are
-// passed on, and not used.
+// pureImports contains the imports allowed in such a package. Types from package context are passed
+// on, and not used.
 var pureImports = []string{
 	"cmp", "container/heap", "context", "errors", "fmt", "maps", "math", "path", "slices", "strconv", "strings", "time",
 	module + "/driver", module + "/driver/glob", module + "/driver/ownertoken",
 }
 
-// timers are the names of package time that use a clock.
+// timers contains the clock functions in package time.
 var timers = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// impureCode returns what makes a state machine depend on more than its arguments.
+// impureCode returns code on which a state machine depends, besides its arguments.
 func impureCode(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
 		more, is := pure[f.dir()]

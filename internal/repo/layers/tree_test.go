@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// module is the path of the root module, and the prefix of the paths of all other
-// modules.
+// module is the root module's path, and the prefix for all other modules' paths.
 const module = "github.com/dibslock/dibs"
 
 // tree is a repository: its text files, with the Go files parsed.
@@ -26,13 +25,13 @@ type tree struct {
 type file struct {
 	path   string // from the repository's root, with slashes
 	text   []byte
-	syntax *ast.File // nil unless it is a Go file that the go command would build
+	syntax *ast.File // nil unless it is a Go file built by the go command
 	test   bool
 }
 
 func (f file) dir() string { return path.Dir(f.path) }
 
-// load reads all files of a repository, whether or not Git tracks them.
+// load reads all files in a repository, whether or not Git tracks them.
 func load(fsys fs.FS) (*tree, error) {
 	t := &tree{fset: token.NewFileSet()}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -99,7 +98,7 @@ func (t *tree) at(node ast.Node, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", pos.Filename, pos.Line, fmt.Sprintf(format, args...))
 }
 
-// imported returns the path of an import as a plain string.
+// imported returns an import's path as a plain string.
 func imported(spec *ast.ImportSpec) string {
 	name, err := strconv.Unquote(spec.Path.Value)
 	if err != nil {
@@ -108,7 +107,7 @@ func imported(spec *ast.ImportSpec) string {
 	return name
 }
 
-// inProject returns the directory of a package of this repository.
+// inProject returns the directory of a package in this repository.
 func inProject(importPath string) (dir string, ok bool) {
 	if importPath == module {
 		return ".", true
@@ -116,25 +115,25 @@ func inProject(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// inStdlib reports whether a package is in the standard library. The go command
-// guarantees that the first element of a path has a dot only if the package is not.
+// inStdlib reports whether a package is in the standard library. The go command guarantees that a
+// path's first element contains a dot only if the package is not.
 func inStdlib(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
 }
 
-// layer is a top-level directory, or a directory in one such as internal or internal/test, with
+// layer is a top-level directory, or a directory in internal, internal/test and the like, with
 // everything in it.
 type layer struct {
 	dir      string
 	program  bool     // may import everything, use its environment, print
-	external bool     // may import the modules that its go.mod requires
-	imports  []string // layers that it may import, except in tests
+	external bool     // can import the modules required in its go.mod
+	imports  []string // layers allowed as imports, except in tests
 	library  bool     // users import it, so each exported name needs a comment
 }
 
-// layerOf returns the layer of a directory. A directory without a case of its own is an
-// adapter, which imports the root only.
+// layerOf returns a directory's layer. A directory without its own case is an adapter, which
+// imports the root only.
 func layerOf(dir string) layer {
 	parts := strings.Split(dir, "/")
 	client, contract := []string{".", "driver"}, []string{"driver"}
@@ -183,7 +182,7 @@ func layerOf(dir string) layer {
 	return layer{dir: parts[0], imports: client, external: true, library: true}
 }
 
-// dashboardLayer returns the layer of the page, or of what it shows.
+// dashboardLayer returns the layer for the page, or for its contents.
 func dashboardLayer(dir string) layer {
 	l := layer{dir: dir, library: true}
 	switch dir {
@@ -199,7 +198,7 @@ func dashboardLayer(dir string) layer {
 	return l
 }
 
-// internalLayer returns the layer of a package that several packages of the project share.
+// internalLayer returns the layer for a package shared by several packages in the project.
 func internalLayer(dir string) layer {
 	l := layer{dir: dir, imports: []string{".", "driver"}}
 	switch dir {
@@ -221,7 +220,7 @@ func internalLayer(dir string) layer {
 	return l
 }
 
-// rigLayer returns the layer of a rig of tests, or of checks of the repository.
+// rigLayer returns the layer for a test rig, or for checks of the repository.
 func rigLayer(dir string) layer {
 	l := layer{dir: dir, imports: []string{".", "driver"}}
 	switch dir {

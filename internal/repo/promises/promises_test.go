@@ -1,4 +1,4 @@
-// Package promises lists which tests fail when a promise of docs/guarantees.md is broken.
+// Package promises lists the tests that should fail when a promise in docs/guarantees.md is broken.
 package promises
 
 import (
@@ -18,7 +18,7 @@ var list string
 
 const root = "../../.."
 
-// Each test of the list exists.
+// Each listed test should exist.
 func TestListedTestsExist(t *testing.T) {
 	t.Parallel()
 	_, list, _ := strings.Cut(list, "\n\n") // without the introduction
@@ -26,7 +26,7 @@ func TestListedTestsExist(t *testing.T) {
 	listed := 0
 	for line := range strings.Lines(list) {
 		pkg, tests, found := strings.Cut(strings.TrimSpace(line), ": ")
-		if !found { // the name of a promise
+		if !found { // a promise's name
 			continue
 		}
 		if known[pkg] == nil {
@@ -44,7 +44,7 @@ func TestListedTestsExist(t *testing.T) {
 	}
 }
 
-// exists reports whether a test, or one with this beginning, is among those of a package.
+// exists reports whether a package contains a test with this name or beginning.
 func exists(tests map[string]bool, name string) bool {
 	prefix, isPrefix := strings.CutSuffix(name, "*")
 	name, _, _ = strings.Cut(name, "/") // without the subtest
@@ -56,8 +56,8 @@ func exists(tests map[string]bool, name string) bool {
 	return false
 }
 
-// testsOf returns the functions and the strings in a package and the packages within it: the name
-// of a case is a string. The root package is without the others.
+// testsOf returns the functions and the strings in a package and the packages within it: a case's
+// name is a string. The root package is without the others.
 func testsOf(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

@@ -38,7 +38,7 @@ func Examine(ctx context.Context, target Target) (checkup.Findings, error) {
 	})
 }
 
-// An examination is one run of the checks, and what they know about the server.
+// An examination runs the checks once, and stores their findings about the server.
 type examination struct {
 	checkup.Database
 
@@ -50,7 +50,7 @@ func (e *examination) queryRow(text string, args ...any) *sql.Row {
 	return e.target.DB.QueryRowContext(e.Ctx, text, args...)
 }
 
-// pairs returns the rows of a query with two columns.
+// pairs returns the rows from a query with two columns.
 func (e *examination) pairs(text string, args ...any) (map[string]string, error) {
 	rows, err := e.target.DB.QueryContext(e.Ctx, text, args...)
 	if err != nil {

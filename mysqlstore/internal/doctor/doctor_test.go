@@ -19,7 +19,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// suitable are the options of a server that is suitable for locks.
+// suitable contains options for a server suitable for locks.
 var suitable = []string{"--innodb-flush-log-at-trx-commit=1", "--idle-transaction-timeout=60"}
 
 var (
@@ -29,7 +29,7 @@ var (
 	databases  atomic.Int64
 )
 
-// TestMain stops the server that the tests share.
+// TestMain stops the shared server.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if server != nil {
@@ -50,7 +50,7 @@ func sharedServer(t *testing.T) *mysqltest.Server {
 	return server
 }
 
-// start starts a server that is suitable for locks, unless args say otherwise.
+// start starts a server suitable for locks, unless args say otherwise.
 func start(t *testing.T, args ...string) *mysqltest.Server {
 	t.Helper()
 	sharedServer(t) // skips the test without a server
@@ -115,7 +115,7 @@ func examine(t *testing.T, db *sql.DB) checkup.Findings {
 	return found
 }
 
-// want checks that there is one finding of a subject, and wantOnly that there is no other.
+// want checks for a single finding about a subject, and wantOnly also excludes others.
 func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
 	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
@@ -175,7 +175,7 @@ func TestServerSettings(t *testing.T) {
 	}
 }
 
-// A setting of the session with which a store refuses to work is reported by its name.
+// The doctor should name a session setting with which a store refuses to work.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	s := sharedServer(t)
@@ -185,7 +185,7 @@ func TestSessionSettings(t *testing.T) {
 	}
 }
 
-// holdConnections opens connections until the server has this many.
+// holdConnections opens connections until the server reaches this number.
 func holdConnections(t *testing.T, db *sql.DB, number int) {
 	t.Helper()
 	for used := 0; used < number; {
@@ -276,7 +276,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// The client of the server removes comments from what it sends.
+// Comments should not count: the server's client removes them from its statements.
 func TestCommentsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	s := sharedServer(t)

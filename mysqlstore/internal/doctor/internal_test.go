@@ -6,7 +6,7 @@ import (
 	"github.com/dibslock/dibs/checkup"
 )
 
-// What no test server can be: old, or another product.
+// No test server can be like these: old, or another product.
 func TestServer(t *testing.T) {
 	for version, want := range map[string]string{
 		"10.11.6-MariaDB-0+deb12u1": "", "5.5.5-10.6.1-MariaDB": "", "11.4.2-MariaDB": "", "8.0.36": "", "8.4.0-google": "", "9.1.0": "", "": "",

@@ -13,7 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// facts are what the server says about itself.
+// facts contains the server's data about itself.
 type facts struct {
 	version string // 10.11.6-MariaDB, or 8.0.36
 	user    string
@@ -81,7 +81,7 @@ func (e *examination) checkRole() {
 	)
 }
 
-// checkSettings reports settings of the session with which a store refuses to work.
+// checkSettings reports session settings with which a store refuses to work.
 func (e *examination) checkSettings() {
 	problems, err := session.Problems(e.queryRow)
 	if e.Unchecked("session", "settings of the session", err) {
@@ -113,7 +113,7 @@ func (e *examination) checkDurability() {
 	)
 }
 
-// checkReplicas reports what a failover loses.
+// checkReplicas reports possible losses in a failover.
 func (e *examination) checkReplicas() {
 	var replicas int
 	err := e.queryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'").Scan(&replicas)
@@ -143,7 +143,7 @@ func (e *examination) seesReplicas() bool {
 	return !errors.As(err, &server)
 }
 
-// checkProxy looks for a proxy that sends reads to another server: notifications are read late there.
+// checkProxy looks for a proxy sending reads to another server: notifications are read late there.
 func (e *examination) checkProxy() {
 	read, inside, err := e.servers()
 	if e.Unchecked("proxy", "whether a proxy sends reads to a replica", err) {
@@ -153,7 +153,7 @@ func (e *examination) checkProxy() {
 		"waiters learn late that they were served, and dibs ls shows an older state", "send the reads of this user to the primary"))
 }
 
-// servers returns the identity of the server that a read reaches, and of that in a transaction.
+// servers returns the server reached by a read, and the server inside a transaction.
 func (e *examination) servers() (read, inside string, err error) {
 	const identity = "SELECT CONCAT(@@server_id, ' ', @@hostname, ' ', @@port)"
 	if err := e.queryRow(identity).Scan(&read); err != nil {
@@ -163,12 +163,12 @@ func (e *examination) servers() (read, inside string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	defer func() { _ = tx.Rollback() }() // it changed nothing
 	err = tx.QueryRowContext(e.Ctx, identity).Scan(&inside)
 	return read, inside, err
 }
 
-// checkSessions reports how long a process that is stopped in a guarded transaction keeps its names.
+// checkSessions reports how long a process stopped in a guarded transaction keeps its names.
 func (e *examination) checkSessions() {
 	const hour = 3600
 	wait, _ := strconv.Atoi(e.Settings["wait_timeout"])
@@ -181,7 +181,7 @@ func (e *examination) checkSessions() {
 	)
 }
 
-// checkLoad reports what makes the server refuse connections.
+// checkLoad reports causes of refused connections.
 func (e *examination) checkLoad() {
 	status, err := e.pairs("SHOW GLOBAL STATUS LIKE 'Threads_connected'")
 	if e.Unchecked("connections", "the number of connections", err) {

@@ -27,7 +27,7 @@ func wanted(statements []string) (tables []string, procedures map[string]string)
 	return tables, procedures
 }
 
-// checkTables compares the tables and procedures with those of this version of dibs.
+// checkTables compares the tables and procedures with this dibs version's.
 func (e *examination) checkTables() {
 	engines, err := e.pairs("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()")
 	if e.Unchecked("tables", "the tables", err) {
@@ -56,7 +56,7 @@ func (e *examination) checkTables() {
 		"two clients may acquire the same name", "ALTER TABLE … ENGINE = InnoDB"))
 }
 
-// checkLocking tests what settings only suggest: that this user can lock.
+// checkLocking tests whether this user can lock. Settings only suggest it.
 func (e *examination) checkLocking() {
 	result, tried := e.TryLock(true)
 	if !tried {

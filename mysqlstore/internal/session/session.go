@@ -1,5 +1,5 @@
-// Package session knows the settings of a session with which requests of a store fail half-way, or
-// return less than there is.
+// Package session lists the session settings with which a store's requests fail half-way, or return
+// too little.
 package session
 
 import (
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A Setting is a variable of a session, and the values that a store can work with.
+// A Setting is a session variable, with the values that a store can work with.
 type Setting struct {
 	Name   string
 	Values []string
-	Effect string // of any other value
+	Effect string // with any other value
 }
 
-// Settings are those that matter.
+// Settings contains the settings that matter.
 var Settings = []Setting{
 	{"autocommit", []string{"1"}, "what a store has changed is not committed"},
 	{"sql_safe_updates", []string{"0"}, "renewals are refused"},
@@ -25,14 +25,14 @@ var Settings = []Setting{
 	{"sql_select_limit", []string{"18446744073709551615"}, "lists are cut off"},
 }
 
-// Problems returns what is wrong with the settings of a session, by their index in Settings. queryRow
+// Problems returns the problems in a session's settings, by their index in Settings. queryRow
 // queries the session.
 func Problems(queryRow func(text string, args ...any) *sql.Row) (problems map[int]string, err error) {
 	names, values, into := make([]string, len(Settings)), make([]string, len(Settings)), make([]any, len(Settings))
 	for i, s := range Settings {
 		names[i], into[i] = "@@SESSION."+s.Name, &values[i]
 	}
-	// SHOW VARIABLES is itself subject to one of them.
+	// SHOW VARIABLES is itself subject to these settings.
 	if err := queryRow("SELECT " + strings.Join(names, ", ")).Scan(into...); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func Problems(queryRow func(text string, args ...any) *sql.Row) (problems map[in
 	return problems, nil
 }
 
-// Advice returns what to do about a setting.
+// Advice returns advice about a setting.
 func (s Setting) Advice() string {
 	return fmt.Sprintf("set %s=%s in the data source name or the URL, or where the server sets it", s.Name, s.Values[0])
 }

@@ -50,7 +50,7 @@ func isDenied(err error) bool {
 	return errors.As(err, &server) && server.Code == "42501"
 }
 
-// An examination is one run of the checks, and what they know about the server.
+// An examination runs the checks once, and stores their findings about the server.
 type examination struct {
 	checkup.Database
 
@@ -63,7 +63,7 @@ func (e *examination) queryRow(text string, args ...any) pgx.Row {
 	return e.target.Pool.QueryRow(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
 }
 
-// query calls add for each row of a query, whose columns are stored in into.
+// query calls add for each row in a query's result, and stores the row's columns in into.
 func (e *examination) query(into []any, add func(), text string, args ...any) error {
 	rows, err := e.target.Pool.Query(e.Ctx, text, append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *examination) readTime() checkup.TimeSample {
 	})
 }
 
-// checkLocking tests what settings and rights only suggest: that locks work.
+// checkLocking tests whether locks work. Settings and rights only suggest it.
 func (e *examination) checkLocking() {
 	result, tried := e.TryLock(!e.target.Poll)
 	if !tried {

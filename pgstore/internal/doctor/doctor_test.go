@@ -20,9 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-const fit = "&idle_in_transaction_session_timeout=60000" // of the sessions
+const fit = "&idle_in_transaction_session_timeout=60000" // for sessions
 
-// startServer starts a server that is suitable for locks, unless args say otherwise.
+// startServer starts a server suitable for locks, unless args say otherwise.
 func startServer(args ...string) (*pgtest.Server, error) {
 	return pgtest.Start(append([]string{"fsync=on"}, args...)...)
 }
@@ -34,7 +34,7 @@ var (
 	schemas    atomic.Int64
 )
 
-// TestMain stops the server that the tests share.
+// TestMain stops the shared server.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if server != nil {
@@ -99,7 +99,7 @@ func examine(t *testing.T, s *pgstore.Store) checkup.Findings {
 	return found
 }
 
-// want checks that there is one finding of a subject.
+// want checks for a single finding about a subject.
 func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
 	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
@@ -108,7 +108,7 @@ func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subje
 	}
 }
 
-// wantOnly checks that there is no other finding.
+// wantOnly checks that there are no others.
 func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
 	t.Helper()
 	want(t, found, severity, subject, says)
@@ -167,7 +167,7 @@ func TestServerSettings(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	pool := newPool(t, s.URL()+fit)
 	store := pgstore.New(pool, pgstore.Schema(newSchema(t, pool)))
-	for range 10 { // of 11 that are not reserved
+	for range 10 { // 11 are not reserved
 		conn, err := newPool(t, s.URL()).Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// What no test server can be: old, another product, or with a clock of its own.
+// No test server can be like these: old, another product, or with its own clock.
 func TestServer(t *testing.T) {
 	for _, c := range []struct {
 		facts facts

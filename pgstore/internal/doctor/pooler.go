@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// checkPooler looks for a pooler that changes the connection to the server after each
-// transaction. Notifications get lost there.
+// checkPooler looks for a pooler changing the server connection after each transaction.
+// Notifications get lost there.
 func (e *examination) checkPooler() {
 	if e.target.Poll {
 		return
@@ -23,9 +23,9 @@ func (e *examination) checkPooler() {
 		"connect to the server itself; or use the option Poll and pgx.QueryExecModeCacheDescribe (in a URL: dibs_poll=true)"))
 }
 
-// changesBackends reports whether a connection of the client has no process of its own on the
-// server. While a second connection is in a transaction, a pooler lends it the process of the
-// first one, or the first one gets another.
+// changesBackends reports whether a client's connection shares its server process. While a second
+// connection is in a transaction, a pooler lends it the first connection's process, or gives the
+// first connection another.
 func (e *examination) changesBackends() (bool, error) {
 	const longest = 2 * time.Second
 	ctx, cancel := context.WithTimeout(e.Ctx, longest)

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// facts are what the server says about itself.
+// facts contains the server's data about itself.
 type facts struct {
-	version string // the text of version()
+	version string // the text from version()
 	number  int    // 150004 is 15.4
 	user    string
 	standby bool
@@ -33,7 +33,7 @@ func (e *examination) readFacts() {
 	e.Unchecked("settings", "settings of the server", err)
 }
 
-// alterSystem returns a remedy that changes a setting.
+// alterSystem returns a remedy to change a setting.
 func alterSystem(setting string) string {
 	return "ALTER SYSTEM SET " + setting + "; SELECT pg_reload_conf()"
 }
@@ -84,7 +84,7 @@ func (e *examination) checkDurability() {
 	)
 }
 
-// checkStandbys reports what a failover loses. A subscriber of logical replication is no
+// checkStandbys reports possible losses in a failover. A logical replication subscriber is not a
 // standby.
 func (e *examination) checkStandbys() {
 	var standbys int
@@ -107,7 +107,7 @@ func (e *examination) checkStandbys() {
 	)
 }
 
-// checkSessions reports settings of the sessions of this user.
+// checkSessions reports this user's session settings.
 func (e *examination) checkSessions() {
 	isolation := e.Settings["default_transaction_isolation"]
 	e.AddAll(
@@ -120,7 +120,7 @@ func (e *examination) checkSessions() {
 	)
 }
 
-// checkLoad reports what makes the server slow, or refuse connections.
+// checkLoad reports causes of slow replies and refused connections.
 func (e *examination) checkLoad() {
 	e.AddAll(checkup.If(e.Is("autovacuum", "off"), checkup.Warning, "autovacuum", "autovacuum is off",
 		"each request leaves an old version of a row: the tables grow, and requests become slow", alterSystem("autovacuum = on")))
@@ -139,8 +139,8 @@ const oldSnapshot = 30 * time.Second
 //go:embed snapshots.sql
 var snapshotsSQL string
 
-// checkSnapshots reports what keeps old versions of rows. A hot name leaves one at each request, and
-// its requests become slow if they cannot be removed.
+// checkSnapshots reports snapshots that keep old row versions. A hot name leaves an old version at
+// each request, and its requests become slow if the server cannot remove them.
 func (e *examination) checkSnapshots(old time.Duration) {
 	var seconds int
 	var what string

@@ -59,7 +59,7 @@ func (e *examination) checkTables() {
 	e.Unusable = e.Unusable || !usage
 }
 
-// checkFunctions compares the functions with those of this version of dibs.
+// checkFunctions compares the functions with this dibs version's.
 func (e *examination) checkFunctions() {
 	bodies, denied := make(map[string]string), []string(nil)
 	var name, body string

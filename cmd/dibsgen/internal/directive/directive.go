@@ -1,8 +1,8 @@
-// Package directive parses the directives of dibsgen, such as
+// Package directive parses dibsgen's directives, such as
 //
 //	//dibs:lock "order:"+o.ID wait=3s
 //
-// It reads the text of one comment. Whether the names in it exist is left to the compiler.
+// It reads a comment's text. The compiler checks whether the names in it exist.
 package directive
 
 import (
@@ -18,12 +18,12 @@ import (
 // A Kind is the word after "dibs:", which selects the primitive.
 type Kind string
 
-// The kinds of directives.
+// The directive kinds.
 const (
 	Lock    Kind = "lock"    // a Mutex, or a MultiMutex on several names
 	Read    Kind = "read"    // an RWMutex, for reading
 	Write   Kind = "write"   // an RWMutex, for writing
-	Permits Kind = "permits" // one permit of a Semaphore
+	Permits Kind = "permits" // a permit from a Semaphore
 	Once    Kind = "once"    // a periodic job
 )
 
@@ -32,31 +32,31 @@ var kinds = []Kind{Lock, Read, Write, Permits, Once}
 // tool is the word before the colon.
 const tool = "dibs"
 
-// A Directive is the meaning of one comment.
+// A Directive is a parsed comment.
 type Directive struct {
 	Kind     Kind
 	Names    []Expression // at least one
-	Spread   bool         // Names is one expression of type []string
-	Count    Expression   // the number of permits, of Permits only
+	Spread   bool         // Names is a single expression with type []string
+	Count    Expression   // the number of permits, for Permits only
 	Interval time.Duration
 	Options  []Option
 }
 
-// An Expression is a Go expression in the text of a comment.
+// An Expression is a Go expression in a comment's text.
 type Expression struct {
 	Text   string
-	Offset int // in bytes from the beginning of the comment
+	Offset int // in bytes from the comment's beginning
 }
 
 // An Error is why a comment is not a directive.
 type Error struct {
-	Offset int // in bytes from the beginning of the comment
+	Offset int // in bytes from the comment's beginning
 	Text   string
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// Errors are all that is wrong with a comment, in the order of the text.
+// Errors contains all problems in a comment, in the order of the text.
 type Errors []*Error
 
 func (e Errors) Error() string {
@@ -71,13 +71,13 @@ func fail(offset int, format string, args ...any) *Error {
 	return &Error{Offset: offset, Text: fmt.Sprintf(format, args...)}
 }
 
-// mistaken matches comments that are no directives for the go command, but look like one:
-// with a space, in upper case, or as a block. With a space only the names of directives
-// match: "// dibs:meta is a key" is a sentence.
+// mistaken matches comments that are no directives for the go command, but look like directives:
+// with a space, in upper case, or as a block. With a space only the directives' names match: "//
+// dibs:meta is a key" is a sentence.
 var mistaken = regexp.MustCompile(`^(?i)(//dibs:|/\*\s*dibs:[a-z]|// +dibs: ?(lock|read|write|permits|once)( |$))`)
 
-// Parse parses a comment, with its slashes. Its error is of the type Errors. Without an error,
-// nil means that the comment is none of ours.
+// Parse parses a comment, with its slashes. Its error's type is Errors. Without an error, nil means
+// that the comment is not a dibs directive.
 func Parse(comment string) (*Directive, error) {
 	found, ok := ast.ParseDirective(0, comment)
 	switch {
@@ -119,7 +119,7 @@ func parse(name, args string, offset int) (d *Directive, wrong Errors) {
 	return d, append(wrong, more...)
 }
 
-// checkNames rejects several names where a primitive has one.
+// checkNames rejects several names for a primitive with a single name.
 func (d *Directive) checkNames() *Error {
 	switch {
 	case d.Kind == Lock && d.Spread && len(d.Names) > 1:
@@ -130,7 +130,7 @@ func (d *Directive) checkNames() *Error {
 	return nil
 }
 
-// parseRest parses what follows the names and is not an option.
+// parseRest parses the text after the names, without the options.
 func (d *Directive) parseRest(rest *words) *Error {
 	switch d.Kind {
 	case Permits:
@@ -171,7 +171,7 @@ func (d *Directive) parseInterval(rest *words) *Error {
 	return nil
 }
 
-// String returns the directive as a comment, in a form that Parse accepts.
+// String returns the directive as a comment that Parse accepts.
 func (d *Directive) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "//%s:%s ", tool, d.Kind)

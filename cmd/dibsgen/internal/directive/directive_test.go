@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// show returns the parts of a directive, as Go code where it is code.
+// show returns a directive's parts, as Go code where they are code.
 func show(d *Directive) string {
 	parts := []string{string(d.Kind)}
 	for _, name := range d.Names {
@@ -187,8 +187,8 @@ func TestDurationCode(t *testing.T) {
 	}
 }
 
-// FuzzParse requires that no text makes Parse panic, that an error is within the comment,
-// and that String returns a comment of the same meaning.
+// FuzzParse requires that no text makes Parse panic. An error should be within the comment, and
+// String should return a comment with the same meaning.
 func FuzzParse(f *testing.F) {
 	for _, comment := range []string{
 		`//dibs:lock "order:"+o.ID wait=3s`, `//dibs:lock "a:"+from, "a:"+to // both`, `//dibs:lock []string{a}... ttl=20s`,

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// names are the Go expressions at the beginning of a text.
+// names contains the Go expressions at a text's beginning.
 type names struct {
 	expressions []Expression
-	spread      bool // the last one is followed by "..."
+	spread      bool // "..." follows the last expression
 	end         int  // where the text after them begins
 }
 
-// scanNames reads Go expressions, separated by commas, up to the first word that cannot
-// continue them: after an operand, another operand begins. That needs tokens. A blank may be
-// within an expression, and "wait=3s" within a string.
+// scanNames reads Go expressions, separated by commas, up to the first word that cannot continue
+// them: after an operand, another operand begins. This needs tokens. A blank can be within an
+// expression, and "wait=3s" within a string.
 func scanNames(text string, offset int) (names, *Error) {
 	n := nameScanner{text: text, offset: offset, operandNext: true}
 	file := token.NewFileSet().AddFile("", -1, len(text))
@@ -36,22 +36,22 @@ func scanNames(text string, offset int) (names, *Error) {
 type nameScanner struct {
 	names
 	text    string
-	offset  int // of the text in its comment
+	offset  int // the text's offset in its comment
 	file    *token.File
 	scanner scanner.Scanner
 
-	start       int          // of the current expression
+	start       int          // the current expression's start
 	operandNext bool         // an operand begins with the next token
-	open        []openedWith // brackets that are not closed
+	open        []openedWith // brackets not yet closed
 	previous    token.Token
 	done        bool
 	err         *Error
 }
 
-// openedWith is a bracket that is not closed.
+// openedWith is a bracket not yet closed.
 type openedWith struct {
 	close token.Token
-	typ   bool // of a type such as []string: an operand follows its end
+	typ   bool // in a type such as []string: an operand follows its end
 }
 
 var closing = map[token.Token]token.Token{token.LPAREN: token.RPAREN, token.LBRACK: token.RBRACK, token.LBRACE: token.RBRACE}
@@ -62,7 +62,7 @@ func (n *nameScanner) scanFailed(at token.Position, message string) {
 	}
 }
 
-// next reads one token.
+// next reads a token.
 func (n *nameScanner) next() {
 	pos, tok, literal := n.scanner.Scan()
 	at := n.file.Offset(pos)
@@ -107,8 +107,7 @@ func (n *nameScanner) closeBracket(at int, tok token.Token) {
 	n.open = n.open[:last]
 }
 
-// operand reads an operand. The second of two adjacent ones is the first word after the
-// names.
+// operand reads an operand. An operand directly after another is the first word after the names.
 func (n *nameScanner) operand(at int, tok token.Token) {
 	switch {
 	case tok == token.FUNC:
@@ -122,7 +121,7 @@ func (n *nameScanner) operand(at int, tok token.Token) {
 	}
 }
 
-// failAtAssign reports an option that stands in the place of a name.
+// failAtAssign reports an option in the place for a name.
 func (n *nameScanner) failAtAssign(at int, previous token.Token) {
 	if word := strings.TrimSpace(n.text[n.start:at]); previous == token.IDENT && token.IsIdentifier(word) {
 		n.err = fail(n.offset+n.start+strings.Index(n.text[n.start:], word), "option %q stands where a name is expected; the names come first", word)
@@ -154,7 +153,7 @@ func (n *nameScanner) finishAfterSpread() {
 	}
 }
 
-// addExpression adds the expression that ends before a position.
+// addExpression adds the expression ending before a position.
 func (n *nameScanner) addExpression(end int) {
 	if n.err != nil {
 		return
@@ -180,7 +179,7 @@ func (n *nameScanner) addExpression(end int) {
 	n.expressions = append(n.expressions, Expression{Text: text[:length], Offset: at})
 }
 
-// syntaxError returns the first error of the parser, with its place in the comment.
+// syntaxError returns the parser's first error, with its place in the comment.
 func syntaxError(at int, text string, err error) *Error {
 	var list scanner.ErrorList
 	if errors.As(err, &list) && len(list) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// An Option is an option of a directive: one word of dibs.ParseOptions.
+// An Option is a directive's option: a word for dibs.ParseOptions.
 type Option struct {
 	word string // as ParseOptions accepts it
 	name string // of the function in package dibs
@@ -107,8 +107,7 @@ func newOption(word string, parsed dibs.Option) Option {
 	return o
 }
 
-// Code returns the option as a Go expression, given the names of the packages dibs and
-// time.
+// Code returns the option as a Go expression, given the names for the packages dibs and time.
 func (o Option) Code(dibsName, timeName string) string {
 	args := make([]string, len(o.args))
 	for i, arg := range o.args {
@@ -152,5 +151,5 @@ func DurationCode(d time.Duration, timeName string) string {
 			return strconv.FormatInt(int64(count), 10) + " * " + timeName + "." + unit.name
 		}
 	}
-	return "" // not reached: every duration is a number of nanoseconds
+	return "" // not reached: every duration is a number in nanoseconds
 }

@@ -5,13 +5,13 @@ import (
 	"unicode"
 )
 
-// words are the rest of a comment, after the names.
+// words contains a comment's text after the names.
 type words struct {
 	text   string
-	offset int // of text in the comment
+	offset int // text's offset in the comment
 }
 
-// first returns the first word and its place in the comment. A comment has no words.
+// first returns the first word and its place in the comment. A comment contains no words.
 func (w words) first() (word string, offset int) {
 	text := strings.TrimLeftFunc(w.text, unicode.IsSpace)
 	word = firstWord(text)
@@ -26,7 +26,7 @@ func (w *words) skip(n int) {
 	w.text, w.offset = w.text[n:], w.offset+n
 }
 
-// skipTo removes words until the first one is wanted, or none is left.
+// skipTo removes words until the first is wanted, or none is left.
 func (w *words) skipTo(wanted func(word string) bool) {
 	for word, at := w.first(); word != "" && !wanted(word); word, at = w.first() {
 		w.skip(at - w.offset + len(word))

@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// A binding has the types that the type parameters of an interface have in a decorator. A nil
-// type is not known.
+// A binding maps an interface's type parameters to their types in a decorator. A nil type is not
+// known.
 type binding map[string]types.Type
 
-// binder finds the bindings of the methods of an interface. A directive on a method of
+// binder finds the bindings for an interface's methods. A directive on a method of
 //
 //	type Store[K any] interface { … }
 //
-// may use K. In a decorator of an interface that embeds Store[int], K is int.
+// can use K. In a decorator for an interface that embeds Store[int], K is int.
 type binder struct {
 	*planner
 	ofMethod  map[token.Pos]binding // by the place of the method's name
@@ -29,8 +29,8 @@ func (p *planner) bindings(declared types.Type) *binder {
 	return b
 }
 
-// visit visits an interface type and those that it embeds. Type parameters that are in scope of
-// an interface literal have the types of outer.
+// visit visits an interface type and its embedded interfaces. Type parameters in scope at an
+// interface literal have outer's types.
 func (b *binder) visit(t types.Type, outer binding) {
 	switch t := t.(type) {
 	case *types.Alias:
@@ -47,8 +47,8 @@ func (b *binder) visit(t types.Type, outer binding) {
 	}
 }
 
-// visitNamed visits a declared type. The methods of "type Rows Store[int]" are in the
-// declaration of Store, whose type parameters they use.
+// visitNamed visits a declared type. The methods in "type Rows Store[int]" are in Store's
+// declaration, whose type parameters they use.
 func (b *binder) visitNamed(t *types.Named) {
 	args := bind(t.Origin().TypeParams(), t.TypeArgs())
 	defined, ok := b.definedAs(t)
@@ -60,8 +60,8 @@ func (b *binder) visitNamed(t *types.Named) {
 		b.visit(defined, nil)
 		return
 	}
-	// Here the types are those of the declaration of t. Nothing substitutes its type parameters
-	// in them, so only the type parameters themselves are known.
+	// Here the types come from t's declaration. Nothing substitutes its type parameters in them, so
+	// only the type parameters themselves are known.
 	known := &binder{planner: b.planner, ofMethod: map[token.Pos]binding{}, ambiguous: b.ambiguous}
 	known.visit(defined, nil)
 	for at, of := range known.ofMethod {
@@ -76,8 +76,8 @@ func (b *binder) visitNamed(t *types.Named) {
 	}
 }
 
-// set records the binding of a method. A method that is embedded twice has one directive. So it is
-// ambiguous if the two bindings differ.
+// set records a method's binding. A method embedded twice has one directive. So it is ambiguous if
+// the two bindings differ.
 func (b *binder) set(at token.Pos, of binding) {
 	if old, seen := b.ofMethod[at]; seen && !same(old, of) {
 		b.ambiguous[at] = true
@@ -85,8 +85,8 @@ func (b *binder) set(at token.Pos, of binding) {
 	b.ofMethod[at] = of
 }
 
-// definedAs returns the type that the declaration of a type names, if it is no interface
-// literal, and is in the package.
+// definedAs returns the type named in a type's declaration, if it is no interface literal, and is
+// in the package.
 func (b *binder) definedAs(t *types.Named) (types.Type, bool) {
 	for _, file := range b.pkg.Files {
 		for _, decl := range file.Syntax.Decls {
@@ -107,8 +107,8 @@ func (b *binder) definedAs(t *types.Named) (types.Type, bool) {
 	return nil, false
 }
 
-// bind returns the type arguments by the names of the parameters. In the declaration itself there
-// are none: a parameter is its own type.
+// bind returns the type arguments by the parameters' names. In the declaration itself there are
+// none: a parameter is its own type.
 func bind(params *types.TypeParamList, args *types.TypeList) binding {
 	b := binding{}
 	for i := range params.Len() {
@@ -130,7 +130,7 @@ func same(a, b binding) bool {
 	return len(a) == len(b)
 }
 
-// bindMethod gives a method the bindings of the type parameters that its directive uses.
+// bindMethod gives a method the bindings for the type parameters in its directive.
 func (b *binder) bindMethod(d *decorator, m *method) {
 	m.bound = binding{}
 	for name, t := range b.ofMethod[m.at] {
@@ -146,7 +146,7 @@ func (b *binder) bindMethod(d *decorator, m *method) {
 	}
 }
 
-// reportMethod reports what is wrong with a method in one decorator.
+// reportMethod reports a method's problem in a decorator.
 func (p *planner) reportMethod(d *decorator, m *method, format string, args ...any) {
 	p.report.add(d.spec.Name.Pos(), format, args...)
 	m.broken = true
@@ -161,11 +161,11 @@ func isParam(m *method, name string) bool {
 	return false
 }
 
-// A typeUse is a use of a type parameter in the text of an expression.
+// A typeUse is a use of a type parameter in an expression's text.
 type typeUse struct {
 	offset, end int
 	name        string
-	operand     bool // the type is an operand, such as that of a conversion
+	operand     bool // the type is an operand, such as in a conversion
 }
 
 // typeUses returns the uses of bound type parameters in an expression, in the order of the text.
@@ -176,9 +176,9 @@ func typeUses(text string, bound binding) (uses []typeUse) {
 	set := token.NewFileSet()
 	expr, err := parser.ParseExprFrom(set, "", text, parser.SkipObjectResolution)
 	if err != nil {
-		return nil // not reached: package directive has parsed it
+		return nil // not reached: package directive parsed it
 	}
-	skip := map[ast.Node]bool{} // the name of a field is no type
+	skip := map[ast.Node]bool{} // a field's name is no type
 	ast.PreorderStack(expr, nil, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:

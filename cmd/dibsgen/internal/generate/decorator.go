@@ -15,23 +15,23 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
-// decorator is what is generated for an interface.
+// decorator contains the parts to generate for an interface.
 type decorator struct {
 	spec        *ast.TypeSpec
 	file        *load.File
-	name        string // of the interface
+	name        string // the interface's name
 	constructor string
 	typeName    string
 	typeParams  *types.TypeParamList
 	methods     []*method
-	receiver    string          // the name of the receiver of the methods
-	taken       map[string]bool // all names of parameters and results, and those that directives use
+	receiver    string          // the name for the methods' receiver
+	taken       map[string]bool // all names of parameters and results, and those in directives
 	start       int             // of its code, in the file
-	broken      bool            // reported: what is generated need not compile, apart from its directives
+	broken      bool            // reported: the generated code need not compile, apart from its directives
 }
 
-// typeParamNames returns the names of the type parameters. In the methods of the decorator they are
-// in the scope of the parameters and results, unlike in those of the interface.
+// typeParamNames returns the type parameters' names. In the decorator's methods they are in scope
+// for the parameters and results, unlike in the interface's.
 func (d *decorator) typeParamNames() map[string]bool {
 	names := map[string]bool{}
 	for param := range d.typeParams.TypeParams() {
@@ -40,20 +40,20 @@ func (d *decorator) typeParamNames() map[string]bool {
 	return names
 }
 
-// method is one method of the interface, embedded ones included.
+// method is an interface method, declared or embedded.
 type method struct {
 	name      string
-	at        token.Pos // of the name
+	at        token.Pos // the name's place
 	signature *types.Signature
 	found     *found            // nil if the call is passed on
-	params    []string          // their names; those without one have got one
+	params    []string          // their names; unnamed parameters get a name
 	uses      map[string]bool   // the identifiers in the directive; true if a dot follows
-	bound     binding           // the type parameters that the directive uses
-	boundBy   map[string]string // the names in the types of bound, with their type parameters
+	bound     binding           // the type parameters in the directive
+	boundBy   map[string]string // the names in bound's types, with their type parameters
 	broken    bool              // reported: its directive is not compiled
 }
 
-// kind returns the kind of the directive, or an empty one.
+// kind returns the directive's kind, or an empty kind.
 func (m *method) kind() directive.Kind {
 	if !m.locked() {
 		return ""
@@ -64,17 +64,17 @@ func (m *method) kind() directive.Kind {
 // locked reports whether the method has a directive that can be compiled.
 func (m *method) locked() bool { return m.found != nil && !m.broken }
 
-// planner makes the decorators of a package.
+// planner makes a package's decorators.
 type planner struct {
 	loader     *load.Loader
 	pkg        *load.Package
 	checked    *load.Checked
 	directives *directives
 	report     *problems
-	taken      map[string]bool // package-level names, with those that are generated
+	taken      map[string]bool // package-level names, including generated names
 }
 
-// plan returns the decorators of a package, in the order of the source.
+// plan returns a package's decorators, in the order of the source.
 func (p *planner) plan() (all []*decorator) {
 	for _, file := range p.pkg.Files {
 		if file.Use != load.Built {
@@ -93,7 +93,7 @@ func (p *planner) plan() (all []*decorator) {
 	return all
 }
 
-// decorators returns the decorator of a type, or none if it has no method with a directive. One
+// decorators returns a type's decorator, or none without a method with a directive. A decorator
 // with problems is marked as broken: the compiler still finds the others.
 func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
 	spec, ok := declared.(*ast.TypeSpec)
@@ -121,8 +121,7 @@ func (p *planner) decorators(file *load.File, declared ast.Spec) []*decorator {
 	return []*decorator{d}
 }
 
-// interfaceOf returns the interface that a declaration declares. An alias of a named type
-// declares none.
+// interfaceOf returns a declaration's interface. An alias for a named type declares none.
 func (p *planner) interfaceOf(spec *ast.TypeSpec) (*types.Interface, *types.TypeParamList) {
 	if _, literal := ast.Unparen(spec.Type).(*ast.InterfaceType); spec.Assign.IsValid() && !literal {
 		return nil, nil
@@ -141,7 +140,7 @@ func (p *planner) interfaceOf(spec *ast.TypeSpec) (*types.Interface, *types.Type
 	return it, nil
 }
 
-// addMethods adds the methods to a decorator. It reports false if none has a directive.
+// addMethods adds the methods to a decorator. It reports false if no method has a directive.
 func (p *planner) addMethods(d *decorator, it *types.Interface) (locked bool) {
 	for f := range it.Methods() {
 		m := &method{name: f.Name(), at: f.Pos(), signature: f.Signature(), found: p.directives.ofMethod[f.Pos()]}
@@ -156,8 +155,8 @@ func (p *planner) addMethods(d *decorator, it *types.Interface) (locked bool) {
 	return locked
 }
 
-// checkInterface reports what is wrong with an interface as a whole, and removes the methods for
-// which no code can be generated.
+// checkInterface reports problems in an interface as a whole, and removes the methods without
+// possible code.
 func (p *planner) checkInterface(d *decorator, it *types.Interface) {
 	if !it.IsMethodSet() {
 		p.report.add(d.spec.Name.Pos(), "interface %s is a constraint, and no value has its type; remove the type terms, or the directives", d.name)
@@ -176,7 +175,7 @@ func (p *planner) checkInterface(d *decorator, it *types.Interface) {
 	}
 }
 
-// bySource orders own methods as in the source. Those of other packages follow, by name.
+// bySource orders own methods as in the source. Other packages' methods follow, by name.
 func (p *planner) bySource(a, b *method) int {
 	own := func(m *method) bool { return p.ownFile(m.at) != nil }
 	switch {
@@ -190,7 +189,7 @@ func (p *planner) bySource(a, b *method) int {
 	return strings.Compare(a.name, b.name)
 }
 
-// ownFile returns the file of the package that contains a place, or nil.
+// ownFile returns the package's file at a place, or nil.
 func (p *planner) ownFile(at token.Pos) *load.File {
 	for _, file := range p.pkg.Files {
 		if file.Syntax.FileStart <= at && at <= file.Syntax.FileEnd {
@@ -229,16 +228,15 @@ func hasInvalidType(m *method) bool {
 	return strings.Contains(types.TypeString(m.signature, nil), invalidType)
 }
 
-// invalidType is the text of an unknown type. No valid type has a blank between two words.
+// invalidType is the text for an unknown type. No valid type contains a blank between two words.
 const invalidType = "invalid type"
 
-// relativeReason removes the directory of the package from an error.
+// relativeReason removes the package's directory from an error.
 func (p *planner) relativeReason(reason string) string {
 	return strings.TrimPrefix(reason, p.pkg.Dir+"/")
 }
 
-// placeOf returns a place in the package: that of the interface if a method is declared
-// elsewhere.
+// placeOf returns a place in the package: the interface's place if a method is declared elsewhere.
 func (p *planner) placeOf(d *decorator, at token.Pos) token.Pos {
 	if p.ownFile(at) != nil {
 		return at
@@ -246,8 +244,8 @@ func (p *planner) placeOf(d *decorator, at token.Pos) token.Pos {
 	return d.spec.Name.Pos()
 }
 
-// checkForeign checks a method that an interface of another package declares. It reports false
-// if the decorator cannot have it.
+// checkForeign checks a method declared by another package's interface. It reports false if the
+// decorator cannot contain it.
 func (p *planner) checkForeign(d *decorator, f *types.Func) bool {
 	if p.ownFile(f.Pos()) != nil {
 		return true
@@ -263,11 +261,11 @@ func (p *planner) checkForeign(d *decorator, f *types.Func) bool {
 	return true
 }
 
-// hasDirective reports whether a method of another package has a directive there. Its file
-// is parsed again: imported packages are parsed without comments.
+// hasDirective reports whether another package's method has a directive there. Its file is parsed
+// again: imported packages are parsed without comments.
 func (p *planner) hasDirective(f *types.Func) (has bool) {
 	at := p.loader.Set.Position(f.Pos())
-	if !at.IsValid() { // Error, of the type error
+	if !at.IsValid() { // the type error's Error
 		return false
 	}
 	set := token.NewFileSet()
@@ -289,8 +287,8 @@ func (p *planner) hasDirective(f *types.Func) (has bool) {
 	return has
 }
 
-// checkMethod checks the parameters and results of a method with a directive, also if that is
-// wrong.
+// checkMethod checks the parameters and results of a method with a directive, even if the directive
+// is wrong.
 func (p *planner) checkMethod(d *decorator, m *method) {
 	if m.found == nil {
 		return
@@ -317,8 +315,7 @@ func isContext(t types.Type) bool {
 	return ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context" && named.Obj().Name() == "Context"
 }
 
-// nameParams names the parameters of a method, and collects the names that its directive
-// uses.
+// nameParams names a method's parameters, and collects the names in its directive.
 func (p *planner) nameParams(d *decorator, m *method) {
 	m.uses = map[string]bool{}
 	if m.locked() {
@@ -360,7 +357,7 @@ func (p *planner) nameParams(d *decorator, m *method) {
 	}
 }
 
-// expressions returns all Go expressions of a directive.
+// expressions returns all Go expressions in a directive.
 func (f *found) expressions() []directive.Expression {
 	if f.Kind == directive.Permits {
 		return append(slices.Clip(f.Names), f.Count)
@@ -368,12 +365,12 @@ func (f *found) expressions() []directive.Expression {
 	return f.Names
 }
 
-// freeNames calls add with the identifiers of an expression, except those after a dot. An
-// identifier before a dot may be a package.
+// freeNames calls add with an expression's identifiers, except those after a dot. An identifier
+// before a dot can be a package.
 func freeNames(text string, add func(name string, beforeDot bool)) {
 	expr, err := parser.ParseExpr(text)
 	if err != nil {
-		return // not reached: package directive has parsed it
+		return // not reached: package directive parsed it
 	}
 	selectors := map[*ast.Ident]bool{} // whether it is before the dot
 	ast.Inspect(expr, func(n ast.Node) bool {
@@ -392,7 +389,7 @@ func freeNames(text string, add func(name string, beforeDot bool)) {
 	})
 }
 
-// nameTypes chooses the names of the constructor and of the type.
+// nameTypes chooses the names for the constructor and the type.
 func (p *planner) nameTypes(d *decorator) {
 	upper := upperFirst(d.name)
 	d.constructor = "Lock" + upper
@@ -407,7 +404,7 @@ func (p *planner) nameTypes(d *decorator) {
 	p.taken[d.typeName] = true
 }
 
-// fresh returns a name that is in none of the sets, with a number if need be.
+// fresh returns a name missing in all sets, with a number if need be.
 func fresh(preferred string, taken ...map[string]bool) string {
 	name := preferred
 	for n := 2; slices.ContainsFunc(taken, func(set map[string]bool) bool { return set[name] }); n++ {

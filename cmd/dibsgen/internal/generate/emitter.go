@@ -17,15 +17,15 @@ type emitter struct {
 	mapped bool
 	b      strings.Builder
 
-	// Of the current decorator:
+	// The current decorator's data:
 	d     *decorator
 	names structNames
 }
 
-// structNames are the fields of the type.
+// structNames contains the type's fields.
 type structNames struct {
 	locks, next, options string
-	own                  map[*method]string // options of directives
+	own                  map[*method]string // the directives' options
 }
 
 func (e *emitter) printf(format string, args ...any) { fmt.Fprintf(&e.b, format, args...) }
@@ -39,7 +39,7 @@ func (e *emitter) at(pos token.Pos) string {
 	return fmt.Sprintf("/*line %s:%d:%d*/", place.Filename, place.Line, place.Column)
 }
 
-// noPlace returns a comment that ends the effect of at.
+// noPlace returns a comment that ends at's effect.
 func (e *emitter) noPlace() string {
 	if !e.mapped {
 		return ""
@@ -47,7 +47,7 @@ func (e *emitter) noPlace() string {
 	return "/*line " + e.name() + ":1:1*/"
 }
 
-// pkg returns the name of a package of the generated code.
+// pkg returns a package's name in the generated code.
 func (e *emitter) pkg(path, preferred string) string {
 	if name := e.prefer[path]; name != "" {
 		preferred = name
@@ -72,7 +72,7 @@ func (e *emitter) decorator(d *decorator) {
 	}
 }
 
-// nameFields names the fields. A type cannot have a field and a method of the same name.
+// nameFields names the fields. A type cannot have a field and a method with the same name.
 func nameFields(d *decorator) structNames {
 	taken := map[string]bool{}
 	for _, m := range d.methods {
@@ -136,7 +136,7 @@ func (e *emitter) constructor() {
 	e.printf("}\n}\n")
 }
 
-// optionsOf returns the options of a directive as code.
+// optionsOf returns a directive's options as code.
 func (e *emitter) optionsOf(m *method) string {
 	codes := make([]string, len(m.found.Options))
 	for i, option := range m.found.Options {
@@ -189,7 +189,7 @@ func (e *emitter) passOn(m *method, head, results, call string) {
 	e.printf("%s %s {\nreturn %s\n}\n", head, results, call)
 }
 
-// do returns a call of Do of the lock.
+// do returns a call to the lock's Do.
 func (e *emitter) do(m *method, fn string) string {
 	return fmt.Sprintf("%s.Do(%s, %s%s)", e.lock(m), m.params[0], fn, e.callOptions(m))
 }
@@ -220,7 +220,7 @@ func (e *emitter) withNamedResults(m *method, head, call string) {
 	e.printf("%s (%s) {\n%s = %s\nreturn %s\n}\n", head, declarations(values, typeNames), err, e.do(m, fn), list)
 }
 
-// names returns the names that have a meaning in the method.
+// names returns the names with a meaning in the method.
 func (m *method) names() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range m.params {
@@ -235,7 +235,7 @@ func (m *method) names() map[string]bool {
 	return names
 }
 
-// lock returns the lock of a directive as code.
+// lock returns a directive's lock as code.
 func (e *emitter) lock(m *method) string {
 	locks := e.d.receiver + "." + e.names.locks
 	names := make([]string, len(m.found.Names))
@@ -263,7 +263,7 @@ func (e *emitter) lock(m *method) string {
 	return fmt.Sprintf("%s.Mutex(%s%s)", locks, list, options)
 }
 
-// expression returns an expression of a directive, with types in place of bound type parameters.
+// expression returns a directive's expression, with types in place of bound type parameters.
 func (e *emitter) expression(m *method, expr directive.Expression) string {
 	var b strings.Builder
 	at := 0
@@ -288,7 +288,7 @@ func (e *emitter) callOptions(m *method) string {
 	return ""
 }
 
-// parameters returns the parameters of a method.
+// parameters returns a method's parameters.
 func (e *emitter) parameters(m *method) string {
 	params := m.signature.Params()
 	typeNames := make([]string, params.Len())
@@ -304,7 +304,7 @@ func (e *emitter) parameters(m *method) string {
 	return declarations(m.params, typeNames)
 }
 
-// declarations returns variables with their types. Adjacent ones of the same type share it.
+// declarations returns variables with their types. Adjacent variables with the same type share it.
 func declarations(names, typeNames []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -328,7 +328,7 @@ func (e *emitter) arguments(m *method) string {
 	return list
 }
 
-// results returns the types of results, in parentheses if there are several.
+// results returns the results' types, in parentheses if there are several.
 func (e *emitter) results(results *types.Tuple) string {
 	list := make([]string, results.Len())
 	for i := range list {

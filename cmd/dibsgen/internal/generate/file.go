@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsgen/internal/load"
 )
 
-// DibsPath is the package that generated code imports.
+// DibsPath is the package imported by generated code.
 const DibsPath = "github.com/dibslock/dibs"
 
 // output is a generated file.
@@ -22,13 +22,13 @@ type output struct {
 	source     *load.File
 	decorators []*decorator
 	imports    *imports
-	prefer     map[string]string // names of imports in the source, by path
+	prefer     map[string]string // import names in the source, by path
 	own        *types.Package
 	set        *token.FileSet
 	taken      map[string]bool // package-level names
 }
 
-// newOutput plans the file for the decorators of one source file.
+// newOutput plans the file for a source file's decorators.
 func (p *planner) newOutput(source *load.File, decorators []*decorator) *output {
 	o := &output{
 		source: source, decorators: decorators, imports: newImports(), prefer: map[string]string{},
@@ -54,10 +54,10 @@ func (p *planner) newOutput(source *load.File, decorators []*decorator) *output 
 	for _, d := range decorators {
 		d.receiver = fresh("l", d.taken, p.taken, o.imports.keptNames())
 	}
-	for _, d := range decorators { // not before: all of them may have the same
+	for _, d := range decorators { // not before: all may have the same
 		o.imports.taken[d.receiver] = true
 	}
-	for _, d := range decorators { // not before: the names of the imports depend on all of that
+	for _, d := range decorators { // not before: the imports' names depend on all that
 		for _, m := range d.methods {
 			p.renameHiding(o, d, m)
 			d.broken = d.broken || m.broken
@@ -70,8 +70,8 @@ func (o *output) typeString(t types.Type) string {
 	return types.TypeString(t, o.imports.qualifier(o.own, o.prefer))
 }
 
-// renameHiding renames the parameters that hide a type which the directive has in place of a type
-// parameter, or the package of that type. It reports one that the directive uses.
+// renameHiding renames the parameters that hide a type used by the directive for a type parameter,
+// or the type's package. It reports such a parameter if the directive uses it.
 func (p *planner) renameHiding(o *output, d *decorator, m *method) {
 	if !m.locked() {
 		return
@@ -105,7 +105,7 @@ func (o *output) hideNames(m *method) {
 	}
 }
 
-// importNames returns the imports of a file.
+// importNames returns a file's imports.
 func (p *planner) importNames(file *load.File) (all []*types.PkgName) {
 	for _, spec := range file.Syntax.Imports {
 		object := p.checked.Info.Implicits[spec]
@@ -119,8 +119,8 @@ func (p *planner) importNames(file *load.File) (all []*types.PkgName) {
 	return all
 }
 
-// keepImports imports what the directive of a method uses, under the same names as the file
-// with the directive does.
+// keepImports imports the packages used in a method's directive, under the same names as the file
+// with the directive.
 func (p *planner) keepImports(o *output, d *decorator, m *method) {
 	if !m.locked() {
 		return
@@ -133,16 +133,15 @@ func (p *planner) keepImports(o *output, d *decorator, m *method) {
 		for _, name := range p.importNames(m.found.file) {
 			imported = p.keepImport(o, m, id, beforeDot, name) || imported
 		}
-		// The compiler refuses an import that only a directive uses. So the packages of
-		// one word need none, such as fmt.
+		// The compiler refuses an import used only by a directive. So packages with single-word
+		// paths need none, such as fmt.
 		if beforeDot && !imported && p.loader.Standard(id) && !o.imports.keep(id, id) {
 			p.reportConflict(m, id, id)
 		}
 	}
 }
 
-// declares reports whether an identifier is a parameter, a type parameter or a name of the
-// package.
+// declares reports whether an identifier is a parameter, a type parameter or a package-level name.
 func (p *planner) declares(d *decorator, m *method, id string) bool {
 	for _, param := range m.params {
 		if param == id {
@@ -175,7 +174,7 @@ func (p *planner) reportConflict(m *method, id, path string) {
 	m.broken = true
 }
 
-// name returns the name of the generated file.
+// name returns the generated file's name.
 func (o *output) name() string { return generatedName(o.source) }
 
 func generatedName(source *load.File) string {
@@ -192,8 +191,8 @@ func (o *output) code() ([]byte, error) {
 	return code, nil
 }
 
-// text returns the file. If it is mapped, each expression of a directive has its position there:
-// the compiler's errors are then about the source.
+// text returns the file. If mapped, each directive expression has its position there: the
+// compiler's errors are then about the source.
 func (o *output) text(mapped bool) string {
 	e := &emitter{output: o, mapped: mapped}
 	for _, d := range o.decorators {
@@ -211,7 +210,7 @@ func (o *output) text(mapped bool) string {
 	return head.String() + e.b.String()
 }
 
-// buildConstraint returns the line with the build constraint of a file.
+// buildConstraint returns the line with a file's build constraint.
 func buildConstraint(file *ast.File) string {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {

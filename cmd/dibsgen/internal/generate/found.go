@@ -14,20 +14,20 @@ type found struct {
 	*directive.Directive // nil if it is wrong, which is reported
 	file                 *load.File
 	comment              *ast.Comment
-	used                 bool // by a method of an interface that is decorated, or reported
+	used                 bool // by a decorated interface's method, or reported
 }
 
-// pos returns the place of an offset in the comment.
+// pos returns an offset's place in the comment.
 func (f *found) pos(offset int) token.Pos { return f.comment.Slash + token.Pos(offset) }
 
-// directives are those of a package.
+// directives contains a package's directives.
 type directives struct {
 	all      []*found
 	ofMethod map[token.Pos]*found // by the place of the method's name
 }
 
-// findDirectives finds all directives in the files that are built, and assigns them to
-// methods. It reports those that are wrong, and those in tests.
+// findDirectives finds all directives in the built files, and assigns them to methods. It reports
+// wrong directives, and directives in tests.
 func findDirectives(p *load.Package, report *problems) *directives {
 	d := &directives{ofMethod: map[token.Pos]*found{}}
 	byComment := map[*ast.Comment]*found{}
@@ -50,7 +50,7 @@ func findDirectives(p *load.Package, report *problems) *directives {
 	return d
 }
 
-// commentsOf yields the comments of a file that are, or should be, directives.
+// commentsOf yields a file's comments that are, or should be, directives.
 func commentsOf(file *load.File, report *problems) func(yield func(*found) bool) {
 	return func(yield func(*found) bool) {
 		for _, group := range file.Syntax.Comments {
@@ -110,8 +110,8 @@ func (d *directives) assignTo(field *ast.Field, f *found, report *problems) {
 	d.ofMethod[name.Pos()] = f
 }
 
-// reportUnused reports directives that no decorator obeys: a lock that nobody holds is
-// worse than an error.
+// reportUnused reports directives without a decorator: a lock that nobody holds is worse than an
+// error.
 func (d *directives) reportUnused(report *problems) {
 	for _, f := range d.all {
 		if !f.used {

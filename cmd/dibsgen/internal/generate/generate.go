@@ -1,5 +1,5 @@
-// Package generate writes the code of decorators: types that call the methods of an
-// interface under the locks that its directives declare.
+// Package generate writes code for decorators: types that call an interface's methods under the
+// locks declared in its directives.
 package generate
 
 import (
@@ -17,8 +17,8 @@ type File struct {
 	Code []byte
 }
 
-// Imports returns the paths of packages that the generated code of a package may import,
-// and which its source need not import. Some of them may not exist.
+// Imports returns the paths of packages that a package's generated code may import, and its source
+// need not import. Some may not exist.
 func Imports(loader *load.Loader, pkg *load.Package) []string {
 	paths := []string{DibsPath}
 	for _, f := range findDirectives(pkg, &problems{set: loader.Set}).all {
@@ -36,7 +36,7 @@ func Imports(loader *load.Loader, pkg *load.Package) []string {
 	return paths
 }
 
-// A Result is what is generated for a package.
+// A Result contains the files generated for a package.
 type Result struct {
 	Files    []File
 	Kept     []string // generated files whose sources are excluded, which cannot be checked now
@@ -44,14 +44,14 @@ type Result struct {
 	Notices  []Problem
 }
 
-// Package generates the files of a package. With problems there are none. The loader must
-// have listed the imports of the package, and those that Imports returns.
+// Package generates a package's files, or none with problems. The loader must have listed the
+// package's imports, and the results of Imports.
 func Package(loader *load.Loader, pkg *load.Package) Result {
 	report := &problems{set: loader.Set}
 	var result Result
 	result.addExcluded(loader, pkg)
 	directives := findDirectives(pkg, report)
-	// An error of the parser counts even if no directive is found: there may be one after it.
+	// A parser error counts even if no directive is found: a directive can follow it.
 	if reportSyntax(pkg, report) && len(directives.all) > 0 {
 		p := newPlanner(loader, pkg, directives, report)
 		result.Files = p.files()
@@ -63,8 +63,8 @@ func Package(loader *load.Loader, pkg *load.Package) Result {
 	return result
 }
 
-// addExcluded adds a notice for each file with directives that is excluded by its build
-// constraint: its types cannot be determined for this platform.
+// addExcluded adds a notice for each file with directives that its build constraint excludes: its
+// types cannot be determined for this platform.
 func (r *Result) addExcluded(loader *load.Loader, pkg *load.Package) {
 	for _, file := range pkg.Files {
 		if file.Use != load.Excluded {
@@ -82,8 +82,8 @@ func (r *Result) addExcluded(loader *load.Loader, pkg *load.Package) {
 	}
 }
 
-// reportSyntax reports errors of the parser, and files that cannot be in one package. It
-// returns whether there are none.
+// reportSyntax reports parser errors, and files that cannot be in one package. It returns whether
+// there are none.
 func reportSyntax(pkg *load.Package, report *problems) bool {
 	before := len(report.list)
 	name := ""
@@ -112,7 +112,7 @@ func newPlanner(loader *load.Loader, pkg *load.Package, directives *directives, 
 	return p
 }
 
-// files returns the generated files of the package.
+// files returns the package's generated files.
 func (p *planner) files() (files []File) {
 	outputs := p.outputs()
 	if len(outputs) == 0 {
@@ -124,7 +124,7 @@ func (p *planner) files() (files []File) {
 	}
 	for _, o := range outputs {
 		code, err := o.code()
-		if err != nil { // not reached: verify has parsed it
+		if err != nil { // not reached: verify parsed it
 			p.report.add(o.decorators[0].spec.Name.Pos(), "dibsgen generates wrong code, please report this error: %v", err)
 			continue
 		}
@@ -133,7 +133,7 @@ func (p *planner) files() (files []File) {
 	return files
 }
 
-// outputs plans one file for each source file with decorators.
+// outputs plans a file for each source file with decorators.
 func (p *planner) outputs() (outputs []*output) {
 	decorators := p.plan()
 	for _, source := range p.pkg.Files {

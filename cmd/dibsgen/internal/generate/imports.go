@@ -13,22 +13,22 @@ import (
 
 // imports chooses the names under which a generated file imports packages.
 //
-// The names in directives are copied as they are, so what they use keeps its name. All other
-// imports get a name that is still free.
+// The names in directives are copied unchanged, so the packages used there keep their names. All
+// other imports get a free name.
 type imports struct {
-	taken  map[string]bool   // names that an import cannot have
+	taken  map[string]bool   // names not available to an import
 	hiding map[string]bool   // names of parameters and results, which hide an import in a method
-	kept   map[string]string // name to path: imports that directives use
+	kept   map[string]string // name to path: imports used by directives
 	chosen map[string]string // path to name: all other imports
-	dots   map[string]bool   // paths of dot imports that directives use
+	dots   map[string]bool   // paths of dot imports used by directives
 }
 
 func newImports() *imports {
 	return &imports{taken: map[string]bool{}, hiding: map[string]bool{}, kept: map[string]string{}, chosen: map[string]string{}, dots: map[string]bool{}}
 }
 
-// keep imports a path under a name that a directive uses. It reports false if another path
-// has that name already.
+// keep imports a path under a name used by a directive. It reports false if another path already
+// has this name.
 func (i *imports) keep(name, path string) bool {
 	if _, ok := i.kept[name]; !ok {
 		i.kept[name] = path
@@ -36,7 +36,7 @@ func (i *imports) keep(name, path string) bool {
 	return i.kept[name] == path
 }
 
-// keptNames returns the names that keep has given.
+// keptNames returns the names given by keep.
 func (i *imports) keptNames() map[string]bool {
 	names := map[string]bool{}
 	for name := range i.kept {
@@ -45,7 +45,7 @@ func (i *imports) keptNames() map[string]bool {
 	return names
 }
 
-// name returns the name of a package, and imports it. All calls of keep come first.
+// name returns a package's name, and imports the package. All calls to keep come first.
 func (i *imports) name(path, preferred string) string {
 	if name, ok := i.chosen[path]; ok {
 		return name
@@ -70,12 +70,12 @@ func (i *imports) free(name, path string) bool {
 	return !i.taken[name] && !hidden && (other == "" || other == path)
 }
 
-// usedInMethods are the packages whose names are in the bodies of methods, where a parameter
-// hides an import. All other packages are in signatures only, or see emitter.hides.
+// usedInMethods contains packages whose names are in methods' bodies, where a parameter hides an
+// import. All other packages are in signatures only, or see emitter.hides.
 var usedInMethods = map[string]bool{DibsPath: true, "context": true, "time": true}
 
-// qualifier returns a function that names the package of a type, for types.TypeString. prefer
-// has the names that the source file uses.
+// qualifier returns a function that names a type's package, for types.TypeString. prefer contains
+// the source file's names.
 func (i *imports) qualifier(own *types.Package, prefer map[string]string) types.Qualifier {
 	return func(p *types.Package) string {
 		if p == own {

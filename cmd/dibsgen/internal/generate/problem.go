@@ -15,7 +15,7 @@ type Problem struct {
 	Text string
 }
 
-// problems collects what is wrong with a package.
+// problems collects a package's problems.
 type problems struct {
 	set  *token.FileSet
 	list []Problem
@@ -29,7 +29,7 @@ func (p *problems) addAt(at token.Position, format string, args ...any) {
 	p.list = append(p.list, Problem{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// addSyntax adds the errors of the parser.
+// addSyntax adds the parser's errors.
 func (p *problems) addSyntax(err error) {
 	var list scanner.ErrorList
 	if !errors.As(err, &list) {

@@ -11,9 +11,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// verify compiles the generated files with the package, and reports the errors as errors of
-// the directives. So the names in directives are checked by the rules of the language, and
-// not by rules of this program.
+// verify compiles the generated files with the package, and reports the errors as errors in the
+// directives. So the names in directives are checked by the language's rules, and not by this
+// program's.
 func (p *planner) verify(outputs []*output) {
 	if _, err := p.loader.Import(DibsPath); err != nil {
 		first := outputs[0].decorators[0].spec.Name
@@ -46,7 +46,7 @@ func (p *planner) verify(outputs []*output) {
 	}
 }
 
-// line is a line of a source file.
+// line is a line in a source file.
 type line struct {
 	file string
 	line int
@@ -63,8 +63,8 @@ func (o *output) recordLines(byLine map[line]*found) {
 	}
 }
 
-// reportCompileError reports an error of the compiler in generated code. Its position is that of
-// a directive, or that of the generated file.
+// reportCompileError reports a compiler error in generated code. Its position is in a directive, or
+// in the generated file.
 func (p *planner) reportCompileError(err types.Error, o *output, byLine map[line]*found) {
 	at := p.loader.Set.Position(err.Pos)
 	f := byLine[line{at.Filename, at.Line}]
@@ -80,7 +80,8 @@ func (p *planner) reportCompileError(err types.Error, o *output, byLine map[line
 	}
 }
 
-// decoratorAt returns the decorator whose code has an offset; the first one, if it is before all.
+// decoratorAt returns the decorator whose code contains an offset, or the first if the offset is
+// before all.
 func (o *output) decoratorAt(offset int) *decorator {
 	found := o.decorators[0]
 	for _, d := range o.decorators {
@@ -111,7 +112,7 @@ func mayImport(from, path string) bool {
 	return parent != "" && (from == parent || strings.HasPrefix(from, parent+"/"))
 }
 
-// checkConstants reports constant names, and numbers of permits, that dibs rejects.
+// checkConstants reports constant names, and permit numbers, that dibs rejects.
 func (p *planner) checkConstants(file *ast.File, info *types.Info) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

@@ -59,8 +59,8 @@ func (l *listed) files() func(yield func(name string, use Use) bool) {
 	}
 }
 
-// list runs go list in a directory. It has an error of its own only if the go command
-// cannot list anything; a package that is not found has its Error.
+// list runs go list in a directory. It returns an error only if the go command cannot list
+// anything; a package that was not found contains its Error.
 func list(ctx context.Context, dir string, args ...string) ([]*listed, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-json=" + fields}, args...)...)
 	cmd.Dir = dir

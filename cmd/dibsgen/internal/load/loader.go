@@ -22,15 +22,15 @@ type Loader struct {
 	Set *token.FileSet
 
 	dir   string   // where the go command runs
-	flags []string // of go list
+	flags []string // for go list
 
 	listed   map[string]*listed
 	imported map[string]*types.Package // nil while a package is being read
 	failed   map[string]error
 }
 
-// New returns a Loader for the packages of a directory, with the build tags of the flag
-// -tags of the go command.
+// New returns a Loader for a directory's packages, with the build tags from the go command's flag
+// -tags.
 func New(dir, tags string) *Loader {
 	l := &Loader{
 		Set: token.NewFileSet(), dir: dir,
@@ -42,8 +42,8 @@ func New(dir, tags string) *Loader {
 	return l
 }
 
-// Packages returns the packages of patterns that may have a directive, and the directories
-// of all packages. Files that cannot be parsed have an error, and the Loader continues.
+// Packages returns the packages in patterns that may contain a directive, and the directories of
+// all packages. Files that cannot be parsed get an error, and the Loader continues.
 func (l *Loader) Packages(ctx context.Context, patterns ...string) (packages []*Package, dirs []string, err error) {
 	all, err := list(ctx, l.dir, slices.Concat(l.flags, []string{"--"}, patterns)...)
 	if err != nil {
@@ -74,8 +74,8 @@ func (l *listed) reason() string {
 	return strings.Join(strings.Fields(l.Error.Err), " ") // it may have several lines
 }
 
-// ListImports lists the packages that these packages import, and others, which need not exist. It must come
-// before Check. The go command is not asked about the packages themselves: a broken
+// ListImports lists the packages imported by these packages, and others, which need not exist. It
+// must come before Check. The go command is not asked about the packages themselves: a broken
 // generated file would be in the way.
 func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ...string) error {
 	paths := map[string]bool{}
@@ -95,7 +95,7 @@ func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ..
 		}
 	}
 	if len(paths) == 0 {
-		return nil // go list would list the package of the directory
+		return nil // go list would list the directory's package
 	}
 	all, err := list(ctx, l.dir, slices.Concat(l.flags, []string{"-deps", "--"}, slices.Sorted(maps.Keys(paths)))...)
 	if err != nil {
@@ -107,22 +107,22 @@ func (l *Loader) ListImports(ctx context.Context, packages []*Package, others ..
 	return nil
 }
 
-// Standard reports whether a path is a package of the standard library. ListImports must
-// have listed it.
+// Standard reports whether a path is a package in the standard library. ListImports must have
+// listed it.
 func (l *Loader) Standard(path string) bool {
 	found := l.listed[path]
 	return found != nil && found.Standard && found.Error == nil
 }
 
-// Checked are the types of a package.
+// Checked contains a package's types.
 type Checked struct {
 	Types  *types.Package
 	Info   *types.Info
 	Errors []types.Error
 }
 
-// Check returns the types of a package together with generated files. It also
-// checks their function bodies.
+// Check returns a package's types together with generated files. It also checks their function
+// bodies.
 func (l *Loader) Check(p *Package, generated ...*ast.File) *Checked {
 	var files []*ast.File
 	for _, file := range p.Files {
@@ -141,14 +141,14 @@ func (l *Loader) Check(p *Package, generated ...*ast.File) *Checked {
 			c.Errors = append(c.Errors, typeError)
 		}
 	}
-	c.Types, _ = config.Check(p.Path, l.Set, append(files, generated...), c.Info) // its error is the first of c.Errors
+	c.Types, _ = config.Check(p.Path, l.Set, append(files, generated...), c.Info) // its error is the first in c.Errors
 	return c
 }
 
 func (l *Loader) config(goVersion string, importMap map[string]string) *types.Config {
 	c := &types.Config{
 		Importer:    importer{l, importMap},
-		FakeImportC: true, // so that files with cgo need no C compiler
+		FakeImportC: true, // cgo files then need no C compiler
 		Error:       func(error) {},
 		Sizes:       types.SizesFor("gc", build.Default.GOARCH),
 	}
@@ -158,10 +158,10 @@ func (l *Loader) config(goVersion string, importMap map[string]string) *types.Co
 	return c
 }
 
-// importer imports for one package.
+// importer imports for a package.
 type importer struct {
 	loader    *Loader
-	importMap map[string]string // other paths of packages within the standard library
+	importMap map[string]string // other paths for packages within the standard library
 }
 
 // Import implements types.Importer.
@@ -172,8 +172,8 @@ func (i importer) Import(path string) (*types.Package, error) {
 	return i.loader.Import(path)
 }
 
-// Import returns the types of an imported package. A package with errors has the types
-// that could be determined.
+// Import returns an imported package's types. For a package with errors, it returns as many types
+// as possible.
 func (l *Loader) Import(path string) (*types.Package, error) {
 	if path == "unsafe" {
 		return types.Unsafe, nil

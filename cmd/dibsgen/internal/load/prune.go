@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// removeBodies removes the bodies of functions. They may use code that is not generated so far.
+// removeBodies removes functions' bodies. They can use code that is not generated yet.
 func removeBodies(file *ast.File) {
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok {
@@ -16,8 +16,8 @@ func removeBodies(file *ast.File) {
 	}
 }
 
-// removeImports removes the imports of a file that only function bodies used. Otherwise the
-// types of every package below an imported one would be read.
+// removeImports removes a file's imports that only function bodies used. Otherwise the types in
+// every package below an imported package would be read.
 func (l *Loader) removeImports(file *ast.File, importMap map[string]string) {
 	used := usedNames(file)
 	unused := func(spec *ast.ImportSpec) bool {
@@ -46,7 +46,7 @@ func importsOf(decl ast.Decl) *ast.GenDecl {
 	return nil
 }
 
-// usedNames returns all identifiers outside of imports.
+// usedNames returns all identifiers outside imports.
 func usedNames(file *ast.File) map[string]bool {
 	used := map[string]bool{}
 	for _, decl := range file.Decls {
@@ -63,7 +63,7 @@ func usedNames(file *ast.File) map[string]bool {
 	return used
 }
 
-// importName returns the name of an import, or an empty name if that is not known.
+// importName returns an import's name, or an empty name if the name is not known.
 func (l *Loader) importName(spec *ast.ImportSpec, importMap map[string]string) string {
 	if spec.Name != nil {
 		return spec.Name.Name
@@ -75,7 +75,7 @@ func (l *Loader) importName(spec *ast.ImportSpec, importMap map[string]string) s
 	if mapped, ok := importMap[path]; ok {
 		path = mapped
 	}
-	if found := l.listed[path]; found != nil && found.Error == nil { // otherwise the name may be that of a wrong file
+	if found := l.listed[path]; found != nil && found.Error == nil { // otherwise the name can come from a wrong file
 		return found.Name
 	}
 	return ""

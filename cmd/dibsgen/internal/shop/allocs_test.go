@@ -53,7 +53,7 @@ func (b *byHand) stock(ctx context.Context, item string) (have, reserved int, er
 	return have, reserved, err
 }
 
-// calls are the same calls of a decorator and of code by hand.
+// calls contains the same calls to a decorator and to handwritten code.
 func calls(ctx context.Context, s Shop, b *byHand) map[string][2]func() error {
 	return map[string][2]func() error{
 		"Call":           {func() error { _, err := s.Pay(ctx, Order{"7"}); return err }, func() error { _, err := b.pay(ctx, Order{"7"}); return err }},

@@ -1,12 +1,11 @@
-// Package shop is an interface with every kind of directive, for tests of what the
-// generated code does.
+// Package shop is an interface with every kind of directive, for tests of the generated code.
 package shop
 
 import "context"
 
 //go:generate go run github.com/dibslock/dibs/cmd/dibsgen
 
-// An Order is what Pay pays.
+// An Order is an order for Pay.
 type Order struct{ ID string }
 
 // A Receipt is the result of Pay.

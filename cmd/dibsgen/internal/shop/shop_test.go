@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// fake is a Shop that calls a function with the name of each method.
+// fake is a Shop that calls a function with each method's name.
 type fake struct {
 	on func(ctx context.Context, method string) error
 }
@@ -47,7 +47,7 @@ func (f fake) Stock(ctx context.Context, item string) (int, int, error) {
 }
 func (f fake) Ping(ctx context.Context) error { return f.call(ctx, "Ping") }
 
-// bubble runs a test in virtual time, with a client of a store in memory.
+// bubble runs a test in virtual time, with a client for a store in memory.
 func bubble(t *testing.T, test func(t *testing.T, locks *dibs.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func bubble(t *testing.T, test func(t *testing.T, locks *dibs.Client)) {
 	})
 }
 
-// holders returns the holders of a name.
+// holders returns a name's holders.
 func holders(t *testing.T, locks *dibs.Client, name string) []dibs.Holder {
 	t.Helper()
 	state, err := locks.Inspect(t.Context(), name)
@@ -116,7 +116,7 @@ func TestNamesAreHeld(t *testing.T) {
 	})
 }
 
-// Errors and values of the method are those of the decorator.
+// The decorator should return the method's errors and values.
 func TestErrorsAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		broken := errors.New("broken")
@@ -200,7 +200,8 @@ func TestSharedLocks(t *testing.T) {
 	})
 }
 
-// An option of a directive wins over the same option of the constructor. The others apply.
+// A directive's option should win over the same option for the constructor. The others should
+// apply.
 func TestOptions(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		seen := map[string]time.Duration{}
@@ -261,7 +262,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The caller may change its slice of options afterwards.
+// The caller can change its slice of options afterwards.
 func TestOptionsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		options := []dibs.Option{dibs.Label("mine")}
