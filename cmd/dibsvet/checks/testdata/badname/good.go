@@ -18,7 +18,7 @@ func goodNames(ctx context.Context, locks *dibs.Client, name string, names []str
 	locks.All(names...)
 	locks.All("a", name)
 	locks.All("a", "a")
-	locks.Attach("a", name)
+	locks.Attach("a", dibs.Token(name))
 	locks.Inspect(ctx, name)
 	locks.List(ctx, "")
 	locks.Revoke(ctx, "a", 1, "")

@@ -51,7 +51,7 @@ func casesOfCall(run func() error) bool {
 
 func assertion(err error) string {
 	if busy, ok := err.(*dibs.BusyError); ok { // want `so this type assertion does not find them: use errors.AsType\[\*dibs.BusyError\]\(err\)`
-		return busy.Holder
+		return string(busy.Holder)
 	}
 	lost, ok := err.(*dibs.LostError) // want `use errors.AsType\[\*dibs.LostError\]`
 	if !ok {

@@ -114,7 +114,7 @@ func statusOf(err error) int {
 
 func holderOf(err error) string {
 	if busy, ok := errors.AsType[*dibs.BusyError](err); ok {
-		return busy.Holder
+		return string(busy.Holder)
 	}
 	return ""
 }
@@ -122,7 +122,7 @@ func holderOf(err error) string {
 func holderByAs(err error) string {
 	busy := new(dibs.BusyError)
 	if errors.As(err, &busy) {
-		return busy.Holder
+		return string(busy.Holder)
 	}
 	return ""
 }
@@ -142,7 +142,7 @@ func argument(args ...any) string {
 	for _, a := range args {
 		switch a := a.(type) {
 		case *dibs.BusyError:
-			return a.Holder
+			return string(a.Holder)
 		case error:
 			return a.Error()
 		}

@@ -13,7 +13,7 @@ func is(err error) bool { return errors.Is(err, dibs.ErrBusy) }
 func as(err error) string {
 	var busy *dibs.BusyError
 	if errors.As(err, &busy) {
-		return busy.Holder
+		return string(busy.Holder)
 	}
 	if lost, ok := errors.AsType[*dibs.LostError](err); ok {
 		return lost.Message
