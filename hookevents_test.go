@@ -484,6 +484,9 @@ func TestEventsNameTheirClient(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		cancel()
 		f.failWith(nil)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(events) != 9 {
 			t.Errorf("events %v, want all nine", events)
 		}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,12 @@ func TestNoValueShowsAToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		var values []any
-		add := func(value any) { values = append(values, value) }
+		var mu sync.Mutex
+		add := func(value any) {
+			mu.Lock()
+			defer mu.Unlock()
+			values = append(values, value)
+		}
 		c := open(t, s, dibs.TTL(3*time.Second), dibs.Observe(dibs.Hooks{
 			AcquireStart: func(ctx context.Context, e dibs.AcquireStart) context.Context { add(e); return ctx },
 			Queued:       func(_ context.Context, e dibs.Queued) { add(e) },
@@ -109,6 +115,8 @@ func TestNoValueShowsAToken(t *testing.T) {
 		for _, l := range []*dibs.Lease{held, lost} {
 			secrets = append(secrets, string(l.Token()), strings.Split(string(l.Token()), ":")[3])
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		seen := make(map[reflect.Type]bool)
 		for _, value := range values {
 			seen[reflect.TypeOf(value)] = true

@@ -115,7 +115,7 @@ func (k dibsLocker) try(ctx context.Context, key string, ttl time.Duration) (loc
 func (l dibsLock) value() string { return valueOf(l.Lease) }
 
 // valueOf returns the value in a lease's key.
-func valueOf(l *dibs.Lease) string { return fmt.Sprintf("%d %s", l.Fence(), l.Token()) }
+func valueOf(l *dibs.Lease) string { return fmt.Sprintf("%d %s", l.Fence(), string(l.Token())) }
 
 func (l dibsLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
 	return ignoreNotHeld(l.Extend(ctx, ttl), dibs.ErrLost)

@@ -317,7 +317,7 @@ func holdUntilReleased(path string, in *bufio.Reader) error {
 		}
 		started = sleep.Process.Pid
 	}
-	fmt.Println("holds", lease.Fence(), lease.Token(), started)
+	fmt.Println("holds", lease.Fence(), string(lease.Token()), started)
 	if _, err := in.ReadString('\n'); err != nil {
 		return err
 	}

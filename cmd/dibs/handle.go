@@ -38,7 +38,7 @@ func printHandle(con *console, lease *dibs.Lease, j *lockRequest) error {
 	if con.json {
 		return view.WriteLine(con.out, handleOf(lease, j))
 	}
-	_, err := fmt.Fprintln(con.out, "held", lease.Token(), lease.FenceOf(j.names[0]))
+	_, err := fmt.Fprintln(con.out, "held", string(lease.Token()), lease.FenceOf(j.names[0]))
 	return err
 }
 

@@ -68,7 +68,7 @@ func runRequests(ctx context.Context, store *exstore.Store, url string, out io.W
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "first:    holds %s as %s…\n", name, first.Token())
+	fmt.Fprintf(out, "first:    holds %s as %s\n", name, first.Token())
 
 	handle, err := first.Handle().MarshalText()
 	if err != nil {
