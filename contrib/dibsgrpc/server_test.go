@@ -253,7 +253,7 @@ func TestStreamsOfRequests(t *testing.T) {
 	})
 }
 
-// A rule that needs a request should fail the call if the client sends a stream.
+// A rule that needs a request fails the call if the client sends a stream.
 func TestByForAStreamOfRequests(t *testing.T) {
 	eachTransport(t, func(t *testing.T, start starter) {
 		rule := dibsgrpc.By(pb.TestService_FullDuplexCall_FullMethodName, func(context.Context, *pb.StreamingOutputCallRequest) (dibs.Doer, error) {

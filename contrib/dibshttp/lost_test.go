@@ -326,7 +326,7 @@ func testLost(t *testing.T, state lostState, major int, want string) {
 	}
 }
 
-// An error write that begins after the loss should end, although the client does not read.
+// An error write that begins after the loss must end, although the client does not read.
 func TestErrorAfterTheLoss(t *testing.T) {
 	state := lostState{largeBody: true, work: func(w http.ResponseWriter, r *http.Request, ready func()) error {
 		sendError(w)
@@ -339,7 +339,7 @@ func TestErrorAfterTheLoss(t *testing.T) {
 	}
 }
 
-// The rest of an unread request should never be taken for the next request.
+// The rest of an unread request must never be taken for the next request.
 func TestRestOfAnInterruptedRequest(t *testing.T) {
 	for _, state := range lostStates {
 		if !strings.Contains(state.name, "in a read") && !strings.Contains(state.name, "Body.Close") {

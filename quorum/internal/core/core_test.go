@@ -244,7 +244,7 @@ func TestNotificationBeforeTheReply(t *testing.T) {
 }
 
 // A ticket ends with its grant. So a client that sees the notification after the reply to a later
-// request should not count the lease from the later request.
+// request does not count the lease from the later request.
 func TestTicketEndsWithItsGrant(t *testing.T) {
 	b := newBench(t, 3)
 	first := b.acquire(mutex(true))
@@ -350,7 +350,7 @@ func isRequest(msg *Message) bool {
 	return is
 }
 
-// After a cancel, a waiter's queued heartbeat should not be sent.
+// After a cancel, a waiter's queued heartbeat is not sent.
 func TestCancelDropsHeartbeats(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
@@ -444,8 +444,8 @@ func (b *bench) extend(q driver.AcquireRequest) *Call {
 	return c
 }
 
-// An unanswered downgrade may make a reader out of the next lease with the same token. Such a node
-// should not count for a mutex until it confirms the mode.
+// An unanswered downgrade may make a reader out of the next lease with the same token. Such a
+// node must not count for a mutex until it confirms the mode.
 func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -508,7 +508,7 @@ func TestLateRepairOfTheNextLease(t *testing.T) {
 	}
 }
 
-// The end of an acquisition should be repeated only when no earlier request can still arrive.
+// The end of an acquisition is repeated only when no earlier request can still arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(false))
@@ -524,7 +524,7 @@ func TestEndIsRepeatedLast(t *testing.T) {
 	b.message(2, Cancel)
 }
 
-// Neither a repair nor a mode change should be sent after a later message for the same token.
+// Neither a repair nor a mode change is sent after a later message for the same token.
 func TestRepairAfterALaterMessage(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -559,7 +559,7 @@ func (b *bench) resize(weight int) *Call {
 
 func resized(fence uint64) Reply { return vote(fence) }
 
-// If a majority refuses an upgrade, the nodes with the upgrade should undo it.
+// If a majority refuses an upgrade, the nodes with the upgrade must undo it.
 func TestRefusedUpgradeIsReverted(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -581,7 +581,7 @@ func TestRefusedUpgradeIsReverted(t *testing.T) {
 	}
 }
 
-// A resize should return the largest fence issued by a node, stored by a majority.
+// A resize returns the largest fence issued by a node, stored by a majority.
 func TestFenceOfAResizeIsStored(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -606,8 +606,7 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 	}
 }
 
-// A single yes should decide only after a majority has answered. A repeated answer should not
-// count.
+// A single yes must decide only after a majority has answered. A repeated answer must not count.
 func TestPoll(t *testing.T) {
 	b := newBench(t, 5)
 	c := b.release()
