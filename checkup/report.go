@@ -90,7 +90,7 @@ func (r *Report) add(f Finding) {
 	r.found = append(r.found, f)
 }
 
-// Findings returns the findings until now: the most severe first, then by server, then by check.
+// Findings returns all findings until now: the most severe first, then by server, then by check.
 func (r *Report) Findings() Findings {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,13 +39,13 @@ const (
 	defaultPrefix = "dibs_"
 )
 
-// A URL says in which database the locks are. It is immutable.
+// A URL identifies the database for the locks. It is immutable.
 type URL struct {
 	config *mysql.Config
 	prefix string
 }
 
-// Is reports whether a text begins like a URL for a MariaDB or MySQL database.
+// Is reports whether a text begins like a MariaDB or MySQL database's URL.
 func Is(rawURL string) bool {
 	scheme, _, ok := strings.Cut(rawURL, "://")
 	scheme = strings.ToLower(scheme)
@@ -215,12 +215,12 @@ func (u *URL) With(c Credentials) *URL {
 // mysql.NewConnector. Nothing is logged, because each error is also returned.
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
-// Options returns the options of the store.
+// Options returns the store's options.
 func (u *URL) Options() []mysqlstore.Option {
 	return []mysqlstore.Option{mysqlstore.TablePrefix(u.prefix)}
 }
 
-// TablePrefix returns the prefix of the tables.
+// TablePrefix returns the tables' prefix.
 func (u *URL) TablePrefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.

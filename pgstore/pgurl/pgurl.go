@@ -40,7 +40,7 @@ const (
 	defaultConnect = 5 * time.Second
 )
 
-// A URL says in which database the locks are. It is immutable.
+// A URL identifies the database for the locks. It is immutable.
 type URL struct {
 	config      *pgxpool.Config
 	schema      string

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// transientCodes are the error codes that may be over soon. The last four mean a failover or a slot
-// migration.
+// transientCodes are the codes of errors that can pass soon. The last four mean a failover or a
+// slot migration.
 var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
 // Full is in the error text from a server without room for another connection.
