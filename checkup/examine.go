@@ -21,11 +21,11 @@ type Examiner interface {
 // or lets them expire after an interruption. On Redis, a fence high-water mark remains on each
 // master.
 //
-// A check that could not run is also a finding. The error means that no server could be reached, or
-// that the store has invalid options (ErrInvalid). If the store is no Examiner, such as memstore,
+// A check that could not run is also a finding. An error means that no server could be reached, or
+// that the store's options are invalid (ErrInvalid). If the store is no Examiner, such as memstore,
 // the error matches errors.ErrUnsupported. Examine returns soon after ctx ends, and within 30 s.
 //
-// If a store forwards to another store and has a method Unwrap, Examine examines the inner store.
+// Examine examines the inner store of a decorator with a method Unwrap.
 func Examine(ctx context.Context, s driver.Store) (Findings, error) {
 	if driver.IsNil(s) {
 		return nil, fmt.Errorf("%w: examine: the store is nil", driver.ErrInvalid)

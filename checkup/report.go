@@ -2,8 +2,8 @@
 //
 //	found, err := checkup.Examine(ctx, store)
 //
-// What a check has found is a Finding. The other types are for authors of stores, whose Examine runs
-// the checks.
+// A Finding is a check's result. The other types are for store authors, whose Examine runs the
+// checks.
 package checkup
 
 import (

@@ -1,6 +1,6 @@
-// Package cohort lets the calls of one process for one name share one lease in the store. It is for
-// names that many goroutines of a few processes want: an unlock passes the lock to the next call of
-// the same Cohort without any request.
+// Package cohort lets all calls for a name in a process share a single lease in the store. It is
+// for names wanted by many goroutines in a few processes: Unlock passes the lock to the Cohort's
+// next call without any request.
 //
 //	hot := cohort.New(locks.Mutex("counter"), cohort.IdleHold(100*time.Millisecond))
 //	err := hot.Do(ctx, func(ctx context.Context) error {
@@ -11,8 +11,8 @@
 //		return counter.Add(ctx, 1, fence)
 //	})
 //
-// Make one Cohort for a name, and keep it. It uses the public API of package dibs only, so it works
-// with each store.
+// A process should make a single Cohort for each name, and keep it. It works with every store,
+// because it uses only dibs' public API.
 package cohort
 
 import (
@@ -43,7 +43,7 @@ type Cohort struct {
 	m *dibs.Mutex
 	settings
 	base  dibs.CallSettings // without options of a call
-	err   error             // what is wrong with the arguments of New
+	err   error             // the mistake in New's arguments
 	ended error             // the error of a lease that was unlocked
 
 	mu        sync.Mutex
@@ -68,7 +68,7 @@ const (
 // An Option configures a Cohort made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are what options change.
+// settings are changed by options.
 type settings struct {
 	passes   int
 	idleHold time.Duration
@@ -90,7 +90,7 @@ const longestTenure = time.Second
 
 // New returns a Cohort whose store leases come from m. It does no I/O.
 //
-// With bad values, all methods return ErrInvalid. They also do so if the Mutex or its Client has
+// With bad values, all methods return ErrInvalid. They also do so if the Mutex or its Client uses
 // the option MinHold, NoRenew, Attempts or Reentrant: with these options each call needs its own
 // lease in the store.
 func New(m *dibs.Mutex, options ...Option) *Cohort {
@@ -171,7 +171,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (wo
 	return fn(l.derive(ctx)), nil
 }
 
-// name returns the name of the lock, or an empty one.
+// name returns the lock's name, or "".
 func (c *Cohort) name() string {
 	if c == nil {
 		return ""

@@ -42,11 +42,11 @@ func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error {
 	})
 }
 
-// errGiven means that a lease does not exist because a transaction has released it.
+// errGiven means that a lease does not exist because a transaction released it.
 var errGiven = errors.New("a transaction has released the lease")
 
-// released reports whether a transaction has released a lease that does not exist any more. If the lease
-// may be such a one, it asks the server, until a time or, if that is zero, the deadline of ctx.
+// released reports whether a transaction released a lease that no longer exists. If this is
+// possible, it asks the server, until a time or, if the time is zero, until ctx's deadline.
 func (s *Store) released(ctx context.Context, op, name, token string, until time.Time) (released bool, err error) {
 	address, ok := s.given.Find(name, token)
 	if !ok {

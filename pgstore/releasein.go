@@ -56,14 +56,14 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 	})
 }
 
-// errGiven means that a transaction has released the lease.
+// errGiven means that a transaction released the lease.
 var errGiven = errors.New("a transaction has released the lease")
 
 // A number that the server has not reached is that of another server, before a failover.
 const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
 
-// isGiven reports whether a transaction has released a lease. If it may have, isGiven asks the
-// server, until a time or, if the time is zero, ctx's deadline.
+// isGiven reports whether a transaction released a lease. If it may have, isGiven asks the server,
+// until a time or, if the time is zero, ctx's deadline.
 func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time) (given bool, err error) {
 	number, ok := s.given.Find(name, token)
 	if !ok {

@@ -1,15 +1,14 @@
-// Package quorum combines several independent stores into one. A lock is held by the
-// owner that has votes from a majority of the nodes, so a minority can crash, hang or be
-// partitioned without effect.
+// Package quorum combines several independent stores into one. A lock is held by the owner with
+// votes from a majority of the nodes, so a minority can crash, hang or be partitioned without
+// effect.
 //
 //	store, err := quorum.New([]driver.Voter{a, b, c, d, e})
 //	…
 //	locks := dibs.New(store)
 //
-// It is the Redlock algorithm, but independent of Redis. A node is any driver.Voter:
-// redisstore on a server that is not a cluster, or memstore.
-// docs/quorum.md lists the assumptions about clocks and delays, and what breaks if one is
-// wrong.
+// It is the Redlock algorithm, but independent of Redis. A node is any driver.Voter: redisstore on
+// a single server, not a cluster, or memstore. docs/quorum.md lists the assumptions about clocks
+// and delays, and the consequences if an assumption is wrong.
 //
 // Exclusive locks and reader/writer locks are supported. Semaphores are rejected, because
 // two majorities can each see room for the last permit.
@@ -49,7 +48,7 @@ const DefaultMaxTTL = time.Minute
 // An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are what options change.
+// settings are changed by options.
 type settings struct {
 	maxTTL  time.Duration
 	durable bool

@@ -1,9 +1,9 @@
-// Package redisstore stores locks on one Redis: standalone, replicated or a cluster.
-// docs/spec.md describes the keys and scripts.
+// Package redisstore stores locks on a Redis: standalone, replicated or a cluster. docs/spec.md
+// describes the keys and scripts.
 //
-// The package imports no client library. It needs only a small redisconn.Conn. Use an
-// adapter, goredisstore, rueidisstore or redigostore, which makes a Store from your own
-// client. docs/redis.md describes set-up, topologies and costs.
+// The package imports no client library. It needs only a small redisconn.Conn. Use an adapter to
+// make a Store from your own client: goredisstore, rueidisstore or redigostore. docs/redis.md
+// describes set-up, topologies and costs.
 package redisstore
 
 import (
@@ -29,7 +29,7 @@ type Store struct {
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must confirm a write, or nil
 	mixed    mixedNames
-	hasData  atomic.Bool // a lock key has a value too long for a lock: see plain
+	hasData  atomic.Bool // a lock key's value is too long for a lock: see plain
 	readOnly atomic.Bool // the user may only read: see read
 }
 
@@ -43,10 +43,10 @@ var (
 // An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are the values that options change.
+// settings are changed by options.
 type settings struct {
 	format   wire.Format
-	prefixed bool // the user has set the prefix
+	prefixed bool // the user set the prefix
 	mixed    bool
 	replicas *replication
 }

@@ -62,8 +62,8 @@ type Traits struct {
 	KeepsUntil bool
 }
 
-// A Pool is a Conn that can report when other work occupies all connections in its library's pool,
-// so that commands wait. The store calls FullPool to explain a timeout.
+// A Pool is a Conn that can report when commands wait because other work occupies its library's
+// pool. The store calls FullPool to explain a timeout.
 type Pool interface {
 	// FullPool returns the setting that limits the pool for a key, such as "PoolSize is 10". It
 	// returns "" if the pool is not full, or is full with dibs' commands.
@@ -107,8 +107,8 @@ func (c *Cmd) Key() string {
 	return c.Keys[0]
 }
 
-// LoadTimeout is a Conn's time limit for commands that include a script's text. The text has 14 kB,
-// which take seconds over a narrow link.
+// LoadTimeout is a Conn's time limit for commands with a script's text. A text is about 14 kB long,
+// which takes seconds over a narrow link.
 const LoadTimeout = 30 * time.Second
 
 // Loads reports whether any command includes a script's text.
@@ -147,7 +147,7 @@ func (c *Cmd) Head() []string {
 	return []string{*name, *script, strconv.Itoa(len(c.Keys))}
 }
 
-// Call returns the command that calls the script, and the script's text or hash.
+// Call returns the command for the script call, and the script's text or hash.
 func (c *Cmd) Call() (name, script *string) {
 	switch {
 	case c.Whole && c.Reads:
@@ -193,9 +193,8 @@ type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
 
-// ErrUnsent is a Conn's error for commands that it did not send because no connection was free, and
-// the caller itself waits. An adapter's error should wrap it if the library waited for a connection
-// from its pool.
+// ErrUnsent is a Conn's error for unsent commands: no connection was free, and the caller itself
+// waits. An adapter's error should wrap it if the library waited for a connection from its pool.
 var ErrUnsent = errors.New("not sent")
 
 // PoolError returns the error for unsent commands when a pool is full. setting is FullPool's
