@@ -39,7 +39,7 @@ func (s *Store) readAs(ctx context.Context, until time.Time, readOnly bool, enco
 }
 
 // forbiddenKey reports whether the user may not access a key, so that other names may be permitted.
-// Redis has no error code for this.
+// Redis does not have an error code for this.
 func forbiddenKey(err error) bool {
 	var server redisconn.ServerError
 	return redisconn.HasCode(err, "NOPERM") && errors.As(err, &server) && strings.Contains(string(server), "access")
