@@ -153,7 +153,7 @@ func (f *fetches) close(client string, c *fetching) {
 	}
 }
 
-// waits records that a client has a waiter, until its heartbeat is missing.
+// waits records a client's waiter, until its heartbeat is missing.
 func (f *fetches) waits(client string) {
 	if c := f.of(client); c != nil && c.extend(&c.until, driver.WaiterTTL) {
 		c.wake()
@@ -205,7 +205,7 @@ func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	return passed
 }
 
-// has reports whether a client's limit has not passed.
+// has reports whether a client's limit is not over.
 func (c *fetching) has(limit *time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

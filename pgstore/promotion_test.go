@@ -95,7 +95,7 @@ func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	}
 }
 
-// waitForStandby waits until the standby has received all changes.
+// waitForStandby waits until the standby received all changes.
 func waitForStandby(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for {

@@ -38,7 +38,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	return held, s.forget(r.Name, r.Token, err)
 }
 
-// forget deletes the record of a transaction that may have released a lease, unless a release has
+// forget deletes the record of a transaction that may have released a lease, unless a release
 // failed.
 func (s *Store) forget(name, token string, failed error) error {
 	if failed == nil {

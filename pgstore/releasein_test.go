@@ -48,7 +48,7 @@ func TestReleaseIn(t *testing.T) {
 			if err != nil || state.Holding != 1 || state.Holders[0].Token != next.Token {
 				t.Errorf("%+v, %v after the commit, want the waiter to hold it", state, err)
 			}
-			// Not a loss: the holder has released it.
+			// Not a loss: the holder released it.
 			extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 			if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 				t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)

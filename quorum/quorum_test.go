@@ -368,7 +368,7 @@ func TestContention(t *testing.T) {
 			locks := dibs.New(newQuorum(t, quorum.Option{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
 				locks.Close()
-				time.Sleep(2 * quorum.DefaultMaxTTL) // what release on in the background ends
+				time.Sleep(2 * quorum.DefaultMaxTTL) // ends the releases in the background
 			})
 			for range contenders / clients {
 				group.Go(func() {
@@ -441,7 +441,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// A quorum reserves no name for longer than its longest TTL, because a node that has lost its memory
+// A quorum reserves no name for longer than its longest TTL, because a node that lost its memory
 // abstains only that long.
 func TestTooLongInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 
 type starter = func(*service, []dibsgrpc.Rule, ...grpc.DialOption) pb.TestServiceClient
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
-// event, and notice the revocation at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that just started may miss a revocation event,
+// and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
 // lose revokes a call's lease, and waits until its context ends.

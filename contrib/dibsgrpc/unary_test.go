@@ -291,7 +291,7 @@ func TestReleaseFails(t *testing.T) {
 	})
 }
 
-// A lock that the function itself finds busy is no Aborted after it has run.
+// A lock that the function itself finds busy is no Aborted after it ran.
 func TestBusyInTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

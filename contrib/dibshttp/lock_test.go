@@ -461,7 +461,7 @@ func TestNestedLocks(t *testing.T) {
 	})
 }
 
-// A long handler may let others go first; its request then has a new lease.
+// A long handler may let others go first; its request then gets a new lease.
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, memstore.New())

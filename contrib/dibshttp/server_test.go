@@ -77,8 +77,8 @@ func send(ctx context.Context, t *testing.T, server *httptest.Server, method, pa
 	return server.Client().Do(r)
 }
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
-// event, and notice the revocation at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that just started may miss a revocation event,
+// and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
 // lose revokes a request's lease, and waits until the request's context ends.

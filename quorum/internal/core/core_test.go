@@ -128,8 +128,8 @@ func (b *bench) wantHeld(c *Call) {
 	}
 }
 
-// A call without a chance for a majority should end at once. A call that has ended should not wake
-// the machine.
+// A call without a chance for a majority should end at once. An ended call should not wake the
+// machine.
 func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
 	b := newBench(t, 3)
 	c := b.acquire(mutex(false))
@@ -259,7 +259,7 @@ func TestTicketEndsWithItsGrant(t *testing.T) {
 	}
 	later := b.acquire(mutex(true))
 	for n := range 3 {
-		b.answer(n, Acquire, rival) // the lease has ended there
+		b.answer(n, Acquire, rival) // the lease ended there
 	}
 	if !later.ended || later.Reply.Ticket == 0 || later.Reply.Ticket == first.Reply.Ticket {
 		t.Errorf("ended %v, %+v: want another ticket than %d", later.ended, later.Reply, first.Reply.Ticket)
@@ -357,7 +357,7 @@ func TestCancelDropsHeartbeats(t *testing.T) {
 	b.answer(0, Acquire, rival)
 	b.answer(1, Acquire, rival)
 	b.pass(StragglerTimeout)
-	b.acquire(mutex(true)) // node 2 has not answered the first request
+	b.acquire(mutex(true)) // node 2 did not answer the first request
 	b.cancel()
 	b.answer(2, Acquire, rival)
 	if msg := b.message(2, Cancel); isRequest(msg) {
@@ -466,7 +466,7 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	}
 	b.acquire(mutex(false))
 	b.accept(0, 1, 2)
-	b.pass(2 * time.Second) // the downgrade has arrived or never will
+	b.pass(2 * time.Second) // the downgrade arrived or never will
 	renewed := func(c *Call) bool {
 		b.answer(0, Extend, Reply{Errs: []error{driver.ErrLost}})
 		b.answer(1, Extend, Reply{Errs: []error{nil}})
@@ -606,7 +606,7 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 	}
 }
 
-// A single yes must decide only after a majority has answered. A repeated answer must not count.
+// A single yes must decide only after a majority answered. A repeated answer must not count.
 func TestPoll(t *testing.T) {
 	b := newBench(t, 5)
 	c := b.release()

@@ -55,7 +55,7 @@ func (c *acquisition) counts(q *nodeQueue) bool {
 	return q.voteRound == c.voteRound && q.state != unknown && !q.isUncertain()
 }
 
-// hasVoted reports whether an earlier node with the same store ID has voted.
+// hasVoted reports whether an earlier node with the same store ID voted.
 func (c *acquisition) hasVoted(storeID string, node int) bool {
 	if storeID == "" {
 		return false
@@ -81,8 +81,8 @@ func (c *acquisition) votesFor(rival holderID) (n int) {
 	return n
 }
 
-// isNotified reports whether a node has notified the acquisition about a hand-off. Then the other
-// nodes' replies about the holder are old, and their votes are in flight.
+// isNotified reports whether a node notified the acquisition of a hand-off. Then the other nodes'
+// replies about the holder are old, and their votes are in flight.
 func (c *acquisition) isNotified() bool {
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.byNotification && q.state == held })
 }

@@ -69,7 +69,7 @@ type testRun struct {
 
 	watchdog  *Watchdog
 	delay     func(pid int) // called in Started, which delays the supervisor
-	started   func()        // called when the script has written the file "ready"
+	started   func()        // called when the script wrote the file "ready"
 	pid       int
 	forwarded []syscall.Signal
 	lost      []error
