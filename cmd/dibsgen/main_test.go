@@ -295,7 +295,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A module without dibs is told how to get it.
+// For a module without dibs, the message says how to get it.
 func TestWithoutDibs(t *testing.T) {
 	dir := newModule(t, map[string]string{"shop/shop.go": shop, "go.work": "go 1.26.0\n\nuse .\n"})
 	t.Setenv("GOPROXY", "off")
