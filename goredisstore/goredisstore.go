@@ -3,8 +3,8 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"})
 //	locks := dibs.New(goredisstore.New(rdb))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the go-redis client.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// go-redis client.
 //
 // # One server, Sentinel, Cluster
 //

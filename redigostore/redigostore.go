@@ -8,8 +8,8 @@
 //	}
 //	locks := dibs.New(redigostore.New(pool))
 //
-// The pool remains yours: the store never closes it. Close the dibs.Client first, then
-// the pool.
+// The pool remains yours: the store never closes it. You should close the dibs.Client before the
+// pool.
 //
 // # One server or Sentinel
 //

@@ -6,8 +6,8 @@
 //	// …
 //	locks := dibs.New(rueidisstore.New(client))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the rueidis client. RESP2 and RESP3 both work.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// rueidis client. RESP2 and RESP3 both work.
 //
 // # One server, Sentinel, Cluster
 //
