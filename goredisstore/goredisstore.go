@@ -9,7 +9,7 @@
 // # One server, Sentinel, Cluster
 //
 // [New] takes the go-redis client for any of these setups:
-//   - One server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
+//   - A single server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
 //     Unix sockets (Options.Network "unix") work as usual.
 //   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
 //     treats its client as a cluster and does not detect a failover there.

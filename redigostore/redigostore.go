@@ -13,11 +13,11 @@
 //
 // # One server or Sentinel
 //
-//   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
+//   - A single server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
 //     redigo does not support Sentinel; the Sentinel example below contains the whole code.
-//     The store drops connections to a server that is no longer the master.
+//     The store drops connections to a former master.
 //
 // redigo does not support Redis Cluster, and neither does this package: use goredisstore or
 // rueidisstore. A call redirected by a cluster returns dibs.ErrInvalid.

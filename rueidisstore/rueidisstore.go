@@ -12,7 +12,7 @@
 // # One server, Sentinel, Cluster
 //
 // [New] takes rueidis.NewClient's client for any of these setups:
-//   - One server, with or without replicas: its address as the only InitAddress. TLS
+//   - A single server, with or without replicas: its address as the only InitAddress. TLS
 //     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
 //     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis

@@ -16,7 +16,7 @@ import (
 // A Conn is a client for a single server, for the master named by Sentinels, or for a cluster. It
 // is safe for concurrent use. It wraps the user's own client, and never builds or closes a client.
 type Conn interface {
-	// Traits returns the connection's properties that the store needs. They never change.
+	// Traits returns the connection's properties needed by the store. They never change.
 	Traits() Traits
 
 	// Do sends the commands in order, in a single round trip, and sets the reply to each. It never
@@ -46,8 +46,7 @@ type Conn interface {
 	// Replicate need not send it.
 	Replicate(ctx context.Context, call Cmd, wait Wait, answered func(Reply) (wait bool)) Reply
 
-	// Masters calls visit for each server that accepts writes, in sequence, until visit returns an
-	// error.
+	// Masters calls visit for each writable server, in sequence, until visit returns an error.
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
