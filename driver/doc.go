@@ -4,6 +4,6 @@
 // A new store implements [Store], and as many optional interfaces as it can. It should pass the
 // conformance suite, package storetest.
 //
-// Three subpackages are also for store authors. Package ownertoken reads the tokens made by dibs.
-// Package glob matches names. Package guard finds the leases in a context.
+// Three packages below driver are also for store authors. Package ownertoken reads the tokens made
+// by dibs. Package glob matches names. Package guard finds the leases in a context.
 package driver

@@ -3,13 +3,13 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"})
 //	locks := dibs.New(goredisstore.New(rdb))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the go-redis client.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// go-redis client.
 //
 // # One server, Sentinel, Cluster
 //
 // [New] takes the go-redis client for any of these setups:
-//   - One server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
+//   - A single server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
 //     Unix sockets (Options.Network "unix") work as usual.
 //   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
 //     treats its client as a cluster and does not detect a failover there.

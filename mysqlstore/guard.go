@@ -60,7 +60,7 @@ func (s *Store) holds(ctx context.Context, tx *sql.Tx, text string, g sqlstore.G
 }
 
 // hasGuard reports whether a lease invisible to a transaction is held. It uses another connection,
-// because the transaction has a snapshot then. Without an answer, the lease counts as lost.
+// because the transaction then uses a snapshot. Without an answer, the lease counts as lost.
 func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout) // transactions may have all connections
 	defer cancel()

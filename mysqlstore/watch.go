@@ -205,7 +205,7 @@ func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	return passed
 }
 
-// has reports whether a client's limit is not over.
+// has reports whether a client's limit is still in the future.
 func (c *fetching) has(limit *time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

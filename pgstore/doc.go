@@ -8,9 +8,9 @@
 // An acquire or a release is a single round trip. Waiters are notified by LISTEN and NOTIFY, on a
 // separate connection for each dibs.Client. The server's clock is used.
 //
-// Set connect_timeout in the pool's configuration, for example to 2 s. A connection without a reply
-// in time leaves the pool at once, and another connection replaces it. By default, pgx tries to
-// open it for two minutes, and the pool counts it meanwhile.
+// You should set connect_timeout in the pool's configuration, for example to 2 s. A connection
+// without a reply in time leaves the pool at once, and another connection replaces it. By default,
+// pgx tries to open it for two minutes, and the pool counts it meanwhile.
 //
 // A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible; no lock
 // outside the database can promise this.

@@ -39,7 +39,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 }
 
 // forget deletes the record of a transaction that may have released a lease, unless a release
-// failed.
+// already failed.
 func (s *Store) forget(name, token string, failed error) error {
 	if failed == nil {
 		s.given.Remove(name, token)

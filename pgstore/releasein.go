@@ -59,7 +59,7 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 // errGiven means that a transaction released the lease.
 var errGiven = errors.New("a transaction has released the lease")
 
-// A number that the server has not reached is that of another server, before a failover.
+// A number not yet reached by the server comes from another server, before a failover.
 const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
 
 // isGiven reports whether a transaction released a lease. If it may have, isGiven asks the server,

@@ -97,7 +97,7 @@ func newStore(voters []driver.Voter, set settings) (*Store, error) {
 // in flight; then it cancels them. If a node did not receive a release, the lease on this node ends
 // by its TTL. After Close, all operations return driver.ErrUnavailable.
 //
-// Close does not close the nodes. First close the Clients that use the store: they release their
+// Close does not close the nodes. You should close the store's Clients first: they release their
 // leases. A second Close does nothing. The error is always nil.
 func (s *Store) Close() error {
 	if len(s.nodes.all) > 0 { // otherwise it is a zero Store

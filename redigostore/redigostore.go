@@ -8,16 +8,16 @@
 //	}
 //	locks := dibs.New(redigostore.New(pool))
 //
-// The pool remains yours: the store never closes it. Close the dibs.Client first, then
-// the pool.
+// The pool remains yours: the store never closes it. You should close the dibs.Client before the
+// pool.
 //
 // # One server or Sentinel
 //
-//   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
+//   - A single server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
 //     redigo does not support Sentinel; the Sentinel example below contains the whole code.
-//     The store drops connections to a server that is no longer the master.
+//     The store drops connections to a former master.
 //
 // redigo does not support Redis Cluster, and neither does this package: use goredisstore or
 // rueidisstore. A call redirected by a cluster returns dibs.ErrInvalid.

@@ -31,7 +31,7 @@ func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }}
 
 var errNoNotifications = errors.New("a proxy cannot forward notifications")
 
-// checkProxy rejects options that make no sense behind a proxy.
+// checkProxy rejects options that cannot work behind a proxy.
 func (s *Store) checkProxy() error {
 	var other string
 	switch {
@@ -63,7 +63,7 @@ func (s *Store) checkTags(r driver.AcquireRequest) error {
 	return nil
 }
 
-// A proxiedConn is a Conn to a proxy. A proxy that waits too long for a server, or loses it,
+// A proxiedConn is a Conn to a proxy. If a proxy waits too long for a server, or loses it, it
 // replies with its own error: ERR Connection timed out. The request may have been executed, or may
 // still be. So each error that does not come from Redis leaves the outcome unknown, like a broken
 // connection.

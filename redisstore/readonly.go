@@ -11,8 +11,8 @@ import (
 )
 
 // read sends a read-only script. A user with read permissions can only call it as EVALSHA_RO, which
-// exists since Redis 7.0: EVALSHA requires the right to write its keys. The command that worked
-// last is tried first.
+// exists since Redis 7.0: EVALSHA requires the right to write its keys. The last successful command
+// is tried first.
 func (s *Store) read(ctx context.Context, until time.Time, encode func(r *wire.Request)) redisconn.Reply {
 	readOnly := s.readOnly.Load()
 	reply := s.readAs(ctx, until, readOnly, encode)

@@ -1,9 +1,9 @@
 // Package redisstore stores locks on a Redis: standalone, replicated or a cluster. docs/spec.md
 // describes the keys and scripts.
 //
-// The package imports no client library. It needs only a small redisconn.Conn. Use an adapter to
-// make a Store from your own client: goredisstore, rueidisstore or redigostore. docs/redis.md
-// describes set-up, topologies and costs.
+// The package imports no client library. It needs only a small redisconn.Conn. You should use an
+// adapter to make a Store from your own client: goredisstore, rueidisstore or redigostore.
+// docs/redis.md describes set-up, topologies and costs.
 package redisstore
 
 import (

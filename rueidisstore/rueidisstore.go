@@ -6,13 +6,13 @@
 //	// …
 //	locks := dibs.New(rueidisstore.New(client))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the rueidis client. RESP2 and RESP3 both work.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// rueidis client. RESP2 and RESP3 both work.
 //
 // # One server, Sentinel, Cluster
 //
 // [New] takes rueidis.NewClient's client for any of these setups:
-//   - One server, with or without replicas: its address as the only InitAddress. TLS
+//   - A single server, with or without replicas: its address as the only InitAddress. TLS
 //     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
 //     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis

@@ -75,8 +75,8 @@ func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Con
 //	job := cron.NewChain(cron.Recover(logger), locker.Wrapper("cleanup", time.Hour)).Then(cleanup)
 //
 // A second job in the same wrapper never runs, because the first job has the lock; it only logs
-// dibs.ErrInvalid. cron.WithChain wraps all jobs in a cron.Cron, so use it only for a cron.Cron
-// with a single job.
+// dibs.ErrInvalid. The function cron.WithChain wraps all jobs in a cron.Cron, so use it only for a
+// single job.
 func (l *Locker) Wrapper(name string, minHold time.Duration, options ...dibs.Option) cron.JobWrapper {
 	var used atomic.Bool
 	return func(job cron.Job) cron.Job {

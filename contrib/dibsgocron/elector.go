@@ -155,8 +155,8 @@ func (e *Elector) beginTask() (term context.Context, err error) {
 }
 
 // Close ends the campaign and the contexts of the term's tasks. It waits until the tasks return;
-// then the next candidate leads at once. Call it after the scheduler's Shutdown. If the campaign
-// already ended by itself, Close returns the error; otherwise it returns nil.
+// then the next candidate leads at once. It should be called after the scheduler's Shutdown. If the
+// campaign already ended by itself, Close returns the error; otherwise it returns nil.
 func (e *Elector) Close() error {
 	e.stop(errClosed)
 	<-e.done

@@ -74,14 +74,14 @@ func checkOptions(options []dibs.Option) error {
 	return nil
 }
 
-// Lock acquires a run's lock, or returns an error without waiting for the lock; gocron then skips
-// the run. The error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if
-// the store does not reply in time. gocron shows it only to gocron.AfterLockError.
+// Lock acquires a run's lock, or returns an error without waiting for the lock. After an error,
+// gocron skips the run. The error is dibs.ErrBusy if another instance has the run, and
+// dibs.ErrUnavailable if the store does not reply in time. Only the hook gocron.AfterLockError
+// receives the error.
 //
 // Lock returns dibs.ErrInvalid for a minHold that is not positive. It also does so for a name in
-// the compiler's form for function literals, method values and generic functions: other jobs, or
-// another build, can use the same name for a different function. To name a job, use
-// gocron.WithName.
+// the compiler's form for function literals, method values and generic functions. Other jobs, or
+// another build, can use such a name for a different function. To name a job, use gocron.WithName.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	switch {
 	case l.invalid != nil:

@@ -25,8 +25,8 @@ const (
 // is the status's. For nil, FromError returns nil.
 //
 // A dibs.DoError says whether Do's function ran. If it ran and returned an error with a status,
-// this status is the result. After another error the result is Internal, even if the function found
-// another lock busy: other codes would promise that nothing was done.
+// this status is the result. If it ran and returned any other error, the result is Internal, even
+// if the function found another lock busy: other codes would promise that nothing was done.
 func FromError(err error) error {
 	var do *dibs.DoError
 	var busy *dibs.BusyError

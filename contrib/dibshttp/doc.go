@@ -50,9 +50,9 @@
 //
 // # Other middleware
 //
-// http.TimeoutHandler belongs around the lock. Inside of it, TimeoutHandler returns while
-// the handler still runs, and the lock is released. http.MaxBytesHandler also belongs around
-// it. With http.MaxBytesReader in the handler, an HTTP/1 connection is closed if the handler
+// http.TimeoutHandler should be around the lock. Inside the lock, TimeoutHandler returns while the
+// handler still runs, and the lock is released. http.MaxBytesHandler should also be around the
+// lock. With http.MaxBytesReader in the handler, an HTTP/1 connection is closed if the handler
 // responds with 413.
 //
 // # Waiting

@@ -1,6 +1,5 @@
-// Package outcome defines labels for the results of calls and leases, for metrics and traces.
-// Labels are small numbers, so that a metric is found without a hash. String returns the label's
-// text.
+// Package outcome defines labels for call and lease results, for metrics and traces. Labels are
+// small numbers, so that a metric is found without a hash. String returns the label's text.
 package outcome
 
 import (
@@ -13,7 +12,7 @@ import (
 // A Kind is a dibs.Kind, or OtherKind.
 type Kind int
 
-// The kinds of calls and leases.
+// Kinds for calls and leases.
 const (
 	Mutex Kind = iota
 	Reader
@@ -24,7 +23,7 @@ const (
 	Once
 	Attached
 	OtherKind // a kind from a later dibs version
-	Kinds     // the number of kinds
+	Kinds     // how many kinds there are
 )
 
 func (k Kind) String() string {
@@ -60,7 +59,7 @@ func OfKind(k dibs.Kind) Kind {
 // A Result says how an acquiring call ended.
 type Result int
 
-// The results of calls.
+// Call results.
 const (
 	Acquired    Result = iota // a lease: the lock was free, or a repeated request acquired it
 	Notified                  // a lease by a hand-off, with a notification
@@ -71,7 +70,7 @@ const (
 	Closed                    // the dibs.Client was closed
 	WrongType                 // the key holds a value that is not a lock
 	Failed                    // any other error
-	Results                   // the number of results
+	Results                   // how many results there are
 )
 
 func (r Result) String() string {
@@ -89,7 +88,7 @@ func OfCall(e *dibs.AcquireEnd) Result {
 	return Acquired
 }
 
-// OfError returns the result of a call without a lease. Only a BusyError tells the caller's
+// OfError returns the result for a call without a lease. Only a BusyError tells the caller's
 // deadline from other deadlines.
 func OfError(err error) Result {
 	var held *dibs.BusyError
@@ -124,12 +123,12 @@ func ofWait(cause error) Result {
 // An End says how a lease ended.
 type End int
 
-// The ends of leases.
+// Lease ends.
 const (
 	Released    End = iota // by Unlock or Detach
 	Lost                   // before its release; Unlock may have noticed it
 	Unconfirmed            // by an Unlock not confirmed by the store
-	Ends                   // the number of ends
+	Ends                   // how many ends there are
 )
 
 func (e End) String() string { return [Ends]string{"released", "lost", "unavailable"}[e] }
@@ -157,7 +156,7 @@ const (
 	MaxHold                    // dibs.MaxHold passed
 	ClientClosed               // the dibs.Client was closed
 	OtherReason                // a reason unknown to this version
-	Reasons                    // the number of reasons
+	Reasons                    // how many reasons there are
 )
 
 var reasons = [Reasons]dibs.Reason{dibs.ReasonExpired, dibs.ReasonMissing, dibs.ReasonRevoked, dibs.ReasonMaxHold, dibs.ReasonClosed, "other"}

@@ -16,7 +16,7 @@ import (
 // A Conn is a client for a single server, for the master named by Sentinels, or for a cluster. It
 // is safe for concurrent use. It wraps the user's own client, and never builds or closes a client.
 type Conn interface {
-	// Traits returns the connection's properties that the store needs. They never change.
+	// Traits returns the connection's properties needed by the store. They never change.
 	Traits() Traits
 
 	// Do sends the commands in order, in a single round trip, and sets the reply to each. It never
@@ -28,9 +28,9 @@ type Conn interface {
 	// are sent together, these are the first caller's values. ctx's deadline is the callers' time
 	// limit for the replies.
 	//
-	// until is zero, unless the Conn has the trait KeepsUntil. Otherwise the caller itself waits
-	// for Do until this time, and Do returns soon after it. Do then does not wait for a free
-	// connection; it sets ErrUnsent instead.
+	// A Conn without the trait KeepsUntil always receives a zero until. Any other until means that
+	// the caller itself waits for Do, until this time. Do must then return soon after until. It
+	// must not wait for a free connection, but set ErrUnsent.
 	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
 
 	// Subscribe listens on a channel until ctx ends or the connection fails, and returns the
@@ -46,8 +46,7 @@ type Conn interface {
 	// Replicate need not send it.
 	Replicate(ctx context.Context, call Cmd, wait Wait, answered func(Reply) (wait bool)) Reply
 
-	// Masters calls visit for each server that accepts writes, in sequence, until visit returns an
-	// error.
+	// Masters calls visit for each writable server, in sequence, until visit returns an error.
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
@@ -119,9 +118,10 @@ func Loads(cmds []Cmd) bool {
 // PatientTimeout is a Conn's time limit for commands whose callers wait longer than usual.
 const PatientTimeout = 8 * time.Second
 
-// Until returns the latest time at which a Conn waits for the commands' replies: now plus usual, or
-// ctx's deadline if that is later. The wait is at most PatientTimeout, or LoadTimeout with a
-// script's text. If a connection is closed early, the server still executes its commands.
+// Until returns how long a Conn should wait for the commands' replies, as a time. With a script's
+// text, it is LoadTimeout from now. Otherwise it is usual from now, or ctx's deadline if that is
+// later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the server
+// still executes its commands.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)

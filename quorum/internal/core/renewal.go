@@ -75,8 +75,8 @@ func (r *renewal) setNotLost(q *nodeQueue, why error) {
 }
 
 // answered stores a node's results and repairs missing votes. A node without a lease did not lose
-// it in two cases. Another message for the lease was pending there, or the node did not vote for
-// the lease before, and may have voted since. A released lease must not get the vote again.
+// it in two cases. Another message for the lease was pending there, or the node had not voted for
+// the lease and may have voted since. A released lease must not get the vote again.
 func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
 	errs = slices.Clone(errs)
 	for i, h := range r.requests {
