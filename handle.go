@@ -126,7 +126,7 @@ func (h Handle) check() error {
 		}
 	}
 	if h.token == "" || !isPlain(h.token, maxToken) {
-		return invalid("token for %q: want 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
+		return invalid("owner token of %q: want 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
 	}
 	return nil
 }

@@ -370,7 +370,7 @@ func TestCohortOptions(t *testing.T) {
 			_, err := cohort.New(c.Mutex("n", options...), cohort.Passes(8)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
-		if n := reflect.TypeFor[dibs.CallSettings]().NumField(); n != 12 {
+		if n := reflect.TypeFor[dibs.CallSettings]().NumField(); n != 13 {
 			t.Errorf("a call has %d settings: does a Cohort use or reject each of them?", n)
 		}
 		for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
