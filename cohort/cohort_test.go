@@ -509,3 +509,18 @@ func TestCohortClose(t *testing.T) {
 		}
 	})
 }
+
+// A call on a client without a subscription should know about another holder before its Timeout.
+func TestCohortOfAnUnsubscribedClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		held := lockMutex(t, open(t, s))
+		n := &network{Store: s, calls: make(map[string]int)}
+		n.set(func(n *network) { n.silent = true })
+		a := cohort.New(open(t, deaf{n}).Mutex("n", dibs.Timeout(600*time.Millisecond)))
+		time.AfterFunc(time.Minute, func() { wantErr(t, held.Unlock()) })
+		begin := time.Now()
+		wantErr(t, lock(t, a).Unlock())
+		wantTook(t, begin, time.Minute, time.Minute+5*time.Second)
+	})
+}
