@@ -44,8 +44,9 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 }
 
 // Do runs fn unless the job runs now or was run within the interval. It does not wait: if
-// another process has the job this time, Do returns ErrSkipped, which errors.Is finds. Other errors,
-// the context and the fence of fn are those of Mutex.Do: a *DoError says whether fn ran.
+// another process has the job this time, Do returns ErrSkipped, which errors.Is finds. It also finds
+// one that fn returns; then DoError.Ran is true. Other errors, the context and the fence of fn are
+// those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)

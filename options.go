@@ -55,6 +55,9 @@ func (o Option) String() string {
 	return rule.name + "(" + argument + ")"
 }
 
+// GoString returns the same as String, for the verb %#v.
+func (o Option) GoString() string { return o.String() }
+
 // settings are the values that options set. They are copied, never shared.
 type settings struct {
 	ttl         time.Duration

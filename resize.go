@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/answer"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -17,7 +18,8 @@ import (
 // readers at the head of the queue enter with it. The lease then has a new and larger fence, which
 // Lease.Fence returns from then on. A reader stays one.
 //
-// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex. It
+// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex. Only of
+// an attached lease with a token of the application dibs does not know that. Downgrade
 // returns ErrLost if the lease is lost, ErrReentrant if a nested call uses it, and ErrUnavailable if
 // the store does not answer. After an ErrUnavailable with an unknown outcome the lease is held for reading, although the
 // store may keep other readers out. After any ErrUnavailable Downgrade may be called again. Concurrent
@@ -217,10 +219,17 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
-	case s.Weight().Limit != driver.Unlimited || s.More() > 0:
+	case s.Weight().Limit != driver.Unlimited || s.More() > 0 || !mayBeOfRWMutex(s.Token):
 		return invalid("resize: the lease on %q is not that of a reader or a writer of an RWMutex", s.Name)
 	case r.l.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", s.Name))
 	}
 	return nil
+}
+
+// mayBeOfRWMutex reports whether a lease with this token can be that of a reader or a writer. The
+// weight of an attached lease does not say so.
+func mayBeOfRWMutex(token string) bool {
+	kind, _ := ownertoken.Kind(token)
+	return kind == "" || kind == driver.KindReader || kind == driver.KindWriter
 }

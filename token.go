@@ -19,7 +19,8 @@ import (
 // A Token is the owner token of a lease. Whoever has it can act as the owner: unlock the lease, or
 // attach to it. So the package fmt, log/slog and encoding/json show its short form only, which is
 // host:pid:label, or the quoted beginning of a token that dibs has not made. string(t) is the whole
-// token.
+// token. So are two values that these packages cannot ask for a short form: an unexported field of a
+// struct in package fmt, and a key of a map in encoding/json.
 type Token string
 
 // String returns the short form.
