@@ -125,6 +125,7 @@ func TestFenceAfterAnUnansweredUpgrade(t *testing.T) {
 		if !strings.HasSuffix(string(text), ` 0:"n"`) {
 			t.Errorf("the handle of a reader has a fence: %s", text)
 		}
+		f.heal()
 	})
 }
 
