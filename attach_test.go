@@ -190,3 +190,31 @@ func TestAttachWhileClosing(t *testing.T) {
 		wantErr(t, l.Unlock())
 	})
 }
+
+// The weight of an attached lease is not known, but its token says that it is not that of an RWMutex.
+func TestAttachedLeaseOfAnotherPrimitive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		permit, err := c.Semaphore("s", 5).Permits(1).Lock(t.Context())
+		wantErr(t, err)
+		for _, lease := range []*dibs.Lease{lock(t, c, "n"), permit} {
+			before, err := c.Inspect(t.Context(), lease.Name())
+			wantErr(t, err)
+			attached, err := other.Attach(t.Context(), lease.Handle())
+			wantErr(t, err)
+			wantErr(t, attached.Downgrade(t.Context()), dibs.ErrInvalid)
+			wantErr(t, attached.TryUpgrade(t.Context()), dibs.ErrInvalid)
+			after, err := c.Inspect(t.Context(), lease.Name())
+			wantErr(t, err)
+			if h := after.Holders[0]; h.Fence != lease.Fence() || h.Exclusive != before.Holders[0].Exclusive {
+				t.Errorf("%q is held by %+v, was by %+v", lease.Name(), h, before.Holders[0])
+			}
+		}
+		writer, err := c.RWMutex("w").Writer().Lock(t.Context())
+		wantErr(t, err)
+		attached, err := other.Attach(t.Context(), writer.Handle())
+		wantErr(t, err)
+		wantErr(t, attached.Downgrade(t.Context()))
+	})
+}

@@ -33,7 +33,7 @@ func (handle *Lease) Handle() Handle {
 	s := l.LockState()
 	defer l.UnlockState()
 	h := Handle{token: s.Token, names: s.Names()}
-	if held := s.Weight(); held.Weight != held.Limit && !held.Unsure {
+	if !s.Weight().IsExclusive() {
 		for i := range h.names {
 			h.names[i].Fence = 0
 		}
@@ -63,6 +63,9 @@ func (h Handle) String() string {
 
 // GoString returns the same as String.
 func (h Handle) GoString() string { return h.String() }
+
+// Format writes the short form for every verb of package fmt.
+func (h Handle) Format(s fmt.State, verb rune) { formatShort(s, verb, h) }
 
 // LogValue returns the same as String, for package slog.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }

@@ -105,6 +105,30 @@ func TestFenceErrors(t *testing.T) {
 	})
 }
 
+// Whether a change of the weight without an answer was made or not, the fence of the reader must not be
+// compared.
+func TestFenceAfterAnUnansweredUpgrade(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c := open(t, f)
+		reader, err := c.RWMutex("n").Reader().Lock(t.Context())
+		wantErr(t, err)
+		attached, err := open(t, f).Attach(t.Context(), lock(t, c, "w").Handle())
+		wantErr(t, err)
+		fenceIn(t, attached.Context())
+		f.hangAll()
+		wantErr(t, reader.TryUpgrade(t.Context()), dibs.ErrUnavailable)
+		_, err = dibs.Fence(reader.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+		text, err := reader.Handle().MarshalText()
+		wantErr(t, err)
+		if !strings.HasSuffix(string(text), ` 0:"n"`) {
+			t.Errorf("the handle of a reader has a fence: %s", text)
+		}
+		f.heal()
+	})
+}
+
 // Do's lease can be inspected, extended and watched. Do releases it.
 func TestLeaseOfDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -309,5 +333,23 @@ func TestWithLeaseOfDo(t *testing.T) {
 			<-with.Done()
 			return context.Cause(with)
 		}, dibs.MaxHold(time.Second)), dibs.ErrLost)
+	})
+}
+
+// A context with the lease of a Do is that of work under a lock, also for another lock.
+func TestLockWithLeaseOfDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			lease, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			within, cancel := dibs.WithLease(context.Background(), lease)
+			defer cancel()
+			go func() { wantErr(t, c.Shutdown(context.Background())) }()
+			synctest.Wait()
+			wantErr(t, c.Mutex("other").Do(within, func(context.Context) error { return nil })) // it continues the work
+			wantErr(t, c.Mutex("other").Do(context.Background(), func(context.Context) error { return nil }), dibs.ErrClosed)
+			return nil
+		}))
 	})
 }

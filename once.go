@@ -45,8 +45,8 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 
 // Do runs fn unless the job is running, or was run within the interval. It does not wait: if
 // another process has the job this time, it returns an error for which errors.Is finds ErrSkipped.
-// Other errors, and fn's context and fence, are those of Mutex.Do: a *DoError reports whether fn
-// ran.
+// It also finds an ErrSkipped that fn returns; DoError.Ran is then true. Other errors, and fn's
+// context and fence, are those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)

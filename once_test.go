@@ -496,3 +496,24 @@ func TestOnceWithALongInterval(t *testing.T) {
 		})
 	}
 }
+
+// A failed run ends its interval although the release has to be repeated, for longer than the TTL of
+// a renewal.
+func TestRetryFailedWithALateRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		c, other := open(t, f), open(t, f)
+		broken := errors.New("no paper")
+		err := c.Once("n", 30*24*time.Hour, dibs.RetryFailed()).Do(t.Context(), func(context.Context) error {
+			f.set(func(f *faulty) {
+				f.release = func(ctx context.Context, r driver.ReleaseRequest) (bool, error) { return false, hang(ctx, r.Until) }
+			})
+			return broken
+		})
+		wantErr(t, err, broken, dibs.ErrUnavailable)
+		time.Sleep(time.Hour)
+		f.heal()
+		time.Sleep(10 * time.Second)
+		wantErr(t, other.Once("n", time.Hour).Do(t.Context(), func(context.Context) error { return nil }))
+	})
+}

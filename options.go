@@ -54,6 +54,12 @@ func (o Option) String() string {
 	return rule.name + "(" + argument + ")"
 }
 
+// GoString returns the same as String, for the verb %#v.
+func (o Option) GoString() string { return o.String() }
+
+// Format writes the same text as String for every verb of package fmt.
+func (o Option) Format(s fmt.State, verb rune) { formatShort(s, verb, o) }
+
 // settings contains the option values. They are copied, never shared.
 type settings struct {
 	ttl         time.Duration

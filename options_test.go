@@ -606,3 +606,12 @@ func BenchmarkOptionsOfCall(b *testing.B) {
 		})
 	}
 }
+
+// An owner token ends in no log, whatever the verb.
+func TestOptionHidesTheToken(t *testing.T) {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if text := fmt.Sprintf(verb, []dibs.Option{dibs.OwnerToken("secret-7")}); strings.Contains(text, "secret-7") {
+			t.Errorf("%s: %s", verb, text)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/answer"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -22,6 +23,8 @@ import (
 // answer before ctx or the operation timeout ends; the caller can then try again. If the outcome is
 // unknown, the lease is held for reading, although the store may keep other readers out. Concurrent
 // changes to a lease run one after another.
+//
+// dibs cannot check an attached lease whose token the application chose: its primitive is unknown.
 func (handle *Lease) Downgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, 1)
 	if err == nil && busy != nil {
@@ -216,10 +219,17 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
-	case s.Weight().Limit != driver.Unlimited || s.More() > 0:
+	case s.Weight().Limit != driver.Unlimited || s.More() > 0 || !mayBeOfRWMutex(s.Token):
 		return invalid("resize: the lease on %q is not that of a reader or a writer of an RWMutex", s.Name)
 	case r.l.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", s.Name))
 	}
 	return nil
+}
+
+// mayBeOfRWMutex reports whether a lease with this token can be that of a reader or a writer. The
+// weight of an attached lease does not say so.
+func mayBeOfRWMutex(token string) bool {
+	kind, _ := ownertoken.Kind(token)
+	return kind == "" || kind == driver.KindReader || kind == driver.KindWriter
 }

@@ -87,7 +87,7 @@ func continuesWork(ctx context.Context, c *Client) bool {
 	for {
 		switch in := ctx.Value(leasekey.Key{}).(type) {
 		case *carriedLease:
-			if handle := in.current(); handle.l.c == c && handle.Err() == nil {
+			if handle := in.current(); handle.lease().c == c && handle.Err() == nil {
 				return true
 			}
 			ctx = in.Context

@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -20,6 +21,8 @@ import (
 // lease, or attach to it. So fmt, log/slog and encoding/json only show its short form:
 // host:pid:label, or the quoted beginning of a token not made by dibs. string(t) is the whole
 // token.
+//
+// Two places show the whole token: fmt an unexported field of a struct, and encoding/json a map's key.
 type Token string
 
 // String returns the short form.
@@ -32,6 +35,21 @@ func (t Token) String() string {
 
 // GoString returns the short form, for the verb %#v.
 func (t Token) GoString() string { return fmt.Sprintf("dibs.Token(%q)", t.String()) }
+
+// Format writes the short form for every verb of package fmt.
+func (t Token) Format(s fmt.State, verb rune) { formatShort(s, verb, t) }
+
+// formatShort writes the short form of a secret for every verb: without it, %d prints the whole value.
+func formatShort(s fmt.State, verb rune, secret interface {
+	fmt.Stringer
+	fmt.GoStringer
+}) {
+	if verb == 'v' && s.Flag('#') {
+		_, _ = io.WriteString(s, secret.GoString())
+		return
+	}
+	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), secret.String())
+}
 
 // LogValue returns the short form, for log/slog.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }

@@ -45,7 +45,11 @@ func TestTokenShowsItsShortForm(t *testing.T) {
 		}
 	}
 	for _, in := range []dibs.Token{whole, "request-4711-secret"} {
-		for _, text := range texts(t, in) {
+		all := texts(t, in)
+		for _, verb := range []string{"%d", "%t", "%08.3f"} {
+			all = append(all, fmt.Sprintf(verb, in), fmt.Sprintf(verb, dibs.NewHandle("n", string(in))), fmt.Sprintf(verb, dibs.OwnerToken(string(in))))
+		}
+		for _, text := range all {
 			if strings.Contains(text, string(in)) || strings.Contains(text, fmt.Sprintf("%x", string(in))) {
 				t.Errorf("%s shows all of the token", text)
 			}

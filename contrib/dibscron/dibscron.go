@@ -58,10 +58,10 @@ func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Con
 		var do *dibs.DoError
 		switch {
 		case err == nil:
+		case errors.As(err, &do) && do.Ran: // first: the job may return the ErrSkipped of another one
+			l.logger.Error(err, "job failed", "name", name)
 		case errors.Is(err, dibs.ErrSkipped):
 			l.logger.Info("job skipped", "name", name, "reason", err)
-		case errors.As(err, &do) && do.Ran:
-			l.logger.Error(err, "job failed", "name", name)
 		default:
 			l.logger.Error(err, "job did not run", "name", name)
 		}

@@ -3,6 +3,7 @@ package dibscron_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -165,7 +166,10 @@ func TestErrors(t *testing.T) {
 		message string
 		err     error
 	}{
-		"of the job":   {memstore.New(), 30 * time.Second, func(context.Context) error { return broken }, "job failed", broken},
+		"of the job": {memstore.New(), 30 * time.Second, func(context.Context) error { return broken }, "job failed", broken},
+		"of a nested job": {memstore.New(), 30 * time.Second, func(ctx context.Context) error {
+			return fmt.Errorf("part: %w", dibs.ErrSkipped)
+		}, "job failed", dibs.ErrSkipped},
 		"of the store": {silent{driver.Complete(memstore.New())}, 30 * time.Second, mustNotRun, "job did not run", dibs.ErrUnavailable},
 		"minHold 0":    {memstore.New(), 0, mustNotRun, "job did not run", dibs.ErrInvalid},
 		"nil function": {memstore.New(), 30 * time.Second, nil, "job did not run", dibs.ErrInvalid},

@@ -65,10 +65,12 @@ func work(ctx context.Context, locks *dibs.Client, job func(ctx context.Context)
 		err := report.Do(ctx, job)
 		var do *dibs.DoError
 		switch {
+		case errors.As(err, &do) && do.Ran: // first: the job may return an ErrSkipped of its own
+			slog.ErrorContext(ctx, "report failed", "err", err)
 		case errors.Is(err, dibs.ErrSkipped):
 			slog.DebugContext(ctx, "another machine has the report")
-		case errors.As(err, &do):
-			slog.ErrorContext(ctx, "report failed", "ran", do.Ran, "err", err)
+		case err != nil:
+			slog.ErrorContext(ctx, "report did not run", "err", err)
 		}
 	}
 }

@@ -77,10 +77,11 @@ func (t *Times) LimitHold(minFrom, minHold, maxFrom, maxHold time.Duration) {
 	}
 }
 
-// DropMinHold ends MinHold now.
+// DropMinHold ends MinHold now. The store keeps the lease as long as before: it began with MinHold as
+// its TTL.
 func (t *Times) DropMinHold() {
-	if t.extra != nil {
-		t.extra.minHoldUntil = 0
+	if x := t.extra; x != nil {
+		x.storedUntil, x.minHoldUntil = max(x.storedUntil, x.minHoldUntil), 0
 	}
 }
 

@@ -10,17 +10,22 @@ import (
 type Weight struct {
 	Weight, Limit int
 	Unsure        bool // the store may have another weight
+	Exclusive     bool // though the weight is not known: attached by the handle of an exclusive lease
 }
+
+// IsExclusive reports whether the lease certainly has no other holder beside it.
+func (w Weight) IsExclusive() bool { return w.Weight == w.Limit || w.Exclusive }
 
 // Weight returns the lease's weight.
 func (s *State) Weight() Weight {
-	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}
+	x := s.readExtra()
+	return Weight{int(s.weight), int(s.limit), x.weightUnsure, x.exclusive}
 }
 
 func (s *State) setWeight(w Weight) {
 	s.weight, s.limit = int32(w.Weight), int32(w.Limit)
-	if w.Unsure != s.readExtra().weightUnsure {
-		s.changeExtra().weightUnsure = w.Unsure
+	if x := s.readExtra(); w.Unsure != x.weightUnsure || w.Exclusive != x.exclusive {
+		s.changeExtra().weightUnsure, s.extra.exclusive = w.Unsure, w.Exclusive
 	}
 }
 
@@ -39,7 +44,7 @@ func (s *State) BeginResize(weight, limit int) Resize {
 	if weight < before.Weight {
 		during.Weight, during.Limit = weight, limit
 	}
-	during.Unsure = true
+	during.Unsure, during.Exclusive = true, false
 	s.setWeight(during)
 	return Resize{before: before, late: s.LateResize()}
 }
@@ -51,7 +56,9 @@ func (s *State) EndResize(r Resize, answered bool) {
 	if !answered && mayFollow {
 		return
 	}
-	r.before.Unsure = r.before.Unsure || mayFollow
+	if mayFollow {
+		r.before.Unsure, r.before.Exclusive = true, false
+	}
 	s.setWeight(r.before)
 }
 
