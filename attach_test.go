@@ -189,3 +189,30 @@ func TestAttachWhileClosing(t *testing.T) {
 		wantErr(t, l.Unlock())
 	})
 }
+
+// An answer that comes after the TTL is not a loss: the first owner may hold the lease, and Close of the
+// second Client must not end it.
+func TestAttachAnsweredTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		l, err := open(t, s).All([]string{"a", "b"}).Lock(t.Context())
+		wantErr(t, err)
+		f.set(func(f *faulty) {
+			f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
+				time.Sleep(500 * time.Millisecond)
+				return s.Extend(context.WithoutCancel(ctx), requests)
+			}
+		})
+		var losses int
+		c := dibs.New(f, dibs.Observe(dibs.Hooks{Lost: func(context.Context, dibs.Lost) { losses++ }}))
+		attached, err := c.Attach(t.Context(), l.Handle(), dibs.TTL(200*time.Millisecond))
+		wantErr(t, err, dibs.ErrUnavailable)
+		wantErr(t, c.Close())
+		if attached != nil || losses != 0 {
+			t.Errorf("lease %v, and %d Lost hooks", attached, losses)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, l.Err())
+		wantErr(t, l.Unlock())
+	})
+}

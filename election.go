@@ -46,7 +46,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // the next candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
-	if err == nil {
+	if err == nil && lease == &lease.l.first {
 		e.beginTerm(lease.l) // so that the store has the number of the term
 	}
 	return lease, err
@@ -216,7 +216,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 //
 // It reads the store twice a second, so it can miss a shorter term. A Leader with an
 // empty token means that there is no leader. If the store cannot be read, Watch yields
-// the error once, and the next leader when the store is available again.
+// the error once, and the next leader when the store is available again. ErrInvalid is the last
+// thing that it yields.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	const every = 500 * time.Millisecond
 	return func(yield func(Leader, error) bool) {
@@ -232,7 +233,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 				last, yielded = leader, true
 			}
 			failing = err != nil
-			if changed && !yield(leader, err) {
+			if changed && !yield(leader, err) || errors.Is(err, ErrInvalid) {
 				return
 			}
 			work.Pause(ctx, every)
@@ -241,7 +242,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // beginTerm marks the lease as a term of the election, and makes its renewal due now. If the client
-// shuts down, the term begins resigned.
+// shuts down, the term begins resigned. A lease that the call has entered again is not its term.
 func (e *Election) beginTerm(l *lease) {
 	now := e.c.clock.Now()
 	_ = l.update(func(s *leasestate.State) {

@@ -97,11 +97,11 @@ func (l *lease) comparableFence(name string) (uint64, error) {
 	}
 	s := l.LockState()
 	defer l.UnlockState()
-	fence, held := s.FenceOf(name), s.Weight()
+	fence := s.FenceOf(name)
 	switch {
 	case fence == 0:
 		return 0, invalid("fence of %q: unknown, because the lease is attached by a handle without its fence", name)
-	case held.Weight != held.Limit && !held.Unsure: // the fence of an attached lease is that of an exclusive one
+	case s.IsShared():
 		return 0, invalid("fence of %q: the lease is shared, and fences of shared leases must not be compared", name)
 	}
 	return fence, nil

@@ -32,7 +32,7 @@ func (handle *Lease) Handle() Handle {
 	s := l.LockState()
 	defer l.UnlockState()
 	h := Handle{token: s.Token, names: s.Names()}
-	if held := s.Weight(); held.Weight != held.Limit && !held.Unsure {
+	if s.IsShared() {
 		for i := range h.names {
 			h.names[i].Fence = 0
 		}

@@ -69,7 +69,7 @@ type leaseExtra struct {
 	lost       *LostError      // the same one for all who ask, or nil
 	resizeTurn chan struct{}   // has an element while the weight is changed; nil before the first change
 	wanted     *wantedSignal   // of Lease.Wanted; nil if it was not called
-	own        *derivedContext // of Lease.Context; nil if it was not called
+	own        []*carriedLease // of Lease.Context, for each handle that has called it
 }
 
 // Name returns the name that is held; of several, the one that was acquired first.

@@ -311,3 +311,46 @@ func TestWithLeaseOfDo(t *testing.T) {
 		}, dibs.MaxHold(time.Second)), dibs.ErrLost)
 	})
 }
+
+// A context of WithLease with the lease of a Do is that of work under a lock for all calls.
+func TestCallsWithTheLeaseOfDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			with, cancel := dibs.WithLease(context.Background(), l)
+			defer cancel()
+			inner, err := c.Mutex("inner").Lock(with)
+			wantErr(t, err)
+			wantErr(t, inner.Unlock())
+			wantErr(t, errorOf(c.Mutex("n").Lock(with)), dibs.ErrReentrant)
+			_, err = c.Mutex("inner").CallSettings(with)
+			wantErr(t, err)
+			attached, err := c.Attach(with, l.Handle())
+			wantErr(t, err)
+			return attached.Detach()
+		}))
+	})
+}
+
+// The context of a nested call carries its own handle of the lease. So nobody who has the context can
+// unlock the lease of the outer call.
+func TestLeaseOfANestedCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		m := c.Mutex("n")
+		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
+			nested, err := m.Lock(ctx, dibs.Reentrant())
+			wantErr(t, err)
+			if nested.Context() != nested.Context() {
+				t.Error("another context at the second call")
+			}
+			found, err := dibs.LeaseOf(nested.Context(), "n")
+			wantErr(t, err)
+			wantErr(t, found.Unlock())
+			wantErr(t, nested.Unlock())
+			return context.Cause(ctx)
+		}))
+	})
+}

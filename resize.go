@@ -17,8 +17,8 @@ import (
 // readers at the head of the queue enter with it. The lease then has a new and larger fence, which
 // Lease.Fence returns from then on. A reader stays one.
 //
-// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex. It
-// returns ErrLost if the lease is lost, ErrReentrant if a nested call uses it, and ErrUnavailable if
+// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex, or is an
+// attached one. It returns ErrLost if the lease is lost, ErrReentrant if a nested call uses it, and ErrUnavailable if
 // the store does not answer. After an ErrUnavailable with an unknown outcome the lease is held for reading, although the
 // store may keep other readers out. After any ErrUnavailable Downgrade may be called again. Concurrent
 // changes of one lease are made one after another.
@@ -217,6 +217,8 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
+	case s.IsAttached():
+		return invalid("resize: the lease on %q is attached, so its primitive is not known", s.Name)
 	case s.Weight().Limit != driver.Unlimited || s.More() > 0:
 		return invalid("resize: the lease on %q is not that of a reader or a writer of an RWMutex", s.Name)
 	case r.l.handles > 1:

@@ -15,7 +15,7 @@ import (
 //   - the contexts of the terms of elections end with cause ErrResigned, and Election.Run returns nil
 //     when the work of its term has returned,
 //   - work under a lock continues: leases are renewed, and a call whose context carries a lease of this
-//     Client, or a fence of WithFence, may acquire and wait. So may Yield.
+//     Client, or a fence of WithFence, may acquire and wait. So may Yield, and a campaign may not.
 //
 // If ctx ends first, Shutdown closes the Client at once, as Close does: the leases that are left are
 // lost. The error has the cause of ctx and the error of Close. Leases of Attach count as all others;
@@ -87,7 +87,7 @@ func continuesWork(ctx context.Context, c *Client) bool {
 	for {
 		switch in := ctx.Value(leasekey.Key{}).(type) {
 		case *carriedLease:
-			if handle := in.current(); handle.l.c == c && handle.Err() == nil {
+			if handle := in.current(); handle.lease().c == c && handle.Err() == nil {
 				return true
 			}
 			ctx = in.Context

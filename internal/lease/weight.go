@@ -17,6 +17,13 @@ func (s *State) Weight() Weight {
 	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}
 }
 
+// IsAttached reports whether somebody else has acquired the lease, so that its weight is not known.
+func (s *State) IsAttached() bool { return s.readExtra().attached }
+
+// IsShared reports whether the lease may have others beside it. An attached lease has no fence if it
+// may, so it counts as exclusive.
+func (s *State) IsShared() bool { return s.weight != s.limit && !s.IsAttached() }
+
 func (s *State) setWeight(w Weight) {
 	s.weight, s.limit = int32(w.Weight), int32(w.Limit)
 	if w.Unsure != s.readExtra().weightUnsure {
