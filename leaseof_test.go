@@ -354,3 +354,22 @@ func TestLeaseOfANestedCall(t *testing.T) {
 		}))
 	})
 }
+
+// A guard sees a lease once, also if WithLease adds it to a context that carries it already: ReleaseIn
+// would not find it the second time.
+func TestGuardsSeeALeaseOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		wantErr(t, open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			with, cancel := dibs.WithLease(ctx, l)
+			defer cancel()
+			held, err := guard.In(with, s)
+			if len(held) != 1 {
+				t.Errorf("%d leases, want one", len(held))
+			}
+			return err
+		}))
+	})
+}
