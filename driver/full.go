@@ -67,10 +67,15 @@ func (f *Full) Missing() []string {
 // Has reports whether the store has an optional interface, by its name.
 func (f *Full) Has(name string) bool { return !slices.Contains(f.missing, name) }
 
-// Unwrap returns the store itself.
-func (f *Full) Unwrap() Store { return f.Store }
+// Unwrap returns the store itself, or nil if a decorator has none.
+func (f *Full) Unwrap() Store {
+	if f == nil {
+		return nil
+	}
+	return f.Store
+}
 
-// Innermost returns the store that a chain of decorators forwards to.
+// Innermost returns the store that a chain of decorators forwards to, or nil if there is none.
 func Innermost(s Store) Store {
 	for {
 		decorator, ok := s.(interface{ Unwrap() Store })
