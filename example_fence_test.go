@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A document rejects writes with an older fence than it has seen. Only the resource can
-// do that: a lock cannot stop a write in progress.
+// A document rejects writes with an older fence than it has seen. Only the resource can do this: a
+// lock cannot stop a write in progress.
 type document struct {
 	text  string
 	fence uint64
@@ -30,7 +30,7 @@ func ExampleFence() {
 	defer locks.Close()
 	mutex, doc := locks.Mutex("document"), new(document)
 
-	// One holder is slow: it writes after its lease has ended.
+	// A slow holder writes after its lease ended.
 	var late uint64
 	first := mutex.Do(ctx, func(ctx context.Context) (err error) {
 		late, err = dibs.Fence(ctx)

@@ -122,7 +122,7 @@ func ExampleElection_Run() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
-	// Every replica calls Run, and fn runs in one of them at a time. When ctx ends, the
+	// Every replica calls Run, and fn runs in a single replica at a time. When ctx ends, the
 	// process is no longer the leader and fn must return.
 	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context) error {
 		term, err := dibs.Fence(ctx)
@@ -195,7 +195,7 @@ func ExampleOnce() {
 	// another machine has sent it; west does nothing
 }
 
-// A run that fails leaves the job to the next machine.
+// A failed run leaves the job to the next machine.
 func ExampleRetryFailed() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -227,8 +227,8 @@ func ExampleClient_Revoke() {
 		return
 	}
 
-	// The worker hangs. An operator finds its lease and revokes it, and cannot revoke a
-	// later one by mistake.
+	// The worker hangs. An operator finds its lease and revokes it, and cannot revoke a later lease
+	// by mistake.
 	operator := dibs.New(store)
 	defer operator.Close()
 	state, err := operator.Inspect(ctx, "import")

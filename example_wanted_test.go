@@ -10,8 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A long import works in chunks. A request that waits for the lock enters between two of
-// them.
+// A long import works in chunks. A request that waits for the lock enters between two chunks.
 func ExampleLease_Yield() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -54,7 +53,7 @@ func ExampleLease_Yield() {
 	// <nil>
 }
 
-// A process that keeps a lock while it is idle releases it when another one wants it.
+// A process that keeps a lock while idle releases it when another process wants it.
 func ExampleLease_Wanted() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -73,7 +72,7 @@ func ExampleLease_Wanted() {
 			fmt.Println("somebody waits")
 		case <-lease.Context().Done():
 		}
-		_ = lease.Unlock() // the error is that of the context
+		_ = lease.Unlock() // the error is the context's
 	}()
 	next, err := other.Mutex("printer").Lock(ctx, dibs.Wait(time.Minute))
 	if err != nil {

@@ -35,7 +35,7 @@ type nodeAnswer struct {
 	storeID        string    // the node's store ID
 	notifiedFence  uint64    // from a notification that came while a request was in flight
 	notifiedBy     string    // store ID in that notification
-	byNotification bool      // the vote came as a notification, so it has the hand-off TTL
+	byNotification bool      // the vote came as a notification, so its lease has the hand-off TTL
 	requestedAt    time.Time // when the last answered request was sent
 
 	holder    holderID
@@ -164,8 +164,7 @@ func (q *nodeQueue) isUncertain() bool { return q.mayBeRemovedAfter(q.requestedA
 // time, and remove the token. If so, the node's confirmation does not count.
 func (q *nodeQueue) mayBeRemovedAfter(sent time.Time) bool { return sent.Before(q.uncertainUntil) }
 
-// isIdle reports whether the node has answered all messages and no earlier message can still
-// arrive.
+// isIdle reports whether the node answered all messages and no earlier message can still arrive.
 func (q *nodeQueue) isIdle(now time.Time) bool {
 	return !q.sending && len(q.pending) == 0 && q.undelivered == 0 && !now.Before(q.lateUntil)
 }
