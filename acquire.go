@@ -43,7 +43,7 @@ type acquisition struct {
 	settings   settings
 	begin      time.Duration
 	took       time.Duration         // from the beginning to the outcome
-	continues  bool                  // part of work under a lock: it may wait while the client shuts down
+	continues  bool                  // part of work under a lock, and not a campaign: it may wait while the client shuts down
 	hooks      *hookCall             // nil if there are no hooks
 	queuedHook <-chan struct{}       // closed when the Queued hooks return; nil if they were not called
 	call       acquire.Call          // acquires the current part
@@ -74,7 +74,7 @@ func (a *acquisition) run() (*Lease, error) {
 	if a.ctx.Err() != nil {
 		return nil, acquireError(a.spec.name, acquire.Outcome{Why: acquire.NotSent, Cause: context.Cause(a.ctx)})
 	}
-	a.continues = a.settings.continues || continuesWork(a.parent, a.c)
+	a.continues = a.settings.continues || a.spec.kind != KindElection && continuesWork(a.parent, a.c)
 	if !a.c.beginAcquire(a.continues) {
 		return nil, ErrClosed
 	}

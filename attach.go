@@ -72,6 +72,9 @@ func (c *Client) newAttached(ctx context.Context, handle Handle, set *settings) 
 	return l
 }
 
+// errLateAttach is no loss: the first owner can still hold the lease.
+var errLateAttach = errors.New("the store answered after the TTL had passed: use a longer TTL on this network")
+
 // attach extends a new lease in the store, and starts its renewal.
 func (l *lease) attach(ctx context.Context, set *settings) error {
 	sent, ttl, lost, err := l.requestExtension(ctx, set.ttl)
@@ -81,12 +84,15 @@ func (l *lease) attach(ctx context.Context, set *settings) error {
 	case err != nil:
 		return err
 	}
+	now := l.c.clock.Check()
+	if now >= sent+ttl-clock.Margin(ttl) {
+		return &UnavailableError{Op: "extend", Name: l.state.Name, Cause: errLateAttach, Unknown: true}
+	}
 	l.holdToken()
-	now := l.c.clock.Now()
 	err = l.update(func(s *leasestate.State) {
 		s.Times.Begin(set.noRenew, now, sent, ttl, false, clock.Jitter(s.Name, now))
 	})
-	if err = cmp.Or(err, l.first.Err()); err != nil {
+	if err != nil {
 		l.dropToken().End()
 	}
 	return err

@@ -191,14 +191,16 @@ func TestAttachWhileClosing(t *testing.T) {
 	})
 }
 
-// The weight of an attached lease is not known, but its token says that it is not that of an RWMutex.
+// An attached lease cannot change its weight: its primitive is not known.
 func TestAttachedLeaseOfAnotherPrimitive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
 		c, other := open(t, s), open(t, s)
 		permit, err := c.Semaphore("s", 5).Permits(1).Lock(t.Context())
 		wantErr(t, err)
-		for _, lease := range []*dibs.Lease{lock(t, c, "n"), permit} {
+		writer, err := c.RWMutex("w").Writer().Lock(t.Context())
+		wantErr(t, err)
+		for _, lease := range []*dibs.Lease{lock(t, c, "n"), permit, writer} {
 			before, err := c.Inspect(t.Context(), lease.Name())
 			wantErr(t, err)
 			attached, err := other.Attach(t.Context(), lease.Handle())
@@ -211,10 +213,32 @@ func TestAttachedLeaseOfAnotherPrimitive(t *testing.T) {
 				t.Errorf("%q is held by %+v, was by %+v", lease.Name(), h, before.Holders[0])
 			}
 		}
-		writer, err := c.RWMutex("w").Writer().Lock(t.Context())
+	})
+}
+
+// An answer that comes after the TTL is not a loss: the first owner may hold the lease, and Close of the
+// second Client must not end it.
+func TestAttachAnsweredTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, s := newFaulty()
+		l, err := open(t, s).All([]string{"a", "b"}).Lock(t.Context())
 		wantErr(t, err)
-		attached, err := other.Attach(t.Context(), writer.Handle())
-		wantErr(t, err)
-		wantErr(t, attached.Downgrade(t.Context()))
+		f.set(func(f *faulty) {
+			f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
+				time.Sleep(500 * time.Millisecond)
+				return s.Extend(context.WithoutCancel(ctx), requests)
+			}
+		})
+		var losses int
+		c := dibs.New(f, dibs.Observe(dibs.Hooks{Lost: func(context.Context, dibs.Lost) { losses++ }}))
+		attached, err := c.Attach(t.Context(), l.Handle(), dibs.TTL(200*time.Millisecond))
+		wantErr(t, err, dibs.ErrUnavailable)
+		wantErr(t, c.Close())
+		if attached != nil || losses != 0 {
+			t.Errorf("lease %v, and %d Lost hooks", attached, losses)
+		}
+		time.Sleep(time.Minute)
+		wantErr(t, l.Err())
+		wantErr(t, l.Unlock())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
@@ -210,10 +211,15 @@ func (carried *carriedLease) yieldFailure() error {
 	return carried.failed
 }
 
-// HeldLeases returns the leases to package guard.
+// HeldLeases returns the leases to package guard, each lease once: a transaction that has released it
+// would not find it again.
 func (carried *carriedLease) HeldLeases(leasekey.Key) (held []guard.Lease) {
+	var listed []*lease
 	for ; carried != nil; carried = carried.outer {
-		held = append(held, describe(carried.current().lease()))
+		l := carried.current().lease()
+		if !slices.Contains(listed, l) {
+			listed, held = append(listed, l), append(held, describe(l))
+		}
 	}
 	return held
 }

@@ -46,7 +46,7 @@ func (c *Client) Election(name string, options ...Option) *Election {
 // candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
-	if err == nil {
+	if err == nil && lease == &lease.l.first { // otherwise the call reentered a lease
 		e.beginTerm(lease.l) // so the store receives the term's number
 	}
 	return lease, err
@@ -214,7 +214,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 //
 // It reads the store every 500 ms, so it can miss a shorter term. A Leader with an empty token
 // means no leader. If the store cannot be read, Watch yields the error once, and the next leader
-// when the store is available again.
+// when the store is available again. It ends after ErrInvalid.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	const every = 500 * time.Millisecond
 	return func(yield func(Leader, error) bool) {
@@ -230,7 +230,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 				last, yielded = leader, true
 			}
 			failing = err != nil
-			if changed && !yield(leader, err) {
+			if changed && !yield(leader, err) || errors.Is(err, ErrInvalid) {
 				return
 			}
 			work.Pause(ctx, every)

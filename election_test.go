@@ -825,3 +825,44 @@ func TestCandidateWaitsWithoutTheLimitOfTheClient(t *testing.T) {
 		})
 	}
 }
+
+// A campaign that enters a lease again has acquired no term.
+func TestReentrantCampaignIsNoTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		outer, inner := c.Election("n"), c.Election("n")
+		term, err := outer.Campaign(t.Context())
+		wantErr(t, err)
+		for _, held := range []*dibs.Lease{lock(t, c, "mutex"), term} {
+			nested, err := c.Election(held.Name()).Campaign(held.Context(), dibs.Reentrant())
+			wantErr(t, err)
+			wantErr(t, nested.Unlock())
+		}
+		nested, err := inner.Campaign(term.Context(), dibs.Reentrant())
+		wantErr(t, err)
+		if inner.Resign() || term.Context().Err() != nil {
+			t.Error("another value has ended the term")
+		}
+		if !outer.Resign() || !errors.Is(context.Cause(term.Context()), dibs.ErrResigned) {
+			t.Errorf("the term has not ended: %v", context.Cause(term.Context()))
+		}
+		wantErr(t, nested.Unlock())
+		wantErr(t, term.Unlock())
+	})
+}
+
+// An invalid name never becomes valid.
+func TestWatchEndsWithErrInvalid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := 0
+		for leader, err := range open(t, memstore.New()).Election("").Watch(t.Context()) {
+			wantErr(t, err, dibs.ErrInvalid)
+			if n++; leader.Token != "" {
+				t.Errorf("%+v", leader)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d errors, want one", n)
+		}
+	})
+}

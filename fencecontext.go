@@ -101,7 +101,7 @@ func (l *lease) comparableFence(name string) (uint64, error) {
 	switch {
 	case fence == 0:
 		return 0, invalid("fence of %q: unknown, because the lease is attached by a handle without its fence", name)
-	case !s.Weight().IsExclusive():
+	case s.IsShared():
 		return 0, invalid("fence of %q: the lease is shared, and fences of shared leases must not be compared", name)
 	}
 	return fence, nil

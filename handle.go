@@ -33,7 +33,7 @@ func (handle *Lease) Handle() Handle {
 	s := l.LockState()
 	defer l.UnlockState()
 	h := Handle{token: s.Token, names: s.Names()}
-	if !s.Weight().IsExclusive() {
+	if s.IsShared() {
 		for i := range h.names {
 			h.names[i].Fence = 0
 		}

@@ -67,7 +67,7 @@ type leaseExtra struct {
 	lost       *LostError      // the same error for all callers, or nil
 	resizeTurn chan struct{}   // contains an element while the weight changes; nil before the first change
 	wanted     *wantedSignal   // for Lease.Wanted; nil if it was not called
-	own        *derivedContext // for Lease.Context; nil if it was not called
+	own        []*carriedLease // for Lease.Context: one for each handle that called it
 }
 
 // Name returns the held name; for several names, the first acquired.

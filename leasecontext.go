@@ -3,6 +3,7 @@ package dibs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/dibslock/dibs/internal/leasekey"
 )
@@ -21,25 +22,38 @@ func (handle *Lease) Context() context.Context {
 	case handle.work != nil:
 		return handle.work.derived.Context
 	}
+	return handle.ownContext().derived.Context
+}
+
+// ownContext returns what Context returns. A nested call has another handle of the lease, and its
+// context carries that.
+func (handle *Lease) ownContext() *carriedLease {
 	l := handle.l
+	find := func(own []*carriedLease) *carriedLease {
+		if i := slices.IndexFunc(own, func(c *carriedLease) bool { return c.lease == handle }); i >= 0 {
+			return own[i]
+		}
+		return nil
+	}
 	l.mu.Lock()
-	own := l.readExtraLocked().own
+	own := find(l.readExtraLocked().own)
 	l.mu.Unlock()
 	if own != nil {
-		return own.Context
+		return own
 	}
-	derived := (&carriedLease{lease: &l.first}).derive(context.WithoutCancel(l.parent))
+	carried := &carriedLease{lease: handle}
+	derived := carried.derive(context.WithoutCancel(l.parent))
 	l.mu.Lock()
 	x := l.extraLocked()
-	if x.own == nil {
-		x.own = derived
+	if own = find(x.own); own == nil {
+		x.own = append(x.own, carried)
+		own = carried
 	}
-	own = x.own
 	l.mu.Unlock()
-	if own != derived { // another goroutine was first
+	if own != carried { // another goroutine was first
 		derived.end(l)
 	}
-	return own.Context
+	return own
 }
 
 // WithLease returns a context that carries the lease and ends with ctx or the lease. The cause is

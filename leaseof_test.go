@@ -353,3 +353,65 @@ func TestLockWithLeaseOfDo(t *testing.T) {
 		}))
 	})
 }
+
+// A context of WithLease with the lease of a Do is that of work under a lock for all calls.
+func TestCallsWithTheLeaseOfDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		wantErr(t, c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			with, cancel := dibs.WithLease(context.Background(), l)
+			defer cancel()
+			inner, err := c.Mutex("inner").Lock(with)
+			wantErr(t, err)
+			wantErr(t, inner.Unlock())
+			wantErr(t, errorOf(c.Mutex("n").Lock(with)), dibs.ErrReentrant)
+			_, err = c.Mutex("inner").CallSettings(with)
+			wantErr(t, err)
+			attached, err := c.Attach(with, l.Handle())
+			wantErr(t, err)
+			return attached.Detach()
+		}))
+	})
+}
+
+// The context of a nested call carries its own handle of the lease. So nobody who has the context can
+// unlock the lease of the outer call.
+func TestLeaseOfANestedCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := open(t, memstore.New())
+		m := c.Mutex("n")
+		wantErr(t, m.Do(t.Context(), func(ctx context.Context) error {
+			nested, err := m.Lock(ctx, dibs.Reentrant())
+			wantErr(t, err)
+			if nested.Context() != nested.Context() {
+				t.Error("another context at the second call")
+			}
+			found, err := dibs.LeaseOf(nested.Context(), "n")
+			wantErr(t, err)
+			wantErr(t, found.Unlock())
+			wantErr(t, nested.Unlock())
+			return context.Cause(ctx)
+		}))
+	})
+}
+
+// A guard sees a lease once, also if WithLease adds it to a context that carries it already: ReleaseIn
+// would not find it the second time.
+func TestGuardsSeeALeaseOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		wantErr(t, open(t, s).Mutex("n").Do(t.Context(), func(ctx context.Context) error {
+			l, err := dibs.LeaseOf(ctx, "n")
+			wantErr(t, err)
+			with, cancel := dibs.WithLease(ctx, l)
+			defer cancel()
+			held, err := guard.In(with, s)
+			if len(held) != 1 {
+				t.Errorf("%d leases, want one", len(held))
+			}
+			return err
+		}))
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/driver/ownertoken"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/answer"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -18,13 +17,11 @@ import (
 // readers at the head of the queue enter with it. The lease then has a new and larger fence, which
 // Lease.Fence returns from then on. A reader stays a reader.
 //
-// Downgrade returns ErrInvalid if the lease is not from an RWMutex, ErrLost or ErrReleased if it
-// ended, and ErrReentrant if a nested call uses it. It returns ErrUnavailable if the store does not
-// answer before ctx or the operation timeout ends; the caller can then try again. If the outcome is
-// unknown, the lease is held for reading, although the store may keep other readers out. Concurrent
-// changes to a lease run one after another.
-//
-// dibs cannot check an attached lease whose token the application chose: its primitive is unknown.
+// Downgrade returns ErrInvalid if the lease is not from an RWMutex, or is attached, ErrLost or
+// ErrReleased if it ended, and ErrReentrant if a nested call uses it. It returns ErrUnavailable if
+// the store does not answer before ctx or the operation timeout ends; the caller can then try
+// again. If the outcome is unknown, the lease is held for reading, although the store may keep
+// other readers out. Concurrent changes to a lease run one after another.
 func (handle *Lease) Downgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, 1)
 	if err == nil && busy != nil {
@@ -219,17 +216,12 @@ func (r *resize) check() error {
 func (r *resize) checkLocked() error {
 	s := &r.l.state
 	switch {
-	case s.Weight().Limit != driver.Unlimited || s.More() > 0 || !mayBeOfRWMutex(s.Token):
+	case s.IsAttached():
+		return invalid("resize: the lease on %q is attached, so its primitive is not known", s.Name)
+	case s.Weight().Limit != driver.Unlimited || s.More() > 0:
 		return invalid("resize: the lease on %q is not that of a reader or a writer of an RWMutex", s.Name)
 	case r.l.handles > 1:
 		return errors.Join(ErrReentrant, invalid("lease on %q is shared by a nested call", s.Name))
 	}
 	return nil
-}
-
-// mayBeOfRWMutex reports whether a lease with this token can be that of a reader or a writer. The
-// weight of an attached lease does not say so.
-func mayBeOfRWMutex(token string) bool {
-	kind, _ := ownertoken.Kind(token)
-	return kind == "" || kind == driver.KindReader || kind == driver.KindWriter
 }

@@ -255,3 +255,50 @@ func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
 		wantErr(t, l.Unlock())
 	})
 }
+
+// A reader whose upgrade had no answer is a reader still: its fence must not be compared.
+func TestFenceAfterAnUpgradeWithoutAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, _ := newFaulty()
+		l, err := open(t, f).RWMutex("n").Reader().Lock(t.Context())
+		wantErr(t, err)
+		f.set(func(f *faulty) {
+			f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+				return driver.AcquireReply{}, hang(ctx, r.Until)
+			}
+		})
+		wantErr(t, l.TryUpgrade(t.Context()), dibs.ErrUnavailable)
+		_, err = dibs.Fence(l.Context())
+		wantErr(t, err, dibs.ErrInvalid)
+		f.heal()
+		attached, err := open(t, f).Attach(t.Context(), l.Handle())
+		wantErr(t, err)
+		if fence := attached.Fence(); fence != 0 {
+			t.Errorf("the handle of a reader has the fence %d", fence)
+		}
+	})
+}
+
+// The primitive of an attached lease is not known, so that no change of its weight has a meaning: a
+// mutex would become a reader, and a permit a writer.
+func TestAttachedLeaseKeepsItsWeight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		c, other := open(t, s), open(t, s)
+		permits, err := c.Semaphore("permits", 10).Permits(3).Lock(t.Context())
+		wantErr(t, err)
+		for _, l := range []*dibs.Lease{lock(t, c, "mutex"), permits} {
+			before, err := c.Inspect(t.Context(), l.Name())
+			wantErr(t, err)
+			attached, err := other.Attach(t.Context(), l.Handle())
+			wantErr(t, err)
+			wantErr(t, attached.Downgrade(t.Context()), dibs.ErrInvalid)
+			wantErr(t, attached.TryUpgrade(t.Context()), dibs.ErrInvalid)
+			after, err := c.Inspect(t.Context(), l.Name())
+			wantErr(t, err)
+			if b, a := before.Holders[0], after.Holders[0]; a.Weight != b.Weight || a.Exclusive != b.Exclusive || a.Fence != b.Fence {
+				t.Errorf("%+v, want %+v", a, b)
+			}
+		}
+	})
+}

@@ -15,7 +15,7 @@ import (
 //   - the contexts for election terms end with cause ErrResigned, and Election.Run returns nil when
 //     its work returned,
 //   - work under a lock continues: leases are renewed, and Yield can wait. So can a call whose
-//     context carries a lease of this Client, or a fence from WithFence.
+//     context carries a lease of this Client, or a fence from WithFence, except a campaign.
 //
 // If ctx ends first, Shutdown closes the Client at once, as Close does, and the remaining leases
 // are lost. The error then contains ctx's cause and Close's error. Shutdown also waits for leases

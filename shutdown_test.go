@@ -374,3 +374,23 @@ func TestShutdownInHooks(t *testing.T) {
 		}
 	})
 }
+
+// A campaign in work under a lock ends, too: its term would begin resigned.
+func TestShutdownEndsANestedCampaign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		leads, err := open(t, s).Election("n").Campaign(t.Context())
+		wantErr(t, err)
+		c := open(t, s)
+		ran := make(chan error, 1)
+		go func() { ran <- c.Election("n").Run(dibs.WithFence(t.Context(), "job", 7), untilEnd) }()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		wantErr(t, c.Shutdown(t.Context()))
+		wantErr(t, <-ran)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		wantErr(t, leads.Unlock())
+	})
+}

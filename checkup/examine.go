@@ -27,10 +27,10 @@ type Examiner interface {
 //
 // Examine examines the inner store of a decorator with a method Unwrap.
 func Examine(ctx context.Context, s driver.Store) (Findings, error) {
-	if driver.IsNil(s) {
-		return nil, fmt.Errorf("%w: examine: the store is nil", driver.ErrInvalid)
-	}
 	for inner := s; ; {
+		if driver.IsNil(inner) {
+			return nil, fmt.Errorf("%w: examine: the store is nil, or a decorator of nil", driver.ErrInvalid)
+		}
 		if examiner, ok := inner.(Examiner); ok {
 			return examiner.Examine(ctx)
 		}

@@ -39,7 +39,9 @@ func TestExamineUnsupported(t *testing.T) {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("error %v, want ErrUnsupported", err)
 	}
-	for what, s := range map[string]driver.Store{"nil": nil, "a nil pointer": (*memstore.Store)(nil)} {
+	for what, s := range map[string]driver.Store{
+		"nil": nil, "a nil pointer": (*memstore.Store)(nil), "a decorator of no store": decorator{}, "a decorator of nil": decorator{new(driver.Full)},
+	} {
 		if _, err := checkup.Examine(t.Context(), s); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s: error %v, want ErrInvalid", what, err)
 		}

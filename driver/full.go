@@ -67,10 +67,15 @@ func (f *Full) Missing() []string {
 // Has reports whether the store itself implements the optional interface with this name: "Revoker".
 func (f *Full) Has(name string) bool { return !slices.Contains(f.missing, name) }
 
-// Unwrap returns the store that was passed to Complete.
-func (f *Full) Unwrap() Store { return f.Store }
+// Unwrap returns the store that was passed to Complete, or nil for a nil Full.
+func (f *Full) Unwrap() Store {
+	if f == nil {
+		return nil
+	}
+	return f.Store
+}
 
-// Innermost returns the store at the end of a chain of decorators.
+// Innermost returns the store at the end of a chain of decorators, or nil if there is none.
 func Innermost(s Store) Store {
 	for {
 		decorator, ok := s.(interface{ Unwrap() Store })

@@ -28,7 +28,7 @@ type State struct {
 type stateExtra struct {
 	more         []Named     // further names, held together with the first
 	weightUnsure bool        // the store may have another weight
-	exclusive    bool        // see Weight.Exclusive
+	attached     bool        // somebody else has acquired it, so the weight is not known
 	late         *LateResize // a weight change that may still arrive at the store; or nil
 	unanswered   *Unanswered // acquires for this lease without an answer
 	lastFence    uint64      // the last reserved fence; or zero
@@ -61,7 +61,7 @@ func Granted(r driver.AcquireRequest, fence uint64, ttl time.Duration) State {
 func Attached(names []Named, token string, now, ttl time.Duration) State {
 	s := State{
 		Name: names[0].Name, Token: token, fence: names[0].Fence, weight: 1, limit: driver.Unlimited,
-		extra: &stateExtra{more: slices.Clone(names[1:]), weightUnsure: true, exclusive: names[0].Fence != 0}, Times: Times{ttl: ttl},
+		extra: &stateExtra{more: slices.Clone(names[1:]), weightUnsure: true, attached: true}, Times: Times{ttl: ttl},
 	}
 	s.Times.MayExtend(now, driver.MaxTTL) // the TTL of the first owner is unknown
 	return s

@@ -417,12 +417,12 @@ func TestStateResizes(t *testing.T) {
 		want     Weight
 		late     bool
 	}{
-		"made":                     {2, 1, func(s *State, _ Resize) { s.Resized(1, 2, 9) }, Weight{1, 2, false, false}, false},
-		"in progress, smaller":     {2, 1, func(*State, Resize) {}, Weight{1, 2, true, false}, false},
-		"in progress, larger":      {1, 2, func(*State, Resize) {}, Weight{1, 2, true, false}, false},
-		"not made":                 {2, 1, func(s *State, r Resize) { s.EndResize(r, true) }, Weight{2, 2, false, false}, false},
-		"an attempt had no answer": {2, 1, func(s *State, r Resize) { s.AddLate(1, at); s.EndResize(r, true) }, Weight{2, 2, true, false}, true},
-		"without an answer":        {2, 1, func(s *State, r Resize) { s.AddLate(1, at); s.EndResize(r, false) }, Weight{1, 2, true, false}, true},
+		"made":                     {2, 1, func(s *State, _ Resize) { s.Resized(1, 2, 9) }, Weight{1, 2, false}, false},
+		"in progress, smaller":     {2, 1, func(*State, Resize) {}, Weight{1, 2, true}, false},
+		"in progress, larger":      {1, 2, func(*State, Resize) {}, Weight{1, 2, true}, false},
+		"not made":                 {2, 1, func(s *State, r Resize) { s.EndResize(r, true) }, Weight{2, 2, false}, false},
+		"an attempt had no answer": {2, 1, func(s *State, r Resize) { s.AddLate(1, at); s.EndResize(r, true) }, Weight{2, 2, true}, true},
+		"without an answer":        {2, 1, func(s *State, r Resize) { s.AddLate(1, at); s.EndResize(r, false) }, Weight{1, 2, true}, true},
 	} {
 		s := Granted(driver.AcquireRequest{Name: "n", Weight: test.from, Limit: 2}, 7, second)
 		test.change(&s, s.BeginResize(test.to, 2))
@@ -554,27 +554,5 @@ func TestStoredForAfterDropMinHold(t *testing.T) {
 	times.DropMinHold()
 	if until, stored := times.MinHoldUntil(), times.StoredFor(second); until != 0 || stored != 60*second {
 		t.Errorf("MinHold ends at %v, stored for %v; want no MinHold, and 60 s", until, stored)
-	}
-}
-
-// A change of the weight that may have been made ends what the handle said of an attached lease.
-func TestAttachedIsExclusive(t *testing.T) {
-	s := Attached([]Named{{"n", 7}}, "token", 0, second)
-	if !s.Weight().IsExclusive() {
-		t.Error("attached with a fence, and not exclusive")
-	}
-	s.EndResize(s.BeginResize(1, driver.Unlimited), true)
-	if !s.Weight().IsExclusive() {
-		t.Error("not exclusive after a change that was not made")
-	}
-	r := s.BeginResize(1, driver.Unlimited)
-	s.AddLate(1, time.Unix(1, 0))
-	s.EndResize(r, false)
-	if s.Weight().IsExclusive() {
-		t.Error("exclusive after a change without an answer")
-	}
-	shared := Attached([]Named{{"n", 0}}, "token", 0, second)
-	if shared.Weight().IsExclusive() {
-		t.Error("attached without a fence, and exclusive")
 	}
 }

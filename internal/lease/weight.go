@@ -10,22 +10,24 @@ import (
 type Weight struct {
 	Weight, Limit int
 	Unsure        bool // the store may have another weight
-	Exclusive     bool // though the weight is not known: attached by the handle of an exclusive lease
 }
-
-// IsExclusive reports whether the lease certainly has no other holder beside it.
-func (w Weight) IsExclusive() bool { return w.Weight == w.Limit || w.Exclusive }
 
 // Weight returns the lease's weight.
 func (s *State) Weight() Weight {
-	x := s.readExtra()
-	return Weight{int(s.weight), int(s.limit), x.weightUnsure, x.exclusive}
+	return Weight{int(s.weight), int(s.limit), s.readExtra().weightUnsure}
 }
+
+// IsAttached reports whether somebody else has acquired the lease, so that its weight is not known.
+func (s *State) IsAttached() bool { return s.readExtra().attached }
+
+// IsShared reports whether the lease may have others beside it. An attached lease has no fence if it
+// may, so it counts as exclusive.
+func (s *State) IsShared() bool { return s.weight != s.limit && !s.IsAttached() }
 
 func (s *State) setWeight(w Weight) {
 	s.weight, s.limit = int32(w.Weight), int32(w.Limit)
-	if x := s.readExtra(); w.Unsure != x.weightUnsure || w.Exclusive != x.exclusive {
-		s.changeExtra().weightUnsure, s.extra.exclusive = w.Unsure, w.Exclusive
+	if w.Unsure != s.readExtra().weightUnsure {
+		s.changeExtra().weightUnsure = w.Unsure
 	}
 }
 
@@ -44,7 +46,7 @@ func (s *State) BeginResize(weight, limit int) Resize {
 	if weight < before.Weight {
 		during.Weight, during.Limit = weight, limit
 	}
-	during.Unsure, during.Exclusive = true, false
+	during.Unsure = true
 	s.setWeight(during)
 	return Resize{before: before, late: s.LateResize()}
 }
@@ -57,7 +59,7 @@ func (s *State) EndResize(r Resize, answered bool) {
 		return
 	}
 	if mayFollow {
-		r.before.Unsure, r.before.Exclusive = true, false
+		r.before.Unsure = true
 	}
 	s.setWeight(r.before)
 }
