@@ -34,7 +34,7 @@ func ExampleStore_GuardPgx() {
 				if err := store.GuardPgx(ctx, tx); err != nil {
 					return err // ErrLost: nothing is written
 				}
-				// All statements use tx: the guard does not protect those of pool.
+				// Each statement is part of the transaction: the guard protects no other one.
 				const change = "UPDATE accounts SET balance = balance - $1 WHERE id = 7 RETURNING balance"
 				return tx.QueryRow(ctx, change, amount).Scan(&balance)
 			})

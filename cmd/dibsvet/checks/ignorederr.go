@@ -17,8 +17,8 @@ compare, and Lock if there is no lease: methods of a nil lease return zero.
 
 The check reports
 
-  - Do, Call, Run, Yield, Extend, Downgrade, TryUpgrade, Holds, Guard, GuardPgx, ReleaseIn
-    and ReleaseInPgx as a statement, also with go or defer;
+  - Do, Call, Run and Holds as a statement, also with go or defer;
+  - Yield, Extend, Downgrade and TryUpgrade, and the guards of a transaction, as a statement;
   - a fence, a lease, or a result of Call that is used, with _ for its error.
 
 _ = before a call says that the error is not needed, and is not reported. Neither is a
