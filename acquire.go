@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// acquire acquires what is requested in one lease, and queues for it if it has to.
+// acquire acquires the requested names in a single lease, and queues for them if necessary.
 func (c *Client) acquire(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
 	if err := cmp.Or(c.check(), set.check(w.name, w.with...)); err != nil {
 		return nil, err
@@ -31,34 +31,35 @@ func (c *Client) acquire(ctx context.Context, w lockSpec, set settings) (*Lease,
 	return c.acquireNew(ctx, w, set)
 }
 
-// An acquisition is one call of a user in progress. It acquires the parts of what is requested one after
-// another, into one lease or none. One part is the rule: a store that can acquire all names in one step
-// needs no other. While the call waits for the next part, the parts that it holds are renewed.
+// An acquisition is a user's call in progress. It acquires the requested parts one after another,
+// and returns a single lease or none. Most requests are a single part: only a store unable to
+// acquire all names in one step needs more. While the call waits for the next part, the parts
+// already held are renewed.
 type acquisition struct {
 	c          *Client
 	ctx        context.Context
-	parent     context.Context // of the caller; ctx may have more values, of a hook
+	parent     context.Context // the caller's context; a hook may have added values to ctx
 	spec       lockSpec
 	settings   settings
 	begin      time.Duration
 	took       time.Duration         // from the beginning to the outcome
-	continues  bool                  // it is part of work under a lock: it may wait while the client shuts down
+	continues  bool                  // part of work under a lock: it may wait while the client shuts down
 	hooks      *hookCall             // nil if there are no hooks
-	queuedHook <-chan struct{}       // closed when the Queued hooks have returned; nil if they were not called
-	call       acquire.Call          // of the part that is being acquired
-	grant      acquire.Grant         // of the first part, but notified as the last part that was
-	lease      *lease                // of all parts that are held; nil if there is none
-	later      *acquire.Announcement // of the parts that are acquired later; nil if none is announced
+	queuedHook <-chan struct{}       // closed when the Queued hooks return; nil if they were not called
+	call       acquire.Call          // acquires the current part
+	grant      acquire.Grant         // for the first part, except Notified and Handoff: for the last notified part
+	lease      *lease                // all parts held now; nil if there is none
+	later      *acquire.Announcement // the parts to acquire later; nil if none is announced
 }
 
-// acquireNew acquires a lease that is not part of another one.
+// acquireNew acquires a new lease, instead of reentering a held lease.
 func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings) (*Lease, error) {
 	a := acquisition{c: c, ctx: ctx, parent: ctx, spec: w, settings: set, begin: c.clock.Now()}
 	if a.hooks = startHooks(ctx, c.id, w, &set); a.hooks != nil {
 		a.ctx = a.hooks.context()
 	}
 	lease, err := a.run()
-	// From here on Close does not wait for this call, so that a hook may call Close.
+	// Close no longer waits for this call, so a hook can call Close.
 	if a.queuedHook != nil {
 		<-a.queuedHook
 	}
@@ -68,7 +69,7 @@ func (c *Client) acquireNew(ctx context.Context, w lockSpec, set settings) (*Lea
 	return lease, err
 }
 
-// run acquires the lease, or leaves nothing at the store.
+// run acquires the lease, or leaves nothing in the store.
 func (a *acquisition) run() (*Lease, error) {
 	if a.ctx.Err() != nil {
 		return nil, acquireError(a.spec.name, acquire.Outcome{Why: acquire.NotSent, Cause: context.Cause(a.ctx)})
@@ -77,7 +78,7 @@ func (a *acquisition) run() (*Lease, error) {
 	if !a.c.beginAcquire(a.continues) {
 		return nil, ErrClosed
 	}
-	defer a.c.endAcquire() // after call.End, whose background work begins before Close ends
+	defer a.c.endAcquire() // after call.End, which starts its background work before Close ends
 	defer a.call.End(a.ctx, false)
 	if limits := a.limits(); limits.Queue && a.spec.parts() > 1 {
 		a.later = a.c.acquirer.Announce(a.ctx)
@@ -91,8 +92,8 @@ func (a *acquisition) run() (*Lease, error) {
 	return &a.lease.first, nil
 }
 
-// repeat acquires all parts, as often as Attempts says. If a part is lost while the call still waits for
-// another one, it starts again, and that is no attempt.
+// repeat acquires all parts, up to Attempts times. If a part is lost during the wait for another
+// part, repeat starts again without counting an attempt.
 func (a *acquisition) repeat() error {
 	for attempt := 1; ; attempt++ {
 		outcome, err := a.acquireParts()
@@ -121,16 +122,16 @@ func (a *acquisition) repeat() error {
 
 var errPartLost = errors.New("one of the names was lost before the last one was acquired: use a longer TTL on this network")
 
-// mayWait reports whether the call may wait, and its wait is not over.
+// mayWait reports whether the call can still wait.
 func (a *acquisition) mayWait() bool {
 	limits := a.limits()
 	return limits.Queue && (limits.End == 0 || a.c.clock.Now() < limits.End)
 }
 
-// ownToken reports whether the caller has chosen the token and may use it again.
+// ownToken reports whether the caller chose the token and can use it again.
 func (a *acquisition) ownToken() bool { return a.settings.token != "" }
 
-// token returns the token of a part. It is the same for all parts.
+// token returns the token for a part. All parts share a token.
 func (a *acquisition) token(part int) string {
 	switch {
 	case a.ownToken():
@@ -150,8 +151,9 @@ func (a *acquisition) limits() acquire.Limits {
 	return limits
 }
 
-// newLease makes a lease of a grant. The first of several parts begins without the caller's NoRenew and
-// MaxHold, which are those of the whole lease. It returns ErrClosed if the client is closed.
+// newLease makes a lease from a grant. The first part's lease starts without the caller's NoRenew
+// and MaxHold if there are more parts: beginWhole applies them to the whole lease. newLease returns
+// ErrClosed if the client is closed.
 func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
 	c, r, set := a.c, &g.Request, &a.settings
 	l := &lease{
@@ -176,7 +178,7 @@ func (a *acquisition) newLease(g *acquire.Grant) (*lease, error) {
 	return l, err
 }
 
-// callQueued calls the Queued hooks, once for each call of a user.
+// callQueued calls the Queued hooks, once per user call.
 func (a *acquisition) callQueued(reply driver.AcquireReply) {
 	if a.hooks.queued {
 		return
@@ -188,7 +190,7 @@ func (a *acquisition) callQueued(reply driver.AcquireReply) {
 	})
 }
 
-// end returns the event of the call's end.
+// end returns the event for the call's end.
 func (a *acquisition) end(lease *Lease, err error) AcquireEnd {
 	e := AcquireEnd{LockInfo: a.hooks.lockInfo(a.call.Token()), Err: err, Waited: a.took, Queued: a.hooks.queued}
 	if g := &a.grant; lease != nil {
@@ -197,7 +199,7 @@ func (a *acquisition) end(lease *Lease, err error) AcquireEnd {
 	return e
 }
 
-// acquireError returns the error of a call that has ended without a grant.
+// acquireError returns the error for a call that ended without a grant.
 func acquireError(name string, o acquire.Outcome) error {
 	switch o.Why {
 	case acquire.NotSent:
@@ -213,9 +215,9 @@ func acquireError(name string, o acquire.Outcome) error {
 	return publicRepeated(o.Err, o.Unknown)
 }
 
-// newRequest returns the request for one part, with a token.
+// newRequest returns the request for a part, including the token.
 func (c *Client) newRequest(w *lockSpec, part int, token string, set *settings) driver.AcquireRequest {
-	ttl := max(set.ttl, set.minHold) // so that MinHold outlives a crash
+	ttl := max(set.ttl, set.minHold) // so MinHold outlives a crash
 	if set.maxHold > 0 {
 		ttl = min(ttl, set.maxHold)
 	}
@@ -225,9 +227,8 @@ func (c *Client) newRequest(w *lockSpec, part int, token string, set *settings) 
 	}
 }
 
-// callAcquireEnd calls the AcquireEnd hooks. If there is a lease, it then queues the hooks
-// of the lease that had to wait for them. If a hook panics or calls runtime.Goexit, no caller
-// receives the lease, so it is unlocked.
+// callAcquireEnd calls the AcquireEnd hooks, then queues the lease's hooks waiting for them. If a
+// hook panics or calls runtime.Goexit, no caller receives the lease, so callAcquireEnd unlocks it.
 func (a *acquisition) callAcquireEnd(e AcquireEnd, lease *Lease) {
 	returned := false
 	defer func() {

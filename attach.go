@@ -10,24 +10,25 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// Attach returns a lease that another process or call has acquired, by its handle. It extends the
-// lease at the store by TTL, in one request, and renews it from then on. It never shortens a lease.
-// The options are TTL, Timeout, MaxHold, NoRenew and Observe; any other is ErrInvalid. The lease has
-// the fences of the handle, and the label of its first owner.
+// Attach returns a Lease for a lock that another process or call acquired, identified by its
+// handle. It extends the lease in the store by TTL, in a single request, then renews it. Attach
+// never shortens a lease. The new Lease has the handle's fences and the first owner's label. ctx
+// does not limit it.
 //
-// Attach returns a *LostError if the store no longer has the lease, also if it is only reserved by
-// MinHold, and ErrUnavailable if the store does not answer in time. Attach then leaves nothing behind:
-// the lease lasts as long as before or longer, and Attach may be called again. The limits are ctx and
-// the operation timeout. ctx does not limit the lease.
+// Attach accepts the options TTL, Timeout, MaxHold, NoRenew and Observe, and returns ErrInvalid for
+// any other. It returns a *LostError if the lease ended, even if MinHold still reserves the name.
+// It returns ErrUnavailable if the store does not answer before ctx or the operation timeout ends.
+// After an ErrUnavailable the lease lasts as long as before or longer, and the caller can attach
+// again.
 //
-// The two leases do not know of each other: each of them renews the lock, and Unlock or Client.Close
-// of either releases it for both. The other one detects that at its next renewal. To hand a lock over,
-// the first owner calls Lease.Detach as soon as the second one has attached. The function of Do has no
-// lease that can be detached. The first owner's MinHold ends with Detach: an Unlock of the attached
-// lease frees the name at once.
+// The two leases are independent: each renews the lock, and Unlock or Client.Close on either
+// releases it for both. The other lease detects the loss at its next renewal. To hand a lock over,
+// the first owner should call Lease.Detach as soon as the second owner attached. A lease from Do
+// cannot be detached. Detach also ends the first owner's MinHold: Unlock of the attached lease then
+// frees the name at once.
 //
-// A token identifies an owner. If the application gives a chosen token to another lease on the name,
-// Attach attaches to that lease: its fence is larger than that of the handle.
+// A token identifies an owner. If the application used a chosen token again, for a newer lease on
+// the name, Attach attaches to the newer lease. Its fence is larger than the handle's.
 func (c *Client) Attach(ctx context.Context, handle Handle, options ...Option) (*Lease, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (c *Client) Attach(ctx context.Context, handle Handle, options ...Option) (
 	return &l.first, nil
 }
 
-// newAttached returns the lease of a handle, before the store has confirmed it.
+// newAttached returns a handle's lease, not yet confirmed by the store.
 func (c *Client) newAttached(ctx context.Context, handle Handle, set *settings) *lease {
 	now := c.clock.Now()
 	l := &lease{
@@ -71,7 +72,7 @@ func (c *Client) newAttached(ctx context.Context, handle Handle, set *settings) 
 	return l
 }
 
-// attach extends a new lease at the store, and begins its renewal.
+// attach extends a new lease in the store, and starts its renewal.
 func (l *lease) attach(ctx context.Context, set *settings) error {
 	sent, ttl, lost, err := l.requestExtension(ctx, set.ttl)
 	switch {

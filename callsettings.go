@@ -9,10 +9,10 @@ import (
 	"github.com/dibslock/dibs/internal/acquire"
 )
 
-// CallSettings are the values of the options that a call uses, after all levels. Those that were
-// not given have their defaults.
+// CallSettings contains a call's option values, after all levels. Options not given have their
+// defaults.
 type CallSettings struct {
-	Name      string // of the lock
+	Name      string // the lock's name
 	TTL       time.Duration
 	Wait      time.Duration // negative: the call queues until its context ends
 	Timeout   time.Duration
@@ -25,15 +25,15 @@ type CallSettings struct {
 	Reentrant bool
 	Observed  bool // Observe was given to the call
 
-	// Closing is closed when the Client shuts down or closes, and the call may not wait any longer. A
-	// call of work under a lock may wait until Close: see Client.Shutdown.
+	// Closing is closed when the call must stop waiting, because the Client shuts down or closes. A
+	// call within work under a lock may wait until Close: see Client.Shutdown.
 	Closing <-chan struct{} `json:"-"`
 }
 
-// CallSettings returns what Lock would use with this context and these options. It is for packages
-// that build on the Mutex and have limits of their own, such as package cohort. It returns the error
-// of a call that Lock would reject before it sends anything: ErrInvalid, ErrReentrant, ErrClosed, or
-// the cause of a context that has ended. It does no I/O and calls no hooks.
+// CallSettings returns the settings Lock would use with this context and these options. It is for
+// packages that build on Mutex and apply their own limits, such as package cohort. It returns the
+// error of a call that Lock would reject before sending anything: ErrInvalid, ErrReentrant,
+// ErrClosed, or the cause of an ended context. It does no I/O and calls no hooks.
 func (m *Mutex) CallSettings(ctx context.Context, options ...Option) (CallSettings, error) {
 	set := m.settings.with(atCall, options)
 	w := m.spec()

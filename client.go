@@ -17,13 +17,13 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A Client creates locks on one store and renews their leases. All its leases share one
-// client identity, which is part of their tokens. It is safe for concurrent use; a
-// process needs one per store.
+// A Client creates locks on a store and renews their leases. All its leases share a client
+// identity, which is part of their tokens. It is safe for concurrent use; a process should share a
+// single Client per store.
 //
-// A Client runs two goroutines, however many leases it holds: one for deadlines and
-// renewals, one that receives events from the store. Both start with the first lock and
-// end with Close.
+// A Client runs two goroutines, however many leases it holds: a scheduler for deadlines and
+// renewals, and a receiver for events from the store. Both start with the first lock and end with
+// Close.
 type Client struct {
 	store      *acquire.Store
 	defaults   settings
@@ -32,7 +32,7 @@ type Client struct {
 	work       *work.Background
 	acquirer   *acquire.Acquirer
 	hooks      work.CallQueue
-	started    atomic.Bool // the scheduler and the watch
+	started    atomic.Bool // the scheduler and the watch are running
 	renewals   *renew.Scheduler[*lease]
 	partlyLost partlyLost
 	wanted     wantedSignals
@@ -40,12 +40,12 @@ type Client struct {
 
 	stopping  atomic.Bool   // Shutdown has begun
 	acquiring atomic.Int64  // calls that may become leases
-	idle      chan struct{} // signals Shutdown that a call or a lease has ended
+	idle      chan struct{} // signals Shutdown when a call or a lease ended
 }
 
-// New returns a Client on a store. It does no I/O. The options are the defaults of all
-// its locks; Check reports one that is invalid. If the store is nil, or a nil pointer, each call
-// returns ErrInvalid.
+// New returns a Client for a store. It does no I/O. The options are the defaults for all its locks;
+// Check reports an invalid option. If the store is nil or a nil pointer, every call returns
+// ErrInvalid.
 func New(store driver.Store, options ...Option) *Client {
 	c := &Client{
 		defaults: defaults().with(atClient, options),
@@ -54,7 +54,7 @@ func New(store driver.Store, options ...Option) *Client {
 		work:     work.NewBackground(),
 		idle:     make(chan struct{}, 1),
 	}
-	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // of the requests that need not be sent at once
+	gate := load.NewGate(c.clock.Now, func() { c.renewals.SendMore() }) // for requests that can be sent later
 	c.renewals = renew.New[*lease](renewer{c}, c.clock, gate)
 	if !driver.IsNil(store) {
 		c.store = &acquire.Store{Full: driver.Complete(store), IsBack: c.renewals.Sample}
@@ -65,9 +65,9 @@ func New(store driver.Store, options ...Option) *Client {
 	return c
 }
 
-// settings returns the settings of a lock with these options. A nil Client has the defaults of
-// the library, so that the calls of its locks return an error, and do not panic. Client.Mutex and
-// the like are short enough to be inlined, and then cost no allocation (TestMutexIsFree).
+// settings returns the settings for a lock with these options. A nil Client returns the library's
+// defaults, so its locks' calls return an error instead of panicking. Client.Mutex and similar
+// methods are short enough to be inlined, which saves an allocation (TestMutexIsFree).
 func (c *Client) settings(options []Option) settings {
 	if c == nil {
 		return defaults()
@@ -77,7 +77,7 @@ func (c *Client) settings(options []Option) settings {
 
 var errNoClient = invalid("the Client is nil, or was made without a Store: make it with dibs.New and a Store")
 
-// check rejects a nil or zero Client, and one without a store.
+// check rejects a nil or zero Client, and a Client without a store.
 func (c *Client) check() error {
 	if c == nil || c.store == nil {
 		return errNoClient
@@ -85,8 +85,8 @@ func (c *Client) check() error {
 	return nil
 }
 
-// begin starts a call that Close waits for, and with the first call the scheduler and the
-// watch. The caller ends it with c.work.Done. begin returns false after Close.
+// begin starts a call for which Close waits. The first call also starts the scheduler and the
+// watch. The caller ends the call with c.work.Done. After Close, begin returns false.
 func (c *Client) begin() bool {
 	if !c.work.Begin() {
 		return false
@@ -103,17 +103,16 @@ func (c *Client) start() {
 	}
 }
 
-// Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits
-// for background work. Contexts of leases end with ErrLost. The store and its connections
-// stay open; their owner closes them. A second Close returns nil, and so does that of a nil or
-// zero Client.
+// Close releases all leases, ends waiting calls with ErrClosed, stops renewal, and waits for
+// background work. The leases' contexts end with ErrLost. The store and its connections stay open:
+// their owner should close them afterwards. A second Close returns nil, and so does Close on a nil
+// or zero Client.
 //
-// Close normally returns at once. It takes at most seven operation timeouts of the
-// Client, however many leases it holds. It returns an error if leases could not be released
-// in that time; they expire at the store.
+// Close normally returns at once. It takes at most seven of the Client's operation timeouts,
+// however many leases it holds. It returns an error if it could not release all leases in this
+// time; the rest expire in the store.
 //
-// A hook may call Close. Close then waits for that hook in vain, for one operation
-// timeout.
+// A hook can call Close. Close then waits an operation timeout for that hook before returning.
 func (c *Client) Close() error {
 	if c.check() != nil || !c.work.Close() {
 		return nil
@@ -124,7 +123,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// endAll ends all leases, and returns those that must be released.
+// endAll ends all leases and returns the leases to release.
 func (c *Client) endAll() []*lease {
 	var release []*lease
 	for _, l := range c.renewals.Close() {
@@ -140,8 +139,8 @@ func (c *Client) endAll() []*lease {
 	return append(release, c.partlyLost.removeAll()...)
 }
 
-// releaseAll releases leases concurrently, until the limit of Close. It uses many workers, because
-// each lease on an unresponsive server occupies one of them until then.
+// releaseAll releases leases concurrently, until Close's time limit. It uses many workers, because
+// each lease on an unresponsive server occupies a worker until then.
 func (c *Client) releaseAll(held []*lease) error {
 	const workers = 512 // with more, a busy machine could not send its requests in time
 	var (
@@ -169,7 +168,7 @@ func (c *Client) releaseAll(held []*lease) error {
 	return nil
 }
 
-// releaseInTime releases a lease, or fails if the time limit of Close has passed.
+// releaseInTime releases a lease, or fails after Close's time limit.
 func (c *Client) releaseInTime(l *lease) error {
 	if c.releaseBy(l).After(time.Now()) {
 		return l.release()
@@ -177,14 +176,14 @@ func (c *Client) releaseInTime(l *lease) error {
 	return &UnavailableError{Op: opUnlock, Name: l.state.Name, Cause: context.DeadlineExceeded}
 }
 
-// releaseBy returns the time limit of a release that begins now.
+// releaseBy returns the deadline for a release that starts now.
 func (c *Client) releaseBy(l *lease) time.Time {
 	return c.closeLimit.Limit(l.timeout(), clock.Times(2, c.defaults.timeout))
 }
 
-// finish gives clean-up and hooks one operation timeout, and then ends all background
-// work. It does not wait for what still runs after a second timeout. That may be the
-// caller of Close itself, in a hook of dibs or of the store's own client.
+// finish gives clean-up and hooks an operation timeout, then ends all background work. It waits at
+// most a second timeout, because the work still running may be Close's own caller, in a hook of
+// dibs or of the store's client.
 func (c *Client) finish() {
 	grace, cancel := context.WithTimeout(context.Background(), c.defaults.timeout)
 	defer cancel()

@@ -16,9 +16,8 @@ type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error
 }
 
-// Call runs fn while holding the lock, as Do does, and returns the value of fn. It
-// returns that value also when fn or the release of the lock fails. Its errors are those of Do. If
-// the lock or fn is nil, it returns ErrInvalid.
+// Call runs fn while holding the lock, as Do does, and returns fn's value. It returns the value
+// even if fn or the release fails. Its errors are those of Do. A nil lock or fn is ErrInvalid.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
 	switch {
@@ -40,8 +39,8 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 //	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
 //	err := pay(ctx, order)
 //
-// If fn or the lock function is nil, or if that function returns nil, each call returns
-// ErrInvalid. So does each call with the option OwnerToken, which is for one call.
+// If fn or the lock function is nil, or the lock function returns nil, each call returns
+// ErrInvalid. So does each call with OwnerToken, an option for a single call.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg, options)
@@ -55,7 +54,7 @@ func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, o
 	}
 }
 
-// WrapCall is Wrap for a function that returns a value.
+// WrapCall is like Wrap, for a function that returns a value.
 func WrapCall[A, R any](lock func(A) Doer, fn func(ctx context.Context, arg A) (R, error), options ...Option) func(ctx context.Context, arg A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {
 		doer, err := doerFor(lock, arg, options)
@@ -83,11 +82,11 @@ func doerFor[A any](lock func(A) Doer, arg A, options []Option) (Doer, error) {
 	return doer, nil
 }
 
-// A lockFunc acquires the lease of a Do, with the settings of its call.
+// A lockFunc acquires the lease for a Do, with the call's settings.
 type lockFunc func(ctx context.Context, set settings) (*Lease, error)
 
-// do acquires a lease on a name with lock and runs fn while holding it. The level of the options
-// is below that of the base settings.
+// do acquires a lease on a name with lock and runs fn while holding it. The options are the level
+// below the base settings.
 func do(ctx context.Context, name string, base *settings, lock lockFunc, fn func(ctx context.Context) error, options []Option) error {
 	if fn == nil {
 		return errNotRun(name, errNoFunc)
@@ -102,17 +101,17 @@ func do(ctx context.Context, name string, base *settings, lock lockFunc, fn func
 
 var errNoFunc = invalid("nil function")
 
-// run calls fn with a context that carries the lease and ends with ctx or the lease. Then it
-// unlocks the lease that the context carries by then: see Lease.Yield. The context also ends when fn
-// returns. Otherwise a lease with other handles would keep it alive. run returns the error of fn,
-// and that of the lock.
+// run calls fn with a context that carries the lease and ends with ctx or the lease. It then
+// unlocks the current lease, which Lease.Yield may have replaced. The context also ends when fn
+// returns; otherwise a lease with other handles would keep it alive. run returns the errors from fn
+// and from the lock.
 func (carried *carriedLease) run(ctx context.Context, fn func(ctx context.Context) error) (work, lock error) {
 	carried.handle.work = carried
 	derived := carried.derive(ctx)
 	returned := false
 	defer func() {
 		handle := carried.endWork()
-		defer derived.end(handle.l) // also if a hook panics
+		defer derived.end(handle.l) // even if a hook panics
 		if carried.retryFailed && (work != nil || !returned) {
 			handle.l.dropReservation()
 		}
@@ -123,24 +122,24 @@ func (carried *carriedLease) run(ctx context.Context, fn func(ctx context.Contex
 	return work, nil
 }
 
-// A carriedLease is a context that carries a lease. It is safe for concurrent use. It is
-// one struct with the context that is derived from it, to save allocations.
+// A carriedLease is a context that carries a lease. It is safe for concurrent use. It shares a
+// struct with its derived context to save allocations.
 type carriedLease struct {
-	context.Context // the outer context: that given to Do, for one
+	context.Context // the outer context, such as Do's argument
 
-	outer       *carriedLease  // the next outer lease in that context, or nil
+	outer       *carriedLease  // the next outer lease in the outer context, or nil
 	derived     derivedContext // ends with the lease
-	handle      Lease          // of Do, for LeaseOf; otherwise zero
-	lock        lockFunc       // of Do, for Yield; otherwise nil
+	handle      Lease          // set by Do, for LeaseOf; otherwise zero
+	lock        lockFunc       // set by Do, for Yield; otherwise nil
 	base        *settings      // likewise
-	options     []Option       // likewise; of the level below base
-	retryFailed bool           // of Once: a release after failed work keeps no reservation
+	options     []Option       // likewise; the level below base
+	retryFailed bool           // set by Once: a release after failed work keeps no reservation
 
 	mu       sync.Mutex
 	lease    *Lease // replaced by Yield
 	yielding bool   // a Yield is in progress
-	ended    bool   // the function of Do has returned: no Yield replaces the lease any more
-	failed   error  // of a Yield after which the lock is not held
+	ended    bool   // the function has returned: Yield no longer replaces the lease
+	failed   error  // from a Yield that could not acquire the lock again
 }
 
 // Value implements context.Context.
@@ -160,14 +159,14 @@ func (carried *carriedLease) derive(ctx context.Context) *derivedContext {
 	return &carried.derived
 }
 
-// deriveUnregistered returns a child of ctx that carries the lease.
+// deriveUnregistered is derive without ending the context with the lease.
 func (carried *carriedLease) deriveUnregistered(ctx context.Context) *derivedContext {
 	carried.Context, carried.outer = ctx, carriedIn(ctx)
 	carried.derived.Context, carried.derived.cancel = context.WithCancelCause(carried)
 	return &carried.derived
 }
 
-// handleOf returns the lease for users of the context.
+// handleOf returns the Lease for the context's users.
 func (carried *carriedLease) handleOf() *Lease {
 	if carried.handle.work != nil {
 		return &carried.handle
@@ -175,7 +174,7 @@ func (carried *carriedLease) handleOf() *Lease {
 	return carried.current()
 }
 
-// carriedIn returns the innermost lease that ctx carries, or nil.
+// carriedIn returns the innermost lease in ctx, or nil.
 func carriedIn(ctx context.Context) *carriedLease {
 	for {
 		switch in := ctx.Value(leasekey.Key{}).(type) {
@@ -189,14 +188,14 @@ func carriedIn(ctx context.Context) *carriedLease {
 	}
 }
 
-// current returns the lease. That of a context from WithLease may be of a Do.
+// current returns the current lease. In a context from WithLease it may be a Do's lease.
 func (carried *carriedLease) current() *Lease {
 	carried.mu.Lock()
 	defer carried.mu.Unlock()
 	return carried.lease
 }
 
-// endWork returns the lease when the work has ended. It stays that of the context.
+// endWork returns the lease when the work ends, and stops Yield from replacing it.
 func (carried *carriedLease) endWork() *Lease {
 	carried.mu.Lock()
 	defer carried.mu.Unlock()
@@ -204,7 +203,7 @@ func (carried *carriedLease) endWork() *Lease {
 	return carried.lease
 }
 
-// yieldFailure returns the error of a Yield after which the lock is not held, or nil.
+// yieldFailure returns the error from a Yield that could not acquire the lock again, or nil.
 func (carried *carriedLease) yieldFailure() error {
 	carried.mu.Lock()
 	defer carried.mu.Unlock()
@@ -219,7 +218,7 @@ func (carried *carriedLease) HeldLeases(leasekey.Key) (held []guard.Lease) {
 	return held
 }
 
-// describe returns what a store needs to tie a lease to a transaction.
+// describe returns the data a store needs to tie a lease to a transaction.
 func describe(l *lease) guard.Lease {
 	s := l.LockState()
 	defer l.UnlockState()
@@ -234,7 +233,7 @@ func describe(l *lease) guard.Lease {
 	return held
 }
 
-// leaseIn returns the innermost valid lease in ctx on any of the requested names, or nil.
+// leaseIn returns the innermost valid lease in ctx on any requested name, or nil.
 func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	for carried := carriedIn(ctx); carried != nil; carried = carried.outer {
 		l := carried.current().lease()
@@ -245,7 +244,7 @@ func leaseIn(ctx context.Context, c *Client, w lockSpec) *lease {
 	return nil
 }
 
-// countHeld returns how many of these names the lease holds.
+// countHeld returns the number of these names in the lease.
 func (l *lease) countHeld(name string, more ...string) int {
 	s := l.LockState()
 	defer l.UnlockState()
@@ -261,8 +260,7 @@ func (l *lease) countHeld(name string, more ...string) int {
 	return n
 }
 
-// reenter returns a new handle of the lease to a nested call, if the lease holds all that
-// the call requests.
+// reenter returns a new handle for a nested call, if the lease holds everything the call requests.
 func (l *lease) reenter(w lockSpec, reentrant bool) (*Lease, error) {
 	all := l.countHeld(w.name, w.with...) == 1+len(w.with)
 	s := l.LockState()

@@ -5,31 +5,32 @@ import (
 	"fmt"
 )
 
-// A DoError is the error of Do, Call, Wrap, WrapCall and Once.Do. It says whether the function
-// ran, and separates its error from that of the lock. errors.Is and errors.As find both.
+// A DoError is the error returned by Do, Call, Wrap, WrapCall and Once.Do. It reports whether the
+// function ran, and separates the function's error from the lock's. errors.Is and errors.As find
+// both.
 //
-// If one Do runs inside another, errors.As finds the DoError of the outer one first.
+// If a Do runs inside another Do, errors.As finds the outer DoError first.
 type DoError struct {
-	Name string // of the lock; of several names the first; empty if there is no lock
+	Name string // the lock's name; the first for several names; empty without a lock
 	Ran  bool   // the function was called
-	Work error  // of the function; nil if it did not run, or succeeded
+	Work error  // the function's error; nil if it did not run, or succeeded
 	Lock error  // if Ran is false, why there is no lease; otherwise a loss, a failed Yield or a failed release; or nil
 }
 
-// Error returns the text of Work, of Lock, or of both. A Work that wraps Lock has the text of both.
+// Error returns the text of Work, of Lock, or of both. If Work wraps Lock, it returns Work's text.
 func (e *DoError) Error() string {
 	switch {
 	case e.Work == nil && e.Lock == nil:
 		return fmt.Sprintf("dibs: work under %q failed", e.Name)
 	case e.Work == nil:
 		return e.Lock.Error()
-	case e.Lock == nil || errors.Is(e.Work, e.Lock): // the function may return the cause of its context
+	case e.Lock == nil || errors.Is(e.Work, e.Lock): // the function may return its context's cause
 		return e.Work.Error()
 	}
 	return e.Work.Error() + "; " + e.Lock.Error()
 }
 
-// Unwrap returns the errors that are not nil.
+// Unwrap returns the non-nil errors.
 func (e *DoError) Unwrap() []error {
 	errs := make([]error, 0, 2)
 	for _, err := range [...]error{e.Work, e.Lock} {
@@ -40,10 +41,10 @@ func (e *DoError) Unwrap() []error {
 	return errs
 }
 
-// errNotRun returns the error of a Do that has not called its function.
+// errNotRun returns the error for a Do whose function did not run.
 func errNotRun(name string, why error) error { return &DoError{Name: name, Lock: why} }
 
-// errAfterRun returns the error of a Do that has called its function, or nil.
+// errAfterRun returns the error for a Do whose function ran, or nil.
 func errAfterRun(name string, work, lock error) error {
 	if work == nil && lock == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// An Election makes one of many processes the leader. It is a Mutex that its holder keeps
-// while the other candidates wait. A term is a lease; its number is the fence of the
-// lease. A value is one candidate: Resign ends a term that this value has acquired. It is safe for
+// An Election makes one of many processes the leader. It is a Mutex whose holder keeps it while the
+// other candidates wait. A term is a lease, and its number is the lease's fence. Each Election
+// value is a candidate: Resign ends only a term acquired with the same value. It is safe for
 // concurrent use.
 type Election struct {
 	c        *Client
@@ -23,49 +23,48 @@ type Election struct {
 	settings settings
 }
 
-// A Leader is the current leader according to the store.
+// A Leader describes the current leader according to the store.
 type Leader struct {
 	Token     Token // empty if there is no leader
 	Label     string
-	Term      uint64        // the fence; zero if the store does not have it
-	Remaining time.Duration // until the term ends, unless the leader renews; zero if it never expires
+	Term      uint64        // the fence; zero if the store does not return it
+	Remaining time.Duration // until the term ends unless renewed; zero if it never expires
 
-	NeverExpires bool // the leader is a lock of another library that lasts until it is released
+	NeverExpires bool // the leader is another library's lock, which lasts until released
 }
 
-// Election returns the election of a name. It does no I/O. A bad name or option makes the
-// methods of the Election return ErrInvalid.
+// Election returns the election with this name. It does no I/O. With an invalid name or option, the
+// Election's methods return ErrInvalid.
 //
-// Wait and Attempts of the Client do not apply to elections: a candidate waits until its
-// context ends, unless Election, Campaign or Run has one of these options.
+// The Client's Wait and Attempts do not apply to elections: a candidate waits until its context
+// ends. Give these options to Election, Campaign or Run instead.
 func (c *Client) Election(name string, options ...Option) *Election {
 	return &Election{c: c, name: name, settings: c.settings(nil).withoutLimit().with(atLock, options)}
 }
 
-// Campaign waits until this process is the leader, and returns the term. Unlock resigns:
-// the next candidate leads at once. Errors and limits are those of Mutex.Lock.
+// Campaign waits until this process is the leader, and returns the term. Unlock resigns: the next
+// candidate leads at once. Errors and limits are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil {
-		e.beginTerm(lease.l) // so that the store has the number of the term
+		e.beginTerm(lease.l) // so the store receives the term's number
 	}
 	return lease, err
 }
 
-// Run campaigns until ctx ends, and runs fn in each term. The context of fn ends with ctx
-// or with the term. The cause is ErrLost if the term is lost; it ends before another
-// process can lead. After Resign the cause is ErrResigned. The term is released only
-// after fn has returned. Fence(ctx) is its number.
+// Run campaigns until ctx ends, and runs fn in each term. fn's context ends with ctx or with the
+// term, and fn should then return. The cause is ErrResigned after Resign, and ErrLost if the term
+// is lost: the context then ends before another process can lead. Run releases the term only after
+// fn returns. Fence(ctx) returns the term's number.
 //
-// After a term that was lost or resigned, Run waits 50 ms and campaigns again, behind the
-// other candidates. It also campaigns again after a campaign that failed because of the
-// store or because Wait has passed. The pauses then grow to 5 s, and the hook TermFailed is
-// called. Run returns
+// After a lost or resigned term, Run waits 50 ms and campaigns again, behind the other candidates.
+// It also repeats a campaign that failed because the store was unavailable or Wait passed. It then
+// calls the hook TermFailed, and its pauses grow to 5 s. Run returns
 //
-//   - nil when ctx ends or the Client shuts down, after fn has returned: that end was asked for,
-//   - nil when fn returns nil in a term that was neither lost nor resigned,
-//   - the error of fn, unless the term or ctx has ended and the error only reports
-//     that,
+//   - nil when ctx ends or the Client shuts down, after fn returned,
+//   - nil when fn returns nil in a term neither lost nor resigned,
+//   - fn's error, unless the term or ctx ended and the error only reports this,
+//   - the error of a failed release, together with fn's error,
 //   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed at once.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
@@ -94,12 +93,12 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, 
 	}
 }
 
-// mustStop reports whether Run was asked to end.
+// mustStop reports whether ctx ended or the Client is shutting down.
 func (e *Election) mustStop(ctx context.Context) bool {
 	return ctx.Err() != nil || e.c.check() == nil && e.c.stopping.Load()
 }
 
-// runTerm campaigns once and serves the term. done means that Run returns err.
+// runTerm campaigns once and serves the term. If done is true, Run returns err.
 func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) error, options []Option) (led, done bool, err error) {
 	lease, err := e.Campaign(ctx, options...)
 	switch {
@@ -120,8 +119,7 @@ func (e *Election) runTerm(ctx context.Context, fn func(ctx context.Context) err
 	return true, true, joinUnlock(work, unlocked)
 }
 
-// joinUnlock joins the error of work with that of its lock, unless the work returned the cause of
-// its context.
+// joinUnlock joins the work's error with the lock's, unless the work returned its context's cause.
 func joinUnlock(work, unlocked error) error {
 	switch {
 	case unlocked == nil || errors.Is(work, unlocked):
@@ -132,8 +130,8 @@ func joinUnlock(work, unlocked error) error {
 	return errors.Join(work, unlocked)
 }
 
-// onlyEnded reports whether an error means nothing but the end of a context. The cause is that of the
-// context, or nil.
+// onlyEnded reports whether an error only reports a context's end. cause is the context's cause, or
+// nil.
 func onlyEnded(err, cause error) bool {
 	if cause != nil && reflect.TypeOf(cause).Comparable() && err == cause { //nolint:errorlint // only this error
 		return true
@@ -156,7 +154,7 @@ func onlyEnded(err, cause error) bool {
 		errors.Is(err, ErrResigned) || errors.Is(err, ErrLost)
 }
 
-// endedEarly returns why the lease was lost or its work was asked to end, or nil.
+// endedEarly returns why the lease was lost or its work had to end, or nil.
 func (handle *Lease) endedEarly() error {
 	l := handle.lease()
 	l.mu.Lock()
@@ -180,9 +178,9 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 	})
 }
 
-// Resign ends the contexts of the current term of this value, with cause ErrResigned. When
-// the work has returned, the next candidate leads; Resign does not wait for that. It
-// reports whether there was a term: a lease that Campaign or Run of this value has acquired.
+// Resign ends the contexts of this value's current term, with cause ErrResigned. The next candidate
+// leads when the work returns; Resign does not wait for it. Resign reports whether there was a
+// term, acquired by Campaign or Run on this value.
 func (e *Election) Resign() bool {
 	if e.c.check() != nil {
 		return false
@@ -196,7 +194,8 @@ func (e *Election) Resign() bool {
 	return led
 }
 
-// Leader returns the current leader, or a Leader with an empty token if there is none.
+// Leader returns the current leader, or a Leader with an empty token if there is none. It asks the
+// store, and takes at most the Client's operation timeout. Errors are those of Client.Inspect.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := cmp.Or(e.c.check(), e.settings.check(e.name)); err != nil {
 		return Leader{}, err
@@ -209,14 +208,13 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Token: h.Token, Label: h.Label, Term: h.Fence, Remaining: h.Remaining, NeverExpires: h.NeverExpires}, nil
 }
 
-// Watch yields the current leader, and each change of it, until ctx ends or the loop
-// ends:
+// Watch yields the current leader and each change, until ctx ends or the loop ends:
 //
 //	for leader, err := range election.Watch(ctx) { … }
 //
-// It reads the store twice a second, so it can miss a shorter term. A Leader with an
-// empty token means that there is no leader. If the store cannot be read, Watch yields
-// the error once, and the next leader when the store is available again.
+// It reads the store every 500 ms, so it can miss a shorter term. A Leader with an empty token
+// means no leader. If the store cannot be read, Watch yields the error once, and the next leader
+// when the store is available again.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	const every = 500 * time.Millisecond
 	return func(yield func(Leader, error) bool) {
@@ -240,8 +238,8 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// beginTerm marks the lease as a term of the election, and makes its renewal due now. If the client
-// shuts down, the term begins resigned.
+// beginTerm marks the lease as the election's term, and makes its renewal due now. If the client
+// shuts down, the term starts resigned.
 func (e *Election) beginTerm(l *lease) {
 	now := e.c.clock.Now()
 	_ = l.update(func(s *leasestate.State) {
@@ -253,15 +251,15 @@ func (e *Election) beginTerm(l *lease) {
 	}
 }
 
-// termOf returns the election of a term, or nil.
+// termOf returns the election for a term, or nil.
 func (l *lease) termOf() *Election {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.readExtraLocked().term
 }
 
-// resign ends the contexts of a term, and all that will be derived from it, but not the
-// lease itself: the work must end first. It returns false if the lease is not a term.
+// resign ends a term's contexts, present and future, but not the lease itself: the work must end
+// first. It returns false if the lease is not a term.
 func resign(l *lease) bool {
 	l.mu.Lock()
 	if l.readExtraLocked().term == nil || l.state.Reason().IsEnd() {

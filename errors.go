@@ -8,47 +8,47 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// Errors of this package, for errors.Is.
+// Errors for use with errors.Is.
 var (
-	// ErrBusy means that the name is held, or reserved by MinHold or Once, and that the
-	// try or the wait is over. It is wrapped in a *BusyError, which has the holder. If a
-	// context ended the wait, errors.Is also finds its cause.
+	// ErrBusy means that the name is held, or reserved by MinHold or Once, and the try or the wait
+	// is over. It is wrapped in a *BusyError, which describes the holder. If a context ended the
+	// wait, errors.Is also finds its cause.
 	ErrBusy = errors.New("dibs: busy")
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
-	// ErrReentrant means that the context already carries a lease on the name, so that
-	// waiting would never end. A Try call returns it, too. See [Reentrant]. It also means that
-	// another call or lease of the Client has the Token of the call.
+	// ErrReentrant means that the context already carries a lease on the name, so a wait would
+	// never end. Lock and TryLock both return it: see [Reentrant]. It also means that another call
+	// or lease of the Client uses the call's OwnerToken.
 	ErrReentrant = errors.New("dibs: already held in this context")
 	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")
 )
 
-// ErrResigned is the cause with which the context of a leader ends after Resign. The term
-// is not lost: nobody else leads until the work has ended and the lock is released.
+// ErrResigned is the cause of the contexts ended by Resign. The term is not lost: nobody else leads
+// until the work ends and the lock is released.
 var ErrResigned = errors.New("dibs: resigned")
 
-// A BusyError has the holder of a name that could not be acquired. errors.Is finds
-// ErrBusy in it, and the context's cause if a context ended the wait.
+// A BusyError describes the holder of a name that could not be acquired. errors.Is finds ErrBusy,
+// and the context's cause if a context ended the wait.
 //
-// Its message shows a short form of the holder's token: host:pid:label, or the quoted
-// beginning of another library's value. A process that has a token can act as its owner,
-// and messages end in logs.
+// Its message shows only a short form of the holder's token: host:pid:label, or the quoted
+// beginning of another library's value. A process with the whole token can act as its owner, and
+// messages end in logs.
 type BusyError struct {
 	Name      string
-	Holder    Token         // of the last known holder; may be empty
-	Reserved  bool          // the holder has released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // at the store's last reply: until the lease expires, unless it is renewed
+	Holder    Token         // the last known holder; may be empty
+	Reserved  bool          // the holder released its lease; MinHold keeps the name unavailable
+	Remaining time.Duration // at the store's last reply: until the lease expires unless renewed
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
 
-	NeverExpires bool // the holder is a lock of another library that lasts until it is released; Remaining is zero
+	NeverExpires bool // the holder is another library's lock, which lasts until released; Remaining is zero
 }
 
 func (e *BusyError) Error() string {
 	s := fmt.Sprintf("dibs: acquire %q: busy", e.Name)
 	switch {
-	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // no holder and no waiter is known
+	case e.Holder == "" && e.Ahead == 0 && e.Cause != nil: // no known holder or waiter
 		return fmt.Sprintf("dibs: acquire %q: %v", e.Name, e.Cause)
 	case e.Holder != "":
 		s = fmt.Sprintf("dibs: acquire %q: %s", e.Name, e.heldBy())
@@ -62,7 +62,7 @@ func (e *BusyError) Error() string {
 	return s
 }
 
-// heldBy formats the holder and the remaining time of its lease.
+// heldBy formats the holder and its lease's remaining time.
 func (e *BusyError) heldBy() string {
 	verb, holder := "held", e.Holder.String()
 	if e.Reserved {
@@ -81,27 +81,26 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
-// A Reason is the cause for which a lease ended before its Unlock. It is one word, for labels of
-// metrics and fields of logs.
+// A Reason says why a lease ended before its Unlock. It is a single word, for metric labels and log
+// fields.
 type Reason string
 
-// Reasons of a LostError.
+// Reasons in a LostError.
 const (
 	ReasonExpired Reason = "expired"  // not renewed in time
-	ReasonMissing Reason = "missing"  // the store no longer has it: released elsewhere, deleted, or lost
+	ReasonMissing Reason = "missing"  // not in the store any more: released elsewhere, deleted, or lost
 	ReasonRevoked Reason = "revoked"  // an operator released it
-	ReasonMaxHold Reason = "max_hold" // MaxHold has passed
+	ReasonMaxHold Reason = "max_hold" // MaxHold passed
 	ReasonClosed  Reason = "closed"   // Client.Close released it
 )
 
-// A LostError is the error of a lease that ended before its Unlock. errors.Is finds
-// ErrLost in it, and the cause.
+// A LostError means that a lease ended before its Unlock. errors.Is finds ErrLost and the cause.
 type LostError struct {
-	Name    string // of several names, one that is lost, or the first
+	Name    string // for several names, a lost name or the first
 	Token   Token
 	Reason  Reason
-	Message string // what the operator gave to Revoke; may be empty
-	Cause   error  // the last error of a renewal, if it explains the loss
+	Message string // the reason given to Revoke; may be empty
+	Cause   error  // the last renewal's error, if it explains the loss
 }
 
 func (e *LostError) Error() string {
@@ -115,7 +114,7 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// text returns the reason for the message of an error.
+// text returns the reason for an error message.
 func (r Reason) text() string {
 	switch r {
 	case ReasonMissing:
@@ -128,7 +127,7 @@ func (r Reason) text() string {
 	return string(r)
 }
 
-// lostError returns the error of a lease that has ended in this way.
+// lostError converts a lease's end to its error.
 func lostError(e leasestate.End, token string) *LostError {
 	reasons := [...]Reason{
 		leasestate.Expired: ReasonExpired, leasestate.MaxHold: ReasonMaxHold,
@@ -140,7 +139,7 @@ func lostError(e leasestate.End, token string) *LostError {
 // Unwrap makes errors.Is find ErrLost and the cause.
 func (e *LostError) Unwrap() []error { return joined(ErrLost, e.Cause) }
 
-// A releasedError is the state of a lease after its Unlock.
+// A releasedError is the error for a lease after its Unlock.
 type releasedError struct{ name string }
 
 func (e releasedError) Error() string { return fmt.Sprintf("%v: %q", ErrReleased, e.name) }

@@ -10,13 +10,14 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// Extend sets the remaining time of the lease to at least d, and makes d the TTL of later
-// renewals. So pass the TTL that the lease is to have from now on. It never shortens a lease
-// and never restores a lost one. d is from 10 ms to 24 h.
+// Extend sets the lease's remaining time to at least d, and uses d as the TTL for later renewals.
+// So d should be the TTL that the lease needs from now on. It is from 10 ms to 24 h; any other
+// value is ErrInvalid. Extend never shortens a lease and never restores a lost lease. MinHold still
+// applies, whatever d is.
 //
-// Extend returns ErrLost if the lease is lost. If the outcome is unknown when ctx or the
-// operation timeout ends, it returns ErrUnavailable, and the lease lasts as long as
-// before or longer. The name stays reserved for MinHold, whatever d is.
+// Extend returns ErrLost or ErrReleased if the lease ended. It returns ErrUnavailable if the
+// outcome is unknown when ctx or the operation timeout ends: the lease then lasts as long as before
+// or longer.
 func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if handle.isZero() {
 		return errNoLease
@@ -39,8 +40,8 @@ func (handle *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// requestExtension extends the lease at the store by d or more. It returns what the store has
-// confirmed: ttl, from sent or later. After ErrLost it returns the name that is lost.
+// requestExtension extends the lease in the store by d or more. It returns the confirmed ttl, which
+// counts from sent or later. After ErrLost it returns the lost name.
 func (l *lease) requestExtension(ctx context.Context, d time.Duration) (sent, ttl time.Duration, lost string, err error) {
 	err = l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		s := l.LockState()
@@ -56,8 +57,8 @@ func (l *lease) requestExtension(ctx context.Context, d time.Duration) (sent, tt
 	return sent, ttl, lost, err
 }
 
-// recordExtension records that the store has extended the lease by ttl, from sent or
-// later. Later renewals extend it by next.
+// recordExtension records that the store extended the lease by ttl, from sent or later. Later
+// renewals extend it by next.
 func (l *lease) recordExtension(sent, ttl, next time.Duration) error {
 	if !l.c.begin() {
 		return cmp.Or(l.first.Err(), ErrClosed)

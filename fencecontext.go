@@ -7,14 +7,13 @@ import (
 	"github.com/dibslock/dibs/internal/leasekey"
 )
 
-// WithFence returns a context from which Fence, and FenceOf for this name, return the fence. It is
-// for code that passes a fence on: a server that has received it with a request, or a package such as
-// cohort. Until a nearer lease or WithFence, it hides what the outer context carries: Fence returns
-// this fence, and FenceOf returns it for this name. For other names FenceOf finds those of the outer
-// context.
+// WithFence returns a context from which Fence, and FenceOf for this name, return the given fence.
+// It is for code that passes a fence on: a server that received the fence with a request, or a
+// package such as cohort. It hides the outer context's lease from Fence, and from FenceOf for this
+// name only. An inner lease or WithFence hides this fence in turn.
 //
-// The context carries no lease of its own. Guards of databases and ReleaseIn find none in it and
-// return ErrInvalid, although there may be outer ones: the caller means the innermost lock.
+// The context carries no lease. Database guards and ReleaseIn return ErrInvalid, even if an outer
+// context carries a lease, because the caller means the innermost lock.
 func WithFence(ctx context.Context, name string, fence uint64) context.Context {
 	return &carriedFence{ctx, name, fence}
 }
@@ -37,18 +36,19 @@ func (c *carriedFence) Value(key any) any {
 // HeldLeases returns the leases to package guard.
 func (c *carriedFence) HeldLeases(leasekey.Key) []guard.Lease { return nil }
 
-// Fence returns the fence of the lease that ctx carries: a context of Do, of Lease.Context, of
-// WithLease, or of WithFence. If ctx carries several leases, it is that of the innermost one. It does
-// no I/O.
+// Fence returns the fence for the innermost lease that ctx carries. Such contexts come from Do,
+// Lease.Context, WithLease and WithFence. Fence does no I/O.
 //
-// Fence returns no number that a resource must not compare. It returns ErrInvalid if
+// Fence only returns a number that a resource can compare. It returns ErrInvalid if
 //
-//   - ctx carries no lease, such as the outer context inside the function of Do,
-//   - the lease is shared, as that of a reader or of a few permits: several holders are valid at once,
-//   - the lease holds several names, each with a fence of its own: use FenceOf,
-//   - the fence is unknown, as that of an attached lease or of WithFence with zero.
+//   - ctx carries no lease, such as the outer context inside Do's function,
+//   - the lease is shared, such as a reader's lease or a lease on a few permits: several holders
+//     are valid at once,
+//   - the lease holds several names, each with its own fence: use FenceOf,
+//   - the fence is unknown: the lease is attached by a Handle without its fence, or WithFence was
+//     called with zero.
 //
-// If the lease has ended, it returns ErrLost or ErrReleased.
+// If the lease ended, Fence returns ErrLost or ErrReleased.
 func Fence(ctx context.Context) (uint64, error) {
 	switch in := ctx.Value(leasekey.Key{}).(type) {
 	case *carriedLease:
@@ -63,9 +63,8 @@ func Fence(ctx context.Context) (uint64, error) {
 	return 0, invalid("fence: the context carries no lease: pass on the context that Do gives to its function, or Lease.Context")
 }
 
-// FenceOf returns the fence for one name: that of the innermost lease or WithFence on the name that
-// ctx carries. Its errors are those of Fence. It returns ErrInvalid if ctx carries no lease on the
-// name.
+// FenceOf returns the fence for a name, from the innermost lease or WithFence on this name that ctx
+// carries. It returns ErrInvalid if there is none. Its other errors are those of Fence.
 func FenceOf(ctx context.Context, name string) (uint64, error) {
 	lease, fence := findCarried(ctx, name)
 	switch {
@@ -77,7 +76,8 @@ func FenceOf(ctx context.Context, name string) (uint64, error) {
 	return 0, errNotCarried("fence", name)
 }
 
-// value returns the fence, unless it is zero, which a caller of WithFence may not have noticed.
+// value returns the fence, or an error if it is zero, which WithFence's caller may not have
+// noticed.
 func (c *carriedFence) value() (uint64, error) {
 	if c.fence == 0 {
 		return 0, invalid("fence of %q: WithFence was called with zero", c.name)
@@ -90,7 +90,7 @@ func (l *lease) holdsSeveral() bool {
 	return l.LockState().More() > 0
 }
 
-// comparableFence returns the fence of a name, if the lease is held exclusively.
+// comparableFence returns a name's fence if the lease is held exclusively.
 func (l *lease) comparableFence(name string) (uint64, error) {
 	if err := l.first.Err(); err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func (l *lease) comparableFence(name string) (uint64, error) {
 	switch {
 	case fence == 0:
 		return 0, invalid("fence of %q: unknown, because the lease is attached by a handle without its fence", name)
-	case held.Weight != held.Limit && !held.Unsure: // the fence of an attached lease is that of an exclusive one
+	case held.Weight != held.Limit && !held.Unsure: // an attached lease's fence belongs to an exclusive lease
 		return 0, invalid("fence of %q: the lease is shared, and fences of shared leases must not be compared", name)
 	}
 	return fence, nil

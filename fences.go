@@ -11,18 +11,18 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// ReserveFences returns the first of n further fences of the lease, which follow each other. They
-// are larger than each fence granted on the name before, also by this method, and smaller than each
-// one granted later. So the holder can give each part of its work a fence of its own. The lease
-// itself does not change, and neither does its Fence.
+// ReserveFences reserves n consecutive fences for the lease and returns the first. They are larger
+// than all fences granted or reserved on the name before, and smaller than all later fences. So the
+// holder can give each part of its work its own fence. The lease itself does not change, and
+// neither does its Fence.
 //
-// The lease must hold one name exclusively, and must not be an attached one. n is from 1 to
-// 1,000,000. Otherwise ReserveFences returns ErrInvalid, and so it does for a store that cannot
-// reserve fences. It returns ErrLost if the lease is lost, and ErrUnavailable if the store does not
-// answer: then no fence is reserved. The limit is ctx or the operation timeout.
+// n is from 1 to 1,000,000. The lease must hold a single name exclusively, and must not be
+// attached. Otherwise ReserveFences returns ErrInvalid, as it does if the store cannot reserve
+// fences. It returns ErrLost or ErrReleased if the lease ended. It returns ErrUnavailable if the
+// store does not answer before ctx or the operation timeout ends: then no fence is reserved.
 //
-// A fence is about the time in µs. Fences that are reserved faster than one in a µs run ahead of the
-// clock of the store. Until the clock has caught up, a failover that loses them can repeat them.
+// A fence is roughly the time in µs. If fences are reserved faster than one per µs, they run ahead
+// of the store's clock. Until the clock catches up, a failover that loses them can repeat them.
 func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err error) {
 	if handle.isZero() {
 		return 0, errNoLease
@@ -56,8 +56,8 @@ func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, er
 	return reply.Last - uint64(n) + 1, nil
 }
 
-// endUnfenced ends a lease that the store no longer has, and returns why. One whose weight was
-// changed meanwhile does not end.
+// endUnfenced ends a lease missing from the store, and returns why. A lease whose weight changed
+// meanwhile does not end.
 func endUnfenced(l *lease) error {
 	var shared error
 	err := l.update(func(s *leasestate.State) {
@@ -68,8 +68,8 @@ func endUnfenced(l *lease) error {
 	return cmp.Or(shared, err)
 }
 
-// fenceRequest returns the request for n fences. It has the last fence that is known: a failover
-// may have lost that.
+// fenceRequest returns the request for n fences. It includes the last known fence, which a failover
+// may have lost.
 func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
 	if err := l.first.Err(); err != nil {
 		return driver.FenceRequest{}, err
@@ -82,7 +82,7 @@ func fenceRequest(l *lease, n int) (driver.FenceRequest, error) {
 	return driver.FenceRequest{Name: s.Name, Token: s.Token, Count: n, Least: s.LastFence() + uint64(n)}, nil
 }
 
-// checkExclusive returns ErrInvalid unless a lease certainly holds one name exclusively.
+// checkExclusive returns ErrInvalid unless the lease certainly holds a single name exclusively.
 func checkExclusive(s *leasestate.State) error {
 	switch w := s.Weight(); {
 	case w.Unsure:

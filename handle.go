@@ -12,18 +12,19 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// A Handle identifies a lease, so that another process or call can use it: see Client.Attach. It has
-// the names, the owner token and the fences of the lease.
+// A Handle identifies a lease, so another process or call can use it with Client.Attach. It
+// contains the lease's names, owner token and fences.
 //
-// A Handle is a secret, because it has the token. String, GoString and LogValue return a short form
-// without it. MarshalText and UnmarshalText, and so package encoding/json, use the whole.
+// A Handle contains the token, so the application should keep it secret. String, GoString and
+// LogValue return a short form without the token. MarshalText and UnmarshalText, and so
+// encoding/json, use the complete form.
 type Handle struct {
 	token string
-	names []leasestate.Named // with the fence of each name, or zero; none in the zero Handle
+	names []leasestate.Named // with each name's fence, or zero; none in the zero Handle
 }
 
-// Handle returns the handle of the lease. The handle of a shared lease has no fence, because fences of
-// shared leases must not be compared. A nil or zero Lease has the zero Handle.
+// Handle returns the lease's handle. A shared lease's handle contains no fence, because fences of
+// shared leases must not be compared. A nil or zero Lease returns the zero Handle.
 func (handle *Lease) Handle() Handle {
 	if handle.isZero() {
 		return Handle{}
@@ -40,14 +41,15 @@ func (handle *Lease) Handle() Handle {
 	return h
 }
 
-// NewHandle returns the handle of a lease on one name whose token the application has chosen: see
-// OwnerToken. It does not have the fence. A lease attached with it has fence zero: pass the Handle of
-// the lease on where the fence is needed.
+// NewHandle returns the handle for a lease on a name whose token the application chose: see
+// OwnerToken. It contains no fence, so a lease attached with it has fence zero. If the fence is
+// needed, the owner should pass on Lease.Handle instead. Attach returns ErrInvalid for an invalid
+// name or token.
 func NewHandle(name, token string) Handle {
 	return Handle{token: token, names: []leasestate.Named{{Name: name}}}
 }
 
-// String returns the names, and host, process and label of the owner: not the token.
+// String returns the names and the owner's host, process and label, without the token.
 func (h Handle) String() string {
 	if len(h.names) == 0 {
 		return "no lease"
@@ -65,8 +67,8 @@ func (h Handle) GoString() string { return h.String() }
 // LogValue returns the same as String, for package slog.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
-// MarshalText returns the whole handle, with the token, as one line of UTF-8. The zero Handle has an
-// empty text.
+// MarshalText returns the complete handle, with the token, as a line of UTF-8. The zero Handle
+// returns an empty text. Invalid names or tokens are ErrInvalid.
 func (h Handle) MarshalText() ([]byte, error) {
 	if len(h.names) == 0 {
 		return nil, nil
@@ -82,7 +84,7 @@ func (h Handle) MarshalText() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalText reads what MarshalText has written. It returns ErrInvalid for any other text.
+// UnmarshalText parses the text from MarshalText. It returns ErrInvalid for any other text.
 func (h *Handle) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*h = Handle{}
@@ -112,7 +114,7 @@ func (h *Handle) UnmarshalText(text []byte) error {
 
 var errBadHandle = invalid("the text is not that of a Handle")
 
-// check returns ErrInvalid unless a lease can have the names and the token.
+// check returns ErrInvalid for names or a token that no lease can have.
 func (h Handle) check() error {
 	if n := len(h.names); n == 0 || n > driver.MaxNames {
 		return invalid("handle of %d names: not within 1 to %d", n, driver.MaxNames)
@@ -126,7 +128,7 @@ func (h Handle) check() error {
 		}
 	}
 	if h.token == "" || !isPlain(h.token, maxToken) {
-		return invalid("token for %q: want 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
+		return invalid("owner token of %q: want 1 to %d bytes of printable UTF-8 without spaces", h.names[0].Name, maxToken)
 	}
 	return nil
 }

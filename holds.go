@@ -5,14 +5,12 @@ import (
 	"reflect"
 )
 
-// Holds returns nil if ctx carries a held lease on a name in the store of the Client: a context
-// of Do or of Lease.Context, or one derived from it. An implementation can thus assert that it
-// was called under its lock. The lease may be exclusive or shared, and any Client of the store
-// may have acquired it.
+// Holds returns nil if ctx carries a held lease on a name in the Client's store. Code can thus
+// assert that it runs under its lock. The lease can be exclusive or shared, and acquired by any
+// Client of the store. ctx should be, or derive from, a context of Do, Lease.Context or WithLease.
 //
-// It returns ErrInvalid if ctx carries no such lease; a lease on the same name in another store
-// does not count. If the lease has ended, it returns ErrLost or ErrReleased. Like Lease.Err it
-// compares the clock, and does no I/O.
+// Holds returns ErrInvalid if ctx carries no such lease. If the lease ended, it returns ErrLost or
+// ErrReleased. Like Lease.Err it compares the clock, and does no I/O.
 func (c *Client) Holds(ctx context.Context, name string) error {
 	if err := c.check(); err != nil {
 		return err
@@ -27,7 +25,7 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 		if err == nil {
 			return nil
 		}
-		if ended == nil { // of the innermost lease
+		if ended == nil { // the innermost lease's error
 			ended = err
 		}
 	}
@@ -37,7 +35,7 @@ func (c *Client) Holds(ctx context.Context, name string) error {
 	return ended
 }
 
-// sameStore reports whether two clients have one store.
+// sameStore reports whether both clients use the same store.
 func sameStore(a, b *Client) bool {
 	return a == b || reflect.ValueOf(a.store.Store).Comparable() && reflect.ValueOf(b.store.Store).Comparable() && a.store.Store == b.store.Store
 }

@@ -8,33 +8,32 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// A hookCall calls the hooks of one call, and of the lease that comes of it. It is nil if
-// there are no hooks.
+// A hookCall calls the hooks for a call and its lease. It is nil if there are no hooks.
 type hookCall struct {
 	chain  *hookChain
-	parent context.Context // of the caller
-	values work.Values     // of the result of AcquireStart, without its end: for the hooks
+	parent context.Context // the caller's context
+	values work.Values     // AcquireStart's result, without its end: for the hooks
 	info   LockInfo        // without the token
-	name   [1]string       // memory of info.Names, if there is one name
+	name   [1]string       // backs info.Names for a single name
 	queued bool            // the call has joined a wait queue; used by its goroutine only
 
-	first leaseHooks // of the first lease, so that it costs no allocation
+	first leaseHooks // for the first lease, to save an allocation
 }
 
-// leaseHooks calls the hooks of one lease. A call that acquires in parts has a lease for each part, and
-// merges them.
+// leaseHooks calls the hooks for a lease. A call that acquires in parts makes a lease for each
+// part, and merges them.
 type leaseHooks struct {
 	*hookCall
 	failureQueued  atomic.Bool // the RenewFailed hook is queued
-	acquireEndDone bool        // the AcquireEnd hooks have returned; guarded by the lock of the lease
-	pending        []func()    // hooks that must run after AcquireEnd; guarded likewise
+	acquireEndDone bool        // the AcquireEnd hooks returned; guarded by the lease's lock
+	pending        []func()    // hooks to run after AcquireEnd; guarded likewise
 
-	// When the caller received the lease: TTLs begin earlier, with the request. It is set
-	// before anything can end the lease.
+	// heldSince is when the caller received the lease. TTLs begin earlier, with the request. It is
+	// set before anything can end the lease.
 	heldSince time.Duration
 }
 
-// forLease returns the hooks of a lease, or nil if there are no hooks.
+// forLease returns a lease's hooks, or nil if there are no hooks.
 func (hc *hookCall) forLease() *leaseHooks {
 	if hc == nil {
 		return nil
@@ -63,10 +62,10 @@ func newHookCall(ctx context.Context, client string, w lockSpec, set *settings) 
 	return hc
 }
 
-// context returns the context of the call: the result of AcquireStart.
+// context returns the call's context: AcquireStart's result.
 func (hc *hookCall) context() context.Context { return hc.values.Of }
 
-// lockInfo returns the common part of the events, for an owner token.
+// lockInfo returns the events' common fields, for an owner token.
 func (hc *hookCall) lockInfo(token string) LockInfo {
 	info := hc.info
 	info.Token = Token(token)
@@ -91,9 +90,8 @@ func startHooks(ctx context.Context, client string, w lockSpec, set *settings) *
 	return hc
 }
 
-// callQueued calls the Queued hooks, in a goroutine of its own: a hook may be slow, and
-// the call must send its heartbeats. It returns a channel that is closed when they have
-// returned.
+// callQueued calls the Queued hooks in a separate goroutine, because a slow hook must not delay the
+// call's heartbeats. It returns a channel that is closed when they return.
 func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
@@ -103,7 +101,7 @@ func (hc *hookCall) callQueued(e Queued) <-chan struct{} {
 	return returned
 }
 
-// callHooks calls one hook of each level with an event.
+// callHooks calls a hook at each level with an event.
 func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context, E)) {
 	hc.chain.each(func(hooks *Hooks) {
 		if f := hook(hooks); f != nil {
@@ -112,9 +110,9 @@ func callHooks[E any](hc *hookCall, e E, hook func(*Hooks) func(context.Context,
 	})
 }
 
-// acquireEnded queues the hooks of a lease that had to wait for AcquireEnd.
+// acquireEnded queues the lease's hooks that waited for AcquireEnd.
 func (h *leaseHooks) acquireEnded(l *lease) {
-	if h == nil { // the hooks of a nested call are not those of the lease
+	if h == nil { // a nested call's hooks are not the lease's
 		return
 	}
 	l.mu.Lock()
@@ -126,7 +124,7 @@ func (h *leaseHooks) acquireEnded(l *lease) {
 	h.pending = nil
 }
 
-// queue queues a hook of a lease, or returns false.
+// queue queues a lease's hook, or returns false.
 func (h *leaseHooks) queue(l *lease, important bool, call func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +135,7 @@ func (h *leaseHooks) queue(l *lease, important bool, call func()) bool {
 	return l.c.hooks.Add(important, call)
 }
 
-// released calls the Released hooks, with the result of the release.
+// released calls the Released hooks with the release's result.
 func (h *leaseHooks) released(l *lease, err error) {
 	if h == nil {
 		return

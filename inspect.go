@@ -11,7 +11,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Inspect returns the state of a name in the store: its holders and its waiters.
+// Inspect returns a name's state in the store: its holders and its waiters. It changes nothing and
+// takes at most the Client's operation timeout. It returns ErrInvalid for an invalid name,
+// ErrUnavailable if the store does not answer, and errors.ErrUnsupported if the store cannot show
+// states.
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	if err := c.checkInspect(name); err != nil {
 		return State{}, err
@@ -22,9 +25,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return stateOf(state), public(err)
 }
 
-// Check returns nil if the store answers, and ErrClosed after Close. It is for readiness
-// probes: it inspects one name, changes nothing, and takes at most one operation timeout. In a store
-// without states, it extends a lease that does not exist. If an option given to New is invalid, Check
+// Check returns nil if the store answers, and ErrClosed after Close. It is for readiness probes: it
+// inspects a name, changes nothing, and takes at most one operation timeout. If the store cannot
+// show states, Check extends a nonexistent lease instead. If an option given to New is invalid, it
 // returns ErrInvalid and sends nothing.
 func (c *Client) Check(ctx context.Context) error {
 	const name = "dibs:check"
@@ -49,19 +52,20 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// listBatch is how many names List inspects together. A loop that ends early has inspected
-// as many in vain.
+// listBatch is the number of names List inspects together. A loop that ends early wastes at most
+// this many.
 const listBatch = 500
 
-// List yields the state of each held name that matches a glob, in the order of the names:
+// List yields the state of each name with holders or waiters that matches a glob, in name order:
 //
 //	for state, err := range locks.List(ctx, "order:*") { … }
 //
-// The glob may contain *, ?, [a-z], and \ to quote one of these. List inspects up to 500 names
-// together, and each such step takes at most one operation timeout. The states are not of one
-// moment, and State.Fence may be zero: Inspect returns it. Locks of other libraries are yielded, too: State.Foreign describes them. A name whose
-// key holds data of another type is left out. One that the user of the store may not read is
-// yielded with State.Err. An error is the last thing that List yields.
+// The glob can contain *, ?, [a-z], and \ to quote these characters. List inspects up to 500 names
+// together, and each such step takes at most one operation timeout. The states are from different
+// moments. State.Fence may be zero: Inspect returns it.
+//
+// Other libraries' locks are also listed, with State.Foreign. A name that the store's user may not
+// read is listed with State.Err. List skips keys with other data. An error ends the list.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		if err := c.check(); err != nil {
@@ -81,7 +85,7 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, erro
 				return
 			}
 			for _, state := range states {
-				if len(state.Holders) == 0 && state.Waiting == 0 && state.Err == nil { // free by now, or data
+				if len(state.Holders) == 0 && state.Waiting == 0 && state.Err == nil { // already free, or data
 					continue
 				}
 				if !yield(stateOf(state), nil) {
@@ -101,18 +105,18 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State
 	return c.store.InspectAll(ctx, names)
 }
 
-// Revoke ends the lease of a holder of the name, which Inspect has returned, and grants the name to the
-// next waiter. The reason is for the holder: LostError.Message has it. It is one line of at most 256
-// bytes, and may be empty.
+// Revoke ends the lease of a holder returned by Inspect, and grants the name to the next waiter.
+// The holder receives reason in LostError.Message. reason is a line of at most 256 bytes, or empty.
 //
-// The fence of the holder says which lease that is, or its token if it has no fence. So an operator who
-// has the fence from a log can pass Holder{Fence: fence}. Revoke never ends a newer lease than the one
-// that was found. It returns false, and changes nothing, if the store has no such lease. That is also
-// so for a holder without a fence whose token says nothing of its client, as those of other libraries.
+// The holder's fence identifies the lease; if it is zero, the holder's token does. So an operator
+// can pass Holder{Fence: fence} with a fence from a log. Revoke never ends a newer lease. It
+// returns false, and changes nothing, if the store has no such lease. It also returns false for a
+// holder without a fence whose token does not identify its client, such as another library's token.
+// It takes at most the Client's operation timeout.
 //
-// The context of the holder ends with ErrLost and ReasonRevoked when the notification arrives. The
-// next waiter holds the lock at once, while the work of the old holder may still run: only the fence
-// stops its writes.
+// The holder's context ends with ErrLost and ReasonRevoked when the notification arrives. The next
+// waiter holds the lock at once, while the old holder's work may still run: only the fence stops
+// its writes.
 func (c *Client) Revoke(ctx context.Context, name string, holder Holder, reason string) (bool, error) {
 	if err := c.checkInspect(name); err != nil {
 		return false, err
@@ -130,7 +134,7 @@ func (c *Client) Revoke(ctx context.Context, name string, holder Holder, reason 
 	return done, public(err)
 }
 
-// checkInspect validates a name and the settings of Inspect and Revoke.
+// checkInspect validates a name and the settings for Inspect and Revoke.
 func (c *Client) checkInspect(name string) error {
 	if err := cmp.Or(c.check(), driver.CheckName(name)); err != nil {
 		return err

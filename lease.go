@@ -11,21 +11,20 @@ import (
 	"github.com/dibslock/dibs/internal/renew"
 )
 
-// A Lease is a held lock: a name, a share of it, or several names together. It is safe
-// for concurrent use.
+// A Lease is a held lock: a name, a share of a name, or several names together. It is safe for
+// concurrent use.
 //
-// The Client renews it until Unlock, unless NoRenew or MaxHold is set. A lease that is
-// not renewed in time is lost. The holder knows first: Err reports the loss, and Context
-// ends, before the store can grant the name to anyone else.
+// The Client renews the lease until Unlock, unless NoRenew or MaxHold is set. A lease not renewed
+// in time is lost. The holder knows first: Err reports the loss, and Context ends, before the store
+// can grant the name to anyone else.
 //
-// A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its
-// Context has ended.
+// A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its Context
+// is already ended.
 //
-// The lease of a Do, which LeaseOf returns, has all methods. But Do itself releases it: Unlock and
-// Detach return ErrInvalid.
+// LeaseOf returns a Do's lease, which only Do releases: its Unlock and Detach return ErrInvalid.
 type Lease struct {
 	l    *lease
-	work *carriedLease // of a Do, which has the lease instead: Yield replaces it; or nil
+	work *carriedLease // for a Do's lease, which Yield can replace; otherwise nil
 	done bool          // guarded by l.mu: this handle was unlocked
 }
 
@@ -33,7 +32,7 @@ var errNoLease = invalid("the Lease is nil or a zero value: Lock and the like re
 
 func (handle *Lease) isZero() bool { return handle == nil || handle.l == nil && handle.work == nil }
 
-// lease returns the lease that the handle has at the moment.
+// lease returns the handle's current lease.
 func (handle *Lease) lease() *lease {
 	if handle.work != nil {
 		return handle.work.current().lease()
@@ -41,38 +40,37 @@ func (handle *Lease) lease() *lease {
 	return handle.l
 }
 
-// A lease is what the handles of one held lock share: a reentrant call gets a second
-// handle. Its State has the transitions, and the lease does what follows from them.
-// It is safe for concurrent use.
+// A lease is the state shared by a held lock's handles: a reentrant call gets a second handle. Its
+// State makes the transitions, and the lease acts on them. It is safe for concurrent use.
 type lease struct {
 	c      *Client
-	parent context.Context // the context of the call, for its values
+	parent context.Context // the call's context, for its values
 	first  Lease           // a field, to save an allocation
 	hooks  *leaseHooks     // nil if there are no hooks
-	place  renew.Place     // guarded by the scheduler of the client
+	place  renew.Place     // guarded by the client's scheduler
 
 	mu       sync.Mutex // guards the fields below, except ownToken, state.Name and state.Token; the scheduler may be called while it is held
 	state    leasestate.State
-	extra    *leaseExtra     // what only some leases have; or nil
-	contexts derivedContexts // that end with the lease
-	handles  int32           // that are not unlocked
-	ownToken bool            // the caller has chosen the token and may use it again
+	extra    *leaseExtra     // rarely used fields; or nil
+	contexts derivedContexts // end with the lease
+	handles  int32           // not yet unlocked
+	ownToken bool            // the caller chose the token and can use it again
 	hasToken bool            // the token is listed, see acquire.Acquirer.Reserve
 }
 
-// A leaseExtra is what only some leases have beside their State: a process may hold a million
+// A leaseExtra contains rarely used fields, allocated on demand: a process can hold a million
 // leases.
 type leaseExtra struct {
-	timeout    time.Duration   // of one operation; or zero: that of the client
-	term       *Election       // that has acquired the lease, or nil
+	timeout    time.Duration   // for an operation; zero means the client's
+	term       *Election       // acquired this lease as a term; or nil
 	resigned   error           // the work must end, though the lease is held
-	lost       *LostError      // the same one for all who ask, or nil
-	resizeTurn chan struct{}   // has an element while the weight is changed; nil before the first change
-	wanted     *wantedSignal   // of Lease.Wanted; nil if it was not called
-	own        *derivedContext // of Lease.Context; nil if it was not called
+	lost       *LostError      // the same error for all callers, or nil
+	resizeTurn chan struct{}   // contains an element while the weight changes; nil before the first change
+	wanted     *wantedSignal   // for Lease.Wanted; nil if it was not called
+	own        *derivedContext // for Lease.Context; nil if it was not called
 }
 
-// Name returns the name that is held; of several, the one that was acquired first.
+// Name returns the held name; for several names, the first acquired.
 func (handle *Lease) Name() string {
 	if handle.isZero() {
 		return ""
@@ -80,13 +78,13 @@ func (handle *Lease) Name() string {
 	return handle.lease().state.Name
 }
 
-// Fence returns the fence of the lease, its fencing token. It is larger than the fence of
-// each earlier lease on the name. A resource that rejects writes with a smaller fence than
-// it has seen is safe from holders that have not detected their loss. Fences are not
-// consecutive. They are about the time in µs since 1970, and fit in a signed 64-bit column.
+// Fence returns the lease's fence, its fencing token. It is larger than the fences of all earlier
+// leases on the name. A resource should reject a write with a fence smaller than the largest seen.
+// It is then safe from holders that have not detected their loss. Fences are not consecutive. They
+// are roughly the time in µs since 1970, and fit in a signed 64-bit column.
 //
-// The fence of an attached lease is that of its handle: zero if NewHandle has made it. For several
-// names see FenceOf.
+// An attached lease returns its handle's fence, which is zero after NewHandle. For several names
+// use FenceOf.
 func (handle *Lease) Fence() uint64 {
 	if handle.isZero() {
 		return 0
@@ -96,8 +94,7 @@ func (handle *Lease) Fence() uint64 {
 	return l.LockState().Fence()
 }
 
-// FenceOf returns the fence for one of the names that the lease holds. For any other name
-// it returns zero.
+// FenceOf returns the fence for a name in the lease, or zero for any other name.
 func (handle *Lease) FenceOf(name string) uint64 {
 	if handle.isZero() {
 		return 0
@@ -107,7 +104,7 @@ func (handle *Lease) FenceOf(name string) uint64 {
 	return l.LockState().FenceOf(name)
 }
 
-// Token returns the owner token. To let another process use the lease, pass on its Handle.
+// Token returns the owner token. To let another process use the lease, pass on its Handle instead.
 func (handle *Lease) Token() Token {
 	if handle.isZero() {
 		return ""
@@ -115,7 +112,7 @@ func (handle *Lease) Token() Token {
 	return Token(handle.lease().state.Token)
 }
 
-// String returns the name and the fence of the lease for logs, and not its token.
+// String returns the lease's name and fence for logs, without its token.
 func (handle *Lease) String() string {
 	if handle.isZero() {
 		return "no lease"
@@ -123,8 +120,8 @@ func (handle *Lease) String() string {
 	return fmt.Sprintf("lease on %q with fence %d", handle.Name(), handle.Fence())
 }
 
-// Deadline returns the time at which the lease is lost if it is not renewed. That is a
-// little before the store's TTL ends: see docs/guarantees.md.
+// Deadline returns the time at which the lease is lost unless renewed. It is slightly before the
+// store's TTL ends: see docs/guarantees.md.
 func (handle *Lease) Deadline() time.Time {
 	if handle.isZero() {
 		return time.Time{}
@@ -134,10 +131,10 @@ func (handle *Lease) Deadline() time.Time {
 	return time.Now().Add(l.LockState().Times.Deadline() - l.c.clock.Now())
 }
 
-// Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease
-// was unlocked, and a *LostError if it was lost. It compares the clock itself, so it is
-// correct even directly after the process was stopped. Call it just before a write that
-// must not come late. (Only the fence can stop a write that is already in progress.)
+// Err returns nil while the lease is held, ErrReleased after its Unlock, and a *LostError after a
+// loss. It does no I/O. It compares the clock itself, so it is correct even right after the process
+// was stopped. The holder should call it just before a write that must not come late. Only the
+// fence can stop a write already in progress.
 func (handle *Lease) Err() error {
 	if handle.isZero() {
 		return errNoLease
@@ -156,21 +153,20 @@ func (handle *Lease) Err() error {
 // Place implements renew.Holder.
 func (l *lease) Place() *renew.Place { return &l.place }
 
-// LockState locks the lease and returns its state, which UnlockState or Commit unlocks. It is
-// part of renew.Holder.
+// LockState locks the lease and returns its state. UnlockState or Commit unlocks it. It is part of
+// renew.Holder.
 func (l *lease) LockState() *leasestate.State {
 	l.mu.Lock()
 	return &l.state
 }
 
-// UnlockState unlocks a lease from whose state nothing has to follow. It is part of renew.Holder.
+// UnlockState unlocks a lease whose state needs no action. It is part of renew.Holder.
 func (l *lease) UnlockState() { l.mu.Unlock() }
 
 // Commit is commit for the scheduler. It is part of renew.Holder.
 func (l *lease) Commit() bool { return l.commit() == nil }
 
-// IsObserved reports whether anybody wants to know of a renewal that fails. It is part of
-// renew.Holder.
+// IsObserved reports whether a hook may receive failed renewals. It is part of renew.Holder.
 func (l *lease) IsObserved() bool { return l.hooks != nil }
 
 // RenewFailed queues the RenewFailed hooks. It is part of renew.Holder.
@@ -193,14 +189,14 @@ func (l *lease) reason() leasestate.Reason {
 	return l.LockState().Reason()
 }
 
-// update runs a transition and does what follows from it. It returns the error of commit.
+// update makes a transition and acts on it. It returns commit's error.
 func (l *lease) update(transition func(s *leasestate.State)) error {
 	transition(l.LockState())
 	return l.commit()
 }
 
-// commit does what follows from a transition of a locked lease, and unlocks it: it schedules the
-// next action, or ends what belongs to the lease. It returns why the lease has ended, ErrClosed if the
+// commit acts on a locked lease's transition, and unlocks the lease. It schedules the next action,
+// or ends everything that belongs to the lease. It returns why the lease ended, ErrClosed if the
 // client is closed, or nil.
 func (l *lease) commit() error {
 	if l.state.DetectEnd() {
@@ -220,7 +216,7 @@ func (l *lease) commit() error {
 	return err
 }
 
-// endLocked removes a lease that has just ended from what refers to it.
+// endLocked removes an ended lease from everything that refers to it.
 func (l *lease) endLocked() {
 	end := l.state.End()
 	if end.Reason.IsLoss() {
@@ -230,13 +226,13 @@ func (l *lease) endLocked() {
 		l.c.wanted.remove(signal)
 	}
 	if end.Reason.IsLoss() && end.Reason != leasestate.Closed && l.state.More() > 0 {
-		l.c.partlyLost.add(l) // until the work has ended
+		l.c.partlyLost.add(l) // until the work ends
 	}
 	l.c.renewals.Remove(l) // last: Close looks here first
 	l.c.signalIdle()
 }
 
-// end ends the contexts of a lease that has just ended, and queues its Lost hooks.
+// end ends an ended lease's contexts, and queues its Lost hooks.
 func (l *lease) end(contexts []*derivedContext) {
 	l.mu.Lock()
 	lost := l.readExtraLocked().lost
@@ -253,7 +249,7 @@ func (l *lease) end(contexts []*derivedContext) {
 	}
 }
 
-// errLocked returns why the lease has ended, or nil.
+// errLocked returns why the lease ended, or nil.
 func (l *lease) errLocked() error {
 	switch l.state.Reason() {
 	case leasestate.Held:
@@ -265,7 +261,7 @@ func (l *lease) errLocked() error {
 	}
 }
 
-// extraOf returns the extra fields of a new lease with these settings, or nil.
+// extraOf returns the extra fields for a new lease with these settings, or nil.
 func extraOf(set *settings, c *Client) *leaseExtra {
 	if set.timeout == c.defaults.timeout {
 		return nil
@@ -273,7 +269,7 @@ func extraOf(set *settings, c *Client) *leaseExtra {
 	return &leaseExtra{timeout: set.timeout}
 }
 
-// extraLocked returns the extra fields, for changing them.
+// extraLocked returns the extra fields for writing.
 func (l *lease) extraLocked() *leaseExtra {
 	if l.extra == nil {
 		l.extra = new(leaseExtra)
@@ -289,15 +285,15 @@ func (l *lease) readExtraLocked() leaseExtra {
 	return *l.extra
 }
 
-// timeout returns the time limit of one operation.
+// timeout returns the time limit for an operation.
 func (l *lease) timeout() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return cmp.Or(l.readExtraLocked().timeout, l.c.defaults.timeout)
 }
 
-// values returns the context whose values the requests of a lease have: that of the call,
-// with what the AcquireStart hooks have added.
+// values returns the context whose values the lease's requests carry: the call's context, with the
+// AcquireStart hooks' values.
 func (l *lease) values() context.Context {
 	if l.hooks != nil {
 		return l.hooks.context()
@@ -305,7 +301,7 @@ func (l *lease) values() context.Context {
 	return l.parent
 }
 
-// lose ends the lease because one of its names is lost.
+// lose ends the lease because a name is lost.
 func (l *lease) lose(e leasestate.End) error {
 	return l.update(func(s *leasestate.State) { s.Lose(e) })
 }

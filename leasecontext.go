@@ -7,11 +7,11 @@ import (
 	"github.com/dibslock/dibs/internal/leasekey"
 )
 
-// Context returns a context that ends with the lease, with cause ErrLost if the lease was
-// lost. It has the values of the context given to Lock, but not its deadline or
-// cancellation, which limit the waiting only. To end with another context as well, use WithLease.
+// Context returns a context that ends with the lease, with cause ErrLost after a loss. Calls under
+// the lock should use it. It carries the values of Lock's context, but not its deadline or
+// cancellation, which limit only the wait. To end with another context as well, use WithLease.
 //
-// The context of the lease of a Do is that of its function.
+// For a Do's lease, Context returns the context of Do's function.
 func (handle *Lease) Context() context.Context {
 	switch {
 	case handle.isZero():
@@ -43,12 +43,12 @@ func (handle *Lease) Context() context.Context {
 }
 
 // WithLease returns a context that carries the lease and ends with ctx or the lease. The cause is
-// ErrLost if the lease was lost, and that of ctx if ctx ended. Fence, LeaseOf, Client.Holds and guards
-// of databases find the lease in it. The lease stays held when the context ends.
+// ErrLost if the lease was lost, or ctx's cause if ctx ended. Fence, LeaseOf, Client.Holds and
+// database guards find the lease in it. The lease stays held when the context ends.
 //
-// A context with a lease that has ended, or with a nil one, has ended from the beginning. The context
-// with the lease of a Do survives Lease.Yield. The caller must call cancel when the work is done, so
-// that the lease does not refer to the context any more. cancel may be called repeatedly.
+// If the lease is nil or ended, the context is already ended. A context for a Do's lease survives
+// Lease.Yield. The caller must call cancel after the work, because until then the lease refers to
+// the context. cancel can be called repeatedly.
 func WithLease(ctx context.Context, lease *Lease) (withLease context.Context, cancel context.CancelFunc) {
 	if lease.isZero() {
 		ended, cancel := context.WithCancelCause(ctx)
@@ -69,12 +69,12 @@ func WithLease(ctx context.Context, lease *Lease) (withLease context.Context, ca
 	return derived.Context, func() { stop(); derived.cancel(context.Canceled) }
 }
 
-// LeaseOf returns the lease on a name that ctx carries: a context of Do, Lease.Context, WithLease, or
-// one derived from it. Of several leases it is the innermost one, whether it is still held or not. It
-// does no I/O. Without a lease on the name it returns ErrInvalid.
+// LeaseOf returns the innermost lease on a name that ctx carries, even if it ended. ctx should be,
+// or derive from, a context of Do, Lease.Context or WithLease. LeaseOf does no I/O. It returns
+// ErrInvalid if ctx carries no lease on the name.
 //
-// The lease of a Do can be extended, yielded and watched. Only Do releases it. After Lease.Yield it is
-// the new lease.
+// A Do's lease can be extended, yielded and watched. Only Do releases it. After Lease.Yield it
+// refers to the new lease.
 func LeaseOf(ctx context.Context, name string) (*Lease, error) {
 	lease, fence := findCarried(ctx, name)
 	switch {
@@ -86,8 +86,8 @@ func LeaseOf(ctx context.Context, name string) (*Lease, error) {
 	return nil, errNotCarried("lease", name)
 }
 
-// findCarried returns what ctx carries for a name, the innermost of all: a lease, or a fence without a
-// lease, or neither.
+// findCarried returns the innermost lease on a name that ctx carries, or its fence from WithFence.
+// Both are nil if there is none.
 func findCarried(ctx context.Context, name string) (lease *Lease, fence *carriedFence) {
 	for {
 		switch in := ctx.Value(leasekey.Key{}).(type) {
@@ -115,12 +115,12 @@ func errNotCarried(what, name string) error {
 type derivedContext struct {
 	context.Context
 	cancel         context.CancelCauseFunc
-	previous, next *derivedContext // in derivedContexts
+	previous, next *derivedContext // links in derivedContexts
 	listed         bool
 }
 
-// endWith makes the context end with a lease. If it must end at once, endWith returns
-// the cause: the caller ends it, without a lock, because that calls methods of the user's
+// endWith makes the context end with a lease. If the context must end at once, endWith returns the
+// cause. The caller then ends it without holding a lock, because this calls methods on the user's
 // context.
 func (d *derivedContext) endWith(l *lease) (ended error) {
 	l.mu.Lock()
@@ -135,7 +135,7 @@ func (d *derivedContext) endWith(l *lease) (ended error) {
 	return nil
 }
 
-// end ends the context, which no longer ends with the lease.
+// end ends the context, and removes it from the lease.
 func (d *derivedContext) end(l *lease) {
 	l.mu.Lock()
 	l.contexts.remove(d)
@@ -143,8 +143,8 @@ func (d *derivedContext) end(l *lease) {
 	d.cancel(context.Canceled)
 }
 
-// keep lets the context outlive the release of a lease. It returns an error if the lease has ended or
-// a nested call uses it.
+// keep lets the context outlive the lease's release. It returns an error if the lease ended or a
+// nested call uses it.
 func (d *derivedContext) keep(l *lease) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,9 +158,8 @@ func (d *derivedContext) keep(l *lease) error {
 	return nil
 }
 
-// derivedContexts is the list of the contexts that end with a lease, which has a lock for
-// it. To remove one takes constant time. An empty list is small, because most leases
-// derive no context.
+// derivedContexts lists the contexts that end with a lease, under the lease's lock. A removal takes
+// constant time. An empty list is small, because most leases derive no context.
 type derivedContexts struct {
 	first *derivedContext
 }

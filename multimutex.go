@@ -7,48 +7,43 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A MultiMutex is a lock on several names, which are held together or not at all. The
-// value holds no state, and is safe for concurrent use.
+// A MultiMutex is a lock on several names, held together or not at all. The value holds no state,
+// and is safe for concurrent use.
 //
-// MultiMutexes with common names never deadlock, whatever the order of their names. While
-// a MultiMutex waits, it is in the wait queue of each of its names.
+// MultiMutexes with common names never deadlock, whatever the order of their names. A waiting
+// MultiMutex is in the wait queue of each name.
 type MultiMutex struct {
 	c        *Client
 	names    []string
 	settings settings
 }
 
-// All returns the MultiMutex of these names: 1 to 100, in any order. A repeated name
-// counts once. All does no I/O; a bad name or option makes the methods of the MultiMutex
-// return ErrInvalid.
+// All returns the MultiMutex for these names: 1 to 100, in any order. A repeated name counts once.
+// All does no I/O. With an invalid name or option, the MultiMutex's methods return ErrInvalid.
 //
-// If the store can acquire all names in one step (memory, one Redis server, one hash slot
-// of a cluster), a waiting MultiMutex holds none of them. A crash of its process then
-// leaves only queue entries. On a cluster, the names of several slots are acquired slot
-// by slot, in an order that is the same for all clients. They are released if the rest
-// cannot be acquired.
+// If the store can acquire all names in one step (memory, a single Redis server, a cluster's hash
+// slot), a waiting MultiMutex holds none of them. A process crash then leaves only queue entries.
+// On a cluster, the names in several slots are acquired slot by slot, in the same order for all
+// clients. If the rest cannot be acquired, they are released.
 func (c *Client) All(names []string, options ...Option) *MultiMutex {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return &MultiMutex{c: c, names: slices.Compact(names), settings: c.settings(options)}
 }
 
-// Lock acquires all names in one lease. The whole lease is lost if one of the names is lost
-// or revoked.
-// Lease.FenceOf returns the fence of each name. Errors and limits are those of
-// Mutex.Lock.
+// Lock acquires all names in a single lease. If a name is lost or revoked, the whole lease is lost.
+// Lease.FenceOf returns each name's fence. Errors and limits are those of Mutex.Lock.
 func (m *MultiMutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.acquire(ctx, m.settings.with(atCall, options))
 }
 
-// TryLock acquires all names if they are free and no one waits for any of them. Otherwise
-// it returns ErrBusy at once.
+// TryLock acquires all names if they are free and nobody waits for any of them. Otherwise it
+// returns ErrBusy at once.
 func (m *MultiMutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.acquire(ctx, m.settings.with(atCall, options).tryOnce())
 }
 
-// Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns the
-// fence of one of them.
+// Do runs fn while holding all names, as Mutex.Do does. FenceOf(ctx, name) returns a name's fence.
 func (m *MultiMutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	first := ""
 	if len(m.names) > 0 {

@@ -5,33 +5,35 @@ import (
 	"sync"
 )
 
-// A Mutex is a lock with one holder at a time. So is the writer of an RWMutex. The value holds no state: it is cheap to
-// create, safe for concurrent use, and two Mutexes of one name are the same lock.
+// A Mutex is a lock with a single holder at a time. An RWMutex's writer is also a Mutex. The value
+// holds no state: it is cheap to create, safe for concurrent use, and two Mutexes with the same
+// name are the same lock.
 type Mutex struct {
 	c        *Client
 	name     string
-	writer   bool // of an RWMutex
+	writer   bool // for an RWMutex
 	settings settings
 }
 
-// Mutex returns the mutex of a name. It does no I/O. A bad name or option makes the
-// methods of the Mutex return ErrInvalid.
+// Mutex returns the mutex with this name. It does no I/O. With an invalid name or option, the
+// Mutex's methods return ErrInvalid.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{c: c, name: name, settings: c.settings(options)}
 }
 
-// Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait has
-// passed. The context limits the waiting only; the lease lasts until Unlock.
+// Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait passes. ctx
+// limits only the wait; the lease lasts until Unlock.
 //
-// Lock does not change ctx. Pass Lease.Context to nested calls: with ctx itself, a second
-// Lock of the same name waits for the first one.
+// Lock does not change ctx. Pass Lease.Context to nested calls: with ctx itself, a second Lock on
+// the same name waits for the first.
 //
-// Lock returns ErrBusy if the waiting is over; errors.Is also finds the context's cause
-// if the context ended it. It leaves nothing behind: in the background it removes its queue
-// entry, and releases a lock that is granted at that moment. Lock returns ErrUnavailable if the store does not answer its
-// first request within the operation timeout, or rejects it. After that the call survives
-// outages, and a store that rejects its requests: only Wait, ctx and Close end it, and a
-// program that closes the connections of the store.
+// Lock returns ErrBusy if the wait ends without the lock; if ctx ended it, errors.Is also finds
+// ctx's cause. The call leaves nothing behind: in the background it removes its queue entry, and
+// releases a lock granted at that moment.
+//
+// Lock returns ErrUnavailable if the store rejects the first request, or does not answer it within
+// the operation timeout. After the first answer, the call survives outages and rejections. Then
+// only Wait, ctx, Close, or closing the store's connections ends it.
 func (m *Mutex) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.lock(ctx, m.settings.with(atCall, options))
 }
@@ -47,27 +49,26 @@ func (m *Mutex) spec() lockSpec {
 	return exclusive(KindMutex, m.name)
 }
 
-// TryLock acquires the mutex if it is free and no one waits for it. Otherwise it returns
-// ErrBusy at once.
+// TryLock acquires the mutex if it is free and nobody waits for it. Otherwise it returns ErrBusy at
+// once.
 func (m *Mutex) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return m.lock(ctx, m.settings.with(atCall, options).tryOnce())
 }
 
-// Do runs fn while holding the mutex. The context of fn ends with ctx, when the lease is
-// lost (with cause ErrLost), and when fn has returned. Do releases the lock only after fn
-// has returned or panicked.
+// Do runs fn while holding the mutex. fn's context ends with ctx, when the lease is lost (with
+// cause ErrLost), and when fn returns. Do releases the lock only after fn returned or panicked. fn
+// can get its lease with LeaseOf.
 //
-// The error of Do is a *DoError. It says whether fn ran, and has the error of fn and that of the
-// lock, so fn need not report a loss. ErrLost as the error of the lock means that part of fn may have
-// run without the lock. fn gets its lease with LeaseOf.
+// The error is a *DoError. It reports whether fn ran, and contains fn's error and the lock's, so fn
+// need not report a loss. If the lock's error is ErrLost, part of fn may have run without the lock.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	return do(ctx, m.name, &m.settings, m.lock, fn, options)
 }
 
-// Locker returns the mutex as a sync.Locker, for code that requires one. A Locker cannot
-// return errors: Lock panics if ctx ends or the request is invalid, and Unlock panics if
-// the lease was lost. A Locker holds one lease at a time. The option OwnerToken, which is for one
-// call, is invalid.
+// Locker returns the mutex as a sync.Locker, for code that requires this interface. A Locker cannot
+// return errors: Lock panics with any error, such as ErrBusy after ctx ended. Unlock panics if the
+// lease was lost or the release failed. A Locker holds a single lease at a time. OwnerToken, an
+// option for a single call, makes Lock panic. New code should use Do.
 func (m *Mutex) Locker(ctx context.Context, options ...Option) sync.Locker {
 	return &locker{m: m, ctx: ctx, options: options}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// ErrSkipped means that Once.Do did not run its function: another process has the job this time. The
-// error also is a *BusyError, which says who runs the job, or until when its name is reserved.
+// ErrSkipped means that Once.Do did not run its function, because another process has the job this
+// time. The error is also a *BusyError, which says who runs the job, or how long its name is
+// reserved.
 var ErrSkipped = errors.New("dibs: skipped")
 
-// A Once is a periodic job that many processes start by their own clocks and that one of
-// them runs: at most once per interval. The value holds no state, and is safe for
-// concurrent use.
+// A Once is a periodic job that many processes start by their own clocks. Only one of them runs it,
+// at most once per interval. The value holds no state, and is safe for concurrent use.
 type Once struct {
 	c        *Client
 	name     string
@@ -23,29 +23,30 @@ type Once struct {
 	settings settings
 }
 
-// Once returns the periodic job of a name. After a run has started, no other run starts
-// for the duration every, even if the first one ends early, fails, or its process
-// crashes. Once does no I/O; a bad name or option makes Do return ErrInvalid.
+// Once returns the periodic job with this name. After a run starts, no other run starts for the
+// interval every, even if the first run ends early, fails, or its process crashes. Once does no
+// I/O. With an invalid name or option, Do returns ErrInvalid.
 //
-// Once starts nothing by itself: each process calls Do by its own clock, such as a ticker
-// or a cron library. The interval must be longer than the differences between those clocks,
-// and shorter than the time between two runs: for an hourly job, 50 minutes. With exactly
-// one hour, a run that starts a little early is skipped. The interval is from 10 ms to 366 days; on
-// a quorum at most its longest TTL.
+// Once starts nothing by itself: each process should call Do by its own clock, such as a ticker or
+// a cron library. The interval must be longer than the differences between those clocks, and
+// shorter than the time between two runs. For an hourly job it should be 50 minutes: with an hour,
+// a run that starts slightly early is skipped. The interval is from 10 ms to 366 days; on a quorum,
+// at most the quorum's longest TTL.
 //
-// A job that runs longer than the interval keeps the name by renewal until it ends.
-// MaxHold limits that: it ends the context of the job. After a crash the name stays
-// unavailable for the rest of the interval, or of the TTL if that is longer. MinHold given to Once is
-// ErrInvalid, because the interval replaces it, and a MinHold given to New does not apply.
+// A job that runs longer than the interval keeps the name by renewal until it ends. MaxHold limits
+// the run, by ending the job's context. After a crash the name stays unavailable for the rest of
+// the interval, or of the TTL if longer.
 //
-// A failed run also uses up its interval: see [RetryFailed].
+// The interval replaces MinHold: given to Once, MinHold is ErrInvalid, and given to New, it does
+// not apply. A failed run also uses up its interval: see [RetryFailed].
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
 	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
-// Do runs fn unless the job runs now or was run within the interval. It does not wait: if
-// another process has the job this time, Do returns ErrSkipped, which errors.Is finds. Other errors,
-// the context and the fence of fn are those of Mutex.Do: a *DoError says whether fn ran.
+// Do runs fn unless the job is running, or was run within the interval. It does not wait: if
+// another process has the job this time, it returns an error for which errors.Is finds ErrSkipped.
+// Other errors, and fn's context and fence, are those of Mutex.Do: a *DoError reports whether fn
+// ran.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)
@@ -59,7 +60,7 @@ func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, optio
 	return errAfterRun(o.name, work, unlocked)
 }
 
-// acquire acquires the lease of a run. The interval is its MinHold.
+// acquire acquires the lease for a run. The interval is its MinHold.
 func (o *Once) acquire(ctx context.Context, set settings) (*Lease, error) {
 	switch {
 	case o.every < driver.MinTTL || o.every > driver.MaxReserve:
@@ -76,7 +77,7 @@ func (o *Once) acquire(ctx context.Context, set settings) (*Lease, error) {
 	return lease, err
 }
 
-// A skippedError is the error of a run that another process has.
+// A skippedError means that another process has the run.
 type skippedError struct {
 	name string
 	busy *BusyError

@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// A new option needs an optionID, a row of optionRules, a case of settings.set, and a probe in
+// A new option needs an optionID, a row in optionRules, a case in settings.set, and a probe in
 // TestOptionTable. A new function with options needs a way in that test. TestGuideHasTheOptionTable
-// writes the table of docs/guide.md.
+// writes the table in docs/guide.md.
 
-// An optionID is the index of an option in optionRules.
+// An optionID is an option's index in optionRules.
 type optionID uint8
 
 const (
-	noOption optionID = iota // of the zero Option
+	noOption optionID = iota // the zero Option
 	ttlOption
 	waitOption
 	timeoutOption
@@ -26,17 +26,16 @@ const (
 	ownerTokenOption
 	observeOption
 	retryFailedOption
-	renewedHook // given with Observe, as the next one
+	renewedHook // given with Observe, as is the next
 	degradedHook
 	optionCount
 )
 
-// An optionSet is a set of options.
 type optionSet uint32
 
 func (s optionSet) has(o optionID) bool { return s&(1<<o) != 0 }
 
-// A level is how near to the call an option is given.
+// A level says how near to the call an option is given.
 type level uint8
 
 const (
@@ -47,23 +46,23 @@ const (
 	levels = 4
 )
 
-// A place is where an option is given: a level, and what has that level.
+// A place says where an option is given: to which function at a level.
 type place uint8
 
 const (
 	toNew    place = iota
 	toLock         // Client.Mutex and the like
 	toOnce         // Client.Once
-	toCall         // of a lock, that may wait
-	toTry          // of a lock, that tries once
-	toMany         // calls of a lock, by a Locker or a function of Wrap
+	toCall         // for a lock, may wait
+	toTry          // for a lock, tries once
+	toMany         // many calls for a lock, by a Locker or a wrapped function
 	toOnceDo       // Once.Do
 	toYield
 	toAttach
 	placeCount
 )
 
-// placeTexts are the places in errors, with the name of a lock, and in the table of docs/guide.md.
+// placeTexts describes the places in errors, with a lock's name, and in the table in docs/guide.md.
 var placeTexts = [placeCount]struct{ format, column string }{
 	toNew:    {"New", "`New`"},
 	toLock:   {"the lock %q", "lock"},
@@ -76,7 +75,6 @@ var placeTexts = [placeCount]struct{ format, column string }{
 	toAttach: {"Attach of %q", "`Attach`"},
 }
 
-// A placeSet is a set of places.
 type placeSet uint16
 
 func (s placeSet) has(p place) bool { return s&(1<<p) != 0 }
@@ -94,7 +92,7 @@ const (
 	onAcquire          = onNew | onLocks | onCalls | onMany | onOnce // all but Yield and Attach
 )
 
-// optionArguments are the arguments of an option.
+// optionArguments describes an option's arguments.
 type optionArguments uint8
 
 const (
@@ -105,19 +103,19 @@ const (
 	aSecret
 )
 
-// An optionRule is what is said of an option. It is the only place for that: checkMeaning,
-// ParseOptions, Option.String and the table in docs/guide.md have it from here.
+// An optionRule describes an option. It is the only source for checkMeaning, ParseOptions,
+// Option.String and the table in docs/guide.md.
 type optionRule struct {
 	name   string
-	key    string // of ParseOptions; or empty
+	key    string // in ParseOptions; or empty
 	takes  optionArguments
-	places placeSet // where it has a meaning
-	why    string   // it has no meaning elsewhere, and where it has
-	onOnce string   // likewise, of Once; or empty: why
+	places placeSet // where the option has a meaning
+	why    string   // the option has no meaning elsewhere, and where to give it instead
+	onOnce string   // likewise, for Once; empty: why
 }
 
-// optionRules says where each option has a meaning. Elsewhere it is rejected, and not
-// ignored. Only a default of the client applies where it has a meaning.
+// optionRules lists where each option has a meaning. Elsewhere an option is rejected, not ignored.
+// Only a client's default is ignored where it has no meaning.
 var optionRules = [optionCount]optionRule{
 	ttlOption: {
 		name: "TTL", key: "ttl", takes: aDuration,
@@ -180,7 +178,7 @@ var optionRules = [optionCount]optionRule{
 	},
 }
 
-// checkMeaning rejects options that have no meaning where they were given.
+// checkMeaning rejects options without a meaning in their place.
 func (s *settings) checkMeaning(name string) error {
 	for at, left := range s.given {
 		for ; left != 0; left &= left - 1 {
@@ -193,7 +191,7 @@ func (s *settings) checkMeaning(name string) error {
 	return nil
 }
 
-// checkOfMany rejects options that are for one call, given to what makes many.
+// checkOfMany rejects options for a single call, given for many calls.
 func checkOfMany(what string, options []Option) error {
 	for i := range options {
 		rule := &optionRules[options[i].id]
@@ -204,7 +202,7 @@ func checkOfMany(what string, options []Option) error {
 	return nil
 }
 
-// of describes the place of a lock, for errors.
+// of describes a lock's place, for errors.
 func (p place) of(name string) string {
 	if p == toNew {
 		return placeTexts[p].format

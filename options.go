@@ -11,19 +11,18 @@ import (
 
 // An Option configures a lock. There are three levels, from the outermost to the nearest:
 //
-//   - New sets the defaults of all locks of the Client,
-//   - Client.Mutex and the like set it for one lock,
-//   - Lock, TryLock, Do and Call for one call.
+//   - New sets the defaults for all locks of the Client,
+//   - Client.Mutex and similar methods set it for a lock,
+//   - Lock, TryLock, Do and Call set it for a call.
 //
-// The nearest level wins. Options of Yield are nearer than those of Do.
+// The nearest level wins. Yield's options are nearer than Do's.
 //
-// An option with a bad value makes the call return ErrInvalid. So does an option that is
-// given to a lock or a call for which it has no meaning. Examples are Wait given to a Try
-// call, and OwnerToken given to a lock. The error names the place where the option has a
-// meaning, and docs/guide.md has the whole table. A default of the Client applies to those
-// locks for which it has a meaning.
+// An invalid value makes the call return ErrInvalid. So does an option without a meaning for the
+// lock or the call, such as Wait given to a Try call, or OwnerToken given to a lock. The error says
+// where the option has a meaning; docs/guide.md contains the whole table. A Client's default only
+// applies to locks for which it has a meaning.
 //
-// An Option is a value: it may be copied, and used by concurrent calls. The zero Option has no
+// An Option is a value: it can be copied, and used by concurrent calls. The zero Option has no
 // effect.
 type Option struct {
 	id       optionID
@@ -33,9 +32,9 @@ type Option struct {
 	hooks    *Hooks
 }
 
-// String returns the option in the notation of Go, such as "Attempts(5, 200ms)". Durations are
-// those of [time.Duration.String]. Owner tokens and hooks are left out. The zero Option is the
-// empty text.
+// String returns the option in Go notation, such as "Attempts(5, 200ms)". Durations have the format
+// of [time.Duration.String]. Owner tokens and hooks are omitted. The zero Option returns an empty
+// string.
 func (o Option) String() string {
 	if o.id == noOption {
 		return ""
@@ -55,7 +54,7 @@ func (o Option) String() string {
 	return rule.name + "(" + argument + ")"
 }
 
-// settings are the values that options set. They are copied, never shared.
+// settings contains the option values. They are copied, never shared.
 type settings struct {
 	ttl         time.Duration
 	limit       waitLimit
@@ -65,24 +64,23 @@ type settings struct {
 	noRenew     bool
 	reentrant   bool
 	label       string
-	token       string // of the caller's choice, or empty
+	token       string // chosen by the caller, or empty
 	retryFailed bool
 	hooks       *hookChain
-	continues   bool // the call is part of work that holds a lease, though its context does not carry one
+	continues   bool // the call is part of work under a lock, though its context carries no lease
 
-	places [levels]place // where the options of each level are given
+	places [levels]place // where each level's options are given
 	given  [levels]optionSet
 }
 
-// A waitLimit is how long a call waits, or how often it tries. The zero waitLimit is that of a call that
-// tries once.
+// A waitLimit is how long a call waits, or how often it tries. The zero waitLimit tries once.
 type waitLimit struct {
 	wait        time.Duration // unbounded: until the context ends
 	attempts    int           // zero: the call queues
 	every       time.Duration // between two attempts
-	hasAttempts bool          // Attempts was given, and no Wait at a nearer level
+	hasAttempts bool          // Attempts was given, and no nearer Wait
 	conflicting bool          // Attempts and Wait were given at the same level
-	once        bool          // the call tries once, whatever the options of the outer levels are
+	once        bool          // the call tries once, whatever the outer levels' options
 }
 
 const (
@@ -97,7 +95,7 @@ func defaults() settings {
 	}
 }
 
-// with returns the settings of the next level.
+// with returns the settings at the next level.
 func (s settings) with(at level, options []Option) settings {
 	if len(options) == 0 {
 		return s // without a heap allocation
@@ -105,7 +103,7 @@ func (s settings) with(at level, options []Option) settings {
 	return s.apply(at, options)
 }
 
-// tryOnce returns the settings of a call that tries once.
+// tryOnce returns the settings for a call that tries once.
 func (s settings) tryOnce() settings {
 	s.limit.once = true
 	if s.places[atCall] == toCall {
@@ -114,7 +112,7 @@ func (s settings) tryOnce() settings {
 	return s
 }
 
-// ofOnce returns the settings of a periodic job.
+// ofOnce returns the settings for a periodic job.
 func (s settings) ofOnce() settings {
 	s.places[atLock], s.places[atCall] = toOnce, toOnceDo
 	return s
@@ -126,8 +124,8 @@ func (s settings) withoutLimit() settings {
 	return s
 }
 
-// apply applies the options of one level. Wait and Attempts replace each other if they come
-// from different levels. At the same level they conflict.
+// apply applies a level's options. Wait and Attempts replace each other across levels. At the same
+// level they conflict.
 func (s settings) apply(at level, options []Option) settings {
 	var now optionSet
 	for i := range options {
@@ -145,7 +143,7 @@ func (s settings) apply(at level, options []Option) settings {
 	return s
 }
 
-// set sets the value of one option. It returns what was given by that.
+// set sets an option's value. It returns the given options, including single hooks.
 func (s *settings) set(o *Option) optionSet {
 	given := optionSet(1) << o.id
 	switch o.id {
@@ -185,95 +183,98 @@ func (s *settings) set(o *Option) optionSet {
 	return given
 }
 
-// TTL sets how long the store keeps a lease that is not renewed: a crash of the holder
-// blocks the others for this long. It is from 10 ms to 24 h; the default is 30 s. It does
-// not limit the work while renewal is on, which is the default.
+// TTL sets how long the store keeps a lease without a renewal: a holder's crash blocks the others
+// for this long. d is from 10 ms to 24 h; the default is 30 s. TTL does not limit the work while
+// renewal is on, which is the default.
 //
-// A lease that a hand-off has granted starts with 5 s, or TTL if that is shorter. Its first
-// renewal, within 2 s, gives it the whole TTL.
+// A lease from a hand-off starts with 5 s, or TTL if shorter. Its first renewal, within 2 s,
+// extends it to the whole TTL.
 func TTL(d time.Duration) Option { return Option{id: ttlOption, duration: d} }
 
-// Wait limits how long a call queues. Zero tries once. A negative value is ErrInvalid, and so
-// is one below 1 ms, which probably lacks its unit. By default a call queues until its context
-// ends. Wait replaces Attempts of an outer level. Wait and Attempts at the same level are
-// ErrInvalid, and so is Wait given to Once or to a Try call.
+// Wait limits how long a call queues. By default it queues until its context ends. d is at least
+// 1 ms, because a shorter duration probably lacks its unit; zero tries once. Any other value is
+// ErrInvalid.
+//
+// Wait replaces Attempts from an outer level. At the same level they are ErrInvalid. So is Wait
+// given to Once or to a Try call.
 func Wait(d time.Duration) Option { return Option{id: waitOption, duration: d} }
 
-// Timeout limits one store operation, its retries included, whatever the settings of the
-// Redis client are. It is at least 1 ms; the default is 1 s. It does not limit renewals,
-// which wait for their answers as long as the lease lasts.
+// Timeout limits a store operation including its retries, whatever the Redis client's settings. d
+// is at least 1 ms; the default is 1 s. Timeout does not limit renewals, which wait for an answer
+// as long as the lease lasts.
 func Timeout(d time.Duration) Option { return Option{id: timeoutOption, duration: d} }
 
-// NoRenew turns renewal off: the lease ends when its TTL has passed, unless Extend
-// raises it.
+// NoRenew turns renewal off: the lease ends after its TTL, unless Extend raises it.
 func NoRenew() Option { return Option{id: noRenewOption} }
 
-// MaxHold limits how long a lease is renewed, so that a hung worker cannot hold a name
-// for ever. After d the lease is lost and the name is free. It is at least 10 ms; zero,
-// the default, means no limit.
+// MaxHold limits how long a lease is renewed, so a hung worker cannot hold a name forever. After d
+// the lease is lost and the name is free, so d should be longer than any normal work. It is at
+// least 10 ms; zero, the default, means no limit.
 func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration: d} }
 
-// MinHold keeps the name unavailable for at least d after the lock was acquired, even if
-// it is unlocked earlier or its holder crashes. It is for jobs that must not run twice on
-// machines whose clocks differ. It is from 1 ms to 24 h; zero, the default, means none. It is
-// ErrInvalid for Once, whose interval has this effect, and for Yield.
+// MinHold keeps the name unavailable for at least d after the lock was acquired, even after an
+// earlier Unlock or a crash. It is for jobs that must not run twice on machines whose clocks
+// differ. d is from 1 ms to 24 h; zero, the default, means none. MinHold is ErrInvalid for Once,
+// whose interval replaces it, and for Yield.
 //
-// If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease
-// from a hand-off gets that TTL with its first renewal, within 2 s.
+// If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease from a
+// hand-off gets this TTL at its first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return Option{id: minHoldOption, duration: d} }
 
-// Attempts tries n times, with a pause of every between the tries, and does not queue. So
-// the first try that finds the name free wins, however long others have tried. n is at
-// least 1, and every is zero or at least 1 ms. Attempts replaces Wait of an outer level. At
-// the same level they are ErrInvalid, and so is Attempts given to Once or to a Try call.
+// Attempts tries n times, with a pause of every between the tries, and does not queue. So the first
+// try that finds the name free wins, however long others have tried. Callers that need a fair order
+// should use Wait instead. n is at least 1, and every is zero or at least 1 ms.
+//
+// Attempts replaces Wait from an outer level. At the same level they are ErrInvalid. So is Attempts
+// given to Once or to a Try call.
 func Attempts(n int, every time.Duration) Option {
 	return Option{id: attemptsOption, number: n, duration: every}
 }
 
-// Label sets a text that Inspect shows with the token, for operators. A leader can publish its address
-// in it. It is at most 128 bytes of printable UTF-8 without spaces.
+// Label sets a text that Inspect shows with the token, for operators. A leader can publish its
+// address in it. It should not contain a secret. text is at most 128 bytes of printable UTF-8
+// without spaces.
 func Label(text string) Option { return Option{id: labelOption, text: text} }
 
-// Reentrant lets a call use the lease that its context already carries, if that lease
-// holds at least what the call requests. A reader does not become a writer in this way
-// (see RWMutex.TryUpgrade). The name is free after as many Unlocks as Locks. Without this
-// option such a call returns ErrReentrant. It is ErrInvalid for Yield.
+// Reentrant lets a call use the lease that its context already carries, if the lease holds
+// everything the call requests. A reader does not become a writer this way (see Lease.TryUpgrade).
+// The name is free after as many Unlocks as Locks. Without this option such a call returns
+// ErrReentrant. Reentrant is ErrInvalid for Yield.
 func Reentrant() Option { return Option{id: reentrantOption} }
 
-// OwnerToken sets the owner token for one call, such as a request id, so that another process
-// can attach to the lease. It is a secret of the owner, not a fencing token: see Lease.Fence.
-// All calls with the same token on the same name are the same owner. So a token must be unique
-// to one piece of work and hard to guess. It is 1 to 256 bytes of printable UTF-8 without
-// spaces. OwnerToken is for one call: given to New, a lock, Wrap or a Locker it is ErrInvalid.
+// OwnerToken sets the owner token for a call, such as a request ID, so another process can attach
+// to the lease. It is the owner's secret, not a fencing token: see Lease.Fence. All calls with the
+// same token on the same name are the same owner. So a token must be unique to a piece of work, and
+// should be hard to guess. It is 1 to 256 bytes of printable UTF-8 without spaces. OwnerToken is
+// for a single call: given to New, a lock, Wrap or a Locker, it is ErrInvalid.
 //
-// While a call or a lease of this Client has a token on a name, another call with this token
-// on this name returns ErrReentrant. A lease has its token until its last Unlock, also after a
-// loss. The same token on several names is allowed.
+// While a call or a lease of this Client uses a token on a name, another call with both returns
+// ErrReentrant. A lease uses its token until its last Unlock, even after a loss. The same token on
+// several names is allowed.
 //
-// The same Client may use a token again after an error or after Unlock, to retry that
-// piece of work. The new call first waits until the earlier one is cancelled at the store:
-// at most two operation timeouts plus 100 ms. If that takes longer it returns
-// ErrUnavailable. A different Client or process must not use the token again until the
-// TTL plus one second has passed: a late request of the first one could end its lease.
-// To use a lease whose token dibs made, call Attach; do not give that token here.
+// To retry its work after an error or after Unlock, the same Client can use the token again. The
+// new call first waits until the earlier call is cancelled in the store: at most two operation
+// timeouts plus 100 ms. If the wait takes longer, it returns ErrUnavailable. A different Client or
+// process must not use the token again until the TTL plus one second passed. Otherwise a late
+// request from the first could end its lease. To use a lease whose token dibs made, call Attach; do
+// not give that token here.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
-// RetryFailed ends the interval of a Once if its function returns an error or panics. The next call of
-// Do then runs the job again at once, also that of another process. The lease must still be held, and
-// its release must reach the store. After a crash the interval lasts.
+// RetryFailed ends a Once's interval if its function returns an error or panics. The next Do in any
+// process then runs the job again at once. The lease must still be held, and its release must reach
+// the store. After a crash the interval remains.
 //
-// Without it, a failed run also uses up its interval, because most jobs that fail would fail in each
-// process, one after another. Use RetryFailed if the next attempt can succeed, and make the job
-// tolerate a run that was done in part. It is for Once only.
+// Without RetryFailed, a failed run also uses up its interval, because most failing jobs would fail
+// in each process, one after another. Use it if the next attempt can succeed; the job should then
+// tolerate an incomplete earlier run. RetryFailed is for Once only, or a default given to New.
 func RetryFailed() Option { return Option{id: retryFailedOption} }
 
-// Observe adds hooks. Those of outer levels run before these. Hooks.Renewed and Hooks.Degraded are
-// for New only: given to a lock or a call they are ErrInvalid.
+// Observe adds hooks, which run after the outer levels' hooks.
 func Observe(hooks Hooks) Option { return Option{id: observeOption, hooks: &hooks} }
 
 const maxLabel = 128
 
-// check validates the names and the settings of a request before anything is sent.
+// check validates a request's names and settings before anything is sent.
 func (s *settings) check(name string, more ...string) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -292,7 +293,7 @@ func (s *settings) check(name string, more ...string) error {
 	return nil
 }
 
-// checkDefaults validates the options that were given to New.
+// checkDefaults validates the options given to New.
 func (s *settings) checkDefaults() error {
 	if err := s.checkMeaning(""); err != nil {
 		return err
@@ -303,7 +304,7 @@ func (s *settings) checkDefaults() error {
 	return nil
 }
 
-// checkTimeout validates the Timeout that was given to New.
+// checkTimeout validates the Timeout given to New.
 func (s *settings) checkTimeout() error {
 	if s.timeout < time.Millisecond {
 		return invalid("Timeout %v given to New: below 1ms", s.timeout)
@@ -311,7 +312,7 @@ func (s *settings) checkTimeout() error {
 	return nil
 }
 
-// badValue returns a value that is not valid, and why; or nothing.
+// badValue returns an invalid value and the reason, or empty strings.
 func (s *settings) badValue() (what, why string) {
 	limit := &s.limit
 	attempts := func() string { return Attempts(limit.attempts, limit.every).String() }
@@ -322,7 +323,7 @@ func (s *settings) badValue() (what, why string) {
 		return fmt.Sprintf("Timeout %v", s.timeout), "below 1ms"
 	case s.maxHold != 0 && s.maxHold < driver.MinTTL:
 		return fmt.Sprintf("MaxHold %v", s.maxHold), fmt.Sprintf("below %v", driver.MinTTL)
-	case s.places[atCall] != toOnceDo && (s.minHold < 0 || s.minHold > driver.MaxTTL): // Once has checked its interval
+	case s.places[atCall] != toOnceDo && (s.minHold < 0 || s.minHold > driver.MaxTTL): // Once already checked its interval
 		return fmt.Sprintf("MinHold %v", s.minHold), fmt.Sprintf("not within 0 to %v", driver.MaxTTL)
 	case lacksUnit(s.minHold):
 		return fmt.Sprintf("MinHold %v", s.minHold), noUnit
@@ -350,8 +351,8 @@ func (s *settings) badValue() (what, why string) {
 	return "", ""
 }
 
-// lacksUnit reports whether a duration is so short that its unit was probably forgotten, as
-// in Wait(3).
+// lacksUnit reports whether a duration is so short that its unit is probably missing, as in
+// Wait(3).
 func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Millisecond }
 
 const noUnit = "below 1ms; is the unit missing?"
@@ -360,7 +361,7 @@ func isTTL(d time.Duration) bool { return d >= driver.MinTTL && d <= driver.MaxT
 
 var notTTL = fmt.Sprintf("not within %v to %v", driver.MinTTL, driver.MaxTTL)
 
-// checkTTL checks a duration that the store keeps a name for. what is its name for the user.
+// checkTTL validates how long the store should keep a name. what names the duration for the user.
 func checkTTL(what, name string, ttl time.Duration) error {
 	if !isTTL(ttl) {
 		return invalid("%s %v of %q: %s", what, ttl, name, notTTL)

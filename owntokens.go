@@ -7,10 +7,10 @@ import (
 	"github.com/dibslock/dibs/internal/acquire"
 )
 
-// A token of the caller's choice belongs to one call or lease of the client at a time, on each name: see
-// acquire.Acquirer.Reserve.
+// A token chosen by the caller belongs to a single call or lease of the client at a time, on each
+// name: see acquire.Acquirer.Reserve.
 
-// A sameTokenError is the error of a call whose token is in use.
+// A sameTokenError is the error for a call whose token is in use.
 type sameTokenError struct{ name string }
 
 func (e sameTokenError) Error() string {
@@ -25,15 +25,15 @@ func (s *settings) choosesToken() bool {
 	return (s.given[atCall] | s.given[atYield]).has(ownerTokenOption)
 }
 
-// acquireOwn acquires a lease whose token the caller has chosen. Until that lease is unlocked,
-// no other call gets the token on one of the names.
+// acquireOwn acquires a lease with the caller's token. Until the lease is unlocked, no other call
+// can use the token on its names.
 func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (lease *Lease, err error) {
 	names := w.names()
 	if name, ok := c.acquirer.Reserve(names, set.token); !ok {
 		return nil, sameTokenError{name}
 	}
 	defer func() {
-		if lease == nil { // what the call has left at the store is listed as a cancellation
+		if lease == nil { // the call's remains in the store are listed as a cancellation
 			c.acquirer.Drop(names, set.token)
 			return
 		}
@@ -44,7 +44,7 @@ func (c *Client) acquireOwn(ctx context.Context, w lockSpec, set settings) (leas
 	return c.acquireNew(ctx, w, set)
 }
 
-// holdToken lists the token of an attached lease.
+// holdToken lists an attached lease's token.
 func (l *lease) holdToken() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *lease) holdToken() {
 	l.c.acquirer.Hold(l.namesLocked(), l.state.Token)
 }
 
-// dropToken lets other calls use the token of a lease that is unlocked, when the result has
-// ended and nothing of the lease can arrive at the store any more.
+// dropToken lets other calls use an unlocked lease's token. They wait until the result has ended
+// and no request for the lease can arrive at the store any more.
 func (l *lease) dropToken() *acquire.Cancellation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,5 +66,5 @@ func (l *lease) dropToken() *acquire.Cancellation {
 	return cancelling
 }
 
-// namesLocked returns the names of the lease.
+// namesLocked returns the lease's names.
 func (l *lease) namesLocked() []string { return l.state.AcquireRequest("", 0).Names() }

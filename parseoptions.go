@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ParseOptions returns the options of a text, as an environment variable or
-// a configuration file may have it:
+// ParseOptions returns the options in a text, for example from an environment variable or a
+// configuration file:
 //
 //	ttl=20s wait=3s label=web
 //
-// Spaces separate the words. Durations are those of [time.ParseDuration].
+// Spaces separate the words. Durations have the format of [time.ParseDuration].
 //
 //	ttl=20s            TTL
 //	wait=3s            Wait
@@ -25,8 +25,8 @@ import (
 //	reentrant          Reentrant
 //	retryfailed        RetryFailed
 //
-// A word that is unknown or repeated, and a value that is not valid, is an ErrInvalid. An
-// empty text has no options.
+// An unknown word, a repeated word, or an invalid value is ErrInvalid. An empty text contains no
+// options.
 func ParseOptions(text string) ([]Option, error) {
 	var options []Option
 	seen := make(map[string]bool)
@@ -49,8 +49,9 @@ func ParseOptions(text string) ([]Option, error) {
 	return options, nil
 }
 
-// shown returns a word for an error, without its value. What looks like no option may be a secret: a
-// part of a value that has a space, or the value of another variable. Then only its position is shown.
+// shown returns a word for an error, without its value. A word unlike an option may be part of a
+// secret with spaces, or another variable's value. For such a word, shown returns only its
+// position.
 func shown(i int, key string, hasValue bool) string {
 	const longest, letters = 12, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	looksLikeOption := hasValue && key != "" && len(key) <= longest && strings.Trim(key, letters) == ""
@@ -69,7 +70,7 @@ var optionKeys = func() (keys []string) {
 	return keys
 }()
 
-// An optionError is why a word is not an option.
+// An optionError says why a word is not an option.
 type optionError string
 
 func (e optionError) Error() string { return string(e) }

@@ -2,9 +2,8 @@ package dibs
 
 import "sync"
 
-// partlyLost lists the multi-locks that lost one name and still hold others, until their work
-// has ended: Close must release them. The zero value is ready for use. It is safe for
-// concurrent use.
+// partlyLost lists the multi-locks that lost a name and still hold others, until their work ends:
+// Close must release them. The zero value is ready for use. It is safe for concurrent use.
 type partlyLost struct {
 	mu     sync.Mutex
 	leases map[*lease]struct{}

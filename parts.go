@@ -8,10 +8,10 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// A multi-lock may be acquired in parts, each with a lease of its own.
+// A multi-lock can be acquired in parts, each with its own lease.
 
-// acquireParts acquires all parts in their order. If it fails, the call holds none. The error is that of a
-// lease that has ended.
+// acquireParts acquires all parts in order. If it fails, the call holds none. err is an ended
+// lease's error.
 func (a *acquisition) acquireParts() (outcome acquire.Outcome, err error) {
 	for i := range a.spec.parts() {
 		if a.later != nil {
@@ -30,8 +30,8 @@ func (a *acquisition) acquireParts() (outcome acquire.Outcome, err error) {
 	return outcome, err
 }
 
-// acquirePart acquires one part, and adds it to the lease. After a failure, the next attempt at the first
-// part repeats the same request.
+// acquirePart acquires a part and adds it to the lease. After a failure, the next attempt at the
+// first part repeats the same request.
 func (a *acquisition) acquirePart(i int) (acquire.Outcome, error) {
 	if !a.call.HasBegun() {
 		a.call.Begin(a.c.acquirer, a.c.newRequest(&a.spec, i, a.token(i), &a.settings), a.limits(), a.ownToken())
@@ -59,8 +59,8 @@ func (a *acquisition) acquirePart(i int) (acquire.Outcome, error) {
 	return outcome, a.lease.merge(l)
 }
 
-// drop cancels the parts that the call holds, and with them the request for the next one. Another attempt
-// has another token: a late cancel must not end what it acquires.
+// drop cancels the held parts, and the request for the next part. Another attempt uses another
+// token, because a late cancel must not end its leases.
 func (a *acquisition) drop() {
 	if a.lease == nil {
 		return
@@ -70,9 +70,8 @@ func (a *acquisition) drop() {
 	a.lease = nil
 }
 
-// merge adds the names of another lease with the same token. It returns an error if that
-// lease, or l, is lost already. The names belong to l even then, so that cancel releases
-// all of them.
+// merge adds the names in another lease with the same token. It returns an error if part or l is
+// already lost. Even then the names belong to l, so cancel releases all of them.
 func (l *lease) merge(part *lease) error {
 	s := part.LockState()
 	lost, other := part.errLocked(), *s
@@ -84,7 +83,7 @@ func (l *lease) merge(part *lease) error {
 	return cmp.Or(ended, lost)
 }
 
-// beginWhole starts a lease as a whole: from now on the caller's settings apply.
+// beginWhole starts the whole lease: from now on the caller's settings apply.
 func beginWhole(l *lease, set *settings) error {
 	now := l.c.clock.Now()
 	return l.update(func(s *leasestate.State) {

@@ -10,10 +10,10 @@ import (
 	"github.com/dibslock/dibs/internal/answer"
 )
 
-// public returns an error of the store with the types of this package. Each error of a store
-// passes through it on its way to a caller or a hook.
+// public converts a store's error to this package's types. Each store error passes through it on
+// its way to a caller or a hook.
 func public(err error) error {
-	switch e := err.(type) { //nolint:errorlint // the errors within another one are those of withPublic
+	switch e := err.(type) { //nolint:errorlint // withPublic handles wrapped errors
 	case nil:
 		return nil
 	case *driver.UnavailableError:
@@ -34,8 +34,8 @@ func public(err error) error {
 	return err
 }
 
-// publicRepeated is public for the last error of a request that was sent several times. unknown means
-// that one of them may have taken effect, whatever the last one says.
+// publicRepeated is public for the last error of a repeated request. unknown means that some
+// attempt may have taken effect, whatever the last error says.
 func publicRepeated(err error, unknown bool) error {
 	err = public(err)
 	var u *UnavailableError
@@ -45,7 +45,7 @@ func publicRepeated(err error, unknown bool) error {
 	return err
 }
 
-// retry makes attempts at one request, like acquire.Sender.Retry, and returns a public error.
+// retry attempts a request repeatedly, like acquire.Sender.Retry, and returns a public error.
 func (c *Client) retry(ctx context.Context, end time.Time, do func(acquire.Attempt) error) error {
 	unknown := false
 	err := c.acquirer.Retry(ctx, end, func(a acquire.Attempt) error {
@@ -56,15 +56,15 @@ func (c *Client) retry(ctx context.Context, end time.Time, do func(acquire.Attem
 	return publicRepeated(err, unknown)
 }
 
-// hasPublic reports whether errors.As finds an error of this package already.
+// hasPublic reports whether errors.As already finds this package's errors.
 func hasPublic(err error) bool {
 	var unavailable *UnavailableError
 	var wrong *WrongTypeError
 	return errors.As(err, &unavailable) || errors.As(err, &wrong)
 }
 
-// withPublic is an error that has an error of a store somewhere in it, as a decorator of the store
-// may return. The text stays as it is.
+// withPublic is an error that wraps a store's error, for example from a store's decorator. Its text
+// is unchanged.
 type withPublic struct {
 	error
 	public error

@@ -14,7 +14,7 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// release releases all names of the lease, concurrently, within the operation timeout.
+// release releases all names in the lease, concurrently, within the operation timeout.
 func (l *lease) release() error {
 	names := l.LockState().Names()
 	cancelling := l.cancellingLocked()
@@ -31,14 +31,13 @@ func (l *lease) release() error {
 	}
 	group.Wait()
 	if mayArrive(unanswered(l)) && slices.Contains(errs, nil) {
-		// A late acquire found some of the names free again, and ended the others.
+		// A late acquire found some names free again, and ended the others.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrLost) })
 	}
 	return errors.Join(errs...)
 }
 
-// cancellingLocked lists the end of the lease, if the caller has chosen its token. The caller ends the
-// result.
+// cancellingLocked lists the lease's end, if its user chose the token. The caller ends the result.
 func (l *lease) cancellingLocked() *acquire.Cancellation {
 	if !l.ownToken {
 		return nil
@@ -59,7 +58,7 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 	o := c.acquirer.Release(r, c.releaseBy(l), cancelling)
 	switch {
 	case o.Err == nil && (o.Released || o.Unknown):
-		return nil // if it was not held, an earlier attempt has released it
+		return nil // if it was not held, an earlier attempt released it
 	case o.Err == nil:
 		return lostError(leasestate.End{Reason: leasestate.Missing, Name: n.Name}, l.state.Token)
 	case answer.IsPermanent(o.Err):
@@ -69,24 +68,24 @@ func (l *lease) releaseName(n leasestate.Named, cancelling *acquire.Cancellation
 	life := clock.Add(s.Times.StoredFor(c.clock.Now()), max(time.Until(s.UnansweredUntil()), 0))
 	l.UnlockState()
 	c.acquirer.ReleaseLater(r, life)
-	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free, and will be
+	unknown := o.Unknown || answer.IsUnsent(o.Err) // the name is not free yet, but will be
 	failed := &UnavailableError{Op: opUnlock, Name: n.Name, Cause: public(answer.Cause(o.Err)), Unknown: unknown}
 	errors.As(o.Err, &failed.source)
 	return failed
 }
 
-// minHoldUntil returns the end of MinHold, or zero.
+// minHoldUntil returns when MinHold ends, or zero.
 func (l *lease) minHoldUntil() time.Duration {
 	defer l.UnlockState()
 	return l.LockState().Times.MinHoldUntil()
 }
 
-// releaseLost releases, in the background, what a lost lease may still hold in the store.
-// Until MinHold has passed it reserves the name instead: the lease ends 2 % earlier than
-// the TTL in the store.
+// releaseLost releases, in the background, everything a lost lease may still hold in the store.
+// Before MinHold ends, it reserves the name instead: the lease ends 2 % earlier than the TTL in the
+// store.
 func (l *lease) releaseLost() {
 	s := l.LockState()
-	reserve := s.Times.MinHoldUntil() > l.c.clock.Now() && (s.Reason().IsExpiry() || s.More() > 0) // not a name that was taken
+	reserve := s.Times.MinHoldUntil() > l.c.clock.Now() && (s.Reason().IsExpiry() || s.More() > 0) // not a name taken by others
 	if !reserve {
 		l.UnlockState()
 		l.cancelHeld()
@@ -96,22 +95,21 @@ func (l *lease) releaseLost() {
 	l.UnlockState()
 	ran := l.c.work.Run(func(context.Context) {
 		defer cancelling.End()
-		_ = l.release() // the lease is lost, and its caller has that error
+		_ = l.release() // the lease is lost: its caller already has the error
 	})
 	if !ran {
 		cancelling.End()
 	}
 }
 
-// cancel ends a lease that no caller has received, and releases its names in the
-// background.
+// cancel ends a lease that no caller received, and releases its names in the background.
 func (l *lease) cancel() {
 	_ = l.update((*leasestate.State).Release)
 	l.c.partlyLost.remove(l)
 	l.cancelHeld()
 }
 
-// cancelHeld cancels, in the background, what a lease that has ended may still hold at the store.
+// cancelHeld cancels, in the background, everything an ended lease may still hold in the store.
 func (l *lease) cancelHeld() {
 	request := l.LockState().AcquireRequest(l.c.id, l.c.clock.Now())
 	l.UnlockState()
@@ -119,8 +117,7 @@ func (l *lease) cancelHeld() {
 	l.cancelUnanswered()
 }
 
-// cancelUnanswered cancels, in the background, the acquires without an answer of a lease that has
-// ended.
+// cancelUnanswered cancels, in the background, an ended lease's acquires without an answer.
 func (l *lease) cancelUnanswered() {
 	for u := unanswered(l); u != nil; u = u.Next {
 		if clock.MayArrive(u.Until) {
@@ -129,7 +126,7 @@ func (l *lease) cancelUnanswered() {
 	}
 }
 
-// mayArrive reports whether one of these acquires can still take effect.
+// mayArrive reports whether any of these acquires can still take effect.
 func mayArrive(u *leasestate.Unanswered) bool {
 	for ; u != nil; u = u.Next {
 		if clock.MayArrive(u.Until) {
@@ -139,7 +136,7 @@ func mayArrive(u *leasestate.Unanswered) bool {
 	return false
 }
 
-// unanswered returns the acquires of a lease that had no answer.
+// unanswered returns a lease's acquires without an answer.
 func unanswered(l *lease) *leasestate.Unanswered {
 	defer l.UnlockState()
 	return l.LockState().Unanswered()

@@ -9,17 +9,17 @@ import (
 	"github.com/dibslock/dibs/internal/load"
 )
 
-// A renewer is what the scheduler of renewals knows of a client. It implements renew.Client.
+// A renewer is the renewal scheduler's view of a client. It implements renew.Client.
 type renewer struct{ c *Client }
 
-// Identity returns the identity of the client.
+// Identity returns the client's identity.
 func (r renewer) Identity() string { return r.c.id }
 
-// Go runs a job in the background. It returns false if the client has ended.
+// Go runs a job in the background. It returns false if the client ended.
 func (r renewer) Go(job func()) bool { return r.c.work.Run(func(context.Context) { job() }) }
 
-// Extend sends a batch of renewals, which must be answered until then. It returns the results, and
-// what they say of the store: one answer shows that the store answers.
+// Extend sends a batch of renewals, to be answered before until. It returns the results, and an
+// outcome for the store: a single answer shows that the store answers.
 func (r renewer) Extend(until time.Time, requests []driver.ExtendRequest) (errs []error, what load.Outcome) {
 	ctx := r.c.work.UntilClose()
 	errs, what = r.c.store.Extend(ctx, until, requests), load.Dropped

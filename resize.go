@@ -13,15 +13,15 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// Downgrade makes a writer of an RWMutex a reader; no other writer can hold the lock in between. The
+// Downgrade makes an RWMutex's writer a reader; no other writer can hold the lock in between. The
 // readers at the head of the queue enter with it. The lease then has a new and larger fence, which
-// Lease.Fence returns from then on. A reader stays one.
+// Lease.Fence returns from then on. A reader stays a reader.
 //
-// Downgrade returns ErrInvalid if the lease is not that of a reader or a writer of an RWMutex. It
-// returns ErrLost if the lease is lost, ErrReentrant if a nested call uses it, and ErrUnavailable if
-// the store does not answer. After an ErrUnavailable with an unknown outcome the lease is held for reading, although the
-// store may keep other readers out. After any ErrUnavailable Downgrade may be called again. Concurrent
-// changes of one lease are made one after another.
+// Downgrade returns ErrInvalid if the lease is not from an RWMutex, ErrLost or ErrReleased if it
+// ended, and ErrReentrant if a nested call uses it. It returns ErrUnavailable if the store does not
+// answer before ctx or the operation timeout ends; the caller can then try again. If the outcome is
+// unknown, the lease is held for reading, although the store may keep other readers out. Concurrent
+// changes to a lease run one after another.
 func (handle *Lease) Downgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, 1)
 	if err == nil && busy != nil {
@@ -30,14 +30,14 @@ func (handle *Lease) Downgrade(ctx context.Context) error {
 	return err
 }
 
-// TryUpgrade makes a reader of an RWMutex the writer if it is the only reader. Otherwise it returns
-// ErrBusy at once: two readers that waited for each other would wait for ever. The
-// upgrade goes before the waiters, because nobody can have written since this reader
-// began. The lease then has a new and larger fence. A writer stays one.
+// TryUpgrade makes an RWMutex's reader the writer if it is the only reader. Otherwise it returns
+// ErrBusy at once: two readers waiting for each other would wait forever. The upgrade goes before
+// the waiters, because nobody can have written since this reader began. The lease then has a new
+// and larger fence. A writer stays a writer.
 //
-// After any error the lease is still held for reading. After ErrUnavailable the store may
-// keep other readers out until Unlock, Downgrade or another TryUpgrade. Other errors are those of
-// Downgrade.
+// After any error except ErrLost and ErrReleased, the lease is still held for reading. After
+// ErrUnavailable the store may keep other readers out until Unlock, Downgrade or another
+// TryUpgrade. Other errors are those of Downgrade.
 func (handle *Lease) TryUpgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, driver.Unlimited)
 	if err == nil && busy != nil {
@@ -56,15 +56,15 @@ func (handle *Lease) resize(ctx context.Context, weight int) (busy *BusyError, e
 	return r.run(ctx)
 }
 
-// A resize is a change of the weight of one lease, on its way to the store.
+// A resize is a change to a lease's weight, in progress.
 type resize struct {
 	l      *lease
-	weight int       // of driver.Unlimited
+	weight int       // out of driver.Unlimited
 	end    time.Time // the operation must end by then
 }
 
-// run changes the weight. A non-nil busy means that other holders prevent it. Changes of one lease are
-// made one after another. Otherwise the reply that arrives last would count, whatever the store did
+// run changes the weight. A non-nil busy means that other holders prevent it. Changes to a lease
+// run one after another; otherwise the reply that arrives last would count, whatever the store did
 // last.
 func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
 	if err := r.check(); err != nil {
@@ -84,7 +84,7 @@ func (r *resize) run(ctx context.Context) (busy *BusyError, err error) {
 	return r.runAlone(ctx)
 }
 
-// runAlone is run when no other change of the lease is in progress.
+// runAlone is run while no other change to the lease is in progress.
 func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 	begun, err := r.begin()
 	if err != nil {
@@ -101,13 +101,13 @@ func (r *resize) runAlone(ctx context.Context) (busy *BusyError, err error) {
 	return busy, err
 }
 
-// awaitTurn waits until no other resize of the lease is in progress. The caller calls done
+// awaitTurn waits until no other resize of the lease is in progress. The caller should call done
 // afterwards.
 func (r *resize) awaitTurn(ctx context.Context) (done func(), err error) {
 	turn := r.turn()
 	done = func() { <-turn }
 	select {
-	case turn <- struct{}{}: // also if ctx has ended: the request says so
+	case turn <- struct{}{}: // even if ctx ended: the request reports it
 		return done, nil
 	default:
 	}
@@ -124,7 +124,7 @@ func (r *resize) awaitTurn(ctx context.Context) (done func(), err error) {
 	return nil, r.unavailable(fmt.Errorf("another change of the lease is in progress: %w", err))
 }
 
-// turn returns a channel that has an element while a resize of the lease is in progress.
+// turn returns a channel that contains an element while a resize is in progress.
 func (r *resize) turn() chan struct{} {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
@@ -145,8 +145,7 @@ func (r *resize) begin() (leasestate.Resize, error) {
 	return s.BeginResize(r.weight, driver.Unlimited), nil
 }
 
-// request asks the store for another weight of the lease, and records the answer. The TTL is that
-// of a renewal.
+// request asks the store for another weight, and records the answer. The TTL is a renewal's.
 func (r *resize) request(ctx context.Context) (driver.AcquireReply, error) {
 	l := r.l
 	var sent, ttl time.Duration
@@ -180,8 +179,8 @@ func (r *resize) setLate(late *leasestate.LateResize) {
 	r.l.LockState().SetLateResize(late)
 }
 
-// awaitLate waits until no earlier change to another weight, with an unknown
-// outcome, can arrive after this one.
+// awaitLate waits until no earlier change to another weight, with an unknown outcome, can arrive
+// after this change.
 func (r *resize) awaitLate(ctx context.Context) error {
 	late := r.l.LockState().LateResize()
 	r.l.UnlockState()
@@ -206,7 +205,7 @@ func (r *resize) unavailable(cause error) error {
 	return &UnavailableError{Op: "resize", Name: r.l.state.Name, Cause: cause}
 }
 
-// check rejects leases of another primitive, and those that a nested call uses.
+// check rejects other primitives' leases, and leases used by a nested call.
 func (r *resize) check() error {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()

@@ -1,10 +1,10 @@
 package dibs
 
-// A Semaphore is a lock with a number of permits that its holders share. Permits returns the lock
+// A Semaphore is a lock with several permits, which its holders share. Permits returns the lock
 // that a call acquires. The value holds no state, and is safe for concurrent use.
 //
-// Requests are served in their order, also large ones: later requests do not overtake a
-// large request, even if there are enough permits for them.
+// Requests are served in order, including large ones: later requests do not overtake a large
+// request, even if enough permits for them are free.
 type Semaphore struct {
 	c        *Client
 	name     string
@@ -12,19 +12,19 @@ type Semaphore struct {
 	settings settings
 }
 
-// Semaphore returns the semaphore of a name with this many permits, from 1 to 2^31-1. It
-// does no I/O. A bad name, number or option makes the methods of its locks return
-// ErrInvalid.
+// Semaphore returns the semaphore with this name and this many permits, from 1 to 2^31-1. It does
+// no I/O. With an invalid name, number or option, its locks' methods return ErrInvalid.
 //
-// Each call uses its own number of permits. While a deployment changes the number, old
-// and new processes count the same held permits, and each compares them with its own
-// number. So the held permits never exceed the larger number.
+// Each call uses its own number of permits, so all processes should use the same number. While a
+// deployment changes the number, old and new processes count the same held permits, and each
+// compares them with its own number. So the held permits never exceed the larger number.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{c: c, name: name, permits: permits, settings: c.settings(options)}
 }
 
-// Permits returns the lock that is n permits in one lease, or none. More permits than the semaphore
-// has are ErrInvalid. A holder of all permits holds the name exclusively, as a Mutex does.
+// Permits returns the lock for n permits, acquired together in a single lease. n is from 1 to the
+// semaphore's permits; any other n makes its methods return ErrInvalid. A holder of all permits
+// holds the name exclusively, as a Mutex does.
 func (s *Semaphore) Permits(n int) *SharedLock {
 	return &SharedLock{c: s.c, name: s.name, kind: KindSemaphore, weight: n, limit: s.permits, settings: s.settings}
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A SharedLock is a lock that several holders share: the reader of an RWMutex, or some permits of a
-// Semaphore. Each holder has a lease of its own, which expires if its process crashes. The value holds
+// A SharedLock is a lock that several holders share: an RWMutex's reader, or some permits of a
+// Semaphore. Each holder has its own lease, which expires if its process crashes. The value holds
 // no state, and is safe for concurrent use.
 //
-// The fences of shared leases grow, too. But a resource must not reject smaller fences of these,
-// because several holders are valid at the same time.
+// Fences also grow in shared leases. But a resource must not reject their smaller fences, because
+// several holders are valid at the same time.
 type SharedLock struct {
 	c             *Client
 	name          string
@@ -20,13 +20,13 @@ type SharedLock struct {
 	settings      settings
 }
 
-// Lock acquires the lock beside its other holders. It queues until the lock is granted, ctx ends, or
-// Wait has passed. Errors and limits are those of Mutex.Lock.
+// Lock acquires the lock, shared with its other holders. It queues until the lock is granted, ctx
+// ends, or Wait passes. Errors and limits are those of Mutex.Lock.
 func (l *SharedLock) Lock(ctx context.Context, options ...Option) (*Lease, error) {
 	return l.lock(ctx, l.settings.with(atCall, options))
 }
 
-// TryLock acquires the lock if it can be shared now and no one waits for the name. Otherwise it
+// TryLock acquires the lock if it can be shared now and nobody waits for the name. Otherwise it
 // returns ErrBusy at once.
 func (l *SharedLock) TryLock(ctx context.Context, options ...Option) (*Lease, error) {
 	return l.lock(ctx, l.settings.with(atCall, options).tryOnce())

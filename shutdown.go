@@ -9,21 +9,21 @@ import (
 )
 
 // Shutdown ends the Client in good order, as http.Server.Shutdown ends a server: it waits until all
-// leases were unlocked, and then closes the Client. Meanwhile
+// leases are unlocked, and then closes the Client. Meanwhile
 //
-//   - a call that waits for a lock or requests one returns ErrClosed,
-//   - the contexts of the terms of elections end with cause ErrResigned, and Election.Run returns nil
-//     when the work of its term has returned,
-//   - work under a lock continues: leases are renewed, and a call whose context carries a lease of this
-//     Client, or a fence of WithFence, may acquire and wait. So may Yield.
+//   - a call that waits for a lock or requests a lock returns ErrClosed,
+//   - the contexts for election terms end with cause ErrResigned, and Election.Run returns nil when
+//     its work returned,
+//   - work under a lock continues: leases are renewed, and Yield can wait. So can a call whose
+//     context carries a lease of this Client, or a fence from WithFence.
 //
-// If ctx ends first, Shutdown closes the Client at once, as Close does: the leases that are left are
-// lost. The error has the cause of ctx and the error of Close. Leases of Attach count as all others;
-// Detach ends a lease that another owner keeps.
+// If ctx ends first, Shutdown closes the Client at once, as Close does, and the remaining leases
+// are lost. The error then contains ctx's cause and Close's error. Shutdown also waits for leases
+// from Attach. Detach ends a lease that another owner keeps.
 //
-// Call it after the server that begins the work was shut down. Shutdown under a lock of the Client,
-// or in its hook AcquireEnd, waits for itself until ctx ends. It may be called at any time, also
-// several times at once and after Close.
+// A program should call Shutdown after shutting down the server that starts the work. Called under
+// a lock of the Client, or in its hook AcquireEnd, Shutdown waits for itself until ctx ends. It can
+// be called at any time, also concurrently, repeatedly and after Close.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if c.check() != nil {
 		return nil
@@ -36,7 +36,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return errors.Join(c.awaitIdle(ctx), c.Close())
 }
 
-// awaitIdle waits until there is no lease, and no call that may become one.
+// awaitIdle waits until there is no lease, and no call that can become a lease.
 func (c *Client) awaitIdle(ctx context.Context) error {
 	defer c.signalIdle()                                 // another Shutdown may wait for the same signal
 	for c.acquiring.Load() > 0 || c.renewals.Len() > 0 { // in this order: a call becomes a lease
@@ -60,8 +60,8 @@ func (c *Client) signalIdle() {
 	}
 }
 
-// beginAcquire begins a call that may become a lease. After Shutdown only those begin that are part
-// of work under a lock. The caller ends it with endAcquire.
+// beginAcquire starts a call that can become a lease. After Shutdown it only starts calls within
+// work under a lock. The caller ends the call with endAcquire.
 func (c *Client) beginAcquire(continues bool) bool {
 	c.acquiring.Add(1) // before stopping is read: Shutdown sets it, and then reads acquiring
 	if c.stopping.Load() && !continues || !c.begin() {
@@ -81,8 +81,8 @@ func (c *Client) leaveAcquire() {
 	c.signalIdle()
 }
 
-// continuesWork reports whether a context is that of work under a lock of a client: it carries a held
-// lease, or a fence that WithFence has added.
+// continuesWork reports whether ctx belongs to work under a client's lock: it carries a held lease,
+// or a fence from WithFence.
 func continuesWork(ctx context.Context, c *Client) bool {
 	for {
 		switch in := ctx.Value(leasekey.Key{}).(type) {

@@ -6,27 +6,27 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A lockSpec is what a call requests: one name, shared or exclusive, or several names,
-// all exclusive.
+// A lockSpec describes a request: a single name, shared or exclusive, or several names, all
+// exclusive.
 type lockSpec struct {
 	kind          Kind
 	name          string
 	with          []string
-	groups        [][]string // of several names, those that the store acquires in one step, in its order; nil for one name
+	groups        [][]string // for several names: the groups that the store acquires in one step, in its order; otherwise nil
 	weight, limit int
 }
 
-// exclusive requests one name exclusively.
+// exclusive requests a name exclusively.
 func exclusive(kind Kind, name string) lockSpec {
 	return lockSpec{kind: kind, name: name, weight: 1, limit: 1}
 }
 
-// writer requests one name for writing.
+// writer requests a name for writing.
 func writer(name string) lockSpec {
 	return lockSpec{kind: KindWriter, name: name, weight: driver.Unlimited, limit: driver.Unlimited}
 }
 
-// all requests several names, each exclusively, in the groups of a store.
+// all requests several names exclusively, in a store's groups.
 func all(groups [][]string) lockSpec {
 	names := groups[0]
 	if len(groups) > 1 {
@@ -38,10 +38,10 @@ func all(groups [][]string) lockSpec {
 // names returns all names.
 func (w *lockSpec) names() []string { return slices.Concat([]string{w.name}, w.with) }
 
-// parts returns how many requests the store needs.
+// parts returns the number of requests the store needs.
 func (w *lockSpec) parts() int { return max(len(w.groups), 1) }
 
-// part returns the names of one of these requests.
+// part returns a request's names.
 func (w *lockSpec) part(i int) (name string, with []string) {
 	if len(w.groups) == 0 {
 		return w.name, w.with

@@ -6,68 +6,68 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A State is the state of one name in the store.
+// A State is a name's state in the store.
 type State struct {
 	Name    string
 	Holders []Holder // at most 100, those that expire first
 	Holding int      // the number of all holders
-	Waiters []Waiter // the first 100, in the order of service
+	Waiters []Waiter // the first 100, in service order
 	Waiting int      // the number of all waiters
-	Fence   uint64   // no fence granted on this name is larger; of List, zero if not known
+	Fence   uint64   // no fence granted on this name is larger; zero if unknown, as from List
 
-	Foreign *Foreign    // set if the lock key holds something that dibs did not write
-	Nodes   []NodeState // of a quorum: the state on each node, in the order of the nodes
-	Err     error       // of List: the user of the store may not read this name, so nothing is known of it
+	Foreign *Foreign    // set if the lock key holds a value dibs did not write
+	Nodes   []NodeState // on a quorum: each node's state, in node order
+	Err     error       // from List: the store's user may not read this name, so nothing is known about it
 }
 
-// A NodeState is the state of a name on one node of a quorum, or why it is not known.
+// A NodeState is a name's state on a quorum's node, or why it is unknown.
 type NodeState struct {
 	State State
 	Err   error
 }
 
-// A Holder is one holder of a name.
+// A Holder describes a name's holder.
 type Holder struct {
 	Token     Token
 	Label     string
-	Kind      Kind   // empty if not known, as for a token of the application
-	Owner     string // of a foreign lock: its owner as its library writes it; may be empty
-	Exclusive bool   // no other holder is possible: a mutex, a writer, or all permits of a semaphore
-	Weight    int    // how much of Limit it has, such as permits of a semaphore: all if Exclusive
-	Limit     int    // how much may be held together; zero if not known
-	Fence     uint64 // zero if the store does not have it: see Client.Revoke
+	Kind      Kind   // empty if unknown, as for an application's token
+	Owner     string // a foreign lock's owner as its library writes it; may be empty
+	Exclusive bool   // no other holder is possible: a mutex, a writer, or all permits
+	Weight    int    // held share of Limit, such as a semaphore's permits; all if Exclusive
+	Limit     int    // how much can be held together; zero if unknown
+	Fence     uint64 // zero if the store does not return it: see Client.Revoke
 	Reserved  bool   // released, but MinHold or Once keeps the name unavailable
 
-	NeverExpires bool          // only the lock of another library can last for ever
-	Remaining    time.Duration // until the lease expires, unless it is renewed; zero if it never expires
+	NeverExpires bool          // only another library's lock can last forever
+	Remaining    time.Duration // until the lease expires unless renewed; zero if it never expires
 }
 
-// A Waiter is one waiter for a name.
+// A Waiter describes a waiter for a name.
 type Waiter struct {
 	Token     Token
 	Label     string
-	Kind      Kind // empty if not known
+	Kind      Kind // empty if unknown
 	Exclusive bool // it wants the name without other holders
-	Weight    int  // how much of Limit it wants
+	Weight    int  // requested share of Limit
 	Limit     int
 	Waited    time.Duration
 }
 
-// A Foreign describes a value at the key of a lock that dibs did not write: the lock of
-// another library, or data.
+// A Foreign describes a value, at a lock's key, that dibs did not write: another library's lock, or
+// data.
 type Foreign struct {
 	Key       string // the whole key
-	Type      string // its type, as the server names it
-	Kind      string // what it looks like: "Redisson RLock", "counter"
-	Lock      bool   // it is recognised as a lock: the State has its owners as Holders
+	Type      string // the value's type, as the server names it
+	Kind      string // the likely content, such as "Redisson RLock" or "counter"
+	Lock      bool   // recognised as a lock: its owners are the State's Holders
 	Removable bool   // the command dibs unlock --force can end it
-	Advice    string // what an operator can do
+	Advice    string // advice for an operator
 
 	NeverExpires bool
-	Remaining    time.Duration // until the key expires; zero if it never does
+	Remaining    time.Duration // until the key expires; zero if it never expires
 }
 
-// A Kind is the primitive that a call, a lease or a request belongs to.
+// A Kind names the primitive for a call, a lease or a request.
 type Kind string
 
 // Kinds of locks.
@@ -79,10 +79,10 @@ const (
 	KindMulti     Kind = "multi"
 	KindElection  Kind = "election"
 	KindOnce      Kind = "once"
-	KindAttached  Kind = "attached" // a lease of Client.Attach, whose primitive is unknown
+	KindAttached  Kind = "attached" // a lease from Client.Attach, whose primitive is unknown
 )
 
-// stateOf returns the state that a store has returned.
+// stateOf converts a store's state.
 func stateOf(s driver.State) State {
 	state := State{
 		Name: s.Name, Holding: s.Holding, Waiting: s.Waiting, Fence: s.Fence, Foreign: foreignOf(s.Foreign), Err: public(s.Err),

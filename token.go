@@ -16,9 +16,9 @@ import (
 	"github.com/dibslock/dibs/driver/ownertoken"
 )
 
-// A Token is the owner token of a lease. Whoever has it can act as the owner: unlock the lease, or
-// attach to it. So the package fmt, log/slog and encoding/json show its short form only, which is
-// host:pid:label, or the quoted beginning of a token that dibs has not made. string(t) is the whole
+// A Token is a lease's owner token. Any process with the token can act as the owner: unlock the
+// lease, or attach to it. So fmt, log/slog and encoding/json only show its short form:
+// host:pid:label, or the quoted beginning of a token not made by dibs. string(t) is the whole
 // token.
 type Token string
 
@@ -36,13 +36,14 @@ func (t Token) GoString() string { return fmt.Sprintf("dibs.Token(%q)", t.String
 // LogValue returns the short form, for log/slog.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// MarshalText returns the short form, for encoding/json and the like. No UnmarshalText reads it back.
+// MarshalText returns the short form, for encoding/json and similar encoders. No UnmarshalText
+// reads it back.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 const maxToken = 256 // bytes
 
-// identity returns the part that the tokens of all leases of a Client share:
-// host:pid:client. The last part is 96 bits from crypto/rand.
+// identity returns the common part of a Client's tokens: host:pid:client. The last part is 96 bits
+// from crypto/rand.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -53,7 +54,7 @@ func identity() string {
 	return cleanHost(host) + ":" + strconv.Itoa(os.Getpid()) + ":" + base64.RawURLEncoding.EncodeToString(random[:])
 }
 
-// cleanHost replaces the characters of a host name that would break the token format.
+// cleanHost replaces characters in a host name that would break the token format.
 func cleanHost(host string) string {
 	const limit = 64
 	host = strings.Map(func(r rune) rune {
@@ -65,9 +66,9 @@ func cleanHost(host string) string {
 	return host[:min(len(host), limit)]
 }
 
-// newToken returns the owner token of one acquire: client:kind-random, then :label. The
-// random part has 96 bits, so one token does not reveal the others of its process. The
-// kind is for those who inspect the lock.
+// newToken returns an acquire's owner token: client:kind-random, then :label. The random part has
+// 96 bits, so a token does not reveal its process's other tokens. The kind is shown when the lock
+// is inspected.
 func newToken(client string, w lockSpec, label string) string {
 	var random [12]byte
 	rand.Read(random[:])
@@ -85,9 +86,8 @@ func newToken(client string, w lockSpec, label string) string {
 // lettersAndDigits encodes 5 bits per character, without padding.
 var lettersAndDigits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// shortToken returns a short form of a token for messages. It does not let the reader act
-// as the owner. A token that dibs made becomes host:pid and its label. Any other value
-// becomes its quoted beginning.
+// shortToken returns a token's short form for messages, with which nobody can act as the owner. A
+// token made by dibs becomes host:pid and its label. Any other value becomes its quoted beginning.
 func shortToken(token string) string {
 	parts := strings.SplitN(token, ":", 5)
 	if len(parts) >= 4 && isPlain(token, maxToken) && len(parts[2]) >= 16 {
@@ -96,7 +96,7 @@ func shortToken(token string) string {
 		}
 	}
 	runes := []rune(token[:min(len(token), 64)])
-	if len(runes) == 1 { // any part of it would be the whole
+	if len(runes) == 1 { // any part would be the whole
 		return "a value with a single character"
 	}
 	return fmt.Sprintf("%q…", string(runes[:min(len(runes)/2, 8)]))

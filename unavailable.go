@@ -6,19 +6,19 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An UnavailableError is the error of a store that could not be reached, did not answer
-// in time, or rejected the request. errors.Is finds ErrUnavailable in it, and the cause.
+// An UnavailableError means that the store could not be reached, did not answer in time, or
+// rejected the request. errors.Is finds ErrUnavailable and the cause.
 type UnavailableError struct {
 	Op    string // acquire, unlock, extend, …
 	Name  string // empty if the operation concerns several names
 	Cause error
 
 	// Unknown means that the request may have taken effect. After Unlock, the name is free or will
-	// be: dibs retries in the background, and the TTL ends the lease at the latest. What an acquire
-	// may have left at the store is cancelled in the background.
+	// be: dibs retries in the background, and the TTL ends the lease at the latest. After an
+	// acquire, dibs cancels its remains in the store in the background.
 	Unknown bool
 
-	source *driver.UnavailableError // of the store, or nil
+	source *driver.UnavailableError // from the store, or nil
 }
 
 func (e *UnavailableError) Error() string {
@@ -38,8 +38,8 @@ func (e *UnavailableError) Error() string {
 
 const opUnlock = "unlock"
 
-// Unwrap makes errors.Is find ErrUnavailable and the cause. It makes errors.As also find the error
-// of the store, for packages that build on a store.
+// Unwrap makes errors.Is find ErrUnavailable and the cause. errors.As also finds the store's error,
+// for packages that build on a store.
 func (e *UnavailableError) Unwrap() []error {
 	all := joined(ErrUnavailable, e.Cause)
 	if e.source != nil {
@@ -48,8 +48,8 @@ func (e *UnavailableError) Unwrap() []error {
 	return all
 }
 
-// unavailableError returns the error of a store that has failed. A request that only reads has no
-// effect that could be unknown.
+// unavailableError converts a store's error. A request that only reads cannot have an unknown
+// effect.
 func unavailableError(e *driver.UnavailableError) *UnavailableError {
 	reads := e.Op == "inspect" || e.Op == "list"
 	return &UnavailableError{

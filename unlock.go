@@ -9,14 +9,14 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// Unlock releases the lock. The store grants it to the first waiter in the same step.
-// Unlock takes no context: it has its own time limit, the operation timeout, so a
-// cancelled request cannot leak a lock.
+// Unlock releases the lock. The store grants it to the first waiter in the same step. Unlock takes
+// no context: it has its own time limit, the operation timeout, so a cancelled request cannot leak
+// a lock.
 //
-// Unlock returns ErrLost if the lease was lost before, and nil if it was already
-// unlocked. If the store does not answer in time, it returns an ErrUnavailable with an
-// unknown outcome. It then retries in the background, for as long as the store may keep the
-// lease. The last Unlock of a reentrant lease releases it.
+// Unlock returns ErrLost if the lease was already lost, and nil if it was already unlocked. If the
+// store does not answer in time, it returns an ErrUnavailable with an unknown outcome. It then
+// retries in the background, as long as the store may keep the lease. A reentrant lease is released
+// by its last Unlock.
 func (handle *Lease) Unlock() error {
 	if handle.isZero() {
 		return errNoLease
@@ -45,7 +45,7 @@ func (handle *Lease) Unlock() error {
 			return
 		}
 		s.Release()
-		counted = c.work.Begin() // so that Close waits for it
+		counted = c.work.Begin() // so Close waits for it
 	})
 	switch {
 	case again:
@@ -71,18 +71,19 @@ func (handle *Lease) Unlock() error {
 	return err
 }
 
-// Detach ends this lease without releasing the lock, which another owner has attached to:
-// see Client.Attach. The contexts of the lease end, renewal stops, and Err returns
-// ErrReleased. Neither Unlock nor Client.Close releases the lock afterwards. If nobody has
-// attached, the lock stays until its TTL has passed. After a wait in the queue that is the
-// hand-off TTL, at most 5 s, until the first renewal: call Extend before Detach.
+// Detach ends this lease without releasing the lock, to which another owner attached: see
+// Client.Attach. The lease's contexts end, renewal stops, and Err returns ErrReleased. Neither
+// Unlock nor Client.Close releases the lock afterwards. If nobody attached, the lock stays until
+// its TTL passes. After a wait in the queue, this is at most 5 s until the first renewal, so the
+// holder should call Extend before Detach.
 //
-// If a request for the lease had no answer, it may still arrive at the store, and acquire the
-// name again after the new owner has unlocked. Detach waits until that is impossible, at most
-// one operation timeout and 100 ms. The new owner must not unlock before Detach has returned.
+// A request without an answer may still arrive at the store, and acquire the name again after the
+// new owner's Unlock. Detach waits until this is impossible, at most one operation timeout plus
+// 100 ms. The new owner must not unlock before Detach returns.
 //
-// Detach returns ErrLost if the lease was lost before, and ErrReentrant if a nested call uses
-// it, and nil if the lease was already unlocked or detached.
+// Detach returns ErrLost if the lease was already lost, and ErrReentrant if a nested call uses it.
+// It returns nil if the lease was already unlocked or detached, and ErrClosed if the Client closes
+// during the wait.
 func (handle *Lease) Detach() error {
 	if handle.isZero() {
 		return errNoLease
@@ -121,13 +122,13 @@ func (handle *Lease) Detach() error {
 	return nil
 }
 
-// releasedByDo returns the error of a verb that would end the lease of a Do.
+// releasedByDo returns the error for a verb that would end a Do's lease.
 func (handle *Lease) releasedByDo(verb string) error {
 	return invalid("%s: the lease on %q is that of Do, which releases it when its function returns", verb, handle.Name())
 }
 
-// dropReservation makes the next release end the lease without a reservation, unless the lease has
-// ended, or a nested call uses it.
+// dropReservation makes the next release end the lease without a reservation, unless the lease
+// ended or a nested call uses it.
 func (l *lease) dropReservation() {
 	s := l.LockState()
 	defer l.UnlockState()

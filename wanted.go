@@ -13,18 +13,16 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// Wanted returns a channel that is closed when another request waits for a name of the
-// lease. The holder can then finish soon, and unlock. The channel stays closed, also if that
-// request is cancelled later. It is not closed when the lease ends: wait for
-// Context().Done() too.
+// Wanted returns a channel that closes when another request waits for a name in the lease. The
+// holder should then finish soon and unlock. The channel stays closed, even if the request is
+// cancelled later. The lease's end does not close it, so the holder should also wait for
+// Context().Done().
 //
-// The first call asks the store, in the background, to notify this client of the first
-// waiter; further calls cost nothing. A lease for which Wanted is not called costs nothing
-// either. The channel is closed half a round trip after the first waiter has queued. If
-// the notification is lost, or the store cannot notify, it is closed at the next renewal.
-// A lease that is not renewed may then never learn of the waiter. Of clients of other
-// libraries the store sees at most those of Redisson in Redisson mode, at the first call and
-// at each renewal.
+// The first call asks the store, in the background, to notify this client of the first waiter;
+// further calls cost nothing. The channel then closes half a round trip after the first waiter
+// queued. If the notification is lost, or the store cannot notify, it closes at the next renewal. A
+// lease without renewals may then never detect the waiter. The store sees no waiters from other
+// libraries except Redisson's in Redisson mode, at the first call and at each renewal.
 func (handle *Lease) Wanted() <-chan struct{} {
 	if handle.isZero() {
 		return nil
@@ -36,10 +34,10 @@ func (handle *Lease) Wanted() <-chan struct{} {
 	return signal.channel
 }
 
-// IsWanted reports whether another request waits for a name of the lease. The first call asks the
-// store and waits for its answer, at most for the operation timeout. After the answer that none
-// waits, the channel of Wanted says so, and further calls cost nothing. Without an answer IsWanted
-// returns an error; then the store is asked again in the background.
+// IsWanted reports whether another request waits for a name in the lease. The first call asks the
+// store and waits for its answer, until ctx or the operation timeout ends. After an answer, the
+// store notifies as for Wanted, and further calls cost nothing. Without an answer IsWanted returns
+// an error, and the store is asked again in the background.
 func (handle *Lease) IsWanted(ctx context.Context) (bool, error) {
 	if handle.isZero() {
 		return false, errNoLease
@@ -66,7 +64,7 @@ func (handle *Lease) IsWanted(ctx context.Context) (bool, error) {
 	}
 }
 
-// wantedSignal returns the signal of the lease, and whether this is the first call.
+// wantedSignal returns the lease's signal, and whether this is the first call.
 func (l *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,20 +79,20 @@ func (l *lease) wantedSignal() (signal *wantedSignal, isNew bool) {
 	return x.wanted, true
 }
 
-// A wantedSignal is the state of Lease.Wanted. It is safe for concurrent use.
+// A wantedSignal is Lease.Wanted's state. It is safe for concurrent use.
 type wantedSignal struct {
 	l       *lease
 	channel chan struct{}
 
 	mu          sync.Mutex // guards the fields below
 	set         bool       // the channel is closed
-	registering bool       // a goroutine asks the store
-	answered    bool       // the store has answered the last question
-	again       bool       // it must ask once more, because an event may have been lost since it asked
+	registering bool       // a goroutine is asking the store
+	answered    bool       // the store answered the last question
+	again       bool       // ask once more: an event may have been lost since the last question
 }
 
-// answer returns whether it is known that a request waits, and whether the store has
-// answered the last question.
+// answer returns whether a request is known to wait, and whether the store answered the last
+// question.
 func (w *wantedSignal) answer() (wanted, answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +115,7 @@ func (w *wantedSignal) close() {
 	}
 }
 
-// register asks the store in the background, again and again until it answers.
+// register asks the store in the background, repeatedly until it answers.
 func (w *wantedSignal) register() {
 	if w.l.reason().IsEnd() {
 		return
@@ -137,8 +135,8 @@ func (w *wantedSignal) register() {
 	}
 }
 
-// mustRepeat reports whether the store is to be asked again, after a pause if it has not
-// answered. The next renewal asks again, too.
+// mustRepeat reports whether to ask the store again, after a pause if it did not answer. The next
+// renewal also asks again.
 func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 	const between = 250 * time.Millisecond
 	answered := err == nil || answer.IsRefusal(err) || answer.IsPermanent(err)
@@ -154,7 +152,7 @@ func (w *wantedSignal) mustRepeat(ctx context.Context, err error) bool {
 	return w.registering
 }
 
-// notifyWanted asks the store once for a notification of the next waiter of each name.
+// notifyWanted asks the store once to notify the client of each name's next waiter.
 func (w *wantedSignal) notifyWanted(ctx context.Context) error {
 	l := w.l
 	s := l.LockState()
@@ -174,11 +172,11 @@ func (w *wantedSignal) notifyWanted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wantedSignals are those of the leases of a client, by token. The zero value is
-// ready for use. It is safe for concurrent use.
+// wantedSignals contains the signals for a client's leases, by token. The zero value is ready for
+// use. It is safe for concurrent use.
 type wantedSignals struct {
 	mu      sync.Mutex
-	byToken map[string][]*wantedSignal // more than one if a lease was attached in the same process
+	byToken map[string][]*wantedSignal // several if a lease was attached in the same process
 }
 
 func (w *wantedSignals) add(signal *wantedSignal) {
@@ -203,7 +201,7 @@ func (w *wantedSignals) remove(signal *wantedSignal) {
 	w.byToken[token] = left
 }
 
-// of returns the signals of the leases with a token.
+// of returns the signals for leases with a token.
 func (w *wantedSignals) of(token string) []*wantedSignal {
 	w.mu.Lock()
 	defer w.mu.Unlock()

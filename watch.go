@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// watch receives the store's events for as long as the client lives.
+// watch receives the store's events until the client ends.
 func (c *Client) watch() {
 	defer c.acquirer.Inbox.SetFlow(acquire.Unsubscribed, func() { c.queueDegraded(nil) })
 	life := c.work.UntilEnd()
@@ -29,7 +29,7 @@ func (c *Client) watch() {
 // busy reports whether the client holds or awaits anything.
 func (c *Client) busy() bool { return c.renewals.Len() > 0 || c.acquirer.Inbox.Calls() > 0 }
 
-// handleEvent handles one event of the store.
+// handleEvent handles an event from the store.
 func (c *Client) handleEvent(e driver.Event) {
 	inbox := &c.acquirer.Inbox
 	switch e.Kind {

@@ -2,24 +2,23 @@ package dibs
 
 import "github.com/dibslock/dibs/driver"
 
-// A WrongTypeError is the error of a key that holds a value of another type than a lock of
-// dibs: a lock of another library, or data. Nothing was changed. errors.Is finds ErrWrongType in
-// it, and the cause.
+// A WrongTypeError means that a key holds a value other than a dibs lock: another library's lock,
+// or data. Nothing was changed. errors.Is finds ErrWrongType and the cause.
 type WrongTypeError struct {
 	Op    string // acquire, unlock, extend, …
 	Name  string
-	State State // Foreign describes the value, if the store could read it; Holders are the owners of a foreign lock
+	State State // Foreign describes the value, if the store could read it; Holders are a foreign lock's owners
 	Cause error // the server's reply
 
-	source *driver.WrongTypeError // of the store, or nil
+	source *driver.WrongTypeError // from the store, or nil
 }
 
 func (e *WrongTypeError) Error() string {
 	return (&driver.WrongTypeError{Op: e.Op, Name: e.Name, State: e.State.forText()}).Error()
 }
 
-// Unwrap makes errors.Is find ErrWrongType and the cause. It makes errors.As also find the error of
-// the store, for packages that build on a store.
+// Unwrap makes errors.Is find ErrWrongType and the cause. errors.As also finds the store's error,
+// for packages that build on a store.
 func (e *WrongTypeError) Unwrap() []error {
 	all := joined(ErrWrongType, e.Cause)
 	if e.source != nil {
@@ -32,7 +31,7 @@ func wrongTypeError(e *driver.WrongTypeError) *WrongTypeError {
 	return &WrongTypeError{Op: e.Op, Name: e.Name, State: stateOf(e.State), Cause: public(e.Cause), source: e}
 }
 
-// forText returns the parts of a state that the message of a WrongTypeError has.
+// forText returns a state's parts for a WrongTypeError's message.
 func (s State) forText() driver.State {
 	var text driver.State
 	if f := s.Foreign; f != nil {

@@ -5,35 +5,37 @@ import (
 	"errors"
 )
 
-// Yield lets other requests go first, between two parts of a long work. It is called in the
-// function of Do or Call, on the lease of LeaseOf. If another request waits for the lock, Yield
-// releases it, joins the end of the wait queue, and returns when it holds the lock again.
-// If none waits, Yield returns nil at once. The first call asks the store; later calls
-// cost nothing until a request waits.
+// Yield lets other requests go first, between two parts of long work. Call it in the function of Do
+// or Call, on the lease from LeaseOf. If another request waits for the lock, Yield releases it,
+// joins the end of the wait queue, and returns when it holds the lock again. If nobody waits, Yield
+// returns nil at once. The first call asks the store; later calls cost nothing until a request
+// waits.
 //
 //	lease, err := dibs.LeaseOf(ctx, "import")
 //	…
 //	err = lease.Yield(ctx, dibs.Wait(time.Minute))
 //
-// The context of the work stays valid and carries the new lease, with a new and larger Fence. The
-// Lease is then the new one. The channel of Wanted is that of the old lease: call Wanted again. While
-// Yield waits, the work does not hold the lock: no other goroutine may rely on it. The new lease is
-// what Do has requested: after a Downgrade, Yield waits for a writer's lease again.
+// The work's context stays valid, and it and the Lease refer to the new lease, with a new and
+// larger Fence. Wanted's channel is the old lease's: call Wanted again. While Yield waits, the work
+// does not hold the lock, so no other goroutine may rely on it. The new lease is of the type Do
+// requested: after a Downgrade, Yield waits for a writer's lease again.
 //
-// The options of Do apply to the new lease, each limit from its beginning. Those given to Yield
-// are a nearer level, so they override the options of Do. They are checked before the release. Yield
-// also stops waiting when ctx or the context of the work ends. A ctx that has ended before changes
-// nothing: Yield returns its cause.
+// Do's options apply to the new lease, each limit from its beginning. Yield's options are a nearer
+// level, so they override Do's. They are checked before the release. Yield also stops waiting when
+// ctx or the work's context ends. If ctx ended before the call, Yield returns its cause and changes
+// nothing.
 //
-// Any other error means that the lock is not held any more, except ErrReentrant and ErrInvalid. The
-// context of the work has then ended, and the function must return. Do returns the error as well.
-// Yield returns ErrReentrant if a nested call uses the lease, and ErrReleased after the function
-// has returned: a goroutine that outlives it holds nothing.
+// After any other error except ErrReentrant and ErrInvalid, the lock is no longer held. The work's
+// context is then ended, and the function must return. Do also returns the error. Yield returns
+// ErrReentrant if a nested call uses the lease. After the function returned, Yield returns
+// ErrReleased: a goroutine that outlives the function holds nothing.
 //
-// Yield returns ErrInvalid if an option is invalid, or if another Yield of the lease is in progress.
-// A lease of Lock cannot be yielded, because others may use its context: Unlock and Lock again. An
-// election has Resign instead. Once and MinHold keep the name reserved after a release, so nobody
-// could go first. All three are ErrInvalid.
+// Yield returns ErrInvalid
+//
+//   - if an option is invalid, or another Yield of the lease is in progress,
+//   - for a lease from Lock, because others may use its context: Unlock and Lock again,
+//   - for an election's term: use Election.Resign,
+//   - for Once and with MinHold: both reserve the name after a release, so nobody could go first.
 func (handle *Lease) Yield(ctx context.Context, options ...Option) error {
 	if handle.isZero() {
 		return errNoLease
@@ -60,7 +62,7 @@ func (handle *Lease) Yield(ctx context.Context, options ...Option) error {
 	if lease.l.minHoldUntil() != 0 {
 		return invalid("yield: %q has MinHold, which would keep it from the others after the release as well", lease.Name())
 	}
-	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer the next call knows more
+	if wanted, _ := lease.IsWanted(ctx); !wanted { // without an answer, the next call asks again
 		return nil
 	}
 	if err := carried.derived.keep(lease.l); err != nil {
@@ -69,7 +71,7 @@ func (handle *Lease) Yield(ctx context.Context, options ...Option) error {
 	return carried.replaceLease(ctx, set)
 }
 
-// errNoYield returns why the lease is not that of a Do that can acquire another one.
+// errNoYield returns why Yield cannot replace the lease.
 func (handle *Lease) errNoYield() error {
 	name, l := handle.Name(), handle.lease()
 	switch {
@@ -81,7 +83,7 @@ func (handle *Lease) errNoYield() error {
 	return invalid("yield: the lease on %q is not that of Do: Unlock, and Lock again", name)
 }
 
-// beginYield returns an error if another Yield is in progress, or if the work has ended.
+// beginYield returns an error if another Yield is in progress, or if the work ended.
 func (carried *carriedLease) beginYield() error {
 	carried.mu.Lock()
 	defer carried.mu.Unlock()
@@ -111,7 +113,7 @@ func (carried *carriedLease) replaceLease(ctx context.Context, set settings) err
 	set.continues = true
 	returns := false
 	defer func() {
-		if !returns { // a hook has panicked: neither lease is held
+		if !returns { // a hook panicked: neither lease is held
 			_ = carried.fail(releasedError{old.Name()})
 		}
 	}()
@@ -123,7 +125,7 @@ func (carried *carriedLease) replaceLease(ctx context.Context, set settings) err
 	within, cancel := context.WithCancelCause(carried.Context)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	work := carried.derived.Context // ends when the work has ended
+	work := carried.derived.Context // ends with the work
 	defer context.AfterFunc(work, func() { cancel(context.Cause(work)) })()
 	lease, err := carried.lock(within, set)
 	returns = true
@@ -133,7 +135,7 @@ func (carried *carriedLease) replaceLease(ctx context.Context, set settings) err
 	return carried.carry(lease)
 }
 
-// carry makes a lease that of the context, or unlocks it if the work has ended.
+// carry puts a lease in the context, or unlocks it if the work ended.
 func (carried *carriedLease) carry(lease *Lease) error {
 	carried.mu.Lock()
 	if carried.ended {
@@ -149,8 +151,8 @@ func (carried *carriedLease) carry(lease *Lease) error {
 	return lease.Err()
 }
 
-// fail ends the context, because the lock is not held any more. Do returns the error, too,
-// unless the work has ended before.
+// fail ends the context, because the lock is no longer held. Do also returns the error, unless the
+// work ended before.
 func (carried *carriedLease) fail(err error) error {
 	carried.mu.Lock()
 	if carried.ended {

@@ -370,7 +370,7 @@ func TestCohortOptions(t *testing.T) {
 			_, err := cohort.New(c.Mutex("n", options...), cohort.Passes(8)).Lock(t.Context())
 			wantErr(t, err, dibs.ErrInvalid)
 		}
-		if n := reflect.TypeFor[dibs.CallSettings]().NumField(); n != 12 {
+		if n := reflect.TypeFor[dibs.CallSettings]().NumField(); n != 13 {
 			t.Errorf("a call has %d settings: does a Cohort use or reject each of them?", n)
 		}
 		for _, linger := range []time.Duration{-1, 1, time.Millisecond - 1, 11 * time.Second, math.MaxInt64} {
@@ -507,5 +507,20 @@ func TestCohortClose(t *testing.T) {
 		if state, err := s.Inspect(t.Context(), "m"); err != nil || len(state.Holders) > 0 {
 			t.Errorf("left: %+v, %v", state, err)
 		}
+	})
+}
+
+// A call on a client without a subscription should know about another holder before its Timeout.
+func TestCohortOfAnUnsubscribedClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := memstore.New()
+		held := lockMutex(t, open(t, s))
+		n := &network{Store: s, calls: make(map[string]int)}
+		n.set(func(n *network) { n.silent = true })
+		a := cohort.New(open(t, deaf{n}).Mutex("n", dibs.Timeout(600*time.Millisecond)))
+		time.AfterFunc(time.Minute, func() { wantErr(t, held.Unlock()) })
+		begin := time.Now()
+		wantErr(t, lock(t, a).Unlock())
+		wantTook(t, begin, time.Minute, time.Minute+5*time.Second)
 	})
 }

@@ -38,8 +38,12 @@ func newRecorder(tb testing.TB) *recorder {
 
 // observe returns a client option. Its hooks use the recorder.
 func (r *recorder) observe(c dibsotel.Config) dibs.Option {
+	return dibs.Observe(r.hooks(c))
+}
+
+func (r *recorder) hooks(c dibsotel.Config) dibs.Hooks {
 	c.TracerProvider, c.MeterProvider = r.provider, noop.NewMeterProvider()
-	return dibs.Observe(dibsotel.Hooks(c))
+	return dibsotel.Hooks(c)
 }
 
 // caller starts a caller's span.

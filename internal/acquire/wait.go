@@ -45,8 +45,10 @@ func (c *Call) limit(t *timer) {
 	}
 }
 
-// subscriptionWait is how long a call waits for its new client's subscription.
-const subscriptionWait = time.Second
+// subscriptionWait is how long a call waits for its new client's subscription, but at most half its
+// Timeout. Otherwise a caller that waits for the call, such as a cohort's, would time out before it
+// knows about another holder.
+const subscriptionWait = time.Second / 2
 
 // tryBeforeEvents sends a new client's first request, before the client is subscribed and can be
 // notified. The request does not queue: a release would skip the queue entry of a client without a
@@ -62,7 +64,7 @@ func (c *Call) tryBeforeEvents(ctx context.Context) (Grant, Outcome) {
 	var end, limit timer
 	defer end.stop()
 	defer limit.stop()
-	end.set(subscriptionWait)
+	end.set(min(subscriptionWait, c.limits.Timeout/2))
 	c.limit(&limit)
 	if c.a.Inbox.Flow() != Unsubscribed {
 		return Grant{}, Outcome{Why: again}

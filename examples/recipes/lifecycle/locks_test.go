@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,14 +15,24 @@ import (
 	"go.uber.org/fx/fxtest"
 )
 
-// wantFreeAfter fails the test unless a lock is released by stop. So the locks close while
-// the connection is still open.
+// wantFreeAfter fails the test unless the lock of work that ends during stop is released. So the locks
+// close while the connection is still open.
 func wantFreeAfter(t *testing.T, addr string, locks *dibs.Client, stop func()) {
 	t.Helper()
-	if _, err := locks.Mutex("order:42").Lock(t.Context()); err != nil {
+	lease, err := locks.Mutex("order:42").Lock(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	stop()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	for !errors.Is(err, dibs.ErrClosed) { // until the client refuses new work
+		err = locks.Mutex("another").Do(t.Context(), func(context.Context) error { return nil })
+	}
+	_ = lease.Unlock() // a Close has released it already
+	<-stopped
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	others := dibs.New(goredisstore.New(rdb))

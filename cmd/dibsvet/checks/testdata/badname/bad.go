@@ -32,7 +32,7 @@ func names(ctx context.Context, locks *dibs.Client) {
 	locks.All([]string{"a", ""})                                // want `empty name`
 	locks.All(nil)                                              // want `multi-lock on 0 names: not within 1 to 100`
 	dibs.NewHandle("", "token")                                 // want `empty name`
-	dibs.NewHandle("a", "")                                     // want `token for "…": want 1 to 256 bytes`
+	dibs.NewHandle("a", "")                                     // want `owner token of "…": want 1 to 256 bytes`
 	dibs.NewHandle("a", "two words")                            // want `printable UTF-8 without spaces`
 	locks.Inspect(ctx, "")                                      // want `empty name`
 	locks.Revoke(ctx, "", dibs.Holder{Fence: 1}, "why")         // want `empty name`
