@@ -37,7 +37,7 @@ func TestGuideHasTheOptionTable(t *testing.T) {
 	}
 }
 
-// optionTable returns the table of the guide.
+// optionTable returns the table of the guide. Options with a meaning in the same places share a row.
 func optionTable() string {
 	var b strings.Builder
 	b.WriteString("<!-- option table: written by go test -run TestGuideHasTheOptionTable . -update -->\n| |")
@@ -45,11 +45,18 @@ func optionTable() string {
 		b.WriteString(" " + text.column + " |")
 	}
 	b.WriteString("\n|---|" + strings.Repeat(":-:|", int(placeCount)) + "\n")
-	for _, rule := range optionRules {
-		if rule.name == "" {
+	for i, rule := range optionRules {
+		samePlaces := func(other optionRule) bool { return other.name != "" && other.places == rule.places }
+		if rule.name == "" || slices.ContainsFunc(optionRules[:i], samePlaces) {
 			continue
 		}
-		b.WriteString("| `" + rule.name + "` |")
+		var names []string
+		for _, other := range optionRules[i:] {
+			if samePlaces(other) {
+				names = append(names, "`"+other.name+"`")
+			}
+		}
+		b.WriteString("| " + strings.Join(names, ", ") + " |")
 		for p := range placeCount {
 			mark := " |"
 			if rule.places.has(p) {

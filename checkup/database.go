@@ -47,8 +47,8 @@ func CollectDatabase(ctx context.Context, s DatabaseStore, denied func(error) bo
 	})
 }
 
-// Is reports whether a setting has any of these values. A setting not reported by the server has no
-// value.
+// Is reports whether a setting has any of these values. It returns false if the server does not
+// report the setting.
 func (d *Database) Is(setting string, values ...string) bool {
 	have, ok := d.Settings[setting]
 	return ok && slices.ContainsFunc(values, func(value string) bool { return strings.EqualFold(have, value) })

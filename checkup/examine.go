@@ -12,18 +12,20 @@ type Examiner interface {
 	Examine(ctx context.Context) (Findings, error)
 }
 
-// Examine checks each server of a store for what harms locks: settings that lose leases, states in which
-// requests are refused, missing rights, clocks. It also runs a smoke test: on a random name it acquires a
-// lock, queues a second request for it, and hands it off. docs/doctor.md lists the findings.
+// Examine checks each of a store's servers for problems with locks: settings that lose leases,
+// states in which requests are refused, missing rights, clocks. It also runs a smoke test: on a
+// random name it acquires a lock, queues a second request, and hands the lock off. docs/doctor.md
+// lists the findings.
 //
-// It changes no setting and no lock of others. Its own locks are released before it returns, or expire if
-// it is interrupted. On Redis, one fence high-water mark remains on each master.
+// Examine changes neither settings nor others' locks. It releases its own locks before it returns,
+// or lets them expire after an interruption. On Redis, a fence high-water mark remains on each
+// master.
 //
-// A check that could not be made is a finding too. The error means that no server could be reached, or
-// that the store has invalid options (ErrInvalid). If the store is no Examiner, as memstore, the error
-// matches errors.ErrUnsupported. Examine returns soon after ctx ends, and within 30 s.
+// A check that could not run is also a finding. An error means that no server could be reached, or
+// that the store's options are invalid (ErrInvalid). If the store is no Examiner, such as memstore,
+// the error matches errors.ErrUnsupported. Examine returns soon after ctx ends, and within 30 s.
 //
-// A store that forwards to another one is examined as that one, if it has a method Unwrap.
+// Examine examines the inner store of a decorator with a method Unwrap.
 func Examine(ctx context.Context, s driver.Store) (Findings, error) {
 	if driver.IsNil(s) {
 		return nil, fmt.Errorf("%w: examine: the store is nil", driver.ErrInvalid)

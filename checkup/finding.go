@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Severity is how much a Finding matters.
+// A Severity says how much a Finding matters.
 type Severity int
 
 // The severities, in ascending order.

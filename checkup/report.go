@@ -2,8 +2,8 @@
 //
 //	found, err := checkup.Examine(ctx, store)
 //
-// What a check has found is a Finding. The other types are for authors of stores, whose Examine runs
-// the checks.
+// A Finding is a check's result. The other types are for store authors, whose Examine runs the
+// checks.
 package checkup
 
 import (
@@ -90,7 +90,7 @@ func (r *Report) add(f Finding) {
 	r.found = append(r.found, f)
 }
 
-// Findings returns the findings until now: the most severe first, then by server, then by check.
+// Findings returns all findings until now: the most severe first, then by server, then by check.
 func (r *Report) Findings() Findings {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -64,7 +64,7 @@ func (s *Server) AddAll(found ...Findings) {
 	}
 }
 
-// AddFirst adds the first finding only.
+// AddFirst adds only the first finding.
 func (s *Server) AddFirst(found ...Findings) {
 	if all := slices.Concat(found...); len(all) > 0 {
 		s.AddAll(all[:1])

@@ -1,6 +1,6 @@
-// Package cohort lets the calls of one process for one name share one lease in the store. It is for
-// names that many goroutines of a few processes want: an unlock passes the lock to the next call of
-// the same Cohort without any request.
+// Package cohort lets all calls for a name in a process share a single lease in the store. It is
+// for names wanted by many goroutines in a few processes: Unlock passes the lock to the Cohort's
+// next call without any request.
 //
 //	hot := cohort.New(locks.Mutex("counter"), cohort.IdleHold(100*time.Millisecond))
 //	err := hot.Do(ctx, func(ctx context.Context) error {
@@ -11,8 +11,8 @@
 //		return counter.Add(ctx, 1, fence)
 //	})
 //
-// Make one Cohort for a name, and keep it. It uses the public API of package dibs only, so it works
-// with each store.
+// A process should make a single Cohort for each name, and keep it. It works with every store,
+// because it uses only dibs' public API.
 package cohort
 
 import (
@@ -25,25 +25,25 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A Cohort is a group of calls for one name. They share one lease of a dibs.Mutex in the store, the
-// store lease. Each of them gets a local Lease, one after another, first come, first served. Calls
-// of two Cohorts for one name exclude each other through the store, as any two calls do.
+// A Cohort is a group of calls for the same name. They share a single dibs.Mutex lease in the
+// store, the store lease. Each call gets a local Lease in turn, first come, first served. Calls in
+// two Cohorts for the same name exclude each other through the store, like any two calls.
 //
-// While another process waits, at most as many passes as Passes says follow each other; then the
-// lock is handed off. So a waiter of another process waits for at most one more critical section than that
-// of each process before it: see docs/guarantees.md. While none waits, passes continue, and the lock is released at least
-// once a second.
+// While another process waits, at most Passes passes follow each other; then the lock is handed
+// off. So another process's waiter waits for at most Passes + 1 critical sections from each process
+// ahead: see docs/guarantees.md. While no other process waits, passes continue, but the lock is
+// released at least once a second.
 //
-// The hooks of the Mutex and of its Client report on the store lease. They run in goroutines of the
-// Cohort, with the values of the context of one of the calls.
+// The hooks in the Mutex and in its Client report on the store lease. They run in the Cohort's
+// goroutines, with the context values from one of the calls.
 //
-// A Cohort has no goroutine while it has no store lease. It needs no Close: Client.Close ends its
-// leases and its calls, and Client.Shutdown waits for its leases. It is safe for concurrent use.
+// A Cohort without a store lease has no goroutine. It needs no Close: Client.Close ends its leases
+// and calls, and Client.Shutdown waits for its leases. A Cohort is safe for concurrent use.
 type Cohort struct {
 	m *dibs.Mutex
 	settings
 	base  dibs.CallSettings // without options of a call
-	err   error             // what is wrong with the arguments of New
+	err   error             // the mistake in New's arguments
 	ended error             // the error of a lease that was unlocked
 
 	mu        sync.Mutex
@@ -58,40 +58,41 @@ type Cohort struct {
 }
 
 const (
-	// DefaultPasses is the default of Passes.
+	// DefaultPasses is the default for Passes.
 	DefaultPasses = 32
 
-	// MaxPasses is the largest value of Passes.
+	// MaxPasses is the largest value for Passes.
 	MaxPasses = 1_000_000
 )
 
-// An Option configures a Cohort that New makes. The zero value changes nothing.
+// An Option configures a Cohort made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are what options change.
+// settings are changed by options.
 type settings struct {
 	passes   int
 	idleHold time.Duration
 }
 
-// Passes sets how many passes from one call to the next follow each other at most while another process
-// waits. It is from 1 to MaxPasses; the default is DefaultPasses.
+// Passes limits how many times in a row Unlock passes the lock to the Cohort's next call while
+// another process waits. The limit is 1 to MaxPasses; the default is DefaultPasses.
 func Passes(n int) Option { return Option{func(s *settings) { s.passes = n }} }
 
-// IdleHold keeps an unlocked store lease in the store for a while, so that the next call needs no
-// request. It is released at once when another process waits for it. A Try call elsewhere finds the
-// name busy, and a crash blocks it for one TTL. The time is from 1 ms to a third of the TTL; zero, the
-// default, releases the lock with the last Unlock.
+// IdleHold keeps an unlocked store lease in the store for this time, so that the next call needs no
+// request. When another process waits for it, it is released at once. But a Try call in another
+// process finds the name busy, and a crash blocks the name for a TTL. The time is 1 ms to a third
+// of the TTL. Zero, the default, releases the lock with the last Unlock.
 func IdleHold(d time.Duration) Option { return Option{func(s *settings) { s.idleHold = d }} }
 
 // longestTenure is how long a Cohort keeps its store lease while it is in use, or for IdleHold if that
 // is longer. Clients of other libraries are seen by nobody.
 const longestTenure = time.Second
 
-// New returns a Cohort whose store leases are those of m.
+// New returns a Cohort whose store leases come from m. It does no I/O.
 //
-// Bad values make the methods return ErrInvalid. So do MinHold, NoRenew, Attempts and Reentrant of
-// the Mutex or of its Client: such a call needs a lease of its own.
+// With bad values, all methods return ErrInvalid. They also do so if the Mutex or its Client uses
+// the option MinHold, NoRenew, Attempts or Reentrant: with these options each call needs its own
+// lease in the store.
 func New(m *dibs.Mutex, options ...Option) *Cohort {
 	c := &Cohort{m: m, settings: settings{passes: DefaultPasses}}
 	for _, o := range options {
@@ -123,18 +124,20 @@ func (c *Cohort) checkSettings() error {
 	return nil
 }
 
-// Lock acquires the lock, as Mutex.Lock does. Its options are Wait, Timeout, MaxHold and Label.
-// Wait(0) tries once. Any other option is ErrInvalid.
+// Lock acquires the lock, like Mutex.Lock. It accepts the options Wait, Timeout, MaxHold and Label;
+// any other option is ErrInvalid. Wait(0) tries once.
 //
-//   - Wait and Timeout limit this call only, and Timeout also its Unlock. The requests go on in the
-//     background, with the Timeout of the Mutex, for the calls that still wait.
-//   - MaxHold ends this Lease. The store lease is then released, and not passed on.
-//   - A call with another Label than that of the store lease waits for a new one.
+//   - Wait and Timeout limit only this call; Timeout also limits its Unlock. For calls that still
+//     wait, requests continue in the background, with the Mutex's Timeout.
+//   - MaxHold ends this Lease. The store lease is then released, not passed on.
+//   - A call with a different Label from the store lease waits for a new store lease.
 //
-// Lock returns ErrUnavailable if its Timeout has passed and the store has not answered. Once it is
-// known that others hold the lock, outages do not end the call, and it returns ErrBusy when Wait has
-// passed. BusyError.Ahead may count calls that have left. Lock returns ErrReentrant if ctx carries a
-// Lease of this Cohort. A call of the Mutex itself with such a context waits for that Lease.
+// Lock returns ErrUnavailable if the store did not reply within Timeout. Once others are known to
+// hold the lock, outages do not end the call; it returns ErrBusy after Wait. BusyError.Ahead may
+// include calls that left.
+//
+// Lock returns ErrReentrant if ctx carries a Lease from this Cohort. A call to the Mutex itself
+// with such a context waits until that Lease ends.
 func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, error) {
 	q, err := c.newCaller(ctx, options)
 	if err != nil {
@@ -143,9 +146,9 @@ func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, erro
 	return q.acquire()
 }
 
-// Do runs fn while holding the lock, as Mutex.Do does. The context of fn ends with ctx, when the
-// lease is lost, and when fn has returned. dibs.Fence and dibs.FenceOf return the fence of the
-// Lease. It carries no dibs.Lease: guards of databases, dibs.LeaseOf and Client.Holds find none.
+// Do runs fn while holding the lock, like Mutex.Do. fn's context ends with ctx, when the lease is
+// lost, and when fn returns. In fn, dibs.Fence and dibs.FenceOf return the Lease's fence. The
+// context carries no dibs.Lease, so database guards, dibs.LeaseOf and Client.Holds find none.
 func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) error {
 	var l *Lease
 	err := invalid("nil function")
@@ -168,7 +171,7 @@ func (l *Lease) run(ctx context.Context, fn func(ctx context.Context) error) (wo
 	return fn(l.derive(ctx)), nil
 }
 
-// name returns the name of the lock, or an empty one.
+// name returns the lock's name, or "".
 func (c *Cohort) name() string {
 	if c == nil {
 		return ""

@@ -9,13 +9,13 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A Lease is the lock of one call. It has a fence of its own, and it is held as long as the store
-// lease of the Cohort is, or until MaxHold has passed. A loss of the store lease is the loss of the
-// Lease that is held at that moment: it is never passed on.
+// A Lease is a single call's lock, with its own fence. It is held until Unlock, MaxHold, or the end
+// of the Cohort's store lease. If the store lease is lost, so is the Lease held at that time: a
+// lost lease is never passed on.
 //
-// What concerns one lease in the store, such as Extend, Detach and a guard of a database, is not for
-// a Lease: lock the name with a Mutex. Client.Revoke with the fence that Client.Inspect shows ends
-// the Lease. It is safe for concurrent use.
+// A Lease supports no methods for a lease in the store, such as Extend and Detach, and no database
+// guard. For these, lock the name with a Mutex. Client.Revoke with the fence from Client.Inspect
+// ends the Lease. A Lease is safe for concurrent use.
 type Lease struct {
 	call    *caller
 	tenure  *tenure
@@ -45,8 +45,8 @@ func (l *Lease) Name() string {
 	return l.call.c.base.Name
 }
 
-// Fence returns the fence of the lease: see dibs.Lease.Fence. It is larger than that of each earlier
-// Lease of the Cohort.
+// Fence returns the lease's fence: see dibs.Lease.Fence. It is larger than the fences of the
+// Cohort's earlier Leases.
 func (l *Lease) Fence() uint64 {
 	if l.isZero() {
 		return 0
@@ -54,8 +54,7 @@ func (l *Lease) Fence() uint64 {
 	return l.fence
 }
 
-// Deadline returns the time at which the lease is lost if the store lease is not renewed, or at which
-// MaxHold ends.
+// Deadline returns when the lease ends unless the store lease is renewed, or earlier by MaxHold.
 func (l *Lease) Deadline() time.Time {
 	if l.isZero() {
 		return time.Time{}
@@ -70,7 +69,7 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease was
-// unlocked, and a *dibs.LostError if it was lost. It compares the clock itself, as dibs.Lease.Err.
+// unlocked, and a *dibs.LostError if it was lost. Like dibs.Lease.Err, it reads the clock itself.
 func (l *Lease) Err() error {
 	if l.isZero() {
 		return errNoLease
@@ -91,9 +90,9 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Context returns a context that ends with the lease, with cause ErrLost if the lease was lost. It
-// has the values of the context given to Lock, but not its deadline or cancellation. dibs.Fence and
-// dibs.FenceOf return the fence of the lease. It carries no dibs.Lease.
+// Context returns a context that ends with the lease. Its cause is ErrLost if the lease was lost.
+// The context has the values of Lock's context, but not its deadline or cancellation. dibs.Fence
+// and dibs.FenceOf return the lease's fence for it. It carries no dibs.Lease.
 func (l *Lease) Context() context.Context {
 	if l.isZero() {
 		ended, cancel := context.WithCancelCause(context.Background())
@@ -195,10 +194,10 @@ func (l *Lease) exceed() error {
 	return err
 }
 
-// Unlock passes the lock to the next call, or releases it. It takes no context: its limit is the
-// Timeout of the call. It returns ErrLost if the lease was lost before, and nil if it was already
-// unlocked. If it has to release the store lease, the store may not answer in time. Then it returns
-// ErrUnavailable with an unknown outcome. The release continues in the background.
+// Unlock passes the lock to the next call, or releases it. It takes no context; the call's Timeout
+// limits it. It returns ErrLost if the lease was lost before, and nil if it was already unlocked.
+// If Unlock must release the store lease and the store does not reply in time, it returns
+// ErrUnavailable: the outcome is unknown. The release continues in the background.
 func (l *Lease) Unlock() error {
 	if l.isZero() {
 		return errNoLease
@@ -217,9 +216,9 @@ func (l *Lease) Unlock() error {
 	return l.call.c.unlock(l.call, lost)
 }
 
-// Wanted returns a channel that is closed when another call waits for the lock: one of this Cohort,
-// or a request of another process. The first call asks the store for the latter, in the background:
-// see dibs.Lease.Wanted.
+// Wanted returns a channel that is closed when another call waits for the lock, in this Cohort or
+// in another process. The first call to Wanted asks the store, in the background, to report other
+// processes' requests: see dibs.Lease.Wanted.
 func (l *Lease) Wanted() <-chan struct{} {
 	if l.isZero() {
 		return nil

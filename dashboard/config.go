@@ -12,7 +12,7 @@ import (
 
 // A Config configures a dashboard. The zero value shows all names, and is read-only.
 //
-// The functions may be called concurrently. No lock is held during a call.
+// The functions can be called concurrently. No lock is held during a call.
 type Config struct {
 	// Title is shown in the head of each page, for example the store's address. It must not contain
 	// credentials.
@@ -34,9 +34,9 @@ type Config struct {
 	// responsibility.
 	Allow func(*http.Request) bool
 
-	// Doctor checks the server, for example with checkup.Examine. It is called at
-	// most once a minute, with a context of 30s, in a goroutine of its own. If it is nil,
-	// there are no findings.
+	// Doctor checks the server, for example with checkup.Examine. It is called at most once a
+	// minute, with a time limit of 30s in its context, in its own goroutine. If it is nil, there
+	// are no findings.
 	Doctor func(context.Context) (checkup.Findings, error)
 
 	// User names the sender of a revoking request, for the log and the name's events. If it is nil,

@@ -25,7 +25,7 @@ func (f *revokeForm) node() g.Node {
 	))
 }
 
-// effect says what the form does.
+// effect describes the form's effect.
 func (f *revokeForm) effect() g.Node {
 	const next = "The first waiter then acquires the name. "
 	warning := h.Strong(g.Text("The work of the holder may go on"))

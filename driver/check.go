@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckAcquire returns ErrInvalid for a request of Acquire or Resize that no store accepts.
-// A store may reject more.
+// CheckAcquire returns ErrInvalid if no store can accept the request to Acquire or Resize. A store
+// can reject further requests.
 func CheckAcquire(r AcquireRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Errors that a store returns.
+// Errors returned by a store.
 var (
 	// ErrInvalid means that the request can never succeed. Nothing was sent.
 	ErrInvalid = errors.New("dibs: invalid")
@@ -14,28 +14,27 @@ var (
 	ErrWrongType = errors.New("dibs: key holds a value that is not a lock")
 	// ErrLost means that the token does not hold the name.
 	ErrLost = errors.New("dibs: lease lost")
-	// ErrUnavailable means that the store could not be reached, did not answer in time,
-	// or rejected the request. It is wrapped in an *UnavailableError.
+	// ErrUnavailable means that the store could not be reached, did not reply in time, or rejected
+	// the request. It is wrapped in an *UnavailableError.
 	ErrUnavailable = errors.New("dibs: store unavailable")
-	// ErrNoTables means that a database lacks the tables or functions of the store, or those of
-	// its version. It is
-	// the cause of an *UnavailableError.
+	// ErrNoTables means that a database lacks the store's tables or functions, or contains another
+	// version. It is the cause in an *UnavailableError.
 	ErrNoTables = errors.New("the tables of dibs are missing or of another version: run Migrate of the store, or the command dibs migrate")
-	// ErrDisconnected means that the program has closed the client or the pool that the store
-	// uses, or that its file was replaced, so that no later request can succeed. It is the cause
-	// of an *UnavailableError.
+	// ErrDisconnected means that the program closed the client or the pool used by the store, or
+	// that the store's file was replaced. No later request can succeed. It is the cause in an
+	// *UnavailableError.
 	ErrDisconnected = errors.New("the program has closed the connections of the store")
 )
 
-// An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable in it,
-// and the cause.
+// An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable and the cause in
+// it. Unless Refused or Unsent is set, the outcome is unknown.
 type UnavailableError struct {
 	Op        string // acquire, release, extend, …
 	Name      string // empty if the operation concerns several names
 	Cause     error
-	Refused   bool // the store answered and did nothing: the outcome is known
-	Unsent    bool // nothing was sent: the outcome is known, and a retry may succeed
-	Unreached bool // with Unsent: the store had no connection for the request, and may be away
+	Refused   bool // the store replied, but did nothing: the outcome is known
+	Unsent    bool // nothing was sent: the outcome is known, and a retry can succeed
+	Unreached bool // with Unsent: there was no connection for the request, so the store may be down
 }
 
 func (e *UnavailableError) Error() string {
@@ -53,8 +52,8 @@ func (e *UnavailableError) Error() string {
 // Unwrap makes errors.Is find ErrUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error { return joined(ErrUnavailable, e.Cause) }
 
-// A RecoveringError is the reason why a node of a quorum does not vote: it may have lost
-// a lease that has not expired.
+// A RecoveringError is the reason why a quorum's node does not vote: it may have lost an unexpired
+// lease.
 type RecoveringError struct {
 	Node      string        // the incarnation of the store's memory
 	Remaining time.Duration // until it votes

@@ -9,24 +9,22 @@ import (
 type EventKind int
 
 const (
-	// EventGranted: Event.Token holds the name, because its queue entry with Event.Ticket
-	// was served.
+	// EventGranted: Event.Token holds the name, because its queue entry with Event.Ticket was
+	// served.
 	EventGranted EventKind = iota + 1
-	// EventRetry: the request with Event.Token should be sent again, because something
+	// EventRetry: the client should send its request with Event.Token again, because something
 	// changed.
 	EventRetry
-	// EventRevoked: a lease with Event.Token was revoked, because of Event.Reason. Its
-	// fence is at most Event.Fence, and a later lease with this token has a larger one.
+	// EventRevoked: a lease with Event.Token was revoked, for Event.Reason. Its fence is at most
+	// Event.Fence; a later lease with this token has a larger fence.
 	EventRevoked
-	// EventWanted: a request waits for the name that Event.Token holds: see
-	// WantedNotifier.
+	// EventWanted: a request waits for the name held by Event.Token. See WantedNotifier.
 	EventWanted
-	// EventConnected: events flow from now on; earlier ones may be lost.
+	// EventConnected: events flow from now on; earlier events may be lost.
 	EventConnected
-	// EventDisconnected: events stopped, because of Event.Err. The store reconnects.
+	// EventDisconnected: events stopped, because of Event.Err. The store reconnects by itself.
 	EventDisconnected
-	// EventFailover: another server has taken over and may have lost leases. Events flow
-	// as before.
+	// EventFailover: another server took over and may have lost leases. Events flow as before.
 	EventFailover
 )
 
@@ -39,15 +37,15 @@ func (k EventKind) String() string {
 	return names[k-EventGranted]
 }
 
-// An Event is a notification that Watch delivers to a client.
+// An Event is a notification from Watch to a client. EventKind says which fields are set.
 type Event struct {
 	Kind   EventKind
 	Token  string
 	Fence  uint64
-	Fences uint64 // how many fences, up to Fence, belong to the grant; zero: not known, so only Fence does
+	Fences uint64 // how many fences, up to Fence, belong to the grant; zero: unknown, so only Fence belongs to it
 	Ticket uint64
-	Vote   VoteReply     // of EventGranted, if the request has a Vote
+	Vote   VoteReply     // for EventGranted after a request with a Vote
 	Age    time.Duration // time since the grant was sent; zero if unknown
-	Reason string        // of a revocation; may be empty
+	Reason string        // for EventRevoked; may be empty
 	Err    error
 }

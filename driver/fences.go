@@ -6,37 +6,37 @@ import (
 )
 
 // A FenceReserver is a Store that can reserve further fences for a lease. Without it,
-// Lease.ReserveFences returns an error, and a cohort requests each lease from the store.
+// Lease.ReserveFences returns an error, and a cohort acquires from the store for each local lease.
 type FenceReserver interface {
-	// ReserveFences reserves r.Count fences for the lease of r.Token, which is exclusive. They
-	// are the last r.Count up to the Last of the reply: larger than each fence granted on the
-	// name before, and smaller than each granted later. Last is at least r.Least. Nothing else
-	// changes: the lease keeps its TTL and its fence, with which Revoke ends it. If the token
-	// does not hold the name, the reply is not Held.
+	// ReserveFences reserves r.Count fences for the exclusive lease with r.Token. They are the
+	// r.Count numbers up to the reply's Last: larger than each fence granted before on the name,
+	// and smaller than each fence granted later. Last is at least r.Least. Nothing else changes:
+	// the lease keeps its TTL, and its fence, by which Revoke can end it. If the token does not
+	// hold the name, or holds it shared, the reply is not Held.
 	//
-	// With r.Count zero it only makes sure that later fences are larger than r.Least. If a reply
-	// is lost, the fences of that request are wasted.
+	// With zero r.Count, it only makes later fences larger than r.Least. If a reply is lost, its
+	// fences remain unused.
 	ReserveFences(ctx context.Context, r FenceRequest) (FenceReply, error)
 }
 
-// MaxFences is the largest number of fences that one request reserves.
+// MaxFences is the largest number of fences in a single request.
 const MaxFences = 1_000_000
 
 // A FenceRequest reserves fences for a lease.
 type FenceRequest struct {
 	Name  string
-	Token string // of the lease
-	Count int    // at most MaxFences
-	Least uint64 // the last fence is at least this; at most 2^53
+	Token string // the lease's token
+	Count int    // 0 to MaxFences
+	Least uint64 // the last fence is at least this; 0 to 2^53
 }
 
 // A FenceReply is the result of ReserveFences.
 type FenceReply struct {
 	Held bool   // the token holds the name
-	Last uint64 // the last of the fences, if Held
+	Last uint64 // the last reserved fence, if Held
 }
 
-// CheckFences returns ErrInvalid for a request of ReserveFences that no store accepts.
+// CheckFences returns ErrInvalid if no store can accept the request to ReserveFences.
 func CheckFences(r FenceRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err

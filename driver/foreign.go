@@ -7,41 +7,40 @@ import (
 	"time"
 )
 
-// A Foreign describes a value at a key of a lock that dibs did not write: a lock of another
-// library, or data of another program.
+// A Foreign describes a value that dibs did not write at a lock's key: another library's lock, or
+// another program's data.
 type Foreign struct {
 	Key       string        // the whole key
-	Type      string        // its type, as the server names it: string, hash, …
-	Kind      string        // what the value looks like: "Redisson RLock", "counter"
+	Type      string        // the type in the server's words: string, hash, …
+	Kind      string        // the likely origin: "Redisson RLock", "counter"
 	Remaining time.Duration // until the key expires; negative: never
-	Lock      bool          // it is a foreign lock: the State has its owners as Holders
-	Advice    string        // what an operator can do, in one line
-	Mark      any           // what a ForeignRevoker compares; nil if none ends it
+	Lock      bool          // it is a foreign lock: the State lists its owners as Holders
+	Advice    string        // advice for an operator, in a single line
+	Mark      any           // for a ForeignRevoker's comparison; nil if the lock cannot be revoked
 }
 
-// NeverExpires reports whether the key has no remaining time, but stays.
+// NeverExpires reports whether the key stays without a time limit.
 func (f Foreign) NeverExpires() bool { return f.Remaining < 0 }
 
-// Removable reports whether a ForeignRevoker ends it.
+// Removable reports whether a ForeignRevoker can end the foreign lock.
 func (f Foreign) Removable() bool { return f.Mark != nil }
 
-// A ForeignRevoker is a Store that can end a foreign lock. A store whose State never has a
-// Foreign need not implement it.
+// A ForeignRevoker is a Store that can end a foreign lock. A store without foreign locks need not
+// implement it.
 type ForeignRevoker interface {
-	// RevokeForeign ends a foreign lock on a name by the rule of its library, and grants
-	// the name to the next waiters. In the same atomic step it compares the lock with
-	// seen, which Inspect has returned. If the lock is another one by now, or is gone,
-	// nothing changes, and did is empty. Otherwise did says what was done. RevokeForeign
-	// returns ErrInvalid if seen is not Removable.
+	// RevokeForeign ends a foreign lock by its library's rules, and grants the name to the next
+	// waiters. In the same atomic step it compares the lock with seen, which Inspect returned. If
+	// the lock changed since then, or is gone, nothing changes, and did is empty. Otherwise did
+	// describes the change. RevokeForeign returns ErrInvalid if seen is not Removable.
 	RevokeForeign(ctx context.Context, name string, seen Foreign) (did string, err error)
 }
 
-// A WrongTypeError reports that a key of a lock holds a value that is not a lock of dibs.
-// Nothing was changed. errors.Is finds ErrWrongType in it, and the cause.
+// A WrongTypeError reports that a lock's key holds a value that is not a dibs lock. Nothing was
+// changed. errors.Is finds ErrWrongType and the cause in it.
 type WrongTypeError struct {
 	Op    string // acquire, release, extend, …
 	Name  string
-	State State // Foreign describes the value, and is nil if the store could not read it; Holders are the owners of a foreign lock
+	State State // Foreign describes the value, or is nil if the store could not read it; Holders lists a foreign lock's owners
 	Cause error // the server's reply
 }
 
@@ -61,13 +60,13 @@ func (e *WrongTypeError) Error() string {
 	return text + "; nothing was changed; " + f.Advice
 }
 
-// describeHolder formats a foreign owner and its remaining time. A token is shortened,
-// because messages end in logs.
+// describeHolder formats a foreign owner and its remaining time. It shortens tokens, because
+// messages often end up in logs.
 func describeHolder(h Holder) string {
 	const known = 8
 	token := []rune(h.Token)
 	text := fmt.Sprintf("%q…", string(token[:min(len(token)/2, known)]))
-	if len(token) == 1 { // any part of it would be the whole
+	if len(token) == 1 { // any part would be the whole
 		text = "a value with a single character"
 	}
 	if h.Owner != "" {

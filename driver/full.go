@@ -2,12 +2,12 @@ package driver
 
 import "slices"
 
-// A Full is a store with all optional interfaces: its own ones, and a substitute for each one that it
-// lacks. A substitute does less where that is of use: see the comment of each interface. Otherwise it
-// returns an [UnsupportedError].
+// A Full is a store with all optional interfaces: the store's own interfaces, and a substitute for
+// each missing interface. Where possible, a substitute provides a part: see each interface's
+// comment. Otherwise its methods return an [UnsupportedError].
 //
-// A decorator, which is a store that forwards to another one, embeds the *Full of that store and
-// replaces the methods that it changes. A decorator that embeds a Store hides its optional
+// A decorator is a store that forwards to another store. It should embed that store's *Full, and
+// replace only the methods that change. A decorator that embeds only a Store hides the optional
 // interfaces.
 type Full struct {
 	Store
@@ -24,8 +24,8 @@ type Full struct {
 	missing []string
 }
 
-// Complete returns a store with all optional interfaces. It is called once for a store, not for each
-// request.
+// Complete returns a store with all optional interfaces. It should be called once for each store,
+// not for each request.
 func Complete(s Store) *Full {
 	if full, ok := s.(*Full); ok {
 		return full
@@ -55,22 +55,22 @@ func find[T any](f *Full, name string, other T) T {
 	return other
 }
 
-// Missing returns the names of the optional interfaces that the store lacks. A decorator lacks those
-// of the store that it embeds. One that adds an interface replaces Missing.
+// Missing returns the names of the optional interfaces that the store lacks. A decorator lacks the
+// same interfaces as its embedded store. If it adds an interface, it must replace Missing.
 func (f *Full) Missing() []string {
-	if f == nil { // of a decorator of nothing, which fails at its first request
+	if f == nil { // an empty decorator, which fails at its first request
 		return nil
 	}
 	return slices.Clone(f.missing)
 }
 
-// Has reports whether the store has an optional interface, by its name.
+// Has reports whether the store itself implements the optional interface with this name: "Revoker".
 func (f *Full) Has(name string) bool { return !slices.Contains(f.missing, name) }
 
-// Unwrap returns the store itself.
+// Unwrap returns the store that was passed to Complete.
 func (f *Full) Unwrap() Store { return f.Store }
 
-// Innermost returns the store that a chain of decorators forwards to.
+// Innermost returns the store at the end of a chain of decorators.
 func Innermost(s Store) Store {
 	for {
 		decorator, ok := s.(interface{ Unwrap() Store })

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckName returns an ErrInvalid unless the name is valid: non-empty UTF-8 of at most
-// MaxName bytes.
+// CheckName returns ErrInvalid unless the name is valid: non-empty UTF-8, at most MaxName bytes
+// long.
 func CheckName(name string) error {
 	switch {
 	case name == "":

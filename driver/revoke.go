@@ -7,29 +7,29 @@ import (
 	"unicode/utf8"
 )
 
-// MaxReason is the longest reason of a revocation that a store accepts, in bytes.
+// MaxReason is the longest reason for a revocation, in bytes.
 const MaxReason = 256
 
-// A Revoker is a Store in which an operator can end a lease of somebody else.
+// A Revoker is a Store in which an operator can end another client's lease.
 type Revoker interface {
-	// Revoke ends the lease that r describes, whoever the caller is, and grants the name
-	// to the next waiters. It sends EventRevoked, with the reason, to the holder's client.
-	// It returns false, and changes nothing, if the store has no such lease.
+	// Revoke ends the lease that r describes, whoever the caller is, and grants the name to the
+	// next waiters. It sends EventRevoked with the reason to the holder's client. It returns false,
+	// and changes nothing, if there is no such lease.
 	Revoke(ctx context.Context, r RevokeRequest) (bool, error)
 }
 
-// A RevokeRequest says which lease to end: that with this fence, or if the fence is zero,
-// that with this token. The token is for a lease whose fence the store does not have.
+// A RevokeRequest selects the lease to end: by its fence or, if Fence is zero, by its token. Use
+// the token if the store did not record the lease's fence.
 type RevokeRequest struct {
 	Name   string
 	Fence  uint64
 	Token  string
-	Reason string // for the holder: one line of at most MaxReason bytes; may be empty
+	Reason string // for the holder: a line of at most MaxReason bytes; may be empty
 }
 
-// CheckRevoke returns an ErrInvalid unless the request is valid. It must have a valid name,
-// a fence or a token but not both, and as the reason one line of printable UTF-8 of at most
-// MaxReason bytes. The reason may be empty.
+// CheckRevoke returns ErrInvalid unless the request is valid. It needs a valid name, and either a
+// fence or a token, but not both. The reason is empty, or a single line of printable UTF-8, at most
+// MaxReason bytes long.
 func CheckRevoke(r RevokeRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err

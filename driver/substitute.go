@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A substitute stands in for the optional interfaces that a store lacks.
+// A substitute replaces a store's missing optional interfaces.
 type substitute struct{ store Store }
 
 func (s substitute) unsupported(op, name, lacks, advice string) error {
 	return &UnsupportedError{Op: op, Name: name, Store: s.store, Interface: lacks, Advice: advice}
 }
 
-// Groups returns each name as a group of its own.
+// Groups returns each name as a separate group.
 func (s substitute) Groups(names []string) [][]string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	return slices.Collect(slices.Chunk(names, 1))

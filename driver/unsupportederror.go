@@ -5,18 +5,17 @@ import (
 	"fmt"
 )
 
-// An UnsupportedError is the error of a request for which the store lacks an optional interface.
-// Nothing was sent. errors.Is finds ErrInvalid in it, because the request can never succeed, and
-// errors.ErrUnsupported.
+// An UnsupportedError reports a request whose optional interface the store lacks. Nothing was sent.
+// errors.Is finds errors.ErrUnsupported in it, and ErrInvalid, because the request can never
+// succeed.
 //
-// A store that has the method, but cannot do it in its configuration, also returns an
-// UnsupportedError.
+// A store also returns an UnsupportedError from a method not allowed by its configuration.
 type UnsupportedError struct {
 	Op        string // revoke, inspect, …
 	Name      string // empty if the operation concerns several names
 	Store     Store
-	Interface string // that the store lacks, without its package
-	Advice    string // what the caller can do instead
+	Interface string // the missing interface, without its package
+	Advice    string // an alternative for the caller
 }
 
 func (e *UnsupportedError) Error() string {

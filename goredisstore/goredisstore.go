@@ -3,13 +3,13 @@
 //	rdb := redis.NewClient(&redis.Options{Addr: "10.0.0.1:6379"})
 //	locks := dibs.New(goredisstore.New(rdb))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the go-redis client.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// go-redis client.
 //
 // # One server, Sentinel, Cluster
 //
 // [New] takes the go-redis client for any of these setups:
-//   - One server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
+//   - A single server, with or without replicas: redis.NewClient. TLS (Options.TLSConfig) and
 //     Unix sockets (Options.Network "unix") work as usual.
 //   - Sentinel: redis.NewFailoverClient. Do not use redis.NewFailoverClusterClient: dibs
 //     treats its client as a cluster and does not detect a failover there.
@@ -21,19 +21,20 @@
 //
 // # Connections
 //
-// Locking and unlocking normally use up to 4 connections of the client's pool at a time,
-// however many goroutines lock. On a cluster they use up to 4 for each hash slot that has
-// requests in flight, from the pool of that slot's node. With [redisstore.WithReplicas] each
-// call uses one connection until the replicas have acknowledged. One more connection, outside
-// the pool, is a subscription for notifications.
+// Locking and unlocking normally use up to 4 connections of the client's pool at a time, however
+// many goroutines lock. On a cluster they use up to 4 for each hash slot with requests in flight,
+// from the pool of the slot's node. With [redisstore.WithReplicas] each call uses a connection
+// until the replicas acknowledge the write. Another connection, outside the pool, is a subscription
+// for notifications.
 //
 // A pool without a free connection delays requests. It does not delay callers beyond their own time
 // limits. On a single server and with Sentinel, pipelines use the same pool as single commands; on
 // a cluster, go-redis' pool for pipelines (Options.PipelinePoolSize). A timeout names the pool if
 // other work uses all connections.
 //
-// While no server has ever replied, a failure can open another connection, which finds out whether
-// only one side uses TLS. If your own Dialer does not return a TCP connection, it is not examined.
+// As long as no server ever replied, a failure can open another connection, to find out whether
+// only one side uses TLS. Connections from your own Dialer are not examined unless they are TCP
+// connections.
 //
 // # Hooks
 //
@@ -43,20 +44,21 @@
 // their call's values, and renewals have none. A hook added later takes effect within a second.
 //
 // On a cluster, the commands of [redisstore.WithReplicas] run the hooks of the nodes
-// (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs
-// only DialHook; go-redis has no other hook for it.
+// (redis.ClusterClient.OnNewNode), not those of the cluster client. A subscription runs only
+// DialHook; go-redis offers no other hook for it.
 //
 // # Timeouts and retries
 //
-// dibs bounds each call itself, because a read of go-redis does not end with its context.
-// On one server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The
-// new value is 1 s (100 ms for the first attempt while there is little traffic), plus the
-// timeout of [redisstore.WithReplicas]. It is 8 s if a caller waits longer than 1 s, as renewals do. On a cluster your ReadTimeout and WriteTimeout apply. A
-// connection that does not answer is lost to the pool for that time; the caller does not
-// wait for it. DialTimeout and PoolTimeout are always yours.
+// dibs limits each call itself, because go-redis' reads do not end with their context. On a single
+// server and with Sentinel, the store replaces ReadTimeout and WriteTimeout. The new value is 1 s
+// (100 ms for the first attempt while there is little traffic), plus the timeout of
+// [redisstore.WithReplicas]. It is 8 s if a caller waits longer than 1 s, as renewals do. On a
+// cluster, your ReadTimeout and WriteTimeout apply. A connection that does not answer is lost to
+// the pool for that time; the caller does not wait for it. DialTimeout and PoolTimeout are always
+// yours.
 //
 // MaxRetries does not apply to dibs' commands: dibs retries them itself, because it must know
-// whether the first attempt may have been executed. On a single server and with Sentinel, it does
+// whether the first attempt can have been executed. On a single server and with Sentinel, it does
 // not apply to the handshake on dibs' connections either.
 package goredisstore
 

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// A Dialer is the type for redis.Options.Dialer.
+// A Dialer is the type needed in redis.Options.Dialer.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // WithoutHello returns a Dialer for connections to a proxy without support for HELLO, go-redis'

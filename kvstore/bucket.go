@@ -14,15 +14,15 @@ import (
 // nothing else may use it. Each method returns soon after its ctx ends. All are safe for concurrent
 // use. Package buckettest checks all this.
 //
-// Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. For a
-// name with 512 ASCII letters the key is 517 bytes long; any other byte takes three.
+// Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. A name
+// with 512 ASCII letters needs a key of 517 bytes; any other byte in a name takes three.
 type Bucket interface {
 	// Get returns a key's value. It reads the value written by the last Swap, from any client.
-	// Revision 0 means that the key has no value.
+	// Revision 0 means that there is no value.
 	Get(ctx context.Context, key string) (Value, error)
 
-	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key still
-	// has this revision; otherwise it returns ErrConflict and changes nothing. Any other error
+	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key is
+	// still at this revision; otherwise it returns ErrConflict and changes nothing. Any other error
 	// means that the outcome is unknown. So Swap must not repeat a request without a reply: the
 	// repeated request could find the value written by the first.
 	//
@@ -36,7 +36,7 @@ type Bucket interface {
 	// costs only latency. Without the first call, each hand-off waits for a poll.
 	Watch(ctx context.Context, key string, on func()) error
 
-	// List calls on with each key with a given prefix, from one goroutine.
+	// List calls on with each key that begins with prefix, from a single goroutine.
 	List(ctx context.Context, prefix string, on func(key string)) error
 
 	// Now returns the service's time, the only clock for expiry, in milliseconds or better. The

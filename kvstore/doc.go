@@ -1,6 +1,7 @@
-// Package kvstore makes a lock store from a key-value service. The service has five functions: get,
-// compare-and-swap, watch, list, and the clock for expiry. A Bucket has these functions, and New
-// makes a store from it. The page docs/kvstore.md explains them; examples/natskv is a whole store.
+// Package kvstore makes a lock store from a key-value service. The service needs five functions:
+// get, compare-and-swap, watch, list, and the clock for expiry. A Bucket provides these functions,
+// and New makes a store from it. The page docs/kvstore.md explains them; examples/natskv is a whole
+// store.
 //
 // Each name is a key. Its value is the lock's state: holders, queue and fence. An operation reads
 // the value and the clock, applies the rules of locking, and swaps the value. If another client was

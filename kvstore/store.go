@@ -27,8 +27,8 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// Over returns a store on lock tables that run an operation on any names in one step. With nil, or
-// a nil pointer, each store call returns driver.ErrInvalid.
+// Over returns a store on lock tables that run an operation on any names in a single step. With
+// nil, or a nil pointer, each store call returns driver.ErrInvalid.
 func Over(t Tables) *Store {
 	if driver.IsNil(t) {
 		t = noTables{"kvstore.Over: the Tables are nil"}
@@ -36,7 +36,7 @@ func Over(t Tables) *Store {
 	return &Store{tables: t, groups: func(names []string) [][]string { return [][]string{names} }}
 }
 
-// over returns the tables of the store. A zero Store has none.
+// over returns the store's tables. A zero Store contains none.
 func (s *Store) over() Tables {
 	if s.tables == nil {
 		return noTables{"the store is a zero value: make it with a constructor, such as memstore.New, localstore.Open or kvstore.New"}

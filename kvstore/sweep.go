@@ -13,7 +13,7 @@ import (
 // mark. While it exists, a late Swap conflicts if its operation found no key. A Swap whose
 // operation found a record conflicts for ever, because its revision never comes again. After a
 // while a sweep deletes the record. Before that, it raises the mark for all names without a key. A
-// client reads this mark after it found that a name has no key, so it can find no smaller fence.
+// client reads this mark after it found a name without a key, so it can find no smaller fence.
 const (
 	keepUnused    = time.Minute
 	sweepInterval = time.Minute // for all clients of a bucket together

@@ -27,7 +27,7 @@ func (e *wrongType) Error() string {
 func (e *wrongType) Unwrap() error { return e.err }
 
 // wrongTypeState returns a name's state if its key holds another program's value, or false if err
-// has another reason.
+// fails for another reason.
 func wrongTypeState(name string, err error) (state driver.State, ok bool) {
 	var wrong *wrongType
 	if !errors.As(err, &wrong) || wrong.is != isNoLock {

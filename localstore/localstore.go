@@ -7,7 +7,7 @@
 // Containers share locks if they share the file's directory, the kernel and its clocks (without
 // their own time namespace). Their boot IDs can differ.
 //
-// The file is an SQLite database. It has these companions:
+// The file is an SQLite database, with these companions:
 //   - its log and index (-wal, -shm);
 //   - the write queue (.turn);
 //   - a directory with sockets (.push), which carry notifications between processes; it is in /tmp
@@ -53,8 +53,8 @@ type verbs = kvstore.Store
 var _ driver.Store = (*Store)(nil)
 
 // Open opens the file. It creates the file (mode 0600) and its directories (0700) if they are
-// missing. It waits for other processes opening the file at the same time, for half a minute at
-// most. An error names the file and the remedy.
+// missing. If other processes open the file at the same time, it waits for them, at most for half a
+// minute. An error names the file and the remedy.
 func Open(path string, options ...Option) (*Store, error) {
 	clock, err := bootClock()
 	if err != nil {

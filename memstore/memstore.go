@@ -26,14 +26,14 @@ type verbs = kvstore.Store
 
 var _ driver.Voter = (*Store)(nil)
 
-// An Option configures a Store that New makes. The zero value changes nothing.
+// An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
 // A config contains the values that options change.
 type config struct{ clock func() time.Time }
 
-// Clock sets the clock of the store; the default is time.Now. Tests can use it to let the
-// store's clock drift or jump. If now is nil, each call of the store returns ErrInvalid.
+// Clock sets the store's clock; the default is time.Now. Tests can use it to let the clock drift or
+// jump. If now is nil, each store call returns ErrInvalid.
 func Clock(now func() time.Time) Option { return Option{func(c *config) { c.clock = now }} }
 
 // New returns an empty store.

@@ -5,12 +5,12 @@
 //	err := store.Migrate(ctx)   // or the statements of SQL, in a migration tool
 //	locks := dibs.New(store)
 //
-// An acquire or a release is one call of a procedure. The server cannot notify a client, so
-// each dibs.Client fetches its notifications: often while it has waiters, four times a
-// second after Lease.Wanted was called, once a second otherwise. The server's clock is used.
+// An acquire or a release is a single procedure call. The server cannot notify a client, so each
+// dibs.Client fetches its notifications: often while it waits, four times a second after a call to
+// Lease.Wanted, and otherwise once a second. The server's clock is used.
 //
-// A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible, which
-// no lock outside the database can promise.
+// A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible; no lock
+// outside the database can promise this.
 //
-// A replica that takes over may have missed the last leases, as a Redis replica may.
+// If a replica takes over, it may lack the last leases, like a Redis replica.
 package mysqlstore

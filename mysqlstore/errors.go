@@ -59,7 +59,7 @@ const (
 	needsTLS    = 3159
 )
 
-// isClosed reports whether the *sql.DB is closed. The error has no name.
+// isClosed reports whether the *sql.DB is closed. The error is not exported.
 func isClosed(err error) bool {
 	return err != nil && strings.HasSuffix(err.Error(), "database is closed")
 }

@@ -12,33 +12,32 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// Guard ties a transaction in the database of the store to the leases that ctx carries. It
-// returns ErrLost if one of them has ended. Otherwise nobody else is granted its names before
-// the transaction ends. So a process that was stopped for longer than its TTL cannot
-// write. ctx is that of Do or of Lease.Context.
+// Guard ties a transaction in the store's database to the leases in ctx. It returns ErrLost if any
+// of these leases ended. Otherwise nobody else is granted their names before the transaction ends.
+// So a process stopped for longer than its TTL cannot write. ctx comes from Do or Lease.Context.
 //
-// A lease that has expired still guards if nobody has ended it since: nobody else has held
-// its names.
+// An expired lease still guards if nobody ended it since: nobody else held its names.
 //
-// Call Guard as the first statement of the transaction, and roll back at once after an error. It costs
-// one round trip for each name, or two: see New. Renewals and the wait queue do not wait for a guard.
-// A long transaction delays only the next holder, and only if the lease has ended meanwhile.
+// Call Guard as the transaction's first statement, and roll back at once after an error. Guard
+// costs a round trip for each name, or two: see New. Renewals and the wait queue do not wait for a
+// guard. A long transaction delays only the next holder, and only if the lease ended meanwhile.
 //
-// The server may end a transaction before its Commit: by a statement that commits (DDL, BEGIN, LOCK
-// TABLES), or with an error (1213, 1020, 1205 with innodb_rollback_on_timeout). This ends the guard,
-// and each later statement is committed by itself. The rollback to a savepoint ends a guard only if
-// the transaction had neither called Guard nor used a table before that savepoint.
+// The server can end a transaction before its Commit: after a statement that commits (DDL, BEGIN,
+// LOCK TABLES), or with an error (1213, 1020, 1205 with innodb_rollback_on_timeout). Then the guard
+// ends, and each later statement is committed separately. The rollback to a savepoint ends a guard
+// only if, before that savepoint, the transaction neither called Guard nor used a table.
 //
 // If this may have happened, call Guard again as the last statement. It returns ErrInvalid if the
-// transaction has ended. If it returns nil, nobody else was granted the names since the lease began,
-// nor is before the end of the transaction that is open then.
+// transaction ended. If it returns nil, nobody else was granted the names since the lease began,
+// nor will be before the currently open transaction ends.
 //
 // Guard returns ErrInvalid
-//   - if the transaction has ended in the server, or is read-only;
-//   - in a transaction of XA: XA PREPARE would end the guard;
-//   - at repeatable read, if the transaction has read a table before the lease was acquired: it does
-//     not see what the last holder has written;
-//   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
+//
+//   - if the server ended the transaction, or the transaction is read-only;
+//   - in an XA transaction: XA PREPARE would end the guard;
+//   - at repeatable read, if the transaction read a table before the lease was acquired: it does
+//     not see the last holder's writes;
+//   - if ctx carries no lease from this store. A context from dibs.WithFence or package cohort
 //     carries none.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) { return s.holds(ctx, tx, s.text.guard, g) })
@@ -61,7 +60,7 @@ func (s *Store) holds(ctx context.Context, tx *sql.Tx, text string, g sqlstore.G
 }
 
 // hasGuard reports whether a lease invisible to a transaction is held. It uses another connection,
-// because the transaction has a snapshot then. Without an answer, the lease counts as lost.
+// because the transaction then uses a snapshot. Without an answer, the lease counts as lost.
 func (s *Store) hasGuard(ctx context.Context, args []any) (held bool) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout) // transactions may have all connections
 	defer cancel()

@@ -11,8 +11,8 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.db.Inspect(ctx, name)
 }
 
-// InspectAll implements driver.Lister. A query is for at most 500 names. If ctx has no deadline,
-// driver.OperationTimeout bounds each query.
+// InspectAll implements driver.Lister. A query is for at most 500 names. Without a deadline in ctx,
+// driver.OperationTimeout limits each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	return s.db.InspectAll(ctx, names)
 }

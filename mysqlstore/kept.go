@@ -11,7 +11,7 @@ import (
 // grant until its leases have certainly ended, for renewals and releases. Nobody can open a
 // connection beside a *sql.DB, which does not reveal its parameters. It is safe for concurrent use.
 type kept struct {
-	limit func() int // the pool's: without a limit, or with only one connection, none is kept
+	limit func() int // the pool's: without a limit, or with a single connection, none is kept
 	turn  chan struct{}
 
 	mu    sync.Mutex

@@ -20,11 +20,11 @@ const (
 	migrationPause   = time.Second
 )
 
-// Migrate takes the tables and procedures to Version: it creates them, or upgrades an earlier
-// version's. Programs that use an earlier version can continue meanwhile. Migrate changes nothing
-// if the database is at this version or a later one. If it was interrupted, call it again: the
+// Migrate brings the tables and procedures to Version: it creates them, or upgrades an earlier
+// version. Programs with an earlier version can continue meanwhile. Migrate changes nothing if the
+// database already has this version or a later version. If it was interrupted, call it again: the
 // server commits each statement, and the next call continues from there. It can run in several
-// processes at once. It ends with ctx, after a minute at most.
+// processes at once. It ends with ctx, and after at most a minute.
 //
 // It needs the rights CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It
 // returns an error if the database contains another program's tables with the same names. The error

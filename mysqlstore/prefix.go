@@ -14,9 +14,9 @@ const maxIdentifier = 64
 // longestName is the longest procedure name, with a version.
 const longestName = "remove_unused_v99"
 
-// CheckTablePrefix returns an error if the server would reject a prefix of the names of tables and
-// procedures. A prefix has up to 47 characters, from U+0001 to U+FFFF. It may be empty. The error
-// matches driver.ErrInvalid.
+// CheckTablePrefix returns an error if the server would reject a prefix for the tables' and
+// procedures' names. A prefix contains up to 47 characters, from U+0001 to U+FFFF. It can be empty.
+// The error matches driver.ErrInvalid.
 func CheckTablePrefix(prefix string) error {
 	const most = maxIdentifier - len(longestName)
 	length, problem := utf8.RuneCountInString(prefix), ""

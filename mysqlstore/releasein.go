@@ -11,20 +11,20 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// ReleaseIn releases a lease when the transaction commits: the innermost one of this store that ctx
-// carries. So the next holder sees what the transaction has written, and a crash cannot separate the
-// two. Names that MinHold or Once keep unavailable stay so. If the transaction is rolled back, the lease
-// continues. ctx is that of Do or of Lease.Context.
+// ReleaseIn releases a lease when the transaction commits: the innermost lease in ctx from this
+// store. So the next holder sees the transaction's writes, and a crash cannot separate the release
+// from the writes. If MinHold or Once keeps a name unavailable, it stays unavailable. If the
+// transaction is rolled back, the lease continues. ctx comes from Do or Lease.Context.
 //
-// ReleaseIn is a Guard of all leases that ctx carries, too: it returns ErrLost if one is not held any
-// more, and ErrInvalid where Guard does. It also returns ErrInvalid if a nested call uses the lease, too
-// (Reentrant): only its caller may end it. Any isolation level will do. The rollback to a savepoint that
-// is older than the call undoes the release, and not the guard.
+// ReleaseIn is also a Guard for all leases in ctx: it returns ErrLost if any of them is no longer
+// held, and ErrInvalid in the same cases as Guard. It also returns ErrInvalid if a nested call and
+// its caller share the lease (Reentrant): only the caller can end it. Any isolation level is
+// allowed. The rollback to a savepoint older than the call undoes the release, but not the guard.
 //
-// After the commit, return from Do or call Unlock, which returns nil. That notifies the waiters: the
-// server cannot do so at a commit. If the process dies before, a new request finds the name free, and
-// a waiter at its next heartbeat, 2.5 s later at most. The context of the lease stays valid until then,
-// at most for the TTL, although others can acquire the names.
+// After the commit, return from Do or call Unlock, which returns nil and notifies the waiters: the
+// server cannot notify at a commit. If the process dies before, a new request finds the name free,
+// and a waiter finds it free at its next heartbeat, at most 2.5 s later. Until Unlock the lease's
+// context stays valid, at most for the TTL, although others can acquire the names.
 func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error {
 	return sqlstore.Guard(ctx, s, func(g sqlstore.Guarded) (held bool, err error) {
 		if !g.Inner {
@@ -42,11 +42,11 @@ func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error {
 	})
 }
 
-// errGiven means that a lease does not exist because a transaction has released it.
+// errGiven means that a lease does not exist because a transaction released it.
 var errGiven = errors.New("a transaction has released the lease")
 
-// released reports whether a transaction has released a lease that does not exist any more. If the lease
-// may be such a one, it asks the server, until a time or, if that is zero, the deadline of ctx.
+// released reports whether a transaction released a lease that no longer exists. If this is
+// possible, it asks the server, until a time or, if the time is zero, until ctx's deadline.
 func (s *Store) released(ctx context.Context, op, name, token string, until time.Time) (released bool, err error) {
 	address, ok := s.given.Find(name, token)
 	if !ok {

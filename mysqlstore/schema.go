@@ -30,11 +30,11 @@ func file(name string) string {
 	return string(text)
 }
 
-// SQL returns the statements that take the tables and procedures from one version to another, for a
-// migration tool. Send each by itself: a procedure's body contains semicolons. Version 0 is a
-// database without dibs. If to is less than from, the statements undo the versions in between: to 0
-// removes all tables with their leases. The error matches driver.ErrInvalid, and means that there
-// is no such version.
+// SQL returns the statements that change the tables and procedures from one version to another, for
+// a migration tool. Send each statement separately: a procedure's body contains semicolons. Version
+// 0 is a database without dibs. If to is less than from, the statements undo the versions in
+// between: to 0 removes all tables with their leases. If a version does not exist, the error
+// matches driver.ErrInvalid.
 //
 // A statement that changes a table waits for the transactions using it, and others wait behind it:
 // set lock_wait_timeout, and repeat the statement if it fails for this reason. Migrate does so.

@@ -35,20 +35,20 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// An Option configures a Store that New makes. The zero value changes nothing.
+// An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
 // A config contains the options' settings.
 type config struct{ prefix string }
 
-// TablePrefix sets the prefix of the names of tables and procedures; the default is "dibs_". See
+// TablePrefix sets the prefix for the tables' and procedures' names; the default is "dibs_". See
 // CheckTablePrefix for the limits.
 func TablePrefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
-// New returns a store on the database, which stays the caller's: the store never closes it. The
-// tables must exist: see Migrate. With interpolateParams=true in the data source name, an
-// operation is one round trip; otherwise it is two. If the database is nil, each call returns
-// ErrInvalid.
+// New returns a store on the database. The database handle stays the caller's: the store never
+// closes it. The tables must exist: see Migrate. New does no I/O. With interpolateParams=true in
+// the data source name, an operation is a single round trip; otherwise it is two. If the database
+// is nil, each store call returns ErrInvalid.
 func New(db *sql.DB, options ...Option) *Store {
 	c := config{prefix: "dibs_"}
 	for _, o := range options {

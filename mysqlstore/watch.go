@@ -14,7 +14,7 @@ import (
 // A client's pace for fetching its notifications, with any number of waiters.
 const (
 	fetchFirst   = 5 * time.Millisecond   // after an event
-	fetchWaiting = 50 * time.Millisecond  // at least, while it has waiters
+	fetchWaiting = 50 * time.Millisecond  // at least, while the client waits
 	fetchAsked   = 250 * time.Millisecond // while a holder asked to be notified of waiters
 	fetchIdle    = time.Second            // otherwise: only a revocation can arrive
 )
@@ -130,7 +130,7 @@ type fetching struct {
 	now chan struct{} // contains an element if the client should fetch at once
 
 	mu    sync.Mutex
-	until time.Time // until then, the client has waiters
+	until time.Time // until then, the client waits
 	asked time.Time // until then, a holder can be notified of waiters
 }
 
@@ -205,7 +205,7 @@ func (c *fetching) extend(limit *time.Time, d time.Duration) (passed bool) {
 	return passed
 }
 
-// has reports whether a client's limit has not passed.
+// has reports whether a client's limit is still in the future.
 func (c *fetching) has(limit *time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

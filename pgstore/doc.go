@@ -8,13 +8,13 @@
 // An acquire or a release is a single round trip. Waiters are notified by LISTEN and NOTIFY, on a
 // separate connection for each dibs.Client. The server's clock is used.
 //
-// Set connect_timeout in the pool's configuration, for example to 2 s. A connection whose request
-// had no reply in time leaves the pool at once, and another takes its place. The pgx default is two
-// minutes to open that connection, and the pool counts it meanwhile.
+// You should set connect_timeout in the pool's configuration, for example to 2 s. A connection
+// without a reply in time leaves the pool at once, and another connection replaces it. By default,
+// pgx tries to open it for two minutes, and the pool counts it meanwhile.
 //
-// A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible, which
-// no lock outside the database can promise.
+// A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible; no lock
+// outside the database can promise this.
 //
-// An asynchronous standby that takes over may have missed the last leases, as a Redis
-// replica may. Use synchronous_standby_names if this must not happen.
+// If an asynchronous standby takes over, it may lack the last leases, like a Redis replica. If this
+// must not happen, use synchronous_standby_names.
 package pgstore

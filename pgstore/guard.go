@@ -10,31 +10,31 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Guard ties a transaction in the database of the store to the leases that ctx carries. It
-// returns ErrLost if one of them is not held any more. Otherwise nobody else is granted its
-// names before the transaction ends, whatever happens to its savepoints. So a process that was
-// stopped for longer than its TTL cannot write. ctx is that of Do or of Lease.Context.
+// Guard ties a transaction in the store's database to the leases in ctx. It returns ErrLost if any
+// of these leases is no longer held. Otherwise nobody else is granted their names before the
+// transaction ends, whatever happens to its savepoints. So a process stopped for longer than its
+// TTL cannot write. ctx comes from Do or Lease.Context.
 //
-// Call Guard before the first write of the transaction. It costs one round trip for each
-// name. Renewals and the wait queue do not wait for a guard. A long transaction delays only
-// the next holder, and only if the lease has expired meanwhile. A transaction that is prepared
-// (PREPARE TRANSACTION) is guarded until COMMIT PREPARED.
+// Call Guard before the transaction's first write. It costs a round trip for each name. Renewals
+// and the wait queue do not wait for a guard. A long transaction delays only the next holder, and
+// only if the lease expired meanwhile. A prepared transaction (PREPARE TRANSACTION) is guarded
+// until COMMIT PREPARED.
 //
-// With the isolation level repeatable read or serializable, call Guard as the first statement.
-// If the lock has changed since the snapshot of the transaction, the error has the SQLSTATE
-// 40001: a lease was renewed or granted, or somebody has begun to wait. Then repeat the
-// transaction.
+// At isolation level repeatable read or serializable, call Guard as the first statement. The error
+// has SQLSTATE 40001 if the lock changed after the transaction's snapshot: a lease was renewed or
+// granted, or a request began to wait. Then repeat the transaction.
 //
 // Guard returns ErrInvalid
-//   - after SAVEPOINT, which is a nested Begin of pgx: a rollback to it would end the guard, so
-//     call Guard before it, in the outer transaction. (pgx leaves the savepoint of a nested
-//     transaction that was rolled back.)
+//
+//   - after SAVEPOINT, which is pgx's nested Begin: a rollback to the savepoint would end the
+//     guard. Call Guard before it, in the outer transaction. (pgx keeps the savepoint after it
+//     rolls back a nested transaction.)
 //   - in a read-only transaction;
-//   - if ctx carries no lease of this store: a context of dibs.WithFence, or of package cohort,
+//   - if ctx carries no lease from this store. A context from dibs.WithFence or package cohort
 //     carries none.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error { return s.guard(ctx, inSQL(tx)) }
 
-// GuardPgx is Guard for a transaction of pgx.
+// GuardPgx is Guard for a pgx transaction.
 func (s *Store) GuardPgx(ctx context.Context, tx pgx.Tx) error { return s.guard(ctx, inPgx(tx)) }
 
 // A queryRow executes a statement in the user's transaction.

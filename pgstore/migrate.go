@@ -19,10 +19,10 @@ const (
 	migrationPause   = time.Second
 )
 
-// Migrate takes the schema to Version: it creates the tables and functions, or upgrades an earlier
-// version's. Programs that use an earlier version can continue meanwhile. Migrate changes nothing
-// if the schema is at this version or a later one. It can run in several processes at once. It ends
-// with ctx, after a minute at most.
+// Migrate brings the schema to Version: it creates the tables and functions, or upgrades an earlier
+// version. Programs with an earlier version can continue meanwhile. Migrate changes nothing if the
+// schema already has this version or a later version. It can run in several processes at once. It
+// ends with ctx, and after at most a minute.
 //
 // To create the schema, it needs CREATE on the database, or on the schema if that exists. To
 // upgrade it, it must run as the tables' owner. It returns an error if the schema contains another

@@ -150,7 +150,7 @@ func (c *ownConns) use(ctx context.Context, urgent bool, do func(*pgx.Conn) erro
 
 var errTooLate = sqlstore.InFront(context.DeadlineExceeded)
 
-// isTooLate reports whether a request waiting since begin has too little time left. Sending it
+// isTooLate reports whether too little time is left for a request waiting since begin. Sending it
 // would only break the connection: pgx closes a connection with a late reply. The next request can
 // use it.
 func (c *ownConns) isTooLate(ctx context.Context, begin time.Time) bool {

@@ -38,8 +38,8 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	return held, s.forget(r.Name, r.Token, err)
 }
 
-// forget deletes the record of a transaction that may have released a lease, unless a release has
-// failed.
+// forget deletes the record of a transaction that may have released a lease, unless a release
+// already failed.
 func (s *Store) forget(name, token string, failed error) error {
 	if failed == nil {
 		s.given.Remove(name, token)

@@ -11,24 +11,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ReleaseIn releases a lease when the transaction commits: the innermost one of this store that
-// ctx carries. So the next holder sees what the transaction has written, and a crash cannot
-// separate the two. Names that MinHold or Once keep unavailable stay so. If the transaction is
-// rolled back, the lease goes on. ctx is that of Do or of Lease.Context.
+// ReleaseIn releases a lease when the transaction commits: the innermost lease in ctx from this
+// store. So the next holder sees the transaction's writes, and a crash cannot separate the release
+// from the writes. If MinHold or Once keeps a name unavailable, it stays unavailable. If the
+// transaction is rolled back, the lease continues. ctx comes from Do or Lease.Context.
 //
-// ReleaseIn is a Guard of all leases that ctx carries, too: it returns ErrLost if one is not held
-// any more, and ErrInvalid where Guard does. It also returns ErrInvalid
+// ReleaseIn is also a Guard for all leases in ctx: it returns ErrLost if any of them is no longer
+// held, and ErrInvalid in the same cases as Guard. It also returns ErrInvalid
+//
 //   - if the isolation level is not read committed;
-//   - if a nested call uses the lease, too (Reentrant): only its caller may end it;
+//   - if a nested call and its caller share the lease (Reentrant): only the caller can end it;
 //   - if session_replication_role is replica.
 //
-// PREPARE TRANSACTION fails after ReleaseIn, and rolls the transaction back.
+// After ReleaseIn, PREPARE TRANSACTION fails and rolls the transaction back.
 //
-// After the commit, return from Do or call Unlock, which returns nil. The context of the lease
-// stays valid until then, at most for the TTL, although others can acquire the names.
+// After the commit, return from Do or call Unlock, which returns nil. Until then the lease's
+// context stays valid, at most for the TTL, although others can acquire the names.
 func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error { return s.releaseIn(ctx, inSQL(tx)) }
 
-// ReleaseInPgx is ReleaseIn for a transaction of pgx.
+// ReleaseInPgx is ReleaseIn for a pgx transaction.
 func (s *Store) ReleaseInPgx(ctx context.Context, tx pgx.Tx) error {
 	return s.releaseIn(ctx, inPgx(tx))
 }
@@ -55,14 +56,14 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 	})
 }
 
-// errGiven means that a transaction has released the lease.
+// errGiven means that a transaction released the lease.
 var errGiven = errors.New("a transaction has released the lease")
 
-// A number that the server has not reached is that of another server, before a failover.
+// A number not yet reached by the server comes from another server, before a failover.
 const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
 
-// isGiven reports whether a transaction has released a lease. If it may have, isGiven asks the
-// server, until a time or, if the time is zero, ctx's deadline.
+// isGiven reports whether a transaction released a lease. If it may have, isGiven asks the server,
+// until a time or, if the time is zero, ctx's deadline.
 func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time) (given bool, err error) {
 	number, ok := s.given.Find(name, token)
 	if !ok {

@@ -30,14 +30,14 @@ func file(name string) string {
 	return string(text)
 }
 
-// SQL returns the statements that take a schema from one version to another, for a tool that manages
-// migrations. Execute them in order, in one transaction. A statement has no semicolon at its end, but a
-// function has some inside. Version 0 is a database without dibs. If to is less than from, the
-// statements undo those of the versions in between: to 0 removes all tables with their leases, but not
-// the schema. The error matches driver.ErrInvalid, and means that there is no such version.
+// SQL returns the statements that change a schema from one version to another, for a migration
+// tool. Execute them in order, in a single transaction. A statement does not end with a semicolon,
+// but a function contains some. Version 0 is a database without dibs. If to is less than from, the
+// statements undo the versions in between: to 0 removes all tables with their leases, but not the
+// schema. If a version does not exist, the error matches driver.ErrInvalid.
 //
-// A statement that changes a table waits for the transactions that use it, and others wait behind
-// it: set lock_timeout, and repeat the migration if it fails for that reason. Migrate does so.
+// A statement that changes a table waits for the transactions using it, and others wait behind it:
+// set lock_timeout, and repeat the migration if it fails for this reason. Migrate does so.
 func SQL(schema string, from, to int) (statements []string, err error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(schema, version) },

@@ -34,7 +34,7 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// An Option configures a Store that New makes. The zero value changes nothing.
+// An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*config) }
 
 // A config contains the options' settings.
@@ -46,13 +46,14 @@ type config struct {
 // Schema sets the tables' schema; the default is "dibs".
 func Schema(name string) Option { return Option{func(c *config) { c.schema = name }} }
 
-// Poll makes the store work without LISTEN: waiters ask again at a pace that depends on how
-// many wait. Lease.Wanted learns of a waiter at the next renewal. It is for a pooler in
-// transaction mode, such as PgBouncer, which does not support LISTEN.
+// Poll makes the store work without LISTEN: waiters poll, and slow down as more requests wait.
+// Lease.Wanted detects a waiter at the next renewal. Use it with a pooler in transaction mode, such
+// as PgBouncer, which does not support LISTEN.
 func Poll() Option { return Option{func(c *config) { c.poll = true }} }
 
-// New returns a store on the pool, which stays the caller's: the store never closes it. The
-// tables must exist: see Migrate. If the pool is nil, each call returns ErrInvalid.
+// New returns a store on the pool. The pool stays the caller's: the store never closes it. The
+// tables must exist: see Migrate. New does no I/O. If the pool is nil, each store call returns
+// ErrInvalid.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
 	c := config{schema: "dibs"}
 	for _, o := range options {

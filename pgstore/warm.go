@@ -10,8 +10,8 @@ import (
 
 // warm prepares the usual statements on a new connection, and learns the server's time. So the
 // first request is a single round trip, like all others. On a slow network it could otherwise miss
-// its deadline. The statements change nothing, because their time limit has passed. A failure does
-// not matter: the requests report it.
+// its deadline. The statements change nothing, because their time limit is over. A failure does not
+// matter: the requests report it.
 func (s *Store) warm(ctx context.Context, conn *pgx.Conn) {
 	const past = -1
 	const name = ""

@@ -57,7 +57,7 @@ func (s nodes) onMajority(states []driver.State, number func(driver.State) int) 
 	return all[len(all)-s.majority]
 }
 
-// mergeForeign returns the value that dibs did not write, if a majority has the same. A quorum
+// mergeForeign returns the value that dibs did not write, if a majority returns the same. A quorum
 // cannot end it.
 func (s nodes) mergeForeign(states []driver.State) *driver.Foreign {
 	type what struct {

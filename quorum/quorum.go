@@ -1,15 +1,14 @@
-// Package quorum combines several independent stores into one. A lock is held by the
-// owner that has votes from a majority of the nodes, so a minority can crash, hang or be
-// partitioned without effect.
+// Package quorum combines several independent stores into one. A lock is held by the owner with
+// votes from a majority of the nodes, so a minority can crash, hang or be partitioned without
+// effect.
 //
 //	store, err := quorum.New([]driver.Voter{a, b, c, d, e})
 //	…
 //	locks := dibs.New(store)
 //
-// It is the Redlock algorithm, but independent of Redis. A node is any driver.Voter:
-// redisstore on a server that is not a cluster, or memstore.
-// docs/quorum.md lists the assumptions about clocks and delays, and what breaks if one is
-// wrong.
+// It is the Redlock algorithm, but independent of Redis. A node is any driver.Voter: redisstore on
+// a single server, not a cluster, or memstore. docs/quorum.md lists the assumptions about clocks
+// and delays, and the consequences if an assumption is wrong.
 //
 // Exclusive locks and reader/writer locks are supported. Semaphores are rejected, because
 // two majorities can each see room for the last permit.
@@ -25,8 +24,7 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A Store is a driver.Store that consists of several stores, its nodes. It is safe for concurrent
-// use.
+// A Store is a driver.Store made of several stores, its nodes. It is safe for concurrent use.
 type Store struct {
 	nodes    nodes
 	config   core.Config
@@ -44,35 +42,34 @@ var (
 	_ driver.FenceReserver  = (*Store)(nil)
 )
 
-// DefaultMaxTTL is the default of MaxTTL.
+// DefaultMaxTTL is the default for MaxTTL.
 const DefaultMaxTTL = time.Minute
 
-// An Option configures a Store that New makes. The zero value changes nothing.
+// An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are what options change.
+// settings are changed by options.
 type settings struct {
 	maxTTL  time.Duration
 	durable bool
 }
 
-// MaxTTL sets the longest TTL of a lease; the default is DefaultMaxTTL. A longer one is ErrInvalid. A node
-// that is new or was restarted may have lost such a lease, so it does not vote for this long. All
-// clients of the nodes must use the same value.
+// MaxTTL sets the longest lease TTL; the default is DefaultMaxTTL. A request with a longer TTL
+// returns ErrInvalid. A new or restarted node may have lost a lease, so it does not vote for this
+// long. All clients of the same nodes must use the same value.
 func MaxTTL(ttl time.Duration) Option { return Option{func(s *settings) { s.maxTTL = ttl }} }
 
-// DurableNodes declares that no node ever loses data, so that a new or restarted node votes at once. If
-// one does lose data, two clients may hold a name at once.
+// DurableNodes declares that nodes never lose data, so a new or restarted node votes at once. If a
+// node does lose data, two clients may hold a name at once.
 func DurableNodes() Option { return Option{func(s *settings) { s.durable = true }} }
 
-// New returns a store made of these nodes. It does no I/O. The nodes must be independent
-// servers: one, three or more. An odd number is best: a fourth node is one more that may
-// fail, but four nodes still tolerate only one failure.
+// New returns a store made of these nodes. It does no I/O. The nodes must be independent servers:
+// one node, or at least three. Choose an odd number: a fourth node can also fail, but four nodes
+// still tolerate only a single failure.
 //
-// New returns ErrInvalid if a node is nil, appears twice, or cannot vote, as a cluster. It also
-// rejects two nodes, because the quorum would fail when either of them does. One server
-// behind two clients is detected only when both have voted; then Acquire returns
-// ErrInvalid.
+// New returns ErrInvalid if a node is nil, appears twice, or cannot vote, like a cluster. It also
+// rejects two nodes, because the quorum would fail when either node fails. A server behind two
+// clients is detected only when both have voted; then Acquire returns ErrInvalid.
 func New(voters []driver.Voter, options ...Option) (*Store, error) {
 	set := settings{maxTTL: DefaultMaxTTL}
 	for _, o := range options {
@@ -96,11 +93,12 @@ func newStore(voters []driver.Voter, set settings) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the redelivery to unreachable nodes, and all calls. It waits for messages in flight,
-// for 50 ms at most; then it cancels them. If a node has not received a message, the lease there
-// ends by its TTL. Close does not close the nodes. Close the store's Clients first: they release
-// their leases. After Close, all operations fail with driver.ErrUnavailable. A second Close does
-// nothing. The error is always nil.
+// Close ends all calls and the redelivery to unreachable nodes. It waits at most 50 ms for messages
+// in flight; then it cancels them. If a node did not receive a release, the lease on this node ends
+// by its TTL. After Close, all operations return driver.ErrUnavailable.
+//
+// Close does not close the nodes. You should close the store's Clients first: they release their
+// leases. A second Close does nothing. The error is always nil.
 func (s *Store) Close() error {
 	if len(s.nodes.all) > 0 { // otherwise it is a zero Store
 		s.runner.close()

@@ -11,8 +11,8 @@ import (
 // for concurrent use.
 type revocations map[string][]uint64 // by node: its event's fence, or zero
 
-// reported records a node's event. If it completes a majority, the client's event has this
-// majority's largest fence: at least one of its nodes has stored the lease's fence.
+// reported records a node's event. If it completes a majority, the client's event contains this
+// majority's largest fence: at least one of its nodes stored the lease's fence.
 func (r revocations) reported(node, nodes, majority int, e driver.Event) (driver.Event, bool) {
 	const kept = 1000 // more are dropped, which costs latency only
 	by := r[e.Token]

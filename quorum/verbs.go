@@ -13,7 +13,7 @@ import (
 )
 
 // Acquire implements driver.Store. It sends the request to all nodes at once, and returns when a
-// majority gave the same answer or no longer can.
+// majority gave the same answer, or can no longer do so.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(driver.OperationTimeout)
@@ -74,7 +74,7 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 }
 
 // Extend implements driver.Store. Each node extends all leases; a lease is extended if a majority
-// extended it. If a majority has a lease, a node without it is asked to vote again.
+// extended it. If a majority still holds a lease, a node without it is asked to vote again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	until := driver.DeadlineOf(ctx)
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {
@@ -107,8 +107,9 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 }
 
 // ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The
-// largest mark is the last fence, once a majority has it. At least one node in this majority knows
-// each earlier grant, and is asked for each later grant. Each node must be a driver.FenceReserver.
+// largest mark is the last fence, once a majority stored it. At least one node in this majority
+// knows each earlier grant, and is asked for each later grant. Each node must be a
+// driver.FenceReserver.
 func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return driver.FenceReply{}, err
@@ -135,7 +136,7 @@ func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (drive
 			s.runner.observe(reply.Last)
 			return reply, nil
 		}
-		r.Least = reply.Last + uint64(r.Count) // all nodes can reach it, and no other request has it
+		r.Least = reply.Last + uint64(r.Count) // all nodes can reach it, and no other request uses it
 	}
 }
 
@@ -168,8 +169,8 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return state, err
 }
 
-// InspectAll implements driver.Lister. It queries each node once for all names. If ctx has no
-// deadline, driver.OperationTimeout bounds the call.
+// InspectAll implements driver.Lister. It queries each node once for all names. Without a deadline
+// in ctx, driver.OperationTimeout limits the call.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
 		if err := driver.CheckName(name); err != nil {

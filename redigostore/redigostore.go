@@ -8,31 +8,30 @@
 //	}
 //	locks := dibs.New(redigostore.New(pool))
 //
-// The pool remains yours: the store never closes it. Close the dibs.Client first, then
-// the pool.
+// The pool remains yours: the store never closes it. You should close the dibs.Client before the
+// pool.
 //
 // # One server or Sentinel
 //
-//   - One server, with or without replicas: [New] with a pool that dials it, over TCP,
+//   - A single server, with or without replicas: [New] with a pool that dials it, over TCP,
 //     TLS (redis.DialUseTLS) or a Unix socket.
 //   - Sentinel: [New] with a pool whose DialContext queries the sentinels for the master.
-//     redigo does not support Sentinel; the Sentinel example below has the whole code.
-//     The store drops connections to a server that is no longer the master.
+//     redigo does not support Sentinel; the Sentinel example below contains the whole code.
+//     The store drops connections to a former master.
 //
 // redigo does not support Redis Cluster, and neither does this package: use goredisstore or
-// rueidisstore. A call that a cluster redirects returns dibs.ErrInvalid.
+// rueidisstore. A call redirected by a cluster returns dibs.ErrInvalid.
 //
 // # Connections
 //
-// Locking and unlocking normally use up to 4 connections of the pool at a time, however
-// many goroutines lock. With [redisstore.WithReplicas] each call uses one connection until the
-// replicas have acknowledged. Set MaxIdle to at least 4,
-// otherwise connections are opened and closed all the time. If the pool is full
-// (MaxActive) and does not Wait, the store tries every 5 ms for up to 1 s to get a
-// connection.
+// Locking and unlocking normally use up to 4 connections of the pool at a time, however many
+// goroutines lock. With [redisstore.WithReplicas] each call uses a connection until the replicas
+// acknowledge the write. You should set MaxIdle to at least 4; otherwise connections are opened and
+// closed all the time. If the pool is full (MaxActive) and does not Wait, the store tries every 5
+// ms for up to 1 s to get a connection.
 //
-// The subscription for notifications uses a connection that the store dials like the pool. It does
-// not count in the pool.
+// The subscription to notifications uses its own connection, dialled like the pool's connections.
+// It does not count in the pool.
 //
 // redigo does not notice when an idle connection ends. When the store gets such a connection, it
 // also closes the other ended connections.
@@ -43,13 +42,13 @@
 //
 // # Hooks and timeouts
 //
-// redigo has no hooks. DialContext receives the context values from the caller whose request needs
-// a connection.
+// redigo offers no hooks. DialContext receives the context values from the caller whose request
+// needs a connection.
 //
 // You should set redis.DialConnectTimeout, DialReadTimeout and DialWriteTimeout on the connections,
-// for example to 1 s. The store bounds its callers itself, and a request's reads. These end at the
-// call's deadline, but not before 1 s, and after 8 s at the latest. It cannot bound a hanging write
-// or Dial. Such a call occupies its connection in the pool until it returns.
+// for example to 1 s. The store itself limits how long callers and a request's reads wait. A read
+// ends at the call's deadline, but not before 1 s, and after 8 s at the latest. The store cannot
+// limit a hanging write or Dial. Such a call occupies its connection in the pool until it returns.
 package redigostore
 
 import (

@@ -71,8 +71,7 @@ func (s *source) close(c *conn) {
 	s.own.Add(-1)
 }
 
-// explainEnd adds advice to a reply's error if the server has never replied, and ended the
-// connection.
+// explainEnd adds advice to a reply's error if the server never replied, and ended the connection.
 func (s *source) explainEnd(err error) error {
 	if s.answered.Load() {
 		return err

@@ -61,8 +61,8 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 	return state
 }
 
-// List implements driver.Lister. It scans the whole keyspace. It lists each key that may be a lock,
-// but no auxiliary keys of other libraries.
+// List implements driver.Lister. It scans the whole keyspace. It lists each possible lock key, but
+// no auxiliary keys of other libraries.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if s.format.Proxy {
 		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address and without Proxy", driver.ErrInvalid, pattern)

@@ -21,7 +21,7 @@ func (s *Store) plain() bool {
 // maxPlain is the size of the largest possible lock value, in bytes: see inspect.lua.
 const maxPlain = 4096
 
-// inspectPlain sets the states of names that plain commands can read. The script reads all other
+// inspectPlain sets the states of names readable by plain commands. The script reads all other
 // names afterwards, including those whose command failed.
 func (a *inspection) inspectPlain(ctx context.Context) {
 	batches := (len(a.names) + wire.MaxNames - 1) / wire.MaxNames

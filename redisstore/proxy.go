@@ -12,25 +12,26 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Proxy declares that a proxy is in front of several servers, and routes each command by the
-// hash tag of its first key: twemproxy, Codis, Envoy, and others. Each script then has the
-// keys of one name, which share one hash tag. Without it two clients may hold a name at
-// once: a proxy sends requests for several names to the server of the first one. All clients
-// that share names need it. Examine of package checkup proves whether the names of a store stay
-// together.
+// Proxy declares that a proxy is in front of several servers, and routes each command by the hash
+// tag in its first key: twemproxy, Codis, Envoy, and others. Each script then uses only keys with
+// the same hash tag. All clients that share names need this option. Otherwise two clients may hold
+// a name at once, because a proxy sends a request for several names to the first name's server.
+// checkup.Examine tests whether a proxy keeps a store's names together.
 //
-// Several names of one lease need one hash tag, as {user:7}:cart and {user:7}:orders have;
-// else the request returns driver.ErrInvalid, as List does. Such a store cannot be a node of a
-// quorum. Proxies have no notifications: waiters poll, and a holder learns of its revocation
-// with its next renewal. The high-water mark of a fence lives for an hour after each grant.
+// A lease for several names needs the same hash tag in all of them, such as {user:7}:cart and
+// {user:7}:orders. Otherwise the request returns driver.ErrInvalid; List always does. The store
+// cannot be a quorum's node.
 //
-// It cannot be used with HiddenCluster, WithReplicas or Redisson. docs/redis.md says how each proxy
-// has to be set up.
+// Proxies have no notifications. So waiters poll, and a holder detects a revocation at its next
+// renewal. A fence high-water mark lives for an hour after each grant.
+//
+// Proxy cannot be combined with HiddenCluster, WithReplicas or Redisson. docs/redis.md describes
+// the set-up for each proxy.
 func Proxy() Option { return Option{func(s *settings) { s.format.Proxy = true }} }
 
 var errNoNotifications = errors.New("a proxy cannot forward notifications")
 
-// checkProxy rejects options that make no sense behind a proxy.
+// checkProxy rejects options that cannot work behind a proxy.
 func (s *Store) checkProxy() error {
 	var other string
 	switch {
@@ -62,7 +63,7 @@ func (s *Store) checkTags(r driver.AcquireRequest) error {
 	return nil
 }
 
-// A proxiedConn is a Conn to a proxy. A proxy that waits too long for a server, or loses it,
+// A proxiedConn is a Conn to a proxy. If a proxy waits too long for a server, or loses it, it
 // replies with its own error: ERR Connection timed out. The request may have been executed, or may
 // still be. So each error that does not come from Redis leaves the outcome unknown, like a broken
 // connection.

@@ -11,8 +11,8 @@ import (
 )
 
 // read sends a read-only script. A user with read permissions can only call it as EVALSHA_RO, which
-// exists since Redis 7.0: EVALSHA requires the right to write its keys. The command that worked
-// last is tried first.
+// exists since Redis 7.0: EVALSHA requires the right to write its keys. The last successful command
+// is tried first.
 func (s *Store) read(ctx context.Context, until time.Time, encode func(r *wire.Request)) redisconn.Reply {
 	readOnly := s.readOnly.Load()
 	reply := s.readAs(ctx, until, readOnly, encode)
@@ -39,7 +39,7 @@ func (s *Store) readAs(ctx context.Context, until time.Time, readOnly bool, enco
 }
 
 // forbiddenKey reports whether the user may not access a key, so that other names may be permitted.
-// Redis has no error code for this.
+// Redis does not have an error code for this.
 func forbiddenKey(err error) bool {
 	var server redisconn.ServerError
 	return redisconn.HasCode(err, "NOPERM") && errors.As(err, &server) && strings.Contains(string(server), "access")

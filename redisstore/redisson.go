@@ -8,21 +8,21 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/foreign"
 )
 
-// Redisson makes the store share its locks with Redisson, the library for Java: the lock of a
-// name is an RLock with the same name. Each side waits while the other holds. Redisson is woken
-// by a release of dibs, and the first waiter of dibs polls. The prefix is empty then, unless
-// Prefix is given, for a NameMapper.
+// Redisson makes the store share its locks with Redisson, the library for Java: a name's lock is
+// the RLock with the same name. Each side waits while the other holds the lock. A release by dibs
+// notifies Redisson's waiters; dibs' first waiter polls. The default prefix is then empty. For a
+// NameMapper, set Prefix.
 //
-// A lease of dibs is for Redisson an RLock of another process. It may be a mutex, a set of
-// names, an election or a periodic job. Readers and permits return driver.ErrInvalid, since
-// Redisson has other forms for these. The store cannot be a node of a quorum. A key that is no
-// RLock returns driver.ErrWrongType, and stays as it is: the RReadWriteLock, for example, which must
-// not share a name with an RLock.
+// For Redisson, a dibs lease is an RLock held by another process. It can be a mutex, a multi-lock,
+// an election or a periodic job. Readers and permits return driver.ErrInvalid, because Redisson
+// stores these in other forms. The store cannot be a quorum's node.
 //
-// All clients that share a name need this option, those of dibs too. Waiters of dibs are
-// served in order. Between dibs and Redisson there is no order: while clients of Redisson
-// wait, both sides get about the same part of the time. An RFairLock is in order among its own
-// threads.
+// A key with another value returns driver.ErrWrongType, and is not changed. For example, an
+// RReadWriteLock must not share a name with an RLock.
+//
+// All clients that share a name need this option, including dibs clients. dibs' waiters are served
+// in order. Between dibs and Redisson there is no order: while Redisson clients wait, both sides
+// hold the lock for about the same time. An RFairLock is in order only among its own threads.
 func Redisson() Option {
 	return Option{func(s *settings) { s.format.Redisson = true }}
 }

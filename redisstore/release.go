@@ -28,8 +28,8 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	return worstOf(errs)
 }
 
-// worstOf returns one of the errors, or nil. The error of a request that was sent comes first: an
-// unsent request does not prove that nothing was sent.
+// worstOf returns one of the errors, or nil. A sent request's error comes first: an unsent request
+// does not prove that nothing was sent.
 func worstOf(errs []error) (worst error) {
 	for _, err := range errs {
 		if err != nil && (worst == nil || isUnsent(worst)) {

@@ -18,20 +18,19 @@ import (
 // lost. A lock granted in that moment is granted again by the next master. WithReplicas narrows
 // this window.
 
-// WithReplicas makes acquire and extend wait until n replicas have the write, for timeout
-// at most. It uses WAIT on the same connection and, where the adapter can, in the same
-// round trip. If fewer replicas have the write, the acquired lock is released, and the
-// error is driver.ErrUnavailable with a *ReplicasError; the outcome of a renewal counts
-// as unknown. A request that finds the name busy does not wait.
+// WithReplicas makes acquire and extend wait for at most timeout until n replicas confirm the
+// write. It uses WAIT on the same connection and, if the adapter can, in the same round trip. If
+// too few replicas confirm the write, the acquired lock is released, and the error is
+// driver.ErrUnavailable with a *ReplicasError. For a renewal, the outcome then counts as unknown. A
+// request that finds the name busy does not wait for replicas.
 //
-// docs/replicas.md describes what this narrows and what it cannot rule out. n is 1 to
-// 1,000, timeout at least 1 ms. The timeout is shortened to the time that an operation
-// has.
+// n is 1 to 1,000, and timeout at least 1 ms. An operation with less time left shortens the
+// timeout. docs/replicas.md describes the remaining risks.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return Option{func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }}
 }
 
-// replication configures how many replicas must have a write.
+// replication configures how many replicas must confirm a write.
 type replication struct {
 	count        int
 	timeout      time.Duration
@@ -46,7 +45,7 @@ func (c *replication) check() error {
 	return nil
 }
 
-// A ReplicasError reports that too few replicas had a write. It is the cause in a
+// A ReplicasError reports that too few replicas confirmed a write. It is the cause in a
 // driver.ErrUnavailable.
 type ReplicasError struct {
 	Have, Want int
@@ -64,8 +63,7 @@ func (e *ReplicasError) Error() string {
 // Unwrap returns Cause.
 func (e *ReplicasError) Unwrap() error { return e.Cause }
 
-// call runs a script. If its grant needs replicas and too few have it, replicaErr says
-// so.
+// call runs a script. If its grant needs replicas and too few confirm it, replicaErr reports this.
 func (s *Store) call(ctx context.Context, r *pipeline.Request, until time.Time, grants func(redisconn.Reply) bool) (reply redisconn.Reply, replicaErr error) {
 	if s.replicas == nil {
 		reply, _ = s.do(ctx, r, until)
@@ -100,7 +98,7 @@ func isGrant(r redisconn.Reply) bool {
 	return err == nil && answer.Held
 }
 
-// anyReply is for extend, which is sent by holders only.
+// anyReply is for extend, which only holders send.
 func anyReply(redisconn.Reply) bool { return true }
 
 // A scriptCall is a script call that can be repeated.
@@ -123,7 +121,7 @@ func (s *Store) replicate(ctx context.Context, q scriptCall, until time.Time, gr
 		case reply = <-first:
 		case <-ctx.Done():
 			select {
-			case reply = <-first: // it arrived in time, too
+			case reply = <-first: // it also arrived in time
 			default:
 				return redisconn.Reply{Err: context.Cause(ctx)}, nil
 			}

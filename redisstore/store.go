@@ -1,9 +1,9 @@
-// Package redisstore stores locks on one Redis: standalone, replicated or a cluster.
-// docs/spec.md describes the keys and scripts.
+// Package redisstore stores locks on a Redis: standalone, replicated or a cluster. docs/spec.md
+// describes the keys and scripts.
 //
-// The package imports no client library. It needs only a small redisconn.Conn. Use an
-// adapter, goredisstore, rueidisstore or redigostore, which makes a Store from your own
-// client. docs/redis.md describes set-up, topologies and costs.
+// The package imports no client library. It needs only a small redisconn.Conn. You should use an
+// adapter to make a Store from your own client: goredisstore, rueidisstore or redigostore.
+// docs/redis.md describes set-up, topologies and costs.
 package redisstore
 
 import (
@@ -29,7 +29,7 @@ type Store struct {
 	slots    *pipeline.Slots
 	replicas *replication // replicas that must confirm a write, or nil
 	mixed    mixedNames
-	hasData  atomic.Bool // a lock key has a value too long for a lock: see plain
+	hasData  atomic.Bool // a lock key's value is too long for a lock: see plain
 	readOnly atomic.Bool // the user may only read: see read
 }
 
@@ -40,38 +40,39 @@ var (
 	_ driver.FenceReserver = (*Store)(nil)
 )
 
-// An Option configures a Store that New makes. The zero value changes nothing.
+// An Option configures a Store made by New. The zero value changes nothing.
 type Option struct{ apply func(*settings) }
 
-// settings are the values that options change.
+// settings are changed by options.
 type settings struct {
 	format   wire.Format
-	prefixed bool // the user has set the prefix
+	prefixed bool // the user set the prefix
 	mixed    bool
 	replicas *replication
 }
 
-// Prefix is put before each name to make its key. The default is "lock:". The prefix may
-// be empty, so that names are keys, as in most other libraries. Queues are at
-// {key}:dibs:… and fence high-water marks at dibs:fence:…, whatever the prefix: an ACL
-// must allow these too.
+// Prefix sets the text before each name in its key. The default is "lock:". With an empty prefix
+// the names are the keys, as in most other libraries. Wait queues use the keys {key}:dibs:…, and
+// fence high-water marks use dibs:fence:…, whatever the prefix: an ACL must allow them as well.
 func Prefix(prefix string) Option {
 	return Option{func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }}
 }
 
 // HiddenCluster declares that the address is in front of a cluster, and hides its nodes. Names in
-// different slots are then not locked together. The client of a cluster needs no option.
+// different slots are then not acquired in a single step. A client library's own cluster client
+// does not need this option.
 func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
-// SharedKeys declares that clients of other libraries use the same keys, and poll for them. A
-// store notices a foreign holder by itself, and from then on leaves the name free now and
-// then, for these clients. But while waiters of dibs are always queued, foreign clients
-// never hold, and are not noticed. With SharedKeys all names are left free for 25 ms once a
-// second, if waiters are always queued, and more often once a foreign holder is seen.
+// SharedKeys declares that other libraries' clients use the same keys, and poll for them.
+//
+// Without it, a store detects foreign holders, and then periodically leaves the name free for these
+// clients. But while dibs' waiters are always queued, foreign clients never hold the name, so the
+// store cannot detect them. With SharedKeys the store leaves each name free for 25 ms once a second
+// while waiters are always queued, and more often after it detects a foreign holder.
 func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
-// New returns a Store on a connection. It does no I/O. With nil, or a nil pointer, each call of the
-// store returns driver.ErrInvalid.
+// New returns a Store on a connection. It does no I/O. If conn is nil, or a nil pointer, each store
+// call returns driver.ErrInvalid.
 func New(conn redisconn.Conn, options ...Option) *Store {
 	if driver.IsNil(conn) {
 		conn = redisconn.Invalid("redisstore.New: the redisconn.Conn is nil")

@@ -8,7 +8,7 @@ import (
 )
 
 // NotifyWanted implements driver.WantedNotifier. In Redisson mode it also finds waiting Redisson
-// clients. No event follows for those that come later.
+// clients. No event follows for later clients.
 func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool, error) {
 	if err := s.check(w.Name); err != nil {
 		return false, err

@@ -113,9 +113,9 @@ func epochless(err error) bool {
 		errors.As(err, &server) && strings.Contains(string(server), "cluster support disabled")
 }
 
-// watchEpoch reports failovers in a cluster. The subscription is on one of the servers and does not
-// notice that another, which has the locks, dies. But each election has its own epoch. This costs
-// the cluster a small command, five times a second, while the client is busy.
+// watchEpoch reports failovers in a cluster. The subscription is on a single server and does not
+// notice when another server, with the locks, dies. But each election starts its own epoch. This
+// costs the cluster a small command, five times a second, while the client is busy.
 func (s *Store) watchEpoch(ctx context.Context, busy func() bool, on func(driver.Event)) {
 	const every = 200 * time.Millisecond
 	wait := time.NewTimer(every)

@@ -7,8 +7,8 @@ import (
 )
 
 // calls counts the calls to rueidis in progress. rueidis does not report its pool's number of
-// connections. But it reads a call's deadline as soon as it has a connection for it, or opens a new
-// connection. A call whose deadline was not read waits for the pool.
+// connections. But it reads a call's deadline as soon as it gets a connection for it, or opens a
+// new connection. A call whose deadline was not read waits for the pool.
 type calls struct{ waiting, connected atomic.Int64 }
 
 // A call is the context for a single call.

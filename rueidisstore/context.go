@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A timedContext has a deadline, and ends a little later. rueidis applies the deadline to dialling,
+// A timedContext ends a little after its deadline. rueidis applies the deadline to dialling,
 // writing and reading. The end bounds the waits without a deadline: for a connection from a full
 // pool, and for a reply on a pipelining connection.
 //

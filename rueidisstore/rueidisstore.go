@@ -6,17 +6,17 @@
 //	// …
 //	locks := dibs.New(rueidisstore.New(client))
 //
-// The client remains yours: the store never closes it. Close the dibs.Client first, then
-// the rueidis client. RESP2 and RESP3 both work.
+// The client remains yours: the store never closes it. You should close the dibs.Client before the
+// rueidis client. RESP2 and RESP3 both work.
 //
 // # One server, Sentinel, Cluster
 //
 // [New] takes rueidis.NewClient's client for any of these setups:
-//   - One server, with or without replicas: its address as the only InitAddress. TLS
+//   - A single server, with or without replicas: its address as the only InitAddress. TLS
 //     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
 //     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis
-//     listens to one sentinel only, which may learn of a promotion 1 to 2 s late.
+//     listens to a single sentinel, which may detect a promotion 1 to 2 s late.
 //   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others. After a
 //     failover the store loads the slot map itself, because rueidis reloads it only once
 //     a second.
@@ -32,20 +32,20 @@
 // On a connection already used for pipelining it returns only after 11 s instead, which is longer
 // than many leases last.
 //
-// The pool needs room for up to 4 connections for locking and unlocking, and for one subscription
-// for notifications. On a cluster each request in a batch uses its own connection, from its node's
+// The pool needs room for up to 4 connections for locking and unlocking, and for a subscription to
+// notifications. On a cluster each request in a batch uses its own connection, from its node's
 // pool.
 //
 // rueidis does not notice when an idle connection ends. When the store gets such a connection, it
 // also closes the other ended connections.
 //
-// rueidis 1.0.79 can panic if a command's context ends while a new connection is being set up. It
-// does so if the server has already sent an error, as Redis does when there are too many clients.
-// The store's contexts do not end at that time. Your own commands' contexts can: see docs/redis.md.
+// rueidis 1.0.79 can panic if a command's context ends during a new connection's set-up. It does so
+// if the server already sent an error, as Redis does when there are too many clients. The store's
+// contexts do not end at that time. Your own commands' contexts can: see docs/redis.md.
 //
-// [redisstore.WithReplicas] uses one more connection for each call, and two round trips instead of
-// one. rueidis returns the replies of a pipeline only when it has all of them. In one
-// round trip, a caller that finds the lock held would also wait for the replicas.
+// [redisstore.WithReplicas] uses another connection for each call, and two round trips instead of
+// one. rueidis returns a pipeline's replies only together. In a single round trip, a caller that
+// finds the lock held would also wait for the replicas.
 //
 // # Hooks
 //

@@ -11,7 +11,7 @@ import (
 
 // sweep sends probes until one is answered, which closes connections that ended while they were
 // idle. rueidis does not detect these. A restarted proxy or server ends all idle connections; a
-// caller that retries has no time to fail once on each.
+// retrying caller cannot wait for a failure on each.
 //
 // Without an idle connection a probe opens a new connection, which a server with too many clients,
 // or a proxy without servers, ends at once. So the number of probes is limited.

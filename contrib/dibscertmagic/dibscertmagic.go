@@ -95,11 +95,11 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return false, err
 }
 
-// Unlock releases a name's lock. The context is not used: Unlock has its own time limit. It returns
-// ErrUnavailable if the store did not answer; the lock is free after the TTL. If this Storage does
-// not hold the lock, it returns ErrInvalid. If the lease was lost, it returns nil, because there is
-// nothing to release: after an error CertMagic would unlock the name again when the process ends.
-// The hook Lost reports the loss.
+// Unlock releases a name's lock. The context is not used: Unlock sets its own time limit. It
+// returns ErrUnavailable if the store did not answer; the lock is free after the TTL. If this
+// Storage does not hold the lock, it returns ErrInvalid. If the lease was lost, it returns nil,
+// because there is nothing to release: after an error CertMagic would unlock the name again when
+// the process ends. The hook Lost reports the loss.
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	lease := s.held.lease(name)
 	if lease == nil || !s.held.remove(name, lease) {

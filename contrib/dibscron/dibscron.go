@@ -11,16 +11,16 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A Locker makes jobs that one of many instances runs at each due time. It is safe for concurrent
-// use.
+// A Locker makes jobs for many instances, and a single instance runs a job at each due time. It is
+// safe for concurrent use.
 type Locker struct {
 	ctx    context.Context
 	locks  *dibs.Client
 	logger cron.Logger
 }
 
-// NewLocker returns a Locker. The contexts of all runs end with ctx, which does not stop the
-// schedule: call cron.Cron.Stop, and wait for its context before the client is closed.
+// NewLocker returns a Locker. All runs' contexts end with ctx. This does not stop the schedule:
+// before you close the client, call cron.Cron.Stop, and wait for its context.
 //
 // At Info level, the logger receives the skipped runs, with the process that runs them. At
 // Error level it receives the errors from jobs and locks. Nil means cron.DefaultLogger.
@@ -31,16 +31,15 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 	return &Locker{ctx: ctx, locks: locks, logger: logger}
 }
 
-// Job returns a job that runs fn if no other instance has the run. Its lock's name is name.
-// The name stays unavailable for minHold after a run starts, even if the run takes 1 ms.
-// Late instances find it reserved, and do not run the job again.
+// Job returns a job that runs fn unless another instance has the run. Its lock's name is name. The
+// name stays unavailable for minHold after a run starts, even if the run takes 1 ms. Late instances
+// find it reserved, and do not run the job again.
 //
-// The interval is the time between two due times. The spread is how far apart the instances
-// request the lock for the same due time. It adds up the differences between their clocks,
-// late timers, and slow requests. A request takes at most one operation timeout.
-// Each due run happens exactly once if minHold is longer than the spread, and shorter than
-// the interval minus the spread. Half the interval tolerates the largest spread. minHold is
-// from 10 ms to 366 days.
+// The interval is the time between two due times. The spread is how far apart the instances request
+// the lock for the same due time. It adds up the differences between their clocks, late timers, and
+// slow requests. A request takes at most the operation timeout. Each due run happens exactly once
+// if minHold is longer than the spread, and shorter than the interval minus the spread. Half the
+// interval tolerates the largest spread. minHold is 10 ms to 366 days.
 //
 // The instances' due times must be the same. With "@every 5m" they begin when an instance
 // starts: use "*/5 * * * *".
@@ -49,8 +48,8 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 // a TTL of at most minHold, the next due run takes place. A run longer than the interval
 // keeps its lock. Due times during the run are skipped.
 //
-// The context of fn ends when the lock is lost, with cause dibs.ErrLost. It also ends with the
-// context of the Locker. dibs.Fence returns the fence of the lock. The options are those of
+// fn's context ends when the lock is lost, with cause dibs.ErrLost. It also ends with the Locker's
+// context. dibs.Fence returns the lock's fence for it. The options are the same as for
 // [dibs.Client.Once].
 func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Context) error, options ...dibs.Option) cron.Job {
 	once := l.locks.Once(name, minHold, options...)
@@ -69,15 +68,15 @@ func (l *Locker) Job(name string, minHold time.Duration, fn func(ctx context.Con
 	})
 }
 
-// Wrapper returns a wrapper for one job that exists already. The arguments are those of Job.
-// The wrapped job receives no context, so it does not end when the lock is lost. The loss is
-// logged when it returns.
+// Wrapper returns a wrapper for a single existing job. The arguments are the same as for Job. The
+// wrapped job receives no context, so it does not end when the lock is lost. The loss is logged
+// when the job returns.
 //
 //	job := cron.NewChain(cron.Recover(logger), locker.Wrapper("cleanup", time.Hour)).Then(cleanup)
 //
-// A second job in the same wrapper would never run, because the first one has the lock. That
-// job only logs dibs.ErrInvalid. So cron.WithChain, which wraps all jobs of a cron.Cron, is
-// for a cron.Cron with one job.
+// A second job in the same wrapper never runs, because the first job has the lock; it only logs
+// dibs.ErrInvalid. The function cron.WithChain wraps all jobs in a cron.Cron, so use it only for a
+// single job.
 func (l *Locker) Wrapper(name string, minHold time.Duration, options ...dibs.Option) cron.JobWrapper {
 	var used atomic.Bool
 	return func(job cron.Job) cron.Job {

@@ -14,18 +14,18 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// An Elector is a gocron.Elector: one of many instances is the leader and runs all jobs. It
-// campaigns in the background until Close. It is safe for concurrent use.
+// An Elector is a gocron.Elector: among many instances, the leader runs all jobs. It campaigns in
+// the background until Close. It is safe for concurrent use.
 type Elector struct {
 	name     string
 	election *dibs.Election
 	holds    func(ctx context.Context, name string) error // of the client
 	stop     context.CancelCauseFunc
-	done     chan struct{} // closed when the campaign has ended
+	done     chan struct{} // closed when the campaign ended
 	err      error         // why it ended by itself; set before done is closed
 
 	mu     sync.Mutex
-	term   context.Context // of the current term; nil without one
+	term   context.Context // the current term's; nil without a term
 	reason error           // why there is no term
 	tasks  sync.WaitGroup  // the term's; counted up while mu is held and there is a term
 }
@@ -37,9 +37,9 @@ var (
 	errCampaigning = errors.New("the first campaign is in progress")
 )
 
-// NewElector returns an Elector that campaigns in a name's election at once. The options are those
-// for dibs.Client.Election. After the leader crashes, another instance leads within the TTL. If a
-// name or an option is not valid, IsLeader and Close return dibs.ErrInvalid.
+// NewElector returns an Elector that campaigns in a name's election at once. The options are the
+// same as for dibs.Client.Election. After the leader crashes, another instance leads within the
+// TTL. If a name or an option is invalid, IsLeader and Close return dibs.ErrInvalid.
 func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Elector {
 	ctx, stop := context.WithCancelCause(context.Background())
 	e := &Elector{holds: locks.Holds, name: name, stop: stop, done: make(chan struct{}), reason: errCampaigning}
@@ -56,12 +56,12 @@ func NewElector(locks *dibs.Client, name string, options ...dibs.Option) *Electo
 	return e
 }
 
-// Resign lets another instance lead, and campaigns again behind the other candidates. Nobody leads until
-// the tasks of the term have returned. Resign does not wait for that. It reports whether this instance
-// was the leader.
+// Resign lets another instance lead, and campaigns again behind the other candidates. Nobody leads
+// until the term's tasks return, but Resign does not wait for them. It reports whether this
+// instance was the leader.
 func (e *Elector) Resign() bool { return e.election.Resign() }
 
-// lead serves one term: until it ends, and then until the tasks of the term have returned.
+// lead serves a single term: until it ends, and then until its tasks return.
 func (e *Elector) lead(term context.Context) error {
 	e.mu.Lock()
 	e.term = term
@@ -93,10 +93,10 @@ func leaderError(token string) error {
 	return fmt.Errorf("%s led when this instance joined the queue", who)
 }
 
-// IsLeader returns nil if this instance is the leader. It sends nothing and compares the
-// clock, so it is correct directly after the process was stopped. Otherwise the error says
-// why not, and who led when this instance joined the queue. gocron skips the run and shows
-// this error to nobody.
+// IsLeader returns nil if this instance is the leader. Otherwise the error says why not, and who
+// led when this instance joined the queue. gocron skips the run and shows this error to nobody.
+// IsLeader sends nothing. It compares the clock, so it is correct even right after a stopped
+// process continues.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,14 +118,14 @@ func (e *Elector) check() error {
 	return fmt.Errorf("dibs: not the leader of %q: %w", e.name, reason)
 }
 
-// Task returns a task whose context ends when the instance stops being the leader, or when
-// gocron ends the job. The cause is dibs.ErrLost if the term is lost, and dibs.ErrResigned
-// after a Resign. dibs.Fence returns the number of the term. Nobody else leads after a
-// Resign or Close until the tasks have returned. After a loss the task returns dibs.ErrLost,
-// which gocron passes to gocron.AfterJobRunsWithError.
+// Task returns a task whose context ends when the instance stops being the leader, or when gocron
+// ends the job. The cause is dibs.ErrLost if the term is lost, and dibs.ErrResigned after a Resign.
+// dibs.Fence returns the term's number for it. After a Resign or Close, nobody else leads until the
+// tasks return. After a loss the task returns dibs.ErrLost, which gocron passes to
+// gocron.AfterJobRunsWithError.
 //
-// If this instance is not the leader when the task begins, the task returns the error of
-// IsLeader and does not call fn. If fn is nil, gocron's NewJob returns an error.
+// If this instance is not the leader when the task begins, the task returns IsLeader's error and
+// does not call fn. If fn is nil, gocron's NewJob returns an error.
 func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 	if fn == nil {
 		return gocron.NewTask(nil)
@@ -154,9 +154,9 @@ func (e *Elector) beginTask() (term context.Context, err error) {
 	return e.term, nil
 }
 
-// Close ends the campaign. The contexts of the term's tasks end, Close waits until they have
-// returned, and the next candidate leads at once. Call it after the scheduler's Shutdown. If the
-// campaign ended by itself, it returns the error, or otherwise nil.
+// Close ends the campaign and the contexts of the term's tasks. It waits until the tasks return;
+// then the next candidate leads at once. It should be called after the scheduler's Shutdown. If the
+// campaign already ended by itself, Close returns the error; otherwise it returns nil.
 func (e *Elector) Close() error {
 	e.stop(errClosed)
 	<-e.done

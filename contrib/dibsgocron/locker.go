@@ -13,14 +13,14 @@ import (
 	"github.com/go-co-op/gocron/v2"
 )
 
-// A Locker is a gocron.Locker: it acquires a lock for each run of a job, so only one of many
-// instances runs it. It is safe for concurrent use. A scheduler needs a single Locker, or jobs with
-// different needs each have their own (gocron.WithDistributedJobLocker).
+// A Locker is a gocron.Locker: it acquires a lock for each run, so only a single instance runs the
+// job. It is safe for concurrent use. A scheduler needs a single Locker. Jobs with different needs
+// can use their own (gocron.WithDistributedJobLocker).
 type Locker struct {
 	locks   *dibs.Client
 	minHold time.Duration
 	options []dibs.Option
-	invalid error // what is wrong with the options
+	invalid error // the mistake in the options
 
 	mu   sync.Mutex
 	held map[context.Context][]*runLock // by job: gocron passes the same context to Lock and to the task
@@ -28,30 +28,29 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker. The name of a lock is the name of the job. The name stays
-// unavailable for minHold after a run has started, even if the run takes 1 ms. Instances
-// that are late find it reserved, and do not run the job again.
+// NewLocker returns a Locker. A lock's name is the job's name. The name stays unavailable for
+// minHold after a run starts, even if the run takes 1 ms. Late instances find it reserved, and do
+// not run the job again.
 //
-// The interval is the time between two due times of a job. The spread is how far apart the
-// instances request the lock of one due time. It adds up the differences between their
-// clocks, late timers, slow requests, and the time that a run waits in a queue of
-// [gocron.LimitModeWait]. A request takes at most one operation timeout.
-// Each due run happens exactly once if minHold is longer than the spread, and shorter than
-// the interval minus the spread. Half the interval tolerates the largest spread.
+// The interval is the time between a job's due times. The spread is how far apart the instances
+// request the lock for the same due time. It adds up the differences between their clocks, late
+// timers, slow requests, and a run's wait in [gocron.LimitModeWait]'s queue. A request takes at
+// most the operation timeout. Each due run happens exactly once if minHold is longer than the
+// spread, and shorter than the interval minus the spread. Half the interval tolerates the largest
+// spread.
 //
-// One minHold suits all jobs of a scheduler if it suits the one with the shortest interval.
-// It is at most 24 h.
+// A minHold that suits the job with the shortest interval suits all the scheduler's jobs. It is at
+// most 24 h.
 //
-// The due times of the instances must be the same. Those of [gocron.DurationJob] begin when an
-// instance starts: use [gocron.CronJob], or give [gocron.WithStartAt] a multiple of the
-// interval.
-// Otherwise two runs still start at least minHold apart.
+// The instances' due times must be the same. With [gocron.DurationJob] they begin when an instance
+// starts: use [gocron.CronJob], or give [gocron.WithStartAt] a multiple of the interval. Otherwise
+// a job can run more often, but its runs still start at least minHold apart.
 //
-// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With
-// a TTL of at most minHold, the next due run takes place. A run that is longer than the
-// interval keeps its lock. Due times that it covers are skipped. The options are those of
-// [dibs.Client.Mutex] but for MinHold, Wait and Attempts, which are dibs.ErrInvalid: minHold is
-// that of each job, and a run does not wait.
+// After a crash the name stays unavailable for minHold, or for the TTL if that is longer. With a
+// TTL of at most minHold, the next due run takes place. A run longer than the interval keeps its
+// lock. Due times during the run are skipped. The options are the same as for [dibs.Client.Mutex],
+// except MinHold, Wait and Attempts. These are dibs.ErrInvalid, because minHold applies to each
+// job, and a run does not wait.
 func NewLocker(locks *dibs.Client, minHold time.Duration, options ...dibs.Option) *Locker {
 	return &Locker{
 		locks:   locks,
@@ -75,14 +74,14 @@ func checkOptions(options []dibs.Option) error {
 	return nil
 }
 
-// Lock acquires the lock of one run, or returns an error at once, with which gocron skips the
-// run. The error is dibs.ErrBusy if another instance has the run, and dibs.ErrUnavailable if
-// the store does not answer in time. gocron shows it to gocron.AfterLockError only.
+// Lock acquires a run's lock, or returns an error without waiting for the lock. After an error,
+// gocron skips the run. The error is dibs.ErrBusy if another instance has the run, and
+// dibs.ErrUnavailable if the store does not reply in time. Only the hook gocron.AfterLockError
+// receives the error.
 //
-// Lock returns dibs.ErrInvalid for a minHold that is not positive. It does so too for a name of the
-// form that the compiler gives to function literals, method values and generic functions. Other
-// jobs, or another build, can have the same name for a different function. gocron.WithName names a
-// job.
+// Lock returns dibs.ErrInvalid for a minHold that is not positive. It also does so for a name in
+// the compiler's form for function literals, method values and generic functions. Other jobs, or
+// another build, can use such a name for a different function. To name a job, use gocron.WithName.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	switch {
 	case l.invalid != nil:
@@ -117,12 +116,12 @@ var (
 	generated  = regexp.MustCompile(`(^|\.)func\d+(\.|-|$)|-range\d+(\.|$)|-fm$|\[\.\.\.\]`)
 )
 
-// Task returns a task whose context ends when the lock of its run is lost, with cause
-// dibs.ErrLost, or when gocron ends the job. dibs.Fence returns the fence of the lock. After
-// a loss the task returns dibs.ErrLost, which gocron passes to gocron.AfterJobRunsWithError.
+// Task returns a task whose context ends when its run's lock is lost, with cause dibs.ErrLost, or
+// when gocron ends the job. dibs.Fence returns the lock's fence for it. After a loss the task
+// returns dibs.ErrLost, which gocron passes to gocron.AfterJobRunsWithError.
 //
-// The Locker must be that of the scheduler or of the job. Otherwise the task returns
-// dibs.ErrInvalid and does not call fn. If fn is nil, gocron's NewJob returns an error.
+// The scheduler or the job must use the same Locker. Otherwise the task returns dibs.ErrInvalid and
+// does not call fn. If fn is nil, gocron's NewJob returns an error.
 func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 	if fn == nil {
 		return gocron.NewTask(nil)
@@ -136,8 +135,8 @@ func (l *Locker) Task(fn func(ctx context.Context) error) gocron.Task {
 	})
 }
 
-// removeOldest returns the lock for a run that begins, or nil. There are several only if one
-// was lost before its task began: then each task has a lock of its own.
+// removeOldest returns the lock for a run that begins, or nil. There are several only if a lock was
+// lost before its task began: then each task has its own lock.
 func (l *Locker) removeOldest(job context.Context) *runLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,8 +165,8 @@ type runLock struct {
 	lease  *dibs.Lease
 }
 
-// Unlock releases the lock. The name stays reserved until minHold has passed. The context is not
-// used, because gocron ends it when the scheduler stops.
+// Unlock releases the lock. The name stays reserved until minHold ends. The context is not used,
+// because gocron ends it when the scheduler stops.
 func (r *runLock) Unlock(context.Context) error {
 	r.locker.mu.Lock()
 	r.locker.remove(r)

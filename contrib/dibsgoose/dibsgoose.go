@@ -53,8 +53,8 @@ type Locker struct {
 var _ lock.Locker = (*Locker)(nil)
 
 // New returns a name's Locker. It does no I/O; a bad name or option makes Lock return ErrInvalid.
-// All replicas use the same name: one for each database, or for each version table if a database
-// has several.
+// All replicas should use the same name. Each database needs its own name, and so does each version
+// table if there are several in a database.
 //
 // The TTL is how long the others wait after a crash during a migration. Wait limits how long a
 // replica waits for another. Without it, Lock waits until the context ends.
@@ -62,8 +62,8 @@ func New(locks *dibs.Client, name string, options ...dibs.Option) *Locker {
 	return &Locker{mutex: locks.Mutex(name, options...), held: make(chan *dibs.Lease, 1)}
 }
 
-// Lock acquires the lock. The database is not used. Errors and limits are those of dibs.Mutex.Lock:
-// ErrBusy if the waiting is over, with ctx's cause if ctx ended it.
+// Lock acquires the lock. The database is not used. Errors and limits are the same as for
+// dibs.Mutex.Lock: ErrBusy if the waiting is over, with ctx's cause if ctx ended it.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	lease, err := l.mutex.Lock(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 }
 
-// Unlock releases the lock. The database and the context are not used: Unlock has its own time
+// Unlock releases the lock. The database and the context are not used: Unlock sets its own time
 // limit. It returns ErrLost if the lease was lost while the migrations ran, and ErrUnavailable if
 // only the release failed; the lock then expires after the TTL. Without an earlier Lock it returns
 // ErrInvalid.

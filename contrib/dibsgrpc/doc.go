@@ -43,8 +43,8 @@
 //
 // # Waiting
 //
-// The caller's deadline bounds the wait; a caller that disconnects leaves nothing behind.
-// Not every caller sets a deadline, so set dibs.Wait as well.
+// The caller's deadline bounds the wait; a caller that disconnects leaves nothing behind. Not every
+// caller sets a deadline, so you should also set dibs.Wait.
 //
 // # Versions
 //

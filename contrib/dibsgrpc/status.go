@@ -20,13 +20,13 @@ const (
 	mostAhead         = 30               // a long queue belongs to a lock that is held for a short time
 )
 
-// FromError returns the status for an error of Do, for methods that call Do themselves. The
-// interceptors also use it. The package comment lists the codes. The result wraps err; its
-// text is that of the status. For nil it is nil.
+// FromError returns the status for Do's error, for methods that call Do themselves. The
+// interceptors also use it. The package comment lists the codes. The result wraps err, and its text
+// is the status's. For nil, FromError returns nil.
 //
-// A dibs.DoError says whether the function of Do ran. If it did and returned an error with a status,
-// that is the result. Otherwise it is Internal after the function has run, also if the function found
-// another lock busy: other codes would promise that nothing was done.
+// A dibs.DoError says whether Do's function ran. If it ran and returned an error with a status,
+// this status is the result. If it ran and returned any other error, the result is Internal, even
+// if the function found another lock busy: other codes would promise that nothing was done.
 func FromError(err error) error {
 	var do *dibs.DoError
 	var busy *dibs.BusyError
@@ -56,7 +56,7 @@ func FromError(err error) error {
 
 const notReleased = "the call was served, but its lock was not released"
 
-// afterRun returns the status of a Do whose function has run, and has not lost its lease.
+// afterRun returns the status for a Do whose function ran without a loss.
 func afterRun(err error, do *dibs.DoError) error {
 	var own interface{ GRPCStatus() *status.Status }
 	switch {
@@ -68,7 +68,7 @@ func afterRun(err error, do *dibs.DoError) error {
 	return newError(codes.Internal, "the work under the lock failed", 0, err)
 }
 
-// badRequest returns the status of a call that has no valid lock.
+// badRequest returns the status for a call without a valid lock.
 func badRequest(err error) error {
 	var own interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &own) {

@@ -18,8 +18,8 @@
 //	400  the name is invalid, or the lock function returned an error
 //	500  the lease was lost while the handler ran, or the lock is used wrongly
 //
-// A 409 and a 503 mean that the handler did not run, so a retry is safe. After a 500 the
-// handler may have run in part without the lock, so the 500 has no Retry-After.
+// A 409 and a 503 mean that the handler did not run, so a retry is safe. After a 500 the handler
+// may have run in part without the lock, so the 500 does not contain Retry-After.
 //
 // Why 409: in RFC 9110 it means a conflict with the current state of the resource. Clients
 // that retry after a lock, or after a concurrent request with the same idempotency key,
@@ -50,17 +50,17 @@
 //
 // # Other middleware
 //
-// http.TimeoutHandler belongs around the lock. Inside of it, TimeoutHandler returns while
-// the handler still runs, and the lock is released. http.MaxBytesHandler also belongs around
-// it. With http.MaxBytesReader in the handler, an HTTP/1 connection is closed if the handler
+// http.TimeoutHandler should be around the lock. Inside the lock, TimeoutHandler returns while the
+// handler still runs, and the lock is released. http.MaxBytesHandler should also be around the
+// lock. With http.MaxBytesReader in the handler, an HTTP/1 connection is closed if the handler
 // responds with 413.
 //
 // # Waiting
 //
-// Without dibs.Wait a request waits as long as its client does. Over HTTP/1, net/http
-// notices a client's disconnection only when the request has no body, or its body was read.
-// So set Wait for every handler, well below the server's write timeout. A request that
-// ends its waiting leaves nothing behind.
+// Without dibs.Wait a request waits as long as its client does. Over HTTP/1, net/http notices a
+// client's disconnection only when the request has no body, or its body was read. So every handler
+// should set Wait, well below the server's write timeout. A request that ends its waiting leaves
+// nothing behind.
 //
 // # Versions
 //

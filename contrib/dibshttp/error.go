@@ -61,12 +61,12 @@ const (
 
 const notReleased = "the request was served, but its lock was not released"
 
-// FromError returns the response for an error of Do, for handlers that call Do themselves.
-// Lock also uses it. The package comment lists the responses. An Error in err is the
-// response, unless the lease was lost. For nil it is nil.
+// FromError returns the response for Do's error, for handlers that call Do themselves. Lock also
+// uses it. The package comment lists the responses. An Error in err is the response, unless the
+// lease was lost. For nil, FromError returns nil.
 //
-// A dibs.DoError says whether the function of Do ran. After it has run, the response is a 500, also
-// if the function itself found another lock busy: a 409 or 503 would promise that nothing was done.
+// A dibs.DoError says whether Do's function ran. After it ran, the response is a 500, even if the
+// function itself found another lock busy: a 409 or 503 would promise that nothing was done.
 func FromError(err error) *Error {
 	var (
 		own         *Error

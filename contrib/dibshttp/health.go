@@ -14,10 +14,10 @@ import (
 // needs a longer limit. The check ends early if the client is gone. The body does not
 // contain the error's text, because it may name servers and users: log the error in check.
 //
-// Use it for readiness, and only if the service cannot work without locks. Never use it
-// for liveness: a restart repairs no lock store, and it ends the process's leases.
-// The handler sends a request to the store each time, so it belongs on an internal port.
-// Health panics if check is nil.
+// Use it for readiness, and only if the service cannot work without locks. Never use it for
+// liveness: a restart repairs no lock store, and it ends the process's leases. The handler sends a
+// request to the store each time, so it should be on an internal port. Health panics if check is
+// nil.
 func Health(check func(ctx context.Context) error) http.Handler {
 	if check == nil {
 		panic("dibshttp: Health: nil function")

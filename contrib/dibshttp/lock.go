@@ -14,23 +14,23 @@ import (
 // An Option configures the middleware of [Lock].
 type Option func(*middleware)
 
-// With adds options to each call of Do, such as dibs.Wait. A lock can also have them itself.
-// dibs.OwnerToken is for one call, so each request with it fails with dibs.ErrInvalid.
+// With adds options to each call to Do, such as dibs.Wait. A lock can also have them itself.
+// dibs.OwnerToken is for a single call, so each request with it fails with dibs.ErrInvalid.
 func With(options ...dibs.Option) Option {
 	return func(m *middleware) { m.options = append(m.options, options...) }
 }
 
-// BusyStatus sets the status of a response to a request whose lock is held by another
-// one. The default is 409. Use 423 if clients have to tell a lock from other conflicts.
-// The status is from 400 to 599; any other is sent as 500.
+// BusyStatus sets the response's status when another request holds the lock. The default is 409.
+// Use 423 if clients must distinguish a lock from other conflicts. The status must be 400 to 599;
+// any other status is sent as 500.
 func BusyStatus(status int) Option {
 	return func(m *middleware) { m.busyStatus = status }
 }
 
-// OnError sets a function that writes the response instead of [Error.Write], or that only
-// logs: if it writes nothing, Error.Write follows. It must not send err.Err to the client,
-// because its text may name the holder of the lock. It is not called if the header was
-// already sent when the lease was lost. It may be called concurrently.
+// OnError sets a function that writes the response instead of [Error.Write]. The function can also
+// just log: if it writes nothing, Error.Write follows. It must not send err.Err to the client,
+// because the text may name the lock's holder. It is not called if the header was already sent when
+// the lease was lost. It can be called concurrently.
 func OnError(respond func(w http.ResponseWriter, r *http.Request, err *Error)) Option {
 	return func(m *middleware) { m.respond = respond }
 }
@@ -42,15 +42,15 @@ type middleware struct {
 	respond    func(http.ResponseWriter, *http.Request, *Error)
 }
 
-// Lock returns a middleware that runs each request under the lock returned by the function
-// lock. The context of the handler's request carries the lease, for dibs.Fence,
-// and ends when the lease is lost. The lock is released when the handler has returned or
-// panicked. The package comment lists the responses if that fails.
+// Lock returns a middleware that runs each request under the lock returned by the function lock.
+// The handler's request context carries the lease, for dibs.Fence, and ends when the lease is lost.
+// The lock is released when the handler returns or panics. The package comment lists the responses
+// if that fails.
 //
-// If lock returns nil and no error, the handler runs without a lock. A nil pointer, such as
-// a *dibs.Mutex that was never set, is a 500. If lock returns an error, the response is 400,
-// or the [Error]'s. It can be called concurrently, and must not read the request's body,
-// unless it replaces the body. Lock panics if lock is nil.
+// If lock returns nil and no error, the handler runs without a lock. A nil pointer, such as a
+// *dibs.Mutex that was never set, is a 500. If lock returns an error, the response is 400, or the
+// [Error]'s. lock can be called concurrently. It must not read the request's body, unless it
+// replaces the body. Lock panics if lock is nil.
 //
 // The files in a multipart form parsed by the handler are removed when it returns, as
 // net/http does.
@@ -96,7 +96,7 @@ func (m *middleware) serveLocked(w http.ResponseWriter, r *http.Request, next ht
 		response.handle(r.WithContext(ctx), next)
 		return nil
 	}
-	// Wrap rejects options that are for one call.
+	// Wrap rejects options for a single call.
 	err := dibs.Wrap(func(*http.Request) dibs.Doer { return lock }, serve, m.options...)(r.Context(), r)
 	if err == nil && response == nil {
 		err = errNotRun

@@ -39,9 +39,9 @@ type Config struct {
 	HeldSpans bool
 }
 
-// Hooks returns hooks for dibs.New, with dibs.Observe. A lock or a call accepts them if Renewed
-// and Degraded, whose events are of the whole Client, are set to nil. Call Hooks once for each
-// Client: the hooks remember whether their Client is degraded.
+// Hooks returns hooks for dibs.New, with dibs.Observe. A lock or a call accepts them if Renewed and
+// Degraded, whose events are of the whole Client, are set to nil. Each Client should get its own
+// hooks, because they remember whether their Client is degraded.
 //
 // If the MeterProvider cannot make an instrument, otel.Handle receives the error, and there
 // are no metrics.

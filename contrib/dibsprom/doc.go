@@ -19,10 +19,9 @@
 //	dibs_handoff_seconds                     histogram  duration of hand-offs, from the request to the lease
 //	dibs_degraded                            gauge      Clients that receive no notifications now
 //
-// The values of result and end are those of the constants of this package, and the values of reason
-// those of dibs.Reason.
-// docs/observe.md says what each figure means. The files grafana.json and alerts.yml, beside
-// this package, are a dashboard and alert rules.
+// The values of result and end are this package's constants, and the values of reason are
+// dibs.Reason's. docs/observe.md explains each figure. The files grafana.json and alerts.yml,
+// beside this package, are a dashboard and alert rules.
 //
 // # Classes
 //
@@ -32,13 +31,13 @@
 // "other" for later names. So the number of series is bounded, whatever the names are. A
 // multi-lock counts in its first name's class.
 //
-// A class is a part of a lock's name, and everybody who can read the metrics sees it. No
-// metric contains an owner token or a lock's label.
+// A class is a part of a lock's name, visible to everybody who can read the metrics. No metric
+// contains an owner token or a lock's label.
 //
 // # Cost
 //
-// A lock and an unlock write two histograms and one gauge twice, and allocate nothing. There
-// is no goroutine.
+// A lock and an unlock write two histograms, and a gauge twice. They allocate nothing. There is no
+// goroutine.
 //
 // # Versions
 //

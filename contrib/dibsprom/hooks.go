@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/observe/outcome"
 )
 
-// Hooks returns the hooks for one Client. Give them to dibs.New, with dibs.Observe. Call
-// Hooks once for each Client: the hooks remember whether their Client is degraded. A lock or a
+// Hooks returns the hooks for a Client. Give them to dibs.New, with dibs.Observe. Each Client
+// should get its own hooks, because they remember whether their Client is degraded. A lock or a
 // call rejects them with dibs.ErrInvalid.
 func (m *Metrics) Hooks() dibs.Hooks {
 	var degraded atomic.Bool

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Metrics contains the metrics for one or more Clients in a process. It is a
-// prometheus.Collector, for prometheus.Registerer.Unregister. It is safe for concurrent use.
+// A Metrics contains the metrics for a process's Clients. It is a prometheus.Collector, for
+// prometheus.Registerer.Unregister. It is safe for concurrent use.
 type Metrics struct {
 	classes *classes.Set[*series]
 	traceID func(context.Context) string // may be nil

@@ -20,6 +20,6 @@ const (
 	EndUnavailable = "unavailable" // by an Unlock not confirmed by the store
 )
 
-// ReasonOther is the value of the label reason of dibs_lost_total for a reason that this version does
-// not have. The other values are those of dibs.Reason.
+// ReasonOther is the label reason in dibs_lost_total for a reason unknown to this version. The
+// other values are dibs.Reason's.
 const ReasonOther = "other"

@@ -2,8 +2,8 @@
 //
 //	locks := dibs.New(store, dibs.Observe(dibsslog.Hooks(logger, dibsslog.Config{})))
 //
-// Each event has a level, which [Config] changes or turns off. The handler receives the
-// call's context, so it can add a trace ID or a request ID.
+// [Config] changes each event's level, or turns it off. The handler receives the call's context, so
+// it can add a trace ID or a request ID.
 //
 // # Attributes
 //

@@ -63,8 +63,8 @@ func New(locks *dibs.Client, options ...dibs.Option) *Locker {
 // UseIn adds this locker to a composer.
 func (l *Locker) UseIn(composer *handler.StoreComposer) { composer.UseLocker(l) }
 
-// NewLock returns an upload's lock, which is not held. It does no I/O. Only one goroutine can use
-// the lock.
+// NewLock returns an upload's lock, which is not held. It does no I/O. Only a single goroutine can
+// use the lock.
 func (l *Locker) NewLock(id string) (handler.Lock, error) {
 	return &lock{mutex: l.locks.Mutex(dibsName(id), l.options...)}, nil
 }

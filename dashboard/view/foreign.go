@@ -8,11 +8,11 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Foreign is a value at a name's key that dibs did not write.
+// A Foreign describes a value at a name's key that dibs did not write.
 type Foreign struct {
 	Key       string `json:"key"`
 	Type      string `json:"type"`      // in Redis
-	Kind      string `json:"kind"`      // what it looks like
+	Kind      string `json:"kind"`      // the likely origin
 	Lock      bool   `json:"lock"`      // it is recognised as a lock
 	TTL       *int64 `json:"ttl_ms"`    // null: never expires
 	Removable bool   `json:"removable"` // unlock --force ends it
@@ -29,7 +29,7 @@ func foreignOf(f *driver.Foreign) *Foreign {
 // Left returns the time until the key expires, or -1 for never.
 func (f Foreign) Left() time.Duration { return leftOf(f.TTL) }
 
-// Description says what the value means for the name, in the words that follow the name.
+// Description explains the value, in words that follow the name.
 func (f Foreign) Description() string {
 	if f.Lock {
 		return "is held by a foreign lock: " + Safe(f.Kind)

@@ -94,7 +94,7 @@ func KindWord(kind string) string {
 }
 
 // kindText returns the kind for people, with a semaphore's permits. For a value that dibs did not
-// write, it is what the value looks like.
+// write, it is the value's likely origin.
 func (n State) kindText() string {
 	if n.Foreign != nil {
 		return Safe(n.Foreign.Kind)

@@ -9,7 +9,7 @@ import (
 // values, or values that do not apply, are empty. All texts are safe for a terminal.
 type Row struct {
 	Name    string
-	Kind    string // for a foreign lock: what it looks like
+	Kind    string // for a foreign lock: its likely origin
 	Holder  string // the first holder, and the number of others
 	TTL     string // until the first lease expires
 	Held    string // for how long the first holder has held it

@@ -13,7 +13,7 @@ type Wait struct {
 	Position int    // in the queue; 1: the first waiter
 }
 
-// Update records the token of the first holder and the position. An empty or zero one is not known,
+// Update records the token of the first holder and the position. An empty or zero value is unknown,
 // and changes nothing.
 func (w *Wait) Update(holder string, position int) {
 	w.Holder, w.Position = cmp.Or(holder, w.Holder), cmp.Or(position, w.Position)

@@ -13,7 +13,7 @@ import (
 type Graph struct {
 	Processes []Process // those in cycles first, then by the longest wait, then by how much they hold
 	Waits     []Wait    // by name
-	Cycles    []Cycle   // one for each group of processes that wait for each other; sure cycles first
+	Cycles    []Cycle   // a cycle for each group of processes that wait for each other; sure cycles first
 	Partial   bool      // there are more waits: cycles may be missing
 }
 

@@ -1,4 +1,4 @@
-// Package glob matches names with the patterns of driver.Lister. It is for authors of stores.
+// Package glob matches names with the patterns in driver.Lister. It is for store authors.
 package glob
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Pattern is a pattern of names, with the rules of driver.Lister. The zero value matches nothing.
+// A Pattern matches names by the rules of driver.Lister. The zero value matches nothing.
 type Pattern struct{ pattern string }
 
-// Parse returns a driver.ErrInvalid for a pattern that is not valid.
+// Parse returns driver.ErrInvalid for an invalid pattern.
 func Parse(pattern string) (Pattern, error) {
 	g := Pattern{flat(pattern)}
 	if _, err := path.Match(g.pattern, ""); err != nil {
@@ -21,7 +21,7 @@ func Parse(pattern string) (Pattern, error) {
 	return g, nil
 }
 
-// Matches reports whether a whole name matches.
+// Matches reports whether the pattern matches the whole name.
 func (g Pattern) Matches(name string) bool {
 	if g.pattern == "*" {
 		return true
@@ -30,5 +30,5 @@ func (g Pattern) Matches(name string) bool {
 	return matches && err == nil
 }
 
-// flat makes a slash an ordinary character, as it is in names.
+// flat makes a slash an ordinary character, as in names.
 func flat(text string) string { return strings.ReplaceAll(text, "/", "\x00") }

@@ -1,5 +1,5 @@
-// Package guard finds the leases that a context carries. It is for authors of stores that verify a
-// lease in a transaction of the user, and for libraries that pass a lease from one context to another.
+// Package guard finds the leases in a context. It is for store authors who check a lease in a
+// user's transaction, and for libraries that pass leases from a context to another context.
 package guard
 
 import (
@@ -11,26 +11,26 @@ import (
 	"github.com/dibslock/dibs/internal/leasekey"
 )
 
-// A Lease is a lease that a context carries.
+// A Lease describes a lease in a context.
 type Lease struct {
-	Store driver.Store // in which it is held
+	Store driver.Store // the store in which it is held
 	Names []string
 	Token string
-	// Fences are those of the names. A fence is zero if it is not known: that of an attached
-	// lease, or after a request without an answer, which may have changed it.
+	// Fences are the fences of Names, in the same order. A fence is zero if unknown: for an
+	// attached lease, or after an unanswered request, which may have changed it.
 	Fences []uint64
-	// Reserve is how long the names stay unavailable after a release at this moment: the rest of
+	// Reserve is how long the names would stay unavailable after a release now: the rest of
 	// MinHold.
 	Reserve time.Duration
-	// Reentered means that a nested call and its caller both use the lease. So neither may
-	// release it in a transaction.
+	// Reentered means that a nested call and its caller share the lease. So neither may release it
+	// in a transaction.
 	Reentered bool
 }
 
-// A carrier is what a context of the root package has under the key. No other module can implement it.
+// A carrier is the root package's value in a context. No other module can implement it.
 type carrier interface{ HeldLeases(leasekey.Key) []Lease }
 
-// Leases returns the leases that ctx carries, the innermost first.
+// Leases returns the leases in ctx, innermost first.
 func Leases(ctx context.Context) []Lease {
 	c, ok := ctx.Value(leasekey.Key{}).(carrier)
 	if !ok {
@@ -39,15 +39,15 @@ func Leases(ctx context.Context) []Lease {
 	return c.HeldLeases(leasekey.Key{})
 }
 
-// Pass returns a child of ctx that carries the leases which another context carries, and not those of
-// ctx. Their end does not end it.
+// Pass returns a child of ctx that carries from's leases instead of ctx's own. The child does not
+// end when these leases end.
 func Pass(ctx, from context.Context) context.Context {
 	return context.WithValue(ctx, leasekey.Key{}, from.Value(leasekey.Key{}))
 }
 
-// In returns the leases in a store that ctx carries, the innermost first: those that a guard of this
-// store checks. A client may have a decorator of the store. In returns driver.ErrInvalid if there is
-// no such lease.
+// In returns the leases in ctx held in the store s, innermost first, for a guard to check. It also
+// finds leases from clients that use a decorator of s. In returns driver.ErrInvalid if there is no
+// such lease.
 func In(ctx context.Context, s driver.Store) ([]Lease, error) {
 	var held []Lease
 	for _, l := range Leases(ctx) {
@@ -61,7 +61,7 @@ func In(ctx context.Context, s driver.Store) ([]Lease, error) {
 	return held, nil
 }
 
-// NotHeld returns the error of a guard whose lease on a name has ended.
+// NotHeld returns a guard's error for a name whose lease ended.
 func NotHeld(name string) error {
 	return fmt.Errorf("%w: guard %q: it is not held any more, so the transaction must not be committed", driver.ErrLost, name)
 }

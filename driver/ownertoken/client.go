@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A Client identifies the client that made a token: host:pid:client.
+// A Client identifies a token's maker: host:pid:client.
 type Client struct {
-	ID   string // the part of the token that all its leases share
+	ID   string // the common part in all the client's tokens
 	Host string
 	PID  int
-	Own  string // the last part of ID: it distinguishes clients with one host and process
+	Own  string // the last part in ID, which distinguishes clients in the same process
 }
 
-// ClientOf returns the client of a token that dibs made. It returns false for other tokens.
+// ClientOf returns the client that made a token. It returns false for a token not made by dibs.
 func ClientOf(token string) (Client, bool) {
-	const random = 16 // characters of the own part, at least
+	const random = 16 // the shortest client part, in characters
 	parts := strings.SplitN(token, ":", 5)
 	if len(parts) < 4 || parts[0] == "" || len(parts[2]) < random || parts[3] == "" {
 		return Client{}, false
@@ -27,7 +27,7 @@ func ClientOf(token string) (Client, bool) {
 	return Client{ID: strings.Join(parts[:3], ":"), Host: parts[0], PID: pid, Own: parts[2]}, true
 }
 
-// Label returns the label in a token that dibs made, or "".
+// Label returns a token's label, or "".
 func Label(token string) string {
 	parts := strings.SplitN(token, ":", 5)
 	if len(parts) < 5 {

@@ -1,7 +1,7 @@
-// Package ownertoken writes and reads what a token that dibs makes says of its lease: the client that
-// made it, its kind, its limit and its label. It is for authors of stores, and of programs that show
+// Package ownertoken writes and reads the tokens made by dibs. Such a token contains the lease's
+// client, kind, limit and label. The package is for store authors, and for programs that show
 // states.
 //
-// Such a token is host:pid:client:random or host:pid:client:kind-random, and may end in :label. A
-// token that the application has chosen says nothing.
+// The form is host:pid:client:random or host:pid:client:kind-random, with an optional :label at the
+// end. A token chosen by the application contains nothing.
 package ownertoken

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// kindLetters has the letter of each kind that a token can have.
+// kindLetters lists the kinds in tokens, with their letters.
 var kindLetters = [...]struct {
 	letter byte
 	kind   driver.Kind
@@ -16,8 +16,8 @@ var kindLetters = [...]struct {
 	{'a', driver.KindMulti}, {'e', driver.KindElection}, {'o', driver.KindOnce},
 }
 
-// AppendKind appends the kind of a lease to its token: a letter, for a semaphore its limit,
-// and a hyphen. It appends nothing for a kind that no token has.
+// AppendKind appends a lease's kind to its token: a letter, a semaphore's limit, and a hyphen. It
+// appends nothing for a kind without a letter.
 func AppendKind(token []byte, kind driver.Kind, limit int) []byte {
 	for _, k := range kindLetters {
 		if k.kind != kind {
@@ -41,9 +41,9 @@ func kindOfLetter(letter byte) driver.Kind {
 	return ""
 }
 
-// Kind returns the kind in a token that dibs made. The limit is that of a semaphore,
-// driver.Unlimited for readers and writers, and 1 for the others. Both are zero if the token has
-// no kind.
+// Kind returns the kind and the limit in a token made by dibs. The limit is the semaphore's limit,
+// driver.Unlimited for readers and writers, and 1 for other kinds. Without a kind in the token,
+// Kind returns "" and 0.
 func Kind(token string) (kind driver.Kind, limit int) {
 	parts := strings.SplitN(token, ":", 5)
 	if len(parts) < 4 {
@@ -71,20 +71,21 @@ func Kind(token string) (kind driver.Kind, limit int) {
 	return "", 0
 }
 
-// NewHolder returns a holder of this weight (zero: exclusive), with what its token says.
+// NewHolder returns a holder with the kind, limit and label in its token. A zero weight means
+// exclusive.
 func NewHolder(token string, weight int) driver.Holder {
 	kind, limit := Kind(token)
 	return driver.Holder{Token: token, Label: Label(token), Kind: resized(kind, weight == 0), Weight: weight, Limit: limit}
 }
 
-// NewWaiter returns a waiter that takes weight of limit, with what its token says.
+// NewWaiter returns a waiter that takes weight of limit, with the kind and label in its token.
 func NewWaiter(token string, weight, limit int) driver.Waiter {
 	kind, _ := Kind(token)
 	return driver.Waiter{Token: token, Label: Label(token), Kind: kind, Weight: weight, Limit: limit}
 }
 
-// resized returns the kind of a lease that may have been upgraded or downgraded since its
-// token was made.
+// resized returns the current kind of a lease. The lease may have been upgraded or downgraded since
+// its token was made.
 func resized(kind driver.Kind, exclusive bool) driver.Kind {
 	switch {
 	case kind == driver.KindReader && exclusive:

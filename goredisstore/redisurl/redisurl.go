@@ -1,5 +1,5 @@
-// Package redisurl creates a go-redis client from one URL, so that all programs that use
-// dibs accept the same URLs:
+// Package redisurl creates a go-redis client from a URL, so that all programs with dibs accept the
+// same URLs:
 //
 //	redis://[user:password@]host[:port][/db]
 //	unix://[user:password@]/path/of/the/socket[?db=n]
@@ -9,14 +9,15 @@
 // The schemes rediss, rediss+sentinel and rediss+cluster use TLS, also to the sentinels.
 // The default port is 6379, and 26379 for sentinels. An IPv6 address is in brackets.
 //
-// A user needs a password; if the server needs none, use any. A password without a user
-// belongs to the user "default". In user and password, write / as %2F, ? as %3F, # as %23
-// and % as %25, and in the user : as %3A. With Sentinel, user and password are those of
-// the master and its replicas, not those of the sentinels.
+// A user needs a password; if the server needs none, use any. A password without a user belongs to
+// the user "default". In user and password, write / as %2F, ? as %3F, # as %23 and % as %25, and in
+// the user : as %3A. With Sentinel, user and password are for the master and its replicas, not for
+// the sentinels.
 //
-// Parameters follow after a ?, separated by &, each at most once. A + in a value is a plus, not
-// a space. They are those of redis.ParseURL, such as client_name, pool_size and read_timeout,
-// except skip_verify. A time limit must be positive, and no value may be empty. And these:
+// Parameters follow after a ?, separated by &, each at most once. A + in a value is a plus, not a
+// space. The parameters are the same as in redis.ParseURL, such as client_name, pool_size and
+// read_timeout, except skip_verify. A time limit must be positive, and no value may be empty.
+// Further parameters:
 //
 //	db                    database number, as in the path
 //	ca                    file with the trusted certificates, instead of the system's
@@ -31,8 +32,8 @@
 //
 // In sentinel_username and sentinel_password, also write @ as %40 and & as %26.
 //
-// Of the URL an error repeats only names of parameters and files, so it contains no user and
-// no password, whatever is wrong with the URL.
+// An error repeats only the URL's names of parameters and files. So it never contains a user or a
+// password.
 package redisurl
 
 import (
@@ -50,7 +51,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A URL is a Redis's parsed address, with its settings. It is immutable, and printing it shows no
+// A URL is a parsed Redis address, with its settings. It is immutable, and printing it shows no
 // credentials.
 type URL struct {
 	scheme        scheme
@@ -78,7 +79,7 @@ type Credentials struct {
 	SentinelUsername, SentinelPassword string
 }
 
-// Environment returns the credentials that lookup, such as os.Getenv, returns for the names
+// Environment reads the credentials with lookup, for example os.Getenv, from the variables
 // DIBS_USERNAME, DIBS_PASSWORD, DIBS_SENTINEL_USERNAME and DIBS_SENTINEL_PASSWORD. All dibs
 // programs use these names.
 func Environment(lookup func(name string) string) Credentials {
@@ -90,10 +91,10 @@ func Environment(lookup func(name string) string) Credentials {
 	}
 }
 
-// With returns a copy of the URL that uses c where the URL has no credentials. If the URL has a
+// With returns a copy of the URL that uses c where the URL lacks credentials. If the URL contains a
 // password, neither user nor password from c are used, because a password belongs to a single user.
-// If the URL has only a user, c's password is used. The same applies to the credentials for the
-// sentinels.
+// If the URL contains only a user, c's password is used. The same applies to the credentials for
+// the sentinels.
 func (u *URL) With(c Credentials) *URL {
 	options := *u.options
 	fill(&options.Username, &options.Password, c.Username, c.Password)
@@ -115,9 +116,9 @@ func fill(username, password *string, otherUsername, otherPassword string) {
 	}
 }
 
-// Open returns a new client, which the caller must close. It reads the certificate files once, and
-// returns an error that matches dibs.ErrInvalid if they are unusable. It does not wait for a
-// server. With min_idle_conns the client starts to connect in the background.
+// Open returns a new client, which the caller must close. It reads the certificate files once. If
+// they are unusable, the error matches dibs.ErrInvalid. Open does not wait for a server. With
+// min_idle_conns the client starts to connect in the background.
 func (u *URL) Open() (redis.UniversalClient, error) {
 	options, err := u.complete()
 	if err != nil {
@@ -126,8 +127,8 @@ func (u *URL) Open() (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(options), nil
 }
 
-// Options returns the options of a store that the URL implies: those of the parameters proxy
-// and hidden_cluster. Locks are not safe without them.
+// Options returns the store options implied by the URL's parameters proxy and hidden_cluster.
+// Without these options locks are unsafe.
 func (u *URL) Options() []redisstore.Option {
 	switch {
 	case u.proxy:

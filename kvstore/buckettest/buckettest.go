@@ -15,13 +15,13 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// A Case checks one requirement.
+// A Case checks a single requirement.
 type Case struct {
 	Name        string
 	Requirement string
 
-	// Check returns an error if the bucket does not meet the requirement. a and b are two handles
-	// on the same keys. Check uses its own keys, and leaves them behind.
+	// Check returns an error if the bucket does not meet the requirement. a and b should be two
+	// handles on the same keys. Check uses its own keys, and leaves them behind.
 	Check func(ctx context.Context, a, b kvstore.Bucket) error
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// values writes values through one handle, and reads them through the other.
+// values writes values through a handle, and reads them through the other.
 func values(ctx context.Context, a, b kvstore.Bucket) error {
 	key, other := newKey(), newKey()
 	if err := has(ctx, a, key, kvstore.Value{}); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/kvstore"
 )
 
-// watch watches a key through one handle, and changes it through the other.
+// watch watches a key through a handle, and changes it through the other.
 func watch(ctx context.Context, a, b kvstore.Bucket) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,7 +56,7 @@ func changes(ctx context.Context, b kvstore.Bucket, key string, changed func(wha
 	return nil
 }
 
-// A watched key has a Watch.
+// watched is a key with a Watch.
 type watched struct {
 	calls chan struct{} // full after a call
 	ended chan error

@@ -1,20 +1,20 @@
-// Package mysqlurl opens a mysqlstore.Store from one text, for programs that get the URL of the
-// locks from a configuration.
+// Package mysqlurl opens a mysqlstore.Store from a URL, for programs with such a URL in their
+// configuration.
 //
 //	mysql://user:password@host:3306/database?tls=true&dibs_prefix=locks_
 //
-// mariadb:// is the same. The parameters are those of github.com/go-sql-driver/mysql, such as tls
-// and timeout. Three parameters are for dibs:
+// mariadb:// is the same. The parameters are the same as in github.com/go-sql-driver/mysql, such as
+// tls and timeout. Three parameters are for dibs:
 //
 //	dibs_prefix=TEXT  the prefix of the tables: mysqlstore.TablePrefix
 //	ca=FILE           certificates, in PEM, that sign that of the server; it turns TLS on
 //	socket=PATH       a Unix socket, instead of a host
 //
-// With ca or tls=true, the certificate of the server must be for the host of the URL. So neither
-// is allowed with socket. ca is not allowed with a parameter that permits a connection without
-// this check, such as tls=preferred.
+// With ca or tls=true, the server's certificate must be for the URL's host. So both are forbidden
+// with socket. ca is also forbidden with parameters that allow a connection without this check,
+// such as tls=preferred.
 //
-// No error and no text of this package contains a user or a password.
+// No error or text from this package contains a user or a password.
 package mysqlurl
 
 import (
@@ -39,13 +39,13 @@ const (
 	defaultPrefix = "dibs_"
 )
 
-// A URL says in which database the locks are. It is immutable.
+// A URL identifies the database for the locks. It is immutable.
 type URL struct {
 	config *mysql.Config
 	prefix string
 }
 
-// Is reports whether a text begins like a URL for a MariaDB or MySQL database.
+// Is reports whether a text begins like a MariaDB or MySQL database's URL.
 func Is(rawURL string) bool {
 	scheme, _, ok := strings.Cut(rawURL, "://")
 	scheme = strings.ToLower(scheme)
@@ -215,12 +215,12 @@ func (u *URL) With(c Credentials) *URL {
 // mysql.NewConnector. Nothing is logged, because each error is also returned.
 func (u *URL) Config() *mysql.Config { return u.config.Clone() }
 
-// Options returns the options of the store.
+// Options returns the store's options.
 func (u *URL) Options() []mysqlstore.Option {
 	return []mysqlstore.Option{mysqlstore.TablePrefix(u.prefix)}
 }
 
-// TablePrefix returns the prefix of the tables.
+// TablePrefix returns the tables' prefix.
 func (u *URL) TablePrefix() string { return u.prefix }
 
 // String returns the host, the database and the prefix, without credentials.

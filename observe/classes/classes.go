@@ -1,5 +1,5 @@
-// Package classes groups the names of locks, so that a metric has few series: the names
-// order:1 and order:2 are of the class order:*.
+// Package classes groups lock names into classes, so that a metric has few series: order:1 and
+// order:2 are in the class order:*.
 package classes
 
 import (
@@ -11,27 +11,27 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the class of all names for which a Set has no room.
+// Other is the class for all names without room in a Set.
 const Other = "other"
 
-// DefaultLimit is how many classes a Set has, unless its user chose another number.
+// DefaultLimit is a Set's default number of classes.
 const DefaultLimit = 200
 
 const (
-	maxLength = 64 // of a class, in bytes
+	maxLength = 64 // a class's longest length, in bytes
 	longWord  = 8  // from this length on, a word with a digit is an id
 	uuidSize  = 36
 )
 
-// Of returns the class of a name. It replaces by * what looks like an id: each number, each
-// UUID, and each word of at least 8 letters and digits that has a digit. A class is valid
-// UTF-8 of at most 64 bytes.
+// Of returns a name's class. It replaces likely ids by *: each number, each UUID, and each word
+// with at least 8 letters and digits, if it contains a digit. A class is valid UTF-8, at most 64
+// bytes long.
 func Of(name string) string {
 	var space [maxLength]byte
 	return string(appendClass(space[:0], name))
 }
 
-// appendClass appends the class of name to an empty slice.
+// appendClass appends a name's class to an empty slice.
 func appendClass(class []byte, name string) []byte {
 	for len(name) > 0 && len(class) < maxLength {
 		if isUUID(name) {
@@ -55,7 +55,7 @@ func appendClass(class []byte, name string) []byte {
 	return class
 }
 
-// appendRune moves one character that is not of a word.
+// appendRune moves a single character that does not belong to a word.
 func appendRune(class []byte, name string) (longer []byte, rest string) {
 	r, n := utf8.DecodeRuneInString(name)
 	if len(class)+utf8.RuneLen(r) > maxLength {
@@ -75,7 +75,7 @@ func appendWithoutNumbers(class []byte, word string) []byte {
 	return class
 }
 
-// appendStar appends one star for several ids without anything between them.
+// appendStar appends a single star for adjacent ids.
 func appendStar(class []byte) []byte {
 	if len(class) == maxLength || len(class) > 0 && class[len(class)-1] == '*' {
 		return class
@@ -83,7 +83,7 @@ func appendStar(class []byte) []byte {
 	return append(class, '*')
 }
 
-// word returns the length of the word that name begins with, and whether it has a digit.
+// word returns the length of the word at the start of name, and whether it contains a digit.
 func word(name string) (n int, digit bool) {
 	for n < len(name) && (isDigit(name[n]) || isLetter(name[n])) {
 		digit = digit || isDigit(name[n])
@@ -116,19 +116,20 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// A Set has a value for each class, such as its series of a metric. It is safe for
-// concurrent use.
+// A Set contains a value for each class, such as its series in a metric. It is safe for concurrent
+// use.
 type Set[T any] struct {
 	class func(name string) string // nil: Of
 	limit int
 	value func(class string) T
 
 	values atomic.Pointer[map[string]T] // replaced, never changed
-	mu     sync.Mutex                   // of those who replace it
+	mu     sync.Mutex                   // held while values is replaced
 }
 
-// NewSet returns a Set of at most limit classes and Other. Zero or less means DefaultLimit. The function value is called once
-// for each. Nil for class means Of. What class returns is cut to 64 bytes of valid UTF-8.
+// NewSet returns a Set with at most limit classes, and Other in addition. A limit of zero or less
+// means DefaultLimit. It calls value once for each class. class returns a name's class; nil means
+// Of. Its results are cut to 64 bytes of valid UTF-8. It can be called concurrently.
 func NewSet[T any](class func(name string) string, limit int, value func(class string) T) *Set[T] {
 	if limit <= 0 {
 		limit = DefaultLimit
@@ -138,11 +139,10 @@ func NewSet[T any](class func(name string) string, limit int, value func(class s
 	return s
 }
 
-// All returns the values of all classes that a name had, and of Other.
+// All returns the values for all classes found in names until now, and for Other.
 func (s *Set[T]) All() iter.Seq2[string, T] { return maps.All(*s.values.Load()) }
 
-// Of returns the value of the class of a name. A class for which there is no room has the
-// value of Other.
+// Of returns the value for a name's class, or Other's value if the Set is full.
 func (s *Set[T]) Of(name string) T {
 	var space [maxLength]byte
 	class := s.appendClass(space[:0], name)
@@ -182,7 +182,7 @@ func (s *Set[T]) add(class string) T {
 	return v
 }
 
-// clean returns a class as valid UTF-8 of at most 64 bytes.
+// clean returns a class as valid UTF-8, at most 64 bytes long.
 func clean(class string) string {
 	class = strings.ToValidUTF8(class, "\uFFFD")
 	if len(class) <= maxLength {

@@ -1,6 +1,5 @@
-// Package outcome has the words for how calls and leases ended, which metrics and traces
-// use as labels. They are small numbers, so that a metric is found without a hash. Each has
-// its word as String.
+// Package outcome defines labels for call and lease results, for metrics and traces. Labels are
+// small numbers, so that a metric is found without a hash. String returns the label's text.
 package outcome
 
 import (
@@ -13,7 +12,7 @@ import (
 // A Kind is a dibs.Kind, or OtherKind.
 type Kind int
 
-// Kinds of calls and leases.
+// Kinds for calls and leases.
 const (
 	Mutex Kind = iota
 	Reader
@@ -23,8 +22,8 @@ const (
 	Election
 	Once
 	Attached
-	OtherKind // of a later version of dibs
-	Kinds     // how many there are
+	OtherKind // a kind from a later dibs version
+	Kinds     // how many kinds there are
 )
 
 func (k Kind) String() string {
@@ -34,7 +33,7 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// OfKind returns the number of a kind.
+// OfKind returns a kind's number.
 func OfKind(k dibs.Kind) Kind {
 	switch k {
 	case dibs.KindMutex:
@@ -57,28 +56,28 @@ func OfKind(k dibs.Kind) Kind {
 	return OtherKind
 }
 
-// A Result is how a call that acquires ended.
+// A Result says how an acquiring call ended.
 type Result int
 
-// Results of calls.
+// Call results.
 const (
 	Acquired    Result = iota // a lease: the lock was free, or a repeated request acquired it
 	Notified                  // a lease by a hand-off, with a notification
 	Busy                      // the lock was held until the try or dibs.Wait was over
-	Timeout                   // the deadline of the context has passed
+	Timeout                   // the context's deadline passed
 	Canceled                  // the context was cancelled
 	Unavailable               // the store could not be reached, did not answer in time, or rejected the request
 	Closed                    // the dibs.Client was closed
 	WrongType                 // the key holds a value that is not a lock
-	Failed                    // anything else
-	Results                   // how many there are
+	Failed                    // any other error
+	Results                   // how many results there are
 )
 
 func (r Result) String() string {
 	return [Results]string{"acquired", "notified", "busy", "timeout", "canceled", "unavailable", "closed", "wrong_type", "error"}[r]
 }
 
-// OfCall returns the result of a call.
+// OfCall returns a call's result.
 func OfCall(e *dibs.AcquireEnd) Result {
 	switch {
 	case e.Err != nil:
@@ -89,8 +88,8 @@ func OfCall(e *dibs.AcquireEnd) Result {
 	return Acquired
 }
 
-// OfError returns the result of a call without a lease. Only a BusyError says whether a
-// deadline was that of the caller.
+// OfError returns the result for a call without a lease. Only a BusyError tells the caller's
+// deadline from other deadlines.
 func OfError(err error) Result {
 	var held *dibs.BusyError
 	switch {
@@ -110,7 +109,7 @@ func OfError(err error) Result {
 	return Failed
 }
 
-// ofWait returns the result of a wait that ended. The cause is that of the context.
+// ofWait returns an ended wait's result. cause is the context's cause.
 func ofWait(cause error) Result {
 	switch {
 	case cause == nil:
@@ -121,20 +120,20 @@ func ofWait(cause error) Result {
 	return Canceled
 }
 
-// An End is how a lease ended.
+// An End says how a lease ended.
 type End int
 
-// Ends of leases.
+// Lease ends.
 const (
 	Released    End = iota // by Unlock or Detach
 	Lost                   // before its release; Unlock may have noticed it
-	Unconfirmed            // by an Unlock that the store has not confirmed
-	Ends                   // how many there are
+	Unconfirmed            // by an Unlock not confirmed by the store
+	Ends                   // how many ends there are
 )
 
 func (e End) String() string { return [Ends]string{"released", "lost", "unavailable"}[e] }
 
-// OfRelease returns how a lease ended that was unlocked, and the reason if it was lost.
+// OfRelease returns how an unlocked lease ended, and the reason if it was lost.
 func OfRelease(err error) (how End, why Reason) {
 	if err == nil {
 		return Released, 0
@@ -146,25 +145,25 @@ func OfRelease(err error) (how End, why Reason) {
 	return Unconfirmed, 0
 }
 
-// A Reason is the reason of a loss.
+// A Reason is a lease's loss reason.
 type Reason int
 
-// Reasons of losses.
+// The loss reasons.
 const (
 	Expired      Reason = iota // it was not renewed in time
-	Missing                    // the store no longer had it
+	Missing                    // the store no longer contained it
 	Revoked                    // an operator released it
-	MaxHold                    // dibs.MaxHold has passed
+	MaxHold                    // dibs.MaxHold passed
 	ClientClosed               // the dibs.Client was closed
-	OtherReason                // a reason that this version does not have
-	Reasons                    // how many there are
+	OtherReason                // a reason unknown to this version
+	Reasons                    // how many reasons there are
 )
 
 var reasons = [Reasons]dibs.Reason{dibs.ReasonExpired, dibs.ReasonMissing, dibs.ReasonRevoked, dibs.ReasonMaxHold, dibs.ReasonClosed, "other"}
 
 func (r Reason) String() string { return string(reasons[r]) }
 
-// OfReason returns the number of a reason.
+// OfReason returns a reason's number.
 func OfReason(r dibs.Reason) Reason {
 	for i, one := range reasons[:OtherReason] {
 		if one == r {

@@ -40,7 +40,7 @@ const (
 	defaultConnect = 5 * time.Second
 )
 
-// A URL says in which database the locks are. It is immutable.
+// A URL identifies the database for the locks. It is immutable.
 type URL struct {
 	config      *pgxpool.Config
 	schema      string
@@ -91,7 +91,7 @@ func (u *URL) With(c Credentials) *URL {
 }
 
 // Config returns a pool configuration, which the caller can change. Pass it to
-// pgxpool.NewWithConfig. Without pool_max_conns, the pool has up to 4 connections. Without
+// pgxpool.NewWithConfig. Without pool_max_conns, the pool contains up to 4 connections. Without
 // connect_timeout, each is opened within 5 s.
 func (u *URL) Config() *pgxpool.Config { return u.config.Copy() }
 

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// transientCodes are the error codes that may be over soon. The last four mean a failover or a slot
-// migration.
+// transientCodes are the codes of errors that can pass soon. The last four mean a failover or a
+// slot migration.
 var transientCodes = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "READONLY", "MOVED", "ASK", "NOREPLICAS"}
 
 // Full is in the error text from a server without room for another connection.
 const Full = "max number of clients reached"
 
 // Transient reports whether a retry may succeed soon. An error that a script caught and raised
-// again has ERR before its code. Before Redis 7, an error inside a script is in the middle of
-// another error's text.
+// again starts with ERR, before its code. Before Redis 7, an error inside a script is in the middle
+// of another error's text.
 func (e ServerError) Transient() bool {
 	text := string(e)
 	bare := strings.TrimPrefix(text, "ERR ")
@@ -24,7 +24,7 @@ func (e ServerError) Transient() bool {
 	})
 }
 
-// HasCode reports whether err is an error reply that begins with a code, such as NOSCRIPT.
+// HasCode reports whether err is an error reply with a code at its start, such as NOSCRIPT.
 func HasCode(err error, code string) bool {
 	if err == nil {
 		return false

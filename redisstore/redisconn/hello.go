@@ -24,7 +24,7 @@ type answeringConn struct {
 	net.Conn
 	begun  bool
 	before int    // replies to come before the answer, a line each
-	answer []byte // its remaining bytes, and those read behind it
+	answer []byte // its remaining bytes, and the bytes read behind it
 }
 
 type socketConn struct {

@@ -24,7 +24,7 @@ func Broken(err error) bool {
 }
 
 // Unopened reports whether err means a failure to open a connection. It returns false for joined
-// errors: any of them can belong to a request that was sent.
+// errors: any of them can belong to a sent request.
 func Unopened(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if op, ok := err.(*net.OpError); ok { //nolint:errorlint // the loop unwraps; joined errors must not match

@@ -1,7 +1,7 @@
-// Package redisconn has the interface between redisstore and a Redis client library. An adapter
-// (package goredisstore, for example) implements Conn with the user's own client. The package
-// is for authors of adapters. It also has functions that several adapters need, for the slots of a
-// cluster and for errors of connections. Users of dibs do not need it.
+// Package redisconn contains the interface between redisstore and a Redis client library. An
+// adapter, such as package goredisstore, implements Conn with the user's own client. The package is
+// for adapter authors. It also contains shared code for adapters, about cluster slots and
+// connection errors. Users of dibs do not need it.
 package redisconn
 
 import (
@@ -13,55 +13,56 @@ import (
 	"time"
 )
 
-// A Conn is a client for a single server, for the master that Sentinels name, or for a cluster. It
+// A Conn is a client for a single server, for the master named by Sentinels, or for a cluster. It
 // is safe for concurrent use. It wraps the user's own client, and never builds or closes a client.
 type Conn interface {
-	// Traits returns what the store must know of the connection. They never change.
+	// Traits returns the connection's properties needed by the store. They never change.
 	Traits() Traits
 
-	// Do sends the commands in order in one round trip and sets the reply to each. It
-	// never sends a command twice, and retains none of its arguments. It must return
-	// within a few seconds, or a little later than Until returns, but need not return when ctx
-	// ends: the store bounds its callers itself. ctx has the values of the caller, for the
-	// library's hooks; of the first caller, if the commands of several are sent together. Its
-	// deadline is how long they wait for the replies.
+	// Do sends the commands in order, in a single round trip, and sets the reply to each. It never
+	// sends a command twice, and keeps no arguments after it returns. Do must return within a few
+	// seconds, or shortly after the time from function Until. It need not return when ctx ends,
+	// because the store limits its callers' waits itself.
 	//
-	// until is zero, unless the Conn has the trait KeepsUntil. Otherwise it is a time until
-	// which the caller itself waits for Do. Do then returns soon after it. It does not wait for a
-	// free connection, and sets ErrUnsent instead.
+	// ctx contains the caller's values, for the library's hooks. If commands from several callers
+	// are sent together, these are the first caller's values. ctx's deadline is the callers' time
+	// limit for the replies.
+	//
+	// A Conn without the trait KeepsUntil always receives a zero until. Any other until means that
+	// the caller itself waits for Do, until this time. Do must then return soon after until. It
+	// must not wait for a free connection, but set ErrUnsent.
 	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
 
-	// Subscribe listens on a channel until ctx ends or the connection fails, and then returns the
-	// reason. It calls on with an empty message once the server has confirmed the subscription, and
-	// with each message after that. It detects an unresponsive connection within seconds while busy
-	// returns true. While busy returns false, nothing depends on the subscription, and Subscribe
+	// Subscribe listens on a channel until ctx ends or the connection fails, and returns the
+	// reason. It calls on with an empty message once the server confirms the subscription, and then
+	// with each message. While busy returns true, Subscribe must detect an unresponsive connection
+	// within seconds. While busy returns false, nothing depends on the subscription, and Subscribe
 	// sends nothing.
 	Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error
 
-	// Replicate sends a script call, followed on the same connection, and if possible in the same
-	// round trip, by WAIT, whose reply it returns. It calls answered once, as soon as the script's
-	// reply arrives. If answered returns false, the caller does not wait any longer; WAIT need not
-	// be sent if it was not sent yet.
+	// Replicate sends a script call and then, on the same connection, WAIT, if possible in the same
+	// round trip. It returns WAIT's reply. It calls answered once, as soon as the script's reply
+	// arrives. If answered returns false, the caller waits no longer; if WAIT was not yet sent,
+	// Replicate need not send it.
 	Replicate(ctx context.Context, call Cmd, wait Wait, answered func(Reply) (wait bool)) Reply
 
-	// Masters calls visit for each server that accepts writes, in sequence, until visit returns an
-	// error.
+	// Masters calls visit for each writable server, in sequence, until visit returns an error.
 	Masters(ctx context.Context, visit func(Node) error) error
 }
 
-// Traits are what differs from one Conn to another.
+// Traits are the properties in which Conns differ.
 type Traits struct {
-	// Cluster means that keys of different slots are on different servers, so one script cannot use
-	// them, and that a subscriber may be on any node.
+	// Cluster means that keys in different slots are on different servers, so a script cannot use
+	// them together. A subscription can be on any node.
 	Cluster bool
 
-	// KeepsUntil means that Do returns soon after until. A lone caller may then call Do itself,
+	// KeepsUntil means that Do returns soon after until. Then a lone caller can call Do itself,
 	// without a change of goroutine.
 	KeepsUntil bool
 }
 
-// A Pool is a Conn that can report that commands wait because other work has all connections of
-// its library's pool. The store calls FullPool to explain a timeout.
+// A Pool is a Conn that can report when commands wait because other work occupies its library's
+// pool. The store calls FullPool to explain a timeout.
 type Pool interface {
 	// FullPool returns the setting that limits the pool for a key, such as "PoolSize is 10". It
 	// returns "" if the pool is not full, or is full with dibs' commands.
@@ -105,8 +106,8 @@ func (c *Cmd) Key() string {
 	return c.Keys[0]
 }
 
-// LoadTimeout is a Conn's time limit for commands that include a script's text. The text has 14 kB,
-// which take seconds over a narrow link.
+// LoadTimeout is a Conn's time limit for commands with a script's text. A text is about 14 kB long,
+// which takes seconds over a narrow link.
 const LoadTimeout = 30 * time.Second
 
 // Loads reports whether any command includes a script's text.
@@ -114,13 +115,13 @@ func Loads(cmds []Cmd) bool {
 	return slices.ContainsFunc(cmds, func(c Cmd) bool { return c.Whole })
 }
 
-// PatientTimeout is the time limit of a Conn for commands whose callers wait longer than usual.
+// PatientTimeout is a Conn's time limit for commands whose callers wait longer than usual.
 const PatientTimeout = 8 * time.Second
 
-// Until returns until when a Conn waits for the replies to commands: for its usual time, or until
-// ctx's deadline if that is later. The longest wait is PatientTimeout, or LoadTimeout with a
-// script's text. If a connection is given up early, a new connection replaces it, and the server
-// executes its commands all the same.
+// Until returns how long a Conn should wait for the commands' replies, as a time. With a script's
+// text, it is LoadTimeout from now. Otherwise it is usual from now, or ctx's deadline if that is
+// later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the server
+// still executes its commands.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)
@@ -146,7 +147,7 @@ func (c *Cmd) Head() []string {
 	return []string{*name, *script, strconv.Itoa(len(c.Keys))}
 }
 
-// Call returns the command that calls the script, and the script's text or hash.
+// Call returns the command for the script call, and the script's text or hash.
 func (c *Cmd) Call() (name, script *string) {
 	switch {
 	case c.Whole && c.Reads:
@@ -192,9 +193,8 @@ type ServerError string
 
 func (e ServerError) Error() string { return string(e) }
 
-// ErrUnsent is a Conn's error for commands that it did not send because no connection was free, and
-// the caller itself waits. An adapter's error should wrap it if the library waited for a connection
-// from its pool.
+// ErrUnsent is a Conn's error for unsent commands: no connection was free, and the caller itself
+// waits. An adapter's error should wrap it if the library waited for a connection from its pool.
 var ErrUnsent = errors.New("not sent")
 
 // PoolError returns the error for unsent commands when a pool is full. setting is FullPool's

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Unexpected is the error for a reply that the server's documentation does not describe.
+// Unexpected is the error for an undocumented reply.
 func Unexpected(v any) error {
 	text := fmt.Sprintf("%v", v)
 	return fmt.Errorf("unexpected reply %.100q", text)
 }
 
-// Run sends one command to a server.
+// Run sends a single command to a server.
 func (n Node) Run(ctx context.Context, words ...string) Reply {
 	var reply [1]Reply
 	n.Do(ctx, []Cmd{Command(words...)}, reply[:])
@@ -23,8 +23,8 @@ func (n Node) Run(ctx context.Context, words ...string) Reply {
 // The server can serve other clients between two steps.
 const page = "1000"
 
-// Scan calls on for each key on a server that matches a glob, for some keys twice. The server sends
-// only these keys, but examines all keys.
+// Scan calls on for each key on a server that matches a glob. It can report a key twice. The server
+// sends only these keys, but examines all keys.
 func (n Node) Scan(ctx context.Context, match string, on func(key string)) error {
 	for cursor := "0"; ; {
 		if ctx.Err() != nil {

@@ -2,7 +2,7 @@ package redisconn
 
 import "fmt"
 
-// A TLSMismatchError reports that either the server or the client uses TLS.
+// A TLSMismatchError reports that only the server or only the client uses TLS.
 type TLSMismatchError struct {
 	Addr string
 	TLS  bool // the server does

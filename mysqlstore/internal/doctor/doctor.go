@@ -1,4 +1,4 @@
-// Package doctor has the checks of a MariaDB or MySQL database: is it suitable for locks?
+// Package doctor checks whether a MariaDB or MySQL database is suitable for locks.
 package doctor
 
 import (

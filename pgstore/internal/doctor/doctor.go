@@ -1,4 +1,4 @@
-// Package doctor has the checks of a PostgreSQL database: is it suitable for locks?
+// Package doctor checks whether a PostgreSQL database is suitable for locks.
 package doctor
 
 import (

@@ -9,7 +9,7 @@ import (
 )
 
 // Acquire starts an acquire. It sends the request to all nodes together. The call ends when a
-// majority has given the same answer, or can no longer do so.
+// majority gave the same answer, or can no longer do so.
 func (m *Machine) Acquire(call *Call, q driver.AcquireRequest, now time.Time) Effects {
 	c := m.acquisitionFor(q.Name, q.Token, now)
 	m.byToken[q.Token] = c
@@ -100,7 +100,7 @@ func (m *Machine) decide(c *acquisition, expired bool, now time.Time) {
 	}
 }
 
-// failAcquire ends the calls when a majority has not answered. The caller should repeat a request
+// failAcquire ends the calls when a majority did not answer. The caller should repeat a request
 // with an unknown outcome, using the same queue entry.
 func (m *Machine) failAcquire(c *acquisition, now time.Time) {
 	err := Unavailable("acquire", c.Name, c.nodeErrors())

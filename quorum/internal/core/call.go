@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// StragglerTimeout is how long an operation waits for the remaining nodes after a majority has
+// StragglerTimeout is how long an operation waits for the remaining nodes after a majority
 // answered.
 const StragglerTimeout = 50 * time.Millisecond
 
@@ -52,7 +52,7 @@ func (m *Machine) setCallAlarm(c *Call) {
 	m.alarms.set(&c.alarm, at)
 }
 
-// wake runs when a call's time is over, or when it has waited long enough for the last nodes.
+// wake runs when a call's time is over, or when it waited long enough for the last nodes.
 func (c *Call) wake(m *Machine, now time.Time) {
 	if !c.straggle.IsZero() && !now.Before(c.straggle) {
 		c.straggle = time.Time{}

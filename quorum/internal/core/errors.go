@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Reasons why a node has not answered.
+// Reasons why a node did not answer.
 var (
 	ErrNoAnswer      = errors.New("no answer yet")
 	errDuplicateNode = errors.New("another node has the same store ID: one server is configured twice")

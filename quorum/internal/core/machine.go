@@ -101,7 +101,7 @@ func (m *Machine) recordStoreID(n int, id string) {
 
 // checkDuplicateNodes returns ErrInvalid if two nodes have been the same server since their first
 // vote, which is a configuration mistake. If an address later resolves to another node's server, a
-// single node has failed: its vote does not count, and the other nodes continue.
+// single node failed: its vote does not count, and the other nodes continue.
 func (m *Machine) checkDuplicateNodes() error {
 	for i, n := range m.nodes {
 		if n.duplicateOf > 0 && m.nodes[n.duplicateOf-1].storeID == n.storeID {

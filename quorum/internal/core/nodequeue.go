@@ -164,8 +164,7 @@ func (q *nodeQueue) isUncertain() bool { return q.mayBeRemovedAfter(q.requestedA
 // time, and remove the token. If so, the node's confirmation does not count.
 func (q *nodeQueue) mayBeRemovedAfter(sent time.Time) bool { return sent.Before(q.uncertainUntil) }
 
-// isIdle reports whether the node has answered all messages and no earlier message can still
-// arrive.
+// isIdle reports whether the node answered all messages and no earlier message can still arrive.
 func (q *nodeQueue) isIdle(now time.Time) bool {
 	return !q.sending && len(q.pending) == 0 && q.undelivered == 0 && !now.Before(q.lateUntil)
 }

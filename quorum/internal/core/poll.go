@@ -59,7 +59,7 @@ func (p *poll) record(m *Machine, node int, a answer, err error, now time.Time) 
 
 // decide reports the result to the owner when the answers decide it: yes if a majority says yes, no
 // if such a majority is impossible. With neither, a single yes is enough unless needMajority is
-// set: a majority has answered, and none of these nodes still has to act. expired forces a decision
+// set: a majority answered, and none of these nodes still has to act. expired forces a decision
 // now.
 func (p *poll) decide(m *Machine, expired bool, now time.Time) {
 	if p.decided || p.collecting {

@@ -14,7 +14,7 @@ import (
 type renewal struct {
 	call     *Call
 	requests []driver.ExtendRequest
-	notLost  map[queueKey]error // why a node without the lease has not lost it
+	notLost  map[queueKey]error // why a node without the lease did not lose it
 	errs     [][]error          // by node and request; nil until the node answers
 	pending  int                // nodes without an answer
 	sentAt   time.Time
@@ -74,7 +74,7 @@ func (r *renewal) setNotLost(q *nodeQueue, why error) {
 	r.notLost[queueKey{q.acquisition.key, q.node}] = why
 }
 
-// answered stores a node's results and repairs missing votes. A node without a lease has not lost
+// answered stores a node's results and repairs missing votes. A node without a lease did not lose
 // it in two cases. Another message for the lease was pending there, or the node had not voted for
 // the lease and may have voted since. A released lease must not get the vote again.
 func (r *renewal) answered(m *Machine, node int, errs []error, now time.Time) {
@@ -168,7 +168,7 @@ func (r *renewal) end(m *Machine) {
 	m.end(r.call)
 }
 
-// causes returns, for each node, the reason why it has not extended a lease.
+// causes returns, for each node, the reason why it did not extend a lease.
 func (r *renewal) causes(m *Machine, i int) []error {
 	causes := make([]error, len(r.errs))
 	for n, errs := range r.errs {

@@ -59,7 +59,7 @@ func (r *resizing) send(m *Machine, now time.Time) {
 
 // pollEnded implements pollOwner.
 func (r *resizing) pollEnded(m *Machine, done bool, err error, now time.Time) {
-	// A node that has not yet received the last release refuses only briefly.
+	// A node that did not yet receive the last release refuses only briefly.
 	const tries, pause = 3, 3 * time.Millisecond
 	for _, a := range r.answers {
 		m.clock.observe(a.Fence)

@@ -55,7 +55,7 @@ func (c *acquisition) counts(q *nodeQueue) bool {
 	return q.voteRound == c.voteRound && q.state != unknown && !q.isUncertain()
 }
 
-// hasVoted reports whether an earlier node with the same store ID has voted.
+// hasVoted reports whether an earlier node with the same store ID voted.
 func (c *acquisition) hasVoted(storeID string, node int) bool {
 	if storeID == "" {
 		return false
@@ -81,7 +81,7 @@ func (c *acquisition) votesFor(rival holderID) (n int) {
 	return n
 }
 
-// isNotified reports whether a node has notified the acquisition about a hand-off. Then the other
+// isNotified reports whether a node notified the acquisition about a hand-off. Then the other
 // nodes' replies about the holder are old, and their votes are in flight.
 func (c *acquisition) isNotified() bool {
 	return slices.ContainsFunc(c.queues, func(q nodeQueue) bool { return q.byNotification && q.state == held })
@@ -147,8 +147,8 @@ func (m *Machine) fenceStored(c *acquisition) bool {
 // this acquisition's votes to older waiters; each node reports whether it has an older waiter. All
 // nodes use the same order, so they converge on the oldest.
 //
-// If a rival has a majority, the votes are relinquished once in a round, so that the rival gets all
-// nodes. With a bare majority, it would lose its lease with the next node.
+// If a rival reached a majority, the votes are relinquished once in a round, so that the rival gets
+// all nodes. With a bare majority, it would lose its lease with the next node.
 func (m *Machine) scheduleRelinquish(c *acquisition, now time.Time) {
 	const first, most = 5 * time.Millisecond, 500 * time.Millisecond
 	if c.split.isSet() {

@@ -1,4 +1,4 @@
-// Package doctor has the checks of a Redis: is it suitable for locks?
+// Package doctor checks whether a Redis is suitable for locks.
 package doctor
 
 import (

@@ -1,5 +1,5 @@
 // Package pipeline sends script calls to Redis for callers with deadlines. It joins concurrent
-// requests into batches, and tracks the server's clock. It does not depend on what the scripts do.
+// requests into batches, and tracks the server's clock. It does not depend on the scripts' effects.
 package pipeline
 
 import (

@@ -176,8 +176,8 @@ func slotTag(slot int) uint32 {
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 }
 
-// slotTags has the tags of all slots. go test -update finds and writes them: that takes
-// several milliseconds.
+// slotTags contains a tag for each slot. go test -update finds and writes them: that takes several
+// milliseconds.
 //
 //go:embed slottags.bin
 var slotTags string

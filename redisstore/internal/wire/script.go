@@ -14,7 +14,7 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// plain has the scripts that Plain returns, which are composed from lua by go test -update.
+// plain contains Plain's scripts, which are composed from lua by go test -update.
 //
 //go:embed plain/*.lua
 var plain embed.FS
