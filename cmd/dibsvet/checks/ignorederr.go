@@ -12,8 +12,8 @@ import (
 const ignoredErrDoc = `find errors that a program does not use, although they say that it holds no lock
 
 Do returns an error if it has not called its function. Then nothing was done, and only the
-error says so. Guard returns an error if the lock was lost, Fence if there is no number to
-compare, and Lock if there is no lease: methods of a nil lease return zero.
+error says so. Guard returns an error if the lock was lost, and Fence if there is no number
+to compare. Lock returns an error and a nil lease, whose methods return zero.
 
 The check reports
 
